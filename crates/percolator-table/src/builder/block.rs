@@ -9,7 +9,7 @@ pub(super) struct BlockBuilder {
     bytes: Vec<u8>,
     /// Where entries with a whole key start.
     restarts: Vec<u32>,
-    /// A key is whole at least once in so many entries.
+    /// The number of entries from one whole key to the next, at most.
     interval: usize,
     /// The entries since the last restart point, that one included.
     since_restart: usize,

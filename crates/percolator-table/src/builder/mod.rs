@@ -25,7 +25,7 @@ pub enum Compression {
 pub struct TableOptions {
     /// A block ends once it has this many bytes, uncompressed. 262,144 by default.
     pub block_bytes: u32,
-    /// Every so many entries, a data block stores a whole key. 16 by default; 0 counts as 1.
+    /// The number of entries from one whole key of a data block to the next. 16 by default; 0 counts as 1.
     pub restart_interval: usize,
     /// How blocks are stored.
     pub compression: Compression,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::state::{NAME, StateError, StateFile};
-use super::writer::{CheckpointWriter, PREVIOUS, index_path, previous_prefix, remove};
+use super::writer::{CheckpointWriter, PREVIOUS, ends_in_name, index_path, previous_prefix, remove};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -33,7 +33,7 @@ pub struct ManagerOptions {
     /// How many checkpoints stay, those that are kept for longer not included. `None` or 0: all. `Some(5)` by
     /// default for the saver, which then lists the last one alone if all stay.
     pub max_to_keep: Option<usize>,
-    /// Of those that would be removed, one in so many hours is kept for good.
+    /// Of those that would be removed, one is kept for good each time this many hours have passed.
     pub keep_every_hours: Option<f64>,
     /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is
     /// not.
@@ -139,8 +139,8 @@ pub struct CheckpointManager {
     /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
     /// written; with the saver's, after when the next one is.
     preserved: f64,
-    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was
-    /// replaced.
+    /// Whether the list names an earlier checkpoint by the path at which it is kept while it is replaced. It
+    /// must not when the next writer begins, which may remove it there.
     lists_previous: bool,
 }
 
@@ -161,7 +161,7 @@ impl CheckpointManager {
         Self::open_at(folder, options, SystemTime::now())
     }
 
-    /// The same at another time: of a replay, or a clock of the caller's.
+    /// Like [`open`](Self::open), with the caller's clock.
     ///
     /// # Errors
     ///
@@ -174,15 +174,22 @@ impl CheckpointManager {
         options.check()?;
         let folder = folder.as_ref().to_owned();
         let state = StateFile::named(&folder, &options.state_name);
-        let listed = state.read()?;
+        let mut listed = state.read()?;
+        if let Some(listed) = &mut listed {
+            forget_folders(listed);
+        }
+        let lists_previous = listed.as_ref().is_some_and(|listed| {
+            let mut paths = listed.all_model_checkpoint_paths.iter().chain([&listed.model_checkpoint_path]);
+            paths.any(|path| path.ends_with(PREVIOUS))
+        });
         let (latest, kept, preserved) = (None, Vec::new(), 0.0);
         let mut manager =
-            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous: true };
+            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous };
         match manager.options.rules {
             Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
             Rules::Saver => manager.resume_saver(listed, seconds(now)),
         }
-        manager.lists_previous = manager.settle();
+        manager.settle();
         Ok(manager)
     }
 
@@ -215,7 +222,8 @@ impl CheckpointManager {
             return;
         }
         for path in listed.all_model_checkpoint_paths {
-            let prefix = PathBuf::from(path);
+            let listed = PathBuf::from(path);
+            let prefix = settled(&listed).unwrap_or(listed);
             // As TensorFlow's recover_last_checkpoints: those that are not there are forgotten.
             if let Ok(written) = fs::metadata(index_path(&prefix)).and_then(|index| index.modified()) {
                 self.enter(prefix, seconds(written));
@@ -223,9 +231,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns
-    /// whether there is such a one.
-    fn settle(&mut self) -> bool {
+    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed.
+    fn settle(&mut self) {
         let kept = self.kept.iter_mut().map(|kept| &mut kept.prefix);
         let mut is_changed = false;
         for prefix in self.latest.iter_mut().chain(kept) {
@@ -234,13 +241,27 @@ impl CheckpointManager {
                 is_changed = true;
             }
         }
-        is_changed
+        if is_changed {
+            // The list may have named both.
+            for Kept { prefix, written } in std::mem::take(&mut self.kept) {
+                self.enter(prefix, written);
+            }
+        }
+    }
+
+    /// Whether one of those that are to be listed is where it is kept while it is replaced.
+    fn has_previous(&self) -> bool {
+        let is_previous =
+            |prefix: &Path| prefix.as_os_str().as_encoded_bytes().ends_with(PREVIOUS.as_bytes());
+        self.latest.as_deref().is_some_and(is_previous) || self.checkpoints().any(is_previous)
     }
 
     /// Puts a checkpoint behind all others.
     fn enter(&mut self, prefix: PathBuf, written: f64) {
         let previous = previous_prefix(&prefix);
-        self.kept.retain(|kept| kept.prefix != prefix && kept.prefix != previous);
+        self.kept.retain(|kept| {
+            !is_same_checkpoint(&kept.prefix, &prefix) && !is_same_checkpoint(&kept.prefix, &previous)
+        });
         self.kept.push(Kept { prefix, written });
     }
 
@@ -276,12 +297,13 @@ impl CheckpointManager {
     /// # Errors
     ///
     /// [`StateError`] if a file cannot be written: the latest checkpoint is the one before then.
-    /// [`StateError::Remove`] if an old one cannot be removed.
+    /// [`StateError::Remove`] if the checkpoint is saved and listed, and an old one cannot be removed: it has
+    /// the new one's prefix, a training may go on, and the next save tries again.
     pub fn save(&mut self, writer: CheckpointWriter) -> Result<PathBuf, StateError> {
         self.save_at(writer, SystemTime::now())
     }
 
-    /// The same at another time: of a replay, or a clock of the caller's.
+    /// Like [`save`](Self::save), with the caller's clock.
     ///
     /// # Errors
     ///
@@ -295,9 +317,9 @@ impl CheckpointManager {
             if let Some(latest) = &self.latest {
                 self.list(latest, self.listed())?;
             }
-            self.lists_previous = false;
+            self.lists_previous = self.has_previous();
         }
-        // Each of both is called at the most once, the second one after the first.
+        // Each callback runs at most once, `before_naming` first.
         let manager = std::cell::RefCell::new(&mut *self);
         writer.finish_with(
             |previous| manager.borrow_mut().list_previous(&prefix, previous),
@@ -309,13 +331,12 @@ impl CheckpointManager {
 
     /// While a checkpoint is replaced, the list names the earlier one by the path at which it is kept.
     fn list_previous(&mut self, prefix: &Path, previous: &Path) -> Result<(), StateError> {
-        let is_listed =
-            self.latest.as_deref() == Some(prefix) || self.checkpoints().any(|kept| kept == prefix);
-        if !is_listed {
+        let is_it = |kept: &Path| is_same_checkpoint(kept, prefix);
+        if !self.latest.as_deref().is_some_and(is_it) && !self.checkpoints().any(is_it) {
             return Ok(());
         }
         self.lists_previous = true;
-        let place = |kept: &Path| if kept == prefix { previous.to_owned() } else { kept.to_owned() };
+        let place = |kept: &Path| if is_it(kept) { previous.to_owned() } else { kept.to_owned() };
         let latest = self.latest.as_deref().map_or_else(|| previous.to_owned(), place);
         let kept = self.kept.iter().map(|kept| Kept { prefix: place(&kept.prefix), written: kept.written });
         self.list(&latest, &kept.collect::<Vec<_>>())
@@ -331,7 +352,7 @@ impl CheckpointManager {
         }
         let listed = self.list(prefix, self.listed());
         match &listed {
-            Ok(()) => self.lists_previous = false,
+            Ok(()) => self.lists_previous = self.has_previous(),
             Err(_) => (self.latest, self.kept) = (latest, kept),
         }
         listed
@@ -383,7 +404,7 @@ impl CheckpointManager {
             if self.options.hours().is_some_and(is_due) {
                 self.preserved = oldest.written;
             } else {
-                removed = remove_with(&oldest.prefix, false);
+                removed = self.remove_old(&oldest.prefix);
                 if removed.is_err() {
                     break;
                 }
@@ -407,11 +428,50 @@ impl CheckpointManager {
         if let Some(hours) = self.options.hours().filter(|_| oldest.written > self.preserved) {
             self.preserved += hours * SECONDS_PER_HOUR;
         } else {
-            remove_with(&oldest.prefix, true)?;
+            self.remove_old(&oldest.prefix)?;
         }
         self.kept.remove(0);
         Ok(())
     }
+
+    /// Removes a checkpoint, and what a killed writer has left of an earlier one; never the latest.
+    fn remove_old(&self, prefix: &Path) -> Result<(), StateError> {
+        if self.latest.as_deref().is_some_and(|latest| is_same_checkpoint(latest, prefix)) {
+            return Ok(());
+        }
+        remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(|source| {
+            StateError::Remove { prefix: self.latest.clone().unwrap_or_default(), source }
+        })?;
+        if self.options.rules == Rules::Saver {
+            let mut meta = prefix.as_os_str().to_owned();
+            meta.push(".meta");
+            // As TensorFlow: not every checkpoint has one.
+            let _ = fs::remove_file(meta);
+        }
+        Ok(())
+    }
+}
+
+/// Forgets those paths of a list that end in no name: no checkpoint is there, and other files must not be
+/// taken for its own.
+fn forget_folders(listed: &mut CheckpointState) {
+    let is_prefix: Vec<_> =
+        listed.all_model_checkpoint_paths.iter().map(|path| ends_in_name(Path::new(path))).collect();
+    let mut of_paths = is_prefix.iter();
+    listed.all_model_checkpoint_paths.retain(|_| of_paths.next().is_none_or(|&is_prefix| is_prefix));
+    let mut of_times = is_prefix.iter();
+    listed.all_model_checkpoint_timestamps.retain(|_| of_times.next().is_none_or(|&is_prefix| is_prefix));
+}
+
+/// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.
+fn is_same_checkpoint(one: &Path, other: &Path) -> bool {
+    let folder = |prefix: &Path| {
+        let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty());
+        fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
+    };
+    one == other
+        || one.file_name() == other.file_name()
+            && folder(one).is_some_and(|found| folder(other) == Some(found))
 }
 
 /// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named
@@ -424,18 +484,6 @@ fn settled(listed: &Path) -> Option<PathBuf> {
         Some(new) => is_there(&new).then_some(new),
         None => Some(previous_prefix(listed)).filter(|previous| !is_there(listed) && is_there(previous)),
     }
-}
-
-/// Removes a checkpoint, and what a killed writer has left of an earlier one.
-fn remove_with(prefix: &Path, has_meta: bool) -> Result<(), StateError> {
-    remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(StateError::Remove)?;
-    if has_meta {
-        let mut meta = prefix.as_os_str().to_owned();
-        meta.push(".meta");
-        // As TensorFlow: not every checkpoint has one.
-        let _ = fs::remove_file(meta);
-    }
-    Ok(())
 }
 
 /// Seconds since the epoch, as Python's `time.time()` has them.

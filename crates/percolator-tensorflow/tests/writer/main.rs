@@ -9,6 +9,7 @@ mod killed;
 #[path = "../../../../tests/common/process.rs"]
 mod process;
 mod refused;
+mod replaced;
 mod state;
 mod tensorflow;
 

@@ -97,6 +97,30 @@ fn a_tensor_in_pieces_is_whole_or_the_checkpoint_is_not_written() {
 }
 
 #[test]
+fn slices_that_do_not_cover_their_tensor_are_refused() {
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("model");
+    let rows = |first: usize| [Extent::from(first..first + 2), Extent::All];
+    for slices in 1..=3 {
+        let mut writer = CheckpointWriter::create(&prefix).unwrap();
+        for slice in 0..slices {
+            writer.add_slice("s", &[6, 5], &rows(2 * slice), &numbers(&[2, 5])).unwrap();
+        }
+        let finished = writer.finish();
+        if slices == 3 {
+            finished.unwrap();
+            continue;
+        }
+        let message = finished.unwrap_err().to_string();
+        let due =
+            format!("\"s\": its shape [6, 5] has 30 elements, and its {slices} slices have {}", 10 * slices);
+        assert!(message.contains(&due) && message.contains("model"), "{message}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    assert_eq!(read(&prefix).1.len(), 3);
+}
+
+#[test]
 fn prefixes_and_numbers_of_files_are_checked() {
     let folder = tempdir().unwrap();
     for prefix in ["", "/", "..", "a/..", "a/"] {

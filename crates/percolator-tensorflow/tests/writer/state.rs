@@ -139,12 +139,12 @@ fn the_latest_checkpoint_is_the_one_that_is_listed_and_there() {
         )
     );
     // A writer that replaces it was killed.
-    fs::write(folder.join("b.previous.index"), "").unwrap();
-    assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b.previous")));
+    fs::write(folder.join("b.percolator-previous.index"), "").unwrap();
+    assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b.percolator-previous")));
     fs::write(folder.join("b.index"), "").unwrap();
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
-    fs::remove_file(folder.join("b.previous.index")).unwrap();
-    list("model_checkpoint_path: \"b.previous\"");
+    fs::remove_file(folder.join("b.percolator-previous.index")).unwrap();
+    list("model_checkpoint_path: \"b.percolator-previous\"");
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
     list(&format!("model_checkpoint_path: \"{shown}/a\""));
     assert_eq!(latest_checkpoint("/").unwrap(), None);
@@ -178,6 +178,15 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
     fs::create_dir(&path).unwrap();
     let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
     assert!(message.contains("cannot read the file"), "{message}");
+    fs::remove_dir(&path).unwrap();
+    // No one writes to it, so that opening it would wait for ever.
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("checkpoint: cannot read the file: a list of checkpoints is"), "{message}");
+    fs::remove_file(&path).unwrap();
+    fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
+    let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("it has 314572800 bytes, and 268435456 are allowed"), "{message}");
 }
 
 #[test]

@@ -200,11 +200,14 @@ fn tensorflow_and_a_manager_take_turns_in_one_folder() {
     ours.save(tiny(ours.prefix(7))).unwrap();
     let text = fs::read_to_string(folder.join("checkpoint")).unwrap();
     for ending in [".index", ".data-00000-of-00001"] {
-        fs::rename(folder.join(format!("ckpt-7{ending}")), folder.join(format!("ckpt-7.previous{ending}")))
-            .unwrap();
+        fs::rename(
+            folder.join(format!("ckpt-7{ending}")),
+            folder.join(format!("ckpt-7.percolator-previous{ending}")),
+        )
+        .unwrap();
     }
-    fs::write(folder.join("checkpoint"), text.replace("ckpt-7", "ckpt-7.previous")).unwrap();
-    let prefix = folder.join("ckpt-7.previous");
+    fs::write(folder.join("checkpoint"), text.replace("ckpt-7", "ckpt-7.percolator-previous")).unwrap();
+    let prefix = folder.join("ckpt-7.percolator-previous");
     let found = tensorflow(&["read", prefix.to_str().unwrap()]);
     assert_eq!(found[prefix.to_str().unwrap()]["v"][0], "float32");
 }

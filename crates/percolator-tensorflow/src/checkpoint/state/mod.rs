@@ -3,7 +3,7 @@
 mod error;
 mod text;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -67,7 +67,7 @@ impl StateFile {
         &self.path
     }
 
-    /// Returns what it says, as `tf.train.get_checkpoint_state` does: relative paths are put behind the
+    /// Returns its contents, as `tf.train.get_checkpoint_state` does: relative paths are joined to the
     /// folder. `None` if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
     ///
     /// # Errors
@@ -94,15 +94,26 @@ impl StateFile {
 
     fn text(&self) -> Result<Option<String>, StateError> {
         let io = |action| StateError::io(&self.path, action);
-        let file = match File::open(&self.path) {
+        let found = match fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(io("open the file"))?,
+            found => found.map_err(io("find the file"))?,
         };
+        // To open a FIFO waits for a writer.
+        if !found.is_file() {
+            let error =
+                io::Error::new(io::ErrorKind::InvalidInput, "a list of checkpoints is a regular file");
+            return Err(io("read the file")(error));
+        }
+        let too_long = |found| StateError::Length { path: self.path.clone(), found, allowed: BYTES_MAX };
+        if found.len() > BYTES_MAX {
+            return Err(too_long(found.len()));
+        }
+        let file = File::open(&self.path).map_err(io("open the file"))?;
         let mut text = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(io("read the file"))?;
+        // It has grown.
         if text.len() as u64 > BYTES_MAX {
-            let path = self.path.clone();
-            return Err(StateError::Length { path, found: text.len() as u64, allowed: BYTES_MAX });
+            return Err(too_long(text.len() as u64));
         }
         let text = String::from_utf8(text).map_err(|error| {
             let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();

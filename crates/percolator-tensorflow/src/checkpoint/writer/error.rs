@@ -150,6 +150,21 @@ pub enum TensorReason {
         /// The other one.
         other: String,
     },
+    /// The slices are not the whole tensor.
+    #[error(
+        "its shape {shape:?} has {allowed} elements, and its {slices} slices have {found}: add the slices \
+         that are missing, or write what there is as tensors of their own"
+    )]
+    NotCovered {
+        /// The shape of the whole tensor.
+        shape: Vec<usize>,
+        /// How many slices there are.
+        slices: usize,
+        /// The elements in them.
+        found: usize,
+        /// Those of the whole tensor.
+        allowed: usize,
+    },
     /// A slice is of a tensor of another type or shape than the slices before it.
     #[error("earlier slices are of a tensor of type {data_type} and shape {shape:?}")]
     OtherWhole {

@@ -28,8 +28,8 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
-use self::replace::Replacement;
-pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
+pub(super) use self::replace::{PREVIOUS, ends_in_name, previous_prefix, remove};
+use self::replace::{Replacement, check_prefix};
 pub use self::slices::Extent;
 use self::slices::Region;
 use self::strings::{put_strings, put_variants};
@@ -56,11 +56,16 @@ const VERSION: i32 = 1;
 /// # A checkpoint that is there already
 ///
 /// No system renames several files at once. So [`finish`](Self::finish) keeps the earlier checkpoint of the
-/// same prefix under the prefix with `.previous` behind it (links, no copies, where the file system has
-/// them), removes its index, names the new files, the index last, and then removes the earlier one. Whenever
-/// the process is killed, one of both checkpoints is whole, and the prefix is that of a whole checkpoint or
-/// of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new one is not
-/// there yet.
+/// same prefix under the prefix with `.percolator-previous` behind it (links, no copies, where the file
+/// system has them), removes its index, names the new files, the index last, and then removes the earlier
+/// one. Whenever the process is killed, one of both checkpoints is whole, and the prefix is that of a whole
+/// checkpoint or of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new
+/// one is not there yet. The ending is reserved: no checkpoint can be written under such a name.
+///
+/// # Several writers
+///
+/// Write one prefix with one writer at a time. Two that finish it at once may leave the index of one with the
+/// data files of the other. Writers of other prefixes do not disturb it.
 ///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
@@ -99,26 +104,22 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if no file can be written there.
+    /// [`WriteError`] if no file can be written there; [`WriteError::Prefix`] for a prefix that has no name,
+    /// or whose name ends in `.index` or `.percolator-previous`.
     pub fn create(prefix: impl AsRef<Path>) -> Result<Self, WriteError> {
         Self::create_sharded(prefix, 1)
     }
 
     /// Starts a checkpoint with this many data files; tensors go to the first until
-    /// [another one is set](Self::set_shard).
+    /// [another one is set](Self::set_shard). Every data file is open until the checkpoint is finished: the
+    /// system's limit for a process (`ulimit -n`, often 1024) must be greater than their number.
     ///
     /// # Errors
     ///
     /// As [`create`](Self::create), and [`WriteError::Shards`] for none or more than 99,999.
     pub fn create_sharded(prefix: impl AsRef<Path>, shards: usize) -> Result<Self, WriteError> {
         let prefix = prefix.as_ref().to_owned();
-        let ends_in_name = prefix
-            .file_name()
-            .is_some_and(|name| prefix.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()));
-        if !ends_in_name {
-            let message = "it has no name after the last `/`: add one, such as `model`";
-            return Err(WriteError::Prefix { prefix, message });
-        }
+        check_prefix(&prefix)?;
         if !(1..=SHARDS_MAX).contains(&shards) {
             let allowed = format!("1 to {SHARDS_MAX} are allowed");
             return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
@@ -250,8 +251,9 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint
-    /// of this prefix stays then, at the latest under the prefix with `.previous` behind it.
+    /// [`WriteError`] if a file cannot be written, a tensor was not written whole, or its slices do not cover
+    /// it. The earlier checkpoint of this prefix stays then, at the latest under the prefix with
+    /// `.percolator-previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
         self.finish_with(|_| Ok(()), || Ok(()))
     }
@@ -401,6 +403,7 @@ impl CheckpointWriter {
             file.finish().map_err(WriteError::io(&path, "finish the file"))?;
         }
         index.finish().map_err(WriteError::io(&index_path(&self.prefix), "finish the file"))?;
+        replacement.check_index()?;
         after_naming()?;
         replacement.end();
         Ok(self.prefix)
@@ -410,6 +413,9 @@ impl CheckpointWriter {
     fn write_all(&mut self) -> Result<WholeFile, WriteError> {
         if let Some(failed) = &self.failed {
             return Err(self.unfinished(failed));
+        }
+        for (name, sliced) in &self.sliced {
+            sliced.check_whole().map_err(|reason| self.refused(name, reason))?;
         }
         for file in &mut self.files {
             file.sync().map_err(WriteError::io(&file.path, "write the file"))?;

@@ -50,6 +50,22 @@ impl Sliced {
         }
     }
 
+    /// Checks that the slices are the whole tensor: no two have an element in common, so their elements
+    /// add up to its own.
+    pub(super) fn check_whole(&self) -> Result<(), TensorReason> {
+        let found = self.regions.iter().map(|(_, region)| region.shape().iter().product::<usize>()).sum();
+        let allowed = elements(&self.shape).unwrap_or_default();
+        if found == allowed {
+            return Ok(());
+        }
+        Err(TensorReason::NotCovered {
+            shape: self.shape.clone(),
+            slices: self.regions.len(),
+            found,
+            allowed,
+        })
+    }
+
     /// The entry of the whole tensor. TensorFlow merges the data files' slices in the order of the files, and
     /// leaves the number of the first file that has one.
     pub(super) fn into_entry(mut self) -> BundleEntryProto {

@@ -1,18 +1,20 @@
 //! How a checkpoint takes the place of an earlier one with its prefix.
 //!
-//! Invariant: at every moment, the prefix or the prefix with `.previous` behind it is that of a whole
-//! checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A checkpoint is
-//! there if its index is: of the earlier one, the index is linked last and removed first.
+//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` behind it is that
+//! of a whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
+//! checkpoint is there if its index is: of the earlier one, the index is linked last and removed first.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percolator::whole_file;
+
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
 
-/// What follows the prefix of an earlier checkpoint.
-pub(in crate::checkpoint) const PREVIOUS: &str = ".previous";
+/// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
+pub(in crate::checkpoint) const PREVIOUS: &str = ".percolator-previous";
 
 /// A checkpoint that is about to be named, and the earlier one with its prefix.
 #[derive(Debug)]
@@ -50,13 +52,22 @@ impl<'a> Replacement<'a> {
         self.previous.as_deref()
     }
 
-    /// Makes the prefix that of no checkpoint.
+    /// Makes the prefix that of no checkpoint. A link at the index's path stays: the new index goes to where
+    /// it leads.
     pub(super) fn remove_index(&self) -> Result<(), WriteError> {
-        remove_file(&index_path(self.prefix))?;
+        let path = index_path(self.prefix);
+        whole_file::remove(&path).map_err(WriteError::io(&path, "remove the file"))?;
         if self.previous.is_some() {
             sync_folder(self.prefix);
         }
         Ok(())
+    }
+
+    /// Checks that the new index is at its path. Until then, the earlier checkpoint must stay.
+    pub(super) fn check_index(&self) -> Result<(), WriteError> {
+        let path = index_path(self.prefix);
+        let found = fs::metadata(&path).map(drop);
+        found.map_err(WriteError::io(&path, "find the file that was just named"))
     }
 
     /// Removes what the new checkpoint, which is there, has replaced. What cannot be removed stays, and harms
@@ -74,6 +85,37 @@ impl<'a> Replacement<'a> {
     }
 }
 
+/// Whether a path ends in a name. The path library takes `run/` for `run`, whose files are others.
+pub(in crate::checkpoint) fn ends_in_name(prefix: &Path) -> bool {
+    let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    !name.is_empty() && prefix.as_os_str().as_encoded_bytes().ends_with(name)
+}
+
+fn check_name(prefix: &Path) -> Result<(), WriteError> {
+    if ends_in_name(prefix) {
+        return Ok(());
+    }
+    let message = "it has no name after the last `/`: add one, such as `model`";
+    Err(WriteError::Prefix { prefix: prefix.to_owned(), message })
+}
+
+/// Checks that a caller's checkpoint can have this prefix.
+pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
+    let refused = |message| Err(WriteError::Prefix { prefix: prefix.to_owned(), message });
+    check_name(prefix)?;
+    let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    if name.ends_with(PREVIOUS.as_bytes()) {
+        return refused(
+            "names that end in `.percolator-previous` are those of earlier checkpoints while they are \
+             replaced, and are removed: give another name",
+        );
+    }
+    if name.ends_with(b".index") {
+        return refused("readers take it for the path of an index: give the name without `.index`");
+    }
+    Ok(())
+}
+
 /// The prefix that the earlier checkpoint has while the new one is not there.
 pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
     let mut previous = prefix.as_os_str().to_owned();
@@ -83,6 +125,7 @@ pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
 
 /// Removes a checkpoint's files, its index first.
 pub(in crate::checkpoint) fn remove(prefix: &Path) -> Result<(), WriteError> {
+    check_name(prefix)?;
     remove_file(&index_path(prefix))?;
     for (path, _) in data_files(prefix)? {
         remove_file(&path)?;

@@ -1,0 +1,200 @@
+//! A checkpoint takes the place of an earlier one, wherever and however it is spelled.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use percolator_tensorflow::{
+    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, StateError, Tensor, all_checkpoints,
+    latest_checkpoint,
+};
+use tempfile::tempdir;
+
+use crate::bundle::{Content, read, with_ending};
+
+fn writer(prefix: &Path, number: u8) -> CheckpointWriter {
+    let mut writer = CheckpointWriter::create(prefix).unwrap();
+    writer.add("number", &Tensor::new(DataType::Uint8, [], vec![number]).unwrap()).unwrap();
+    writer
+}
+
+fn write(prefix: &Path, number: u8) {
+    writer(prefix, number).finish().unwrap();
+}
+
+fn number(prefix: &Path) -> u8 {
+    match &read(prefix).1[0].content {
+        Content::Bytes(bytes) => bytes[0],
+        Content::Strings(_) => panic!("it is a number"),
+    }
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).unwrap().is_symlink()
+}
+
+#[test]
+fn links_to_the_files_of_a_checkpoint_stay_and_lead_to_the_new_ones() {
+    let folder = tempdir().unwrap();
+    let (store, prefix) = (folder.path().join("store"), folder.path().join("model"));
+    fs::create_dir(&store).unwrap();
+    let endings = [".index", ".data-00000-of-00001"];
+    // At first, the links lead to files that are not there.
+    for ending in endings {
+        symlink(with_ending(&store.join("model"), ending), with_ending(&prefix, ending)).unwrap();
+    }
+    for value in 1..=3 {
+        write(&prefix, value);
+        assert_eq!(number(&prefix), value);
+        assert_eq!(number(&store.join("model")), value);
+        assert!(endings.iter().all(|ending| is_link(&with_ending(&prefix, ending))));
+        // The links, the store, and nothing of an earlier checkpoint.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(&store).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn no_other_checkpoint_is_removed_with_the_one_that_is_replaced() {
+    let folder = tempdir().unwrap();
+    let [model, kept] = ["model", "model.previous"].map(|name| folder.path().join(name));
+    write(&model, 1);
+    write(&kept, 2);
+    write(&model, 3);
+    assert_eq!((number(&model), number(&kept)), (3, 2));
+    for (name, due) in [
+        ("model.percolator-previous", "names that end in `.percolator-previous`"),
+        ("model.index", "give the name without `.index`"),
+        (".index", "give the name without `.index`"),
+    ] {
+        let message = CheckpointWriter::create(folder.path().join(name)).unwrap_err().to_string();
+        assert!(message.contains(due) && message.contains(name), "{message}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+}
+
+/// Opens the folder as a new process would, and saves one step.
+fn save(folder: &Path, options: &ManagerOptions, step: u64, number: u8) {
+    let mut manager = CheckpointManager::open(folder, options.clone()).unwrap();
+    manager.save(writer(&manager.prefix(step), number)).unwrap();
+}
+
+#[test]
+fn one_checkpoint_under_two_spellings_is_not_swept_away() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions { relative_paths: false, ..ManagerOptions::checkpoint_manager(Some(1)) },
+    ] {
+        let folder = tempdir().unwrap();
+        let [run, link] = ["run", "link"].map(|name| folder.path().join(name));
+        symlink(&run, &link).unwrap();
+        let dotted = folder.path().join("run/../run");
+        fs::create_dir(&run).unwrap();
+        for (number, spelling) in (1..).zip([&run, &link, &dotted, &run]) {
+            save(spelling, &options, 5, number);
+            let latest = latest_checkpoint(spelling).unwrap().unwrap();
+            assert_eq!(self::number(&latest), number, "{}", spelling.display());
+            assert_eq!(fs::read_dir(&run).unwrap().count(), 3);
+        }
+        save(&link, &options, 6, 7);
+        assert_eq!(number(&latest_checkpoint(&run).unwrap().unwrap()), 7);
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 3);
+    }
+}
+
+/// Makes a checkpoint as a killed writer leaves it: the earlier one is kept, the prefix is free.
+fn set_aside(prefix: &Path) {
+    for ending in [".index", ".data-00000-of-00001"] {
+        let kept = with_ending(prefix, &format!(".percolator-previous{ending}"));
+        fs::rename(with_ending(prefix, ending), kept).unwrap();
+    }
+}
+
+#[test]
+fn a_save_that_cannot_be_listed_leaves_what_the_list_names() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let options = ManagerOptions::checkpoint_manager(Some(2));
+    save(folder, &options, 1, 1);
+    set_aside(&folder.join("ckpt-1"));
+    let list = folder.join("checkpoint");
+    let text = fs::read_to_string(&list).unwrap().replace("ckpt-1", "ckpt-1.percolator-previous");
+    fs::write(&list, &text).unwrap();
+    let mut manager = CheckpointManager::open(folder, options).unwrap();
+    // The list cannot be written for a while.
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    for number in [2, 3] {
+        manager.save(writer(&manager.prefix(1), number)).unwrap_err();
+        // TensorFlow looks for this file.
+        assert!(folder.join("ckpt-1.percolator-previous.index").is_file());
+    }
+    fs::remove_dir(&list).unwrap();
+    fs::write(&list, &text).unwrap();
+    manager.save(writer(&manager.prefix(1), 4)).unwrap();
+    assert_eq!(number(&latest_checkpoint(folder).unwrap().unwrap()), 4);
+    assert!(!fs::read_to_string(&list).unwrap().contains("percolator-previous"));
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 3);
+}
+
+#[test]
+fn a_listed_path_without_a_name_is_no_checkpoint() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions::checkpoint_manager(Some(1)),
+    ] {
+        let folder = tempdir().unwrap();
+        let [run, beside] = ["run", "run.data-00000-of-00001"].map(|name| folder.path().join(name));
+        fs::create_dir(&run).unwrap();
+        fs::write(&beside, "another's").unwrap();
+        fs::write(run.join(".index"), "").unwrap();
+        let list = "model_checkpoint_path: \"a\" all_model_checkpoint_paths: [\"\", \"b/\", \"a\"] \
+                    all_model_checkpoint_timestamps: [1.0, 2.0, 3.0]";
+        fs::write(run.join("checkpoint"), list).unwrap();
+        write(&run.join("a"), 1);
+        for step in 1..=3 {
+            save(&run, &options, step, 2);
+        }
+        assert!(beside.is_file());
+        // The list, the last checkpoint, and the file that is nobody's.
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 4);
+    }
+}
+
+#[test]
+fn a_step_that_was_set_aside_is_removed_in_its_turn() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let options = ManagerOptions { max_to_keep: Some(2), ..ManagerOptions::saver() };
+    save(folder, &options, 1, 1);
+    save(folder, &options, 2, 2);
+    set_aside(&folder.join("model-1"));
+    save(folder, &options, 3, 3);
+    // Two checkpoints, and the list.
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
+    assert_eq!(all_checkpoints(folder).unwrap(), [2, 3].map(|step| folder.join(format!("model-{step}"))));
+}
+
+#[test]
+fn an_old_checkpoint_that_cannot_be_removed_is_tried_again() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions::checkpoint_manager(Some(1)),
+    ] {
+        let folder = tempdir().unwrap();
+        let mut manager = CheckpointManager::open(folder.path(), options).unwrap();
+        manager.save(writer(&manager.prefix(1), 1)).unwrap();
+        let taken = with_ending(&manager.prefix(1), ".index");
+        fs::remove_file(&taken).unwrap();
+        fs::create_dir(&taken).unwrap();
+        let error = manager.save(writer(&manager.prefix(2), 2)).unwrap_err();
+        let message = error.to_string();
+        let due = manager.prefix(2);
+        assert!(matches!(error, StateError::Remove { prefix, .. } if prefix == due), "{message}");
+        assert!(message.contains(&format!("new checkpoint {} is saved", due.display())), "{message}");
+        assert_eq!(latest_checkpoint(folder.path()).unwrap(), Some(due));
+        fs::remove_dir(&taken).unwrap();
+        manager.save(writer(&manager.prefix(3), 3)).unwrap();
+        assert!(!with_ending(&manager.prefix(1), ".data-00000-of-00001").exists());
+    }
+}
