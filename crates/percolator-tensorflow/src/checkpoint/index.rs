@@ -33,6 +33,11 @@ const AXES_MAX: usize = 254;
 /// after sixteen entries.
 const NAMES_PER_BYTE: usize = 256;
 
+/// How many comparisons are made of the ranges of slices, for each byte of the index. An entry of a slice and
+/// its part of the variable's entry take some 60 bytes: so several thousand slices may all be compared with
+/// one another, and millions if they are cut along one axis or on a grid.
+const COMPARISONS_PER_BYTE: usize = 64;
+
 /// Where the bytes of a tensor, or of a slice of one, are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -203,6 +208,8 @@ struct Reader<'a> {
     last: Vec<u8>,
     /// How many bytes more all keys may have.
     key_bytes_left: usize,
+    /// How many comparisons of slices are left.
+    comparisons_left: usize,
     /// The entries of slices, in the order of their keys.
     slices: Vec<SliceEntry>,
     /// Variables in slices, by the numbers of their entries, and their slices.
@@ -221,7 +228,7 @@ impl<'a> Reader<'a> {
     fn new(path: &'a Path, header: Header, index_bytes: usize) -> Self {
         /// An entry seldom takes fewer.
         const ENTRY_BYTES_MIN: usize = 32;
-        // What is reserved too much takes no memory: nobody writes to it.
+        // Unused capacity costs no pages.
         let (names, entries) = (index_bytes, index_bytes / ENTRY_BYTES_MIN);
         let mut name_bounds = Vec::with_capacity(entries);
         name_bounds.push(0);
@@ -241,6 +248,7 @@ impl<'a> Reader<'a> {
             shape: Vec::new(),
             last: Vec::new(),
             key_bytes_left: index_bytes.saturating_mul(NAMES_PER_BYTE),
+            comparisons_left: index_bytes.saturating_mul(COMPARISONS_PER_BYTE),
             slices: Vec::new(),
             sliced: Vec::new(),
         }
@@ -409,7 +417,8 @@ impl<'a> Reader<'a> {
             bytes = bytes.saturating_add(entry.place.bytes);
             found.push(Slice { region, place: entry.place });
         }
-        slices::check_tiling(shape, &found.iter().map(|slice| &slice.region[..]).collect::<Vec<_>>())?;
+        let regions: Vec<_> = found.iter().map(|slice| &slice.region[..]).collect();
+        slices::check_tiling(shape, &regions, &mut self.comparisons_left)?;
         self.index.slices.append(&mut found);
         let end = self.index.slices.len();
         if let Some(entry) = self.index.entries.get_mut(number) {

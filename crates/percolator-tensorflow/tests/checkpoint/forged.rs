@@ -349,6 +349,18 @@ fn slices_that_do_not_make_up_their_variable_are_refused() {
 }
 
 #[test]
+fn a_slice_of_many_axes_is_refused_at_once() {
+    // It has 2^62 corners.
+    let message = refused(&sliced_once(62)).to_string();
+    assert!(message.contains("have 1 elements for the 4611686018427387904"), "{message}");
+}
+
+/// A variable that is 2 long on each axis, and one slice of it, of its first element.
+fn sliced_once(axes: usize) -> Bundle {
+    sliced(&vec![2; axes], &[vec![0..1; axes]])
+}
+
+#[test]
 fn entries_that_contradict_themselves_are_refused() {
     let check = |change: &dyn Fn(&mut BundleEntryProto), due: &str| {
         let mut bundle = Bundle::new();
