@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The index is read whole, and is consistent then: every checksum of its blocks was verified, each entry has
-//! as many bytes as its type and shape take, and slices make up their variables, or it is kept what is wrong
-//! with them: one part of a checkpoint that several machines save has only some slices. A type that is not
-//! known is refused for the whole index, since no tensor here could have it. Whether the data files have these bytes is found out when they are used.
+//! as many bytes as its type and shape take, and slices make up their variables, or it is kept what is
+//! wrong with them: one part of a checkpoint that several machines save has only some slices. A type that
+//! is not known is refused for the whole index, since no tensor here could have it. Whether the data files
+//! have these bytes is found out when they are used.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -31,8 +32,8 @@ use crate::tensor::elements;
 const AXES_MAX: usize = 254;
 /// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
 /// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
-/// after sixteen entries.
-const NAMES_PER_BYTE: usize = 256;
+/// after sixteen entries, so its own take 16 times as many at most; other writers may repeat it more seldom.
+const NAMES_PER_BYTE: usize = 64;
 
 /// How many comparisons are made of the ranges of slices, for each byte of the index. An entry of a slice and
 /// its part of the variable's entry take some 60 bytes: so several thousand slices may all be compared with
@@ -427,7 +428,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds the slices of a variable. Those up to the first fault are kept.
-
     fn find_slices(&mut self, number: usize, name: &str, slices: &[Vec<RawExtent>]) -> Result<(), String> {
         let Some(TensorInfo { data_type, shape, .. }) = self.index.get(number) else { return Ok(()) };
         let (shape, start) = (shape.to_owned(), self.index.slices.len());

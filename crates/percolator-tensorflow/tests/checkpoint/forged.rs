@@ -449,7 +449,7 @@ fn names_that_take_more_than_an_index_can_have_are_refused() {
     }
     bundle.layout = Layout { entries_per_block: 10_000, interval: 10_000, ..PLAIN };
     let message = refused(&bundle).to_string();
-    assert!(message.contains("the names have more than 256 times the bytes of the index"), "{message}");
+    assert!(message.contains("the names have more than 64 times the bytes of the index"), "{message}");
     assert!(message.len() < 2000, "{message}");
 }
 
