@@ -145,7 +145,7 @@ impl fmt::Display for DataType {
 
 /// There is no type of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no type of TensorFlow's; types are float32, int64, string and the like")]
+#[error("{0:?} is not a TensorFlow type; examples: float32, int64, string")]
 pub struct UnknownType(pub String);
 
 impl FromStr for DataType {

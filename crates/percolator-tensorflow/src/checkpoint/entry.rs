@@ -41,7 +41,7 @@ impl Header {
             return refused(format!("it asks for a reader of version {least}: this one is of {VERSION}"));
         }
         if version.bad_consumers.contains(&VERSION) {
-            return refused(format!("it says that readers of version {VERSION}, as this one, are wrong"));
+            return refused(format!("it excludes readers of version {VERSION}, which this is"));
         }
         let shards = u32::try_from(header.num_shards).map_err(|_| {
             malformed(format!("its header states {} data files: that is no number", header.num_shards))

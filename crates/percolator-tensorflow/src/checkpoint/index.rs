@@ -8,8 +8,10 @@
 //! ```
 //!
 //! The index is read whole, and is consistent then: every checksum of its blocks was verified, each entry has
-//! as many bytes as its type and shape take, each slice has an entry, and slices make up their variables.
-//! Whether the data files have these bytes is found out when they are used.
+//! as many bytes as its type and shape take, and slices make up their variables, or it is kept what is
+//! wrong with them: one part of a checkpoint that several machines save has only some slices. A type that
+//! is not known is refused for the whole index, since no tensor here could have it. Whether the data files
+//! have these bytes is found out when they are used.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -30,8 +32,13 @@ use crate::tensor::elements;
 const AXES_MAX: usize = 254;
 /// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
 /// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
-/// after sixteen entries.
-const NAMES_PER_BYTE: usize = 256;
+/// after sixteen entries, so its own take 16 times as many at most; other writers may repeat it more seldom.
+const NAMES_PER_BYTE: usize = 64;
+
+/// How many comparisons are made of the ranges of slices, for each byte of the index. An entry of a slice and
+/// its part of the variable's entry take some 60 bytes: so several thousand slices may all be compared with
+/// one another, and millions if they are cut along one axis or on a grid.
+const COMPARISONS_PER_BYTE: usize = 64;
 
 /// Where the bytes of a tensor, or of a slice of one, are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,8 @@ pub struct TensorInfo<'a> {
     pub shape: &'a [usize],
     /// The bytes that it takes in the data files. Strings take more than their own bytes.
     pub bytes: u64,
+    /// Whether it can be read: `false` if its slices do not make it up, so that reading it is an error.
+    pub is_complete: bool,
     /// Where it is; `None` if it was saved in slices.
     pub place: Option<Place>,
     /// The slices that it was saved in; none if it was saved whole.
@@ -87,8 +96,19 @@ pub(super) struct Index {
     /// All extents, one after the other.
     extents: Vec<usize>,
     pub(super) slices: Vec<Slice>,
-    /// The numbers of the entries of variables in slices, ascending, and where in `slices` theirs are.
-    sliced: Vec<(usize, Range<usize>)>,
+    /// Variables in slices, by the numbers of their entries, ascending.
+    sliced: Vec<Sliced>,
+}
+
+/// A variable in slices.
+#[derive(Debug)]
+struct Sliced {
+    /// The number of its entry.
+    number: usize,
+    /// Where in `slices` its slices are: those that were found, if some are missing.
+    slices: Range<usize>,
+    /// Why they do not make it up.
+    fault: Option<String>,
 }
 
 /// What is kept of an entry: little, since each page that is touched first costs as much as many entries.
@@ -136,7 +156,8 @@ impl Index {
             data_type: entry.data_type,
             shape: self.extents.get(shape_start..as_index(entry.shape_end))?,
             bytes: entry.place.bytes,
-            place: slices.is_empty().then_some(entry.place),
+            is_complete: self.fault(number).is_none(),
+            place: (!entry.is_sliced).then_some(entry.place),
             slices,
         })
     }
@@ -151,11 +172,20 @@ impl Index {
 
     /// Where in `slices` the slices of an entry are.
     pub(super) fn slices_of(&self, number: usize) -> Range<usize> {
-        if !self.entries.get(number).is_some_and(|entry| entry.is_sliced) {
-            return 0..0;
+        self.sliced_of(number).map_or(0..0, |sliced| sliced.slices.clone())
+    }
+
+    /// Why the slices of an entry do not make it up.
+    pub(super) fn fault(&self, number: usize) -> Option<&str> {
+        self.sliced_of(number)?.fault.as_deref()
+    }
+
+    fn sliced_of(&self, number: usize) -> Option<&Sliced> {
+        if !self.entries.get(number)?.is_sliced {
+            return None;
         }
-        let place = self.sliced.binary_search_by_key(&number, |&(number, _)| number).ok();
-        place.and_then(|place| self.sliced.get(place)).map_or(0..0, |(_, slices)| slices.clone())
+        let place = self.sliced.binary_search_by_key(&number, |sliced| sliced.number).ok()?;
+        self.sliced.get(place)
     }
 
     /// Finds a name by binary search.
@@ -203,6 +233,8 @@ struct Reader<'a> {
     last: Vec<u8>,
     /// How many bytes more all keys may have.
     key_bytes_left: usize,
+    /// How many comparisons of slices are left.
+    comparisons_left: usize,
     /// The entries of slices, in the order of their keys.
     slices: Vec<SliceEntry>,
     /// Variables in slices, by the numbers of their entries, and their slices.
@@ -221,7 +253,7 @@ impl<'a> Reader<'a> {
     fn new(path: &'a Path, header: Header, index_bytes: usize) -> Self {
         /// An entry seldom takes fewer.
         const ENTRY_BYTES_MIN: usize = 32;
-        // What is reserved too much takes no memory: nobody writes to it.
+        // Unused capacity costs no pages.
         let (names, entries) = (index_bytes, index_bytes / ENTRY_BYTES_MIN);
         let mut name_bounds = Vec::with_capacity(entries);
         name_bounds.push(0);
@@ -241,6 +273,7 @@ impl<'a> Reader<'a> {
             shape: Vec::new(),
             last: Vec::new(),
             key_bytes_left: index_bytes.saturating_mul(NAMES_PER_BYTE),
+            comparisons_left: index_bytes.saturating_mul(COMPARISONS_PER_BYTE),
             slices: Vec::new(),
             sliced: Vec::new(),
         }
@@ -368,30 +401,38 @@ impl<'a> Reader<'a> {
             .error(key, format!("it states {bytes} bytes, and {data_type} of shape {shape:?} takes {due}")))
     }
 
-    /// Finds the slices of all variables, and checks that they make them up.
+    /// Finds the slices of all variables, and whether they make them up.
     fn end(mut self) -> Result<Index, CheckpointError> {
         for (number, slices) in std::mem::take(&mut self.sliced) {
             let name = self.index.name(number).to_owned();
-            self.find_slices(number, &name, &slices)
-                .map_err(|message| self.error(name.as_bytes(), message))?;
+            let start = self.index.slices.len();
+            let fault = self.find_slices(number, &name, &slices).err();
+            let slices = start..self.index.slices.len();
+            let found = self.index.slices.get(slices.clone()).unwrap_or_default();
+            let bytes = found.iter().fold(0, |sum: u64, slice| sum.saturating_add(slice.place.bytes));
+            if let Some(entry) = self.index.entries.get_mut(number) {
+                entry.place.bytes = bytes;
+            }
+            self.index.sliced.push(Sliced { number, slices, fault });
         }
-        match self.slices.iter().find(|slice| !slice.is_used) {
-            None => Ok(self.index),
-            Some(SliceEntry { key, .. }) => {
-                let name = slices::name_of_key(key).unwrap_or_default();
+        for SliceEntry { key, .. } in self.slices.iter().filter(|slice| !slice.is_used) {
+            let name = slices::name_of_key(key).unwrap_or_default();
+            let number = str::from_utf8(&name).ok().and_then(|name| self.index.find(name));
+            // The search for the slices of a variable ends at the first fault.
+            if number.is_none_or(|number| self.index.fault(number).is_none()) {
                 let message = "there is an entry for a slice of it that its own entry does not name";
-                Err(self.error(&name, message))
+                return Err(self.error(&name, message));
             }
         }
+        Ok(self.index)
     }
 
+    /// Finds the slices of a variable. Those up to the first fault are kept.
     fn find_slices(&mut self, number: usize, name: &str, slices: &[Vec<RawExtent>]) -> Result<(), String> {
         let Some(TensorInfo { data_type, shape, .. }) = self.index.get(number) else { return Ok(()) };
-        let start = self.index.slices.len();
-        let mut found = Vec::with_capacity(slices.len());
-        let mut bytes = 0_u64;
+        let (shape, start) = (shape.to_owned(), self.index.slices.len());
         for slice in slices {
-            let region = slices::region(slice, shape)?;
+            let region = slices::region(slice, &shape)?;
             let key = slices::key(name, slice);
             let place = self.slices.binary_search_by(|entry| entry.key.cmp(&key));
             let Some(entry) = place.ok().and_then(|place| self.slices.get_mut(place)) else {
@@ -406,17 +447,11 @@ impl<'a> Reader<'a> {
                 ));
             }
             entry.is_used = true;
-            bytes = bytes.saturating_add(entry.place.bytes);
-            found.push(Slice { region, place: entry.place });
+            self.index.slices.push(Slice { region, place: entry.place });
         }
-        slices::check_tiling(shape, &found.iter().map(|slice| &slice.region[..]).collect::<Vec<_>>())?;
-        self.index.slices.append(&mut found);
-        let end = self.index.slices.len();
-        if let Some(entry) = self.index.entries.get_mut(number) {
-            entry.place.bytes = bytes;
-        }
-        self.index.sliced.push((number, start..end));
-        Ok(())
+        let found = self.index.slices.get(start..).unwrap_or_default();
+        let regions: Vec<_> = found.iter().map(|slice| &slice.region[..]).collect();
+        slices::check_tiling(&shape, &regions, &mut self.comparisons_left)
     }
 }
 

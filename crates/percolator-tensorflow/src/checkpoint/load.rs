@@ -77,7 +77,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if there
+    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Memory`] if there
     /// is not enough memory.
     pub fn load<S: AsRef<str>>(
         &self,
@@ -107,7 +107,12 @@ impl Checkpoint {
         let mut memory = Vec::new();
         for &number in numbers {
             let TensorInfo { name, data_type, shape, .. } = self.get(number);
+            self.check_complete(number)?;
             self.check_byte_order(name, data_type)?;
+            // Before memory is reserved: a cut or forged file may have far less than the index states.
+            for (piece, _) in self.pieces(number) {
+                self.data.at(piece.place, name)?;
+            }
             if let Some(bytes) = bytes_of(data_type, shape) {
                 let zeroed = zeroed(bytes as u64).map_err(|error| self.no_memory(name, bytes, &error))?;
                 memory.push((number, zeroed));
@@ -134,18 +139,19 @@ impl Checkpoint {
         Ok(tensors)
     }
 
-    /// Loads tensors into memory of the caller's, each as its elements lie in row-major order, little-endian,
+    /// Loads tensors into memory of the caller's, each in row-major order, little-endian,
     /// with `threads` threads (0: one a processor). All checksums are verified. After an error the memory has
     /// any bytes.
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if memory
+    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Memory`] if memory
     /// is not as long as its tensor, or a tensor is of strings.
     pub fn load_into(&self, memory: &mut [(&str, &mut [u8])], threads: usize) -> Result<(), CheckpointError> {
         let mut wanted = Vec::with_capacity(memory.len());
         for (name, memory) in memory {
             let number = self.number(name)?;
+            self.check_complete(number)?;
             let TensorInfo { data_type, shape, .. } = self.get(number);
             let message = match bytes_of(data_type, shape) {
                 None => Some(format!("it is of type {data_type}, whose elements have no fixed length")),
@@ -175,6 +181,7 @@ impl Checkpoint {
             return found;
         }
         for number in numbers {
+            works.extend(self.check_complete(number).err().map(Err));
             for (piece, _) in self.pieces(number) {
                 if piece.data_type.size().is_none() {
                     works.push(Ok(Work::Strings(piece)));
@@ -360,7 +367,7 @@ fn sum(part: Part<'_>) -> Result<u32, CheckpointError> {
 }
 
 /// The bytes of a tensor in memory, or `None` if its elements have no fixed length. The index was checked:
-/// they are a number.
+/// the product fits.
 fn bytes_of(data_type: DataType, shape: &[usize]) -> Option<usize> {
     elements(shape)?.checked_mul(data_type.size()?)
 }

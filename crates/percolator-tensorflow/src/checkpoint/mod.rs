@@ -43,8 +43,14 @@ use crate::Tensor;
 /// tensor's checksum is verified when the tensor is first read. Threads may share a checkpoint.
 ///
 /// Data files are mapped, and tensors lend their bytes, unless the files are on a network file system
-/// ([`Access::Auto`]). If another program cuts a mapped file, the kernel ends the process with SIGBUS; with
-/// [`Access::Read`], that is an error.
+/// ([`Access::Auto`]). If another program cuts a mapped file, the kernel ends the process with SIGBUS. If
+/// another program writes to it in place, as `rsync --inplace` does, the bytes of lent tensors change after
+/// they were verified. Neither happens with [`Access::Read`]: a cut file is an error, and bytes that were
+/// read stay. If the prefix is replaced by another checkpoint after `open`, tensors of data files that were
+/// not open yet fail with a wrong checksum, or as cut.
+///
+/// A variable whose slices are not all there, as in the part of a checkpoint that one of several machines
+/// saved, is listed, and only reading it is an error. An entry of a type that is not known makes `open` fail.
 ///
 /// ```no_run
 /// use percolator_tensorflow::Checkpoint;
@@ -102,6 +108,11 @@ impl Checkpoint {
     #[must_use]
     pub fn shards(&self) -> usize {
         usize::try_from(self.index.header.shards).unwrap_or(usize::MAX)
+    }
+
+    /// The data files that tensors are in. A forged header may state any number of others.
+    pub(crate) fn used_shards(&self) -> std::collections::BTreeSet<u32> {
+        self.index.shards()
     }
 
     /// Returns the path of a data file, whether or not it is there.

@@ -53,6 +53,7 @@ impl Checkpoint {
     /// Reads a region of a tensor, which is within it.
     pub(super) fn read(&self, number: usize, region: &[Range<usize>]) -> Result<Tensor<'_>, CheckpointError> {
         let TensorInfo { name, data_type, .. } = self.get(number);
+        self.check_complete(number)?;
         self.check_byte_order(name, data_type)?;
         let shape = lengths(region);
         let tensor = if let Some(size) = data_type.size() {
@@ -71,6 +72,14 @@ impl Checkpoint {
             }
         };
         tensor.map_err(|error| self.entry_error(name, error.to_string()))
+    }
+
+    /// Refuses a variable that its slices do not make up.
+    pub(super) fn check_complete(&self, number: usize) -> Result<(), CheckpointError> {
+        match self.index.fault(number) {
+            None => Ok(()),
+            Some(fault) => Err(self.entry_error(self.index.name(number), fault.to_owned())),
+        }
     }
 
     /// Refuses what cannot be converted.
@@ -237,7 +246,7 @@ impl Checkpoint {
         Ok(strings)
     }
 
-    /// Returns how many bytes are one number, if their order must be turned round.
+    /// Returns how many bytes are one number, if their order must be reversed.
     pub(super) fn swapped_bytes(&self, data_type: DataType) -> Option<usize> {
         data_type.number_size().filter(|&size| self.is_big_endian() && size > 1)
     }

@@ -2,7 +2,6 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::entry::RawExtent;
@@ -13,8 +12,6 @@ use crate::tensor::elements;
 const WHOLE_AXIS: i64 = -1;
 /// The most axes that a slice has.
 const AXES_MAX: u64 = 254;
-/// The most corners that are compared to find out whether slices make up a variable.
-const CORNERS_MAX: usize = 1 << 22;
 
 /// Returns the key of a slice's entry.
 pub(crate) fn key(name: &str, slice: &[RawExtent]) -> Vec<u8> {
@@ -70,54 +67,63 @@ pub(super) fn region(slice: &[RawExtent], shape: &[usize]) -> Result<Vec<Range<u
     slice.iter().zip(shape).map(range).collect()
 }
 
-/// Checks that regions make up a tensor: each element is in one of them, and in no more than one.
+/// Checks that regions make up a tensor: each element is in one of them, and in no more than one. They are
+/// within the tensor.
 ///
-/// The number of regions that an element is in is a function on the grid of elements. Its difference along
-/// every axis is not zero only at corners of regions, and belongs to this function alone: so it is compared
-/// with that of the tensor as one region. That takes `2^axes` corners a region, of the axes that are cut.
-pub(super) fn check_tiling(shape: &[usize], regions: &[&[Range<usize>]]) -> Result<(), String> {
+/// That is so if they have as many elements as the tensor, and no two share one. Only regions that meet on
+/// one axis, that of the most cuts, are compared. Each comparison of two ranges is taken from `budget`: it
+/// bounds the time that a forged index can take.
+pub(super) fn check_tiling(
+    shape: &[usize],
+    regions: &[&[Range<usize>]],
+    budget: &mut usize,
+) -> Result<(), String> {
     if shape.contains(&0) {
         // Regions are within their tensor, so these are empty too.
         return Ok(());
     }
-    let is_cut = |&axis: &usize| {
-        let size = shape.get(axis).copied().unwrap_or_default();
-        regions.iter().any(|region| region.get(axis) != Some(&(0..size)))
-    };
-    let axes: Vec<_> = (0..shape.len()).filter(is_cut).collect();
-    let corners = u32::try_from(axes.len()).ok().and_then(|axes| 1_usize.checked_shl(axes));
-    let needed = corners.and_then(|corners| corners.checked_mul(regions.len()));
-    let Some(corners) = corners.filter(|_| needed.is_some_and(|needed| needed <= CORNERS_MAX)) else {
-        let (count, axes) = (regions.len(), axes.len());
-        return Err(format!("it is cut into {count} slices along {axes} axes: that is too many to check"));
-    };
-    let mut sums = HashMap::new();
-    let mut add = |region: &dyn Fn(usize) -> Range<usize>, sign: i64| {
-        if axes.iter().any(|&axis| region(axis).is_empty()) {
-            return;
+    let total = elements(shape);
+    let count = |sum: usize, region: &&[Range<usize>]| sum.checked_add(elements(&lengths(region))?);
+    if total.is_none() || regions.iter().try_fold(0, count) != total {
+        return Err(describe_fault(shape, regions));
+    }
+    match are_disjoint(shape.len(), regions, budget) {
+        Some(true) => Ok(()),
+        Some(false) => Err(describe_fault(shape, regions)),
+        None => {
+            let (count, axes) = (regions.len(), shape.len());
+            Err(format!("it is cut into {count} slices along {axes} axes: that is too many to check"))
         }
-        for corner in 0..corners {
-            let at: Vec<_> = axes
-                .iter()
-                .enumerate()
-                .map(
-                    |(bit, &axis)| if corner >> bit & 1 == 0 { region(axis).start } else { region(axis).end },
-                )
-                .collect();
-            let sign = if corner.count_ones() % 2 == 0 { sign } else { sign.saturating_neg() };
-            let sum: &mut i64 = sums.entry(at).or_default();
-            *sum = sum.saturating_add(sign);
-        }
+    }
+}
+
+/// Returns whether no two regions share an element, or `None` if the budget does not last.
+fn are_disjoint(axes: usize, regions: &[&[Range<usize>]], budget: &mut usize) -> Option<bool> {
+    let range = |region: &[Range<usize>], axis: usize| region.get(axis).cloned().unwrap_or_default();
+    let mut regions: Vec<_> =
+        regions.iter().copied().filter(|region| !region.iter().any(Range::is_empty)).collect();
+    let starts = |&axis: &usize| {
+        let mut starts: Vec<_> = regions.iter().map(|region| range(region, axis).start).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts.len()
     };
-    let extent = |region: &[Range<usize>], axis: usize| region.get(axis).cloned().unwrap_or_default();
+    let sweep = (0..axes).max_by_key(starts).unwrap_or_default();
+    regions.sort_unstable_by_key(|region| range(region, sweep).start);
+    // The regions before this one that reach its start on the axis of the sweep.
+    let mut open: Vec<&[Range<usize>]> = Vec::new();
     for region in regions {
-        add(&|axis| extent(region, axis), 1);
+        *budget = budget.checked_sub(open.len())?;
+        open.retain(|other| axes == 0 || range(other, sweep).end > range(region, sweep).start);
+        for other in &open {
+            let mut pairs = region.iter().zip(*other);
+            let apart = pairs.position(|(one, other)| one.end <= other.start || other.end <= one.start);
+            let Some(apart) = apart else { return Some(false) };
+            *budget = budget.checked_sub(apart.saturating_add(1))?;
+        }
+        open.push(region);
     }
-    add(&|axis| 0..shape.get(axis).copied().unwrap_or_default(), -1);
-    if sums.values().all(|&sum| sum == 0) {
-        return Ok(());
-    }
-    Err(describe_fault(shape, regions))
+    Some(true)
 }
 
 fn describe_fault(shape: &[usize], regions: &[&[Range<usize>]]) -> String {
@@ -183,7 +189,8 @@ mod tests {
     type Region = Vec<Range<usize>>;
 
     fn check(shape: &[usize], regions: &[Region]) -> Result<(), String> {
-        check_tiling(shape, &regions.iter().map(|region| &region[..]).collect::<Vec<_>>())
+        let mut budget = usize::MAX;
+        check_tiling(shape, &regions.iter().map(|region| &region[..]).collect::<Vec<_>>(), &mut budget)
     }
 
     #[test]
@@ -202,8 +209,34 @@ mod tests {
         assert_eq!(check(&[0, 3], &[]), Ok(()));
         assert_eq!(check(&[], &[vec![]]), Ok(()));
         assert!(check(&[2], &[]).is_err());
-        let forged = vec![vec![0..1; 30]; 3];
-        assert!(check(&[2; 30], &forged).unwrap_err().contains("too many"));
+        assert!(check(&[], &[vec![], vec![]]).unwrap_err().contains("two or more"));
+        assert!(check(&[usize::MAX, 2], &[vec![0..usize::MAX, 0..2]]).is_err());
+    }
+
+    /// All slices of one element of a tensor that is 2 long on each axis.
+    fn singles(axes: usize) -> Vec<Region> {
+        let bit = |number: usize, axis: usize| number >> axis & 1;
+        let region = |number: usize| {
+            (0..axes).map(|axis| bit(number, axis)..bit(number, axis) + 1).collect::<Region>()
+        };
+        (0..1 << axes).map(region).collect()
+    }
+
+    #[test]
+    fn many_axes_and_many_slices_take_bounded_work() {
+        // 2^62 corners, and one slice.
+        assert!(check(&[2; 62], &[vec![0..1; 62]]).unwrap_err().contains("some are in none"));
+        let mut halves = vec![vec![0..2; 62]; 2];
+        (halves[0][61], halves[1][61]) = (0..1, 1..2);
+        assert_eq!(check(&[2; 62], &halves), Ok(()));
+        let rows: Vec<Region> = (0..20_000).map(|row| vec![row..row + 1, 0..3]).collect();
+        let rows: Vec<&[_]> = rows.iter().map(|row| &row[..]).collect();
+        assert_eq!(check_tiling(&[20_000, 3], &rows, &mut 40_000), Ok(()), "two comparisons a row");
+        let slices = singles(10);
+        assert_eq!(check(&[2; 10], &slices), Ok(()));
+        let slices: Vec<&[_]> = slices.iter().map(|slice| &slice[..]).collect();
+        let message = check_tiling(&[2; 10], &slices, &mut 1000).unwrap_err();
+        assert!(message.contains("1024 slices along 10 axes: that is too many to check"), "{message}");
     }
 
     /// The number of regions that each element is in, counted one by one.

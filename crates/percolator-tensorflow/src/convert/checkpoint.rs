@@ -43,8 +43,7 @@ impl CheckpointFiles {
 
 /// Returns the files of a checkpoint that are there.
 pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
-    let shards = u32::try_from(checkpoint.shards()).unwrap_or(u32::MAX);
-    let data = (0..shards).map(|shard| checkpoint.shard_path(shard));
+    let data = checkpoint.used_shards().into_iter().map(|shard| checkpoint.shard_path(shard));
     data.chain([with_ending(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
 }
 

@@ -35,6 +35,10 @@ pub fn copy_checkpoint(
     if checkpoint::replaces(to, &checkpoint::paths(from))? {
         return Err(ConvertError::SamePlace { path: to.to_owned() });
     }
+    for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
+        // The error says which slices are missing.
+        from.tensor(tensor.name)?;
+    }
     let mut pieces: Vec<Piece<'_>> = from.tensors().flat_map(pieces).collect();
     // A piece without elements starts where the next one does, and comes before it.
     pieces.sort_by_key(|piece| (piece.place.shard, piece.place.offset, piece.place.bytes));

@@ -322,10 +322,39 @@ proptest! {
     }
 }
 
+/// What is wrong with the variable `v` of a checkpoint, of which another tensor can be read.
+fn faulty(bundle: &Bundle) -> String {
+    let mut bundle = bundle.clone();
+    bundle.add("w", DataType::Int8, &[2], &[1, 2]);
+    let (_folder, checkpoint) = open(&bundle);
+    let error = checkpoint.tensor("v").unwrap_err();
+    assert_eq!(checkpoint.tensor("w").unwrap().bytes(), Some(&[1, 2][..]));
+    assert!(checkpoint.tensors().map(|info| (info.name, info.is_complete)).eq([("v", false), ("w", true)]));
+    let whole: Vec<_> = checkpoint.info("v").unwrap().shape.iter().map(|&extent| 0..extent).collect();
+    assert_eq!(checkpoint.region("v", &whole), Err(error.clone()));
+    assert_eq!(checkpoint.load(&["w", "v"], 2), Err(error.clone()));
+    assert_eq!(checkpoint.load_into(&mut [("v", &mut [])], 1), Err(error.clone()));
+    assert_eq!(checkpoint.verify(2).faults, [error.clone()]);
+    error.to_string()
+}
+
+/// A forged entry of 2^60 bytes is cut, whether it is read or loaded.
+#[test]
+fn a_place_is_checked_before_memory_is_reserved() {
+    let mut bundle = Bundle::new();
+    bundle.add("w", DataType::Uint8, &[4], &[1; 4]);
+    bundle.entry("w").shape = Some(shape(&[1 << 60]));
+    bundle.entry("w").size = 1 << 60;
+    let (_folder, checkpoint) = open(&bundle);
+    let error = checkpoint.tensor("w").unwrap_err();
+    assert!(matches!(error, CheckpointError::Cut { .. }), "{error}");
+    assert_eq!(checkpoint.load_all(1), Err(error));
+}
+
 #[test]
 fn slices_that_do_not_make_up_their_variable_are_refused() {
     let regions = [vec![0..2, 0..3], vec![2..4, 0..3]];
-    let message = |bundle: &Bundle| refused(bundle).to_string();
+    let message = faulty;
     assert!(Checkpoint::open(sliced(&[4, 3], &regions).write(tempfile::tempdir().unwrap().path())).is_ok());
     let gap = message(&sliced(&[5, 3], &regions));
     assert!(gap.contains("12 elements for the 15 of shape [5, 3]: some are in none"), "{gap}");
@@ -340,12 +369,24 @@ fn slices_that_do_not_make_up_their_variable_are_refused() {
     assert!(message(&bundle).contains("elements for the 12"));
     bundle = sliced(&[4, 3], &regions);
     bundle.entries.remove(&b"v"[..]);
-    let orphan = message(&bundle);
+    let orphan = refused(&bundle).to_string();
     assert!(orphan.contains("\"v\": there is an entry for a slice"), "{orphan}");
     bundle = sliced(&[4, 3], &regions);
     bundle.entry(slice_key("v", &regions[1])).dtype = DataType::Int16.to_proto();
     let other = message(&bundle);
     assert!(other.contains("uint16 of shape [2, 3]") && other.contains("int16 of shape [2, 3]"), "{other}");
+}
+
+#[test]
+fn a_slice_of_many_axes_is_refused_at_once() {
+    // It has 2^62 corners.
+    let message = faulty(&sliced_once(62));
+    assert!(message.contains("have 1 elements for the 4611686018427387904"), "{message}");
+}
+
+/// A variable that is 2 long on each axis, and one slice of it, of its first element.
+fn sliced_once(axes: usize) -> Bundle {
+    sliced(&vec![2; axes], &[vec![0..1; axes]])
 }
 
 #[test]
@@ -408,7 +449,7 @@ fn names_that_take_more_than_an_index_can_have_are_refused() {
     }
     bundle.layout = Layout { entries_per_block: 10_000, interval: 10_000, ..PLAIN };
     let message = refused(&bundle).to_string();
-    assert!(message.contains("the names have more than 256 times the bytes of the index"), "{message}");
+    assert!(message.contains("the names have more than 64 times the bytes of the index"), "{message}");
     assert!(message.len() < 2000, "{message}");
 }
 
