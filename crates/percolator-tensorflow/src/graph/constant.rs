@@ -166,6 +166,20 @@ impl<'a> Constant<'a> {
         }
     }
 
+    /// The strings that are stored, which may be fewer than the shape has places: they take no more memory than
+    /// the file. None if the value is damaged, or not of strings.
+    pub(super) fn stored_strings(&self) -> Vec<&'a [u8]> {
+        let content = &*self.proto.tensor_content;
+        if self.data_type() != Some(DataType::String) {
+            return Vec::new();
+        }
+        if content.is_empty() {
+            return self.proto.string_val.iter().map(|one| &**one).collect();
+        }
+        let count = self.shape().ok().and_then(|shape| elements(&shape));
+        count.and_then(|count| packed_strings(content, count, count).ok()).unwrap_or_default()
+    }
+
     /// Returns how many places a shape has, if elements of this size may be so many.
     fn count(
         data_type: DataType,

@@ -238,3 +238,28 @@ fn graphviz_draws_every_graph() {
         }
     }
 }
+
+#[test]
+fn variables_of_one_name_have_the_keys_that_restore_them() {
+    // A model with w = tf.Variable([[1., 2.]]) and b = tf.Variable([3.]), both named `Variable`.
+    let model = SavedModel::open(data("unnamed")).unwrap();
+    let variables = model.meta_graph(&["serve"]).unwrap().variables().unwrap();
+    let mut found: Vec<_> = variables
+        .iter()
+        .map(|variable| {
+            let key = variable.checkpoint_key.as_deref().unwrap_or_default();
+            (key.trim_end_matches("/.ATTRIBUTES/VARIABLE_VALUE"), &*variable.name, variable.shape.to_string())
+        })
+        .collect();
+    found.sort_unstable();
+    let wanted =
+        [("a10", "v10", "[]"), ("b", "Variable", "[1]"), ("v1", "v1", "[]"), ("w", "Variable_1", "[1, 2]")];
+    assert_eq!(found, wanted.map(|(key, name, shape)| (key, name, shape.to_owned())));
+    for variable in &variables {
+        let path = variable.object_path.as_ref().unwrap();
+        assert!(
+            variable.kind == VariableKind::Resource
+                && variable.checkpoint_key.as_ref().unwrap().starts_with(&path[0])
+        );
+    }
+}
