@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use super::shape::RANK_MAX;
 use crate::proto::TensorProto;
 use crate::tensor::elements;
 use crate::{DataType, Tensor, TensorError};
@@ -46,7 +47,7 @@ pub enum ConstantError {
         found: DataType,
     },
     /// The shape is not that of a value.
-    #[error("the value has {found}, but a value has extents of 0 or more")]
+    #[error("the value has {found}, but a value has up to {RANK_MAX} axes, and extents of 0 or more")]
     Shape {
         /// What the shape has.
         found: String,
@@ -94,6 +95,10 @@ impl<'a> Constant<'a> {
         let Some(shape) = &self.proto.tensor_shape else { return Ok(Vec::new()) };
         if shape.unknown_rank {
             return Err(ConstantError::Shape { found: "an unknown rank".to_owned() });
+        }
+        if shape.dim.len() > RANK_MAX {
+            let found = format!("{} axes", shape.dim.len());
+            return Err(ConstantError::Shape { found });
         }
         let extent = |size: i64| {
             let found = || ConstantError::Shape { found: format!("the extent {size}") };

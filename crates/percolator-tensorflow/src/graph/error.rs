@@ -164,6 +164,21 @@ pub enum GraphError {
         /// The extent.
         found: i64,
     },
+    /// A shape has more axes than a tensor can have.
+    #[error(
+        "{}: the shape of {} has {found} axes, where {allowed} are allowed",
+        shown::path(.path), shown::message(.whose)
+    )]
+    Rank {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, or the variable.
+        whose: String,
+        /// The number of axes.
+        found: usize,
+        /// The most that a tensor has.
+        allowed: usize,
+    },
     /// A constant has no value.
     #[error("{}: node {:?}: {error}", shown::path(.path), front(.node))]
     Constant {

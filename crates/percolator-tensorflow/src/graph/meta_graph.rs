@@ -10,7 +10,7 @@ use super::file::{self, Read};
 use super::library::GraphFunction;
 use super::node::{Attr, Node};
 use super::objects::ObjectTree;
-use super::shape::Shape;
+use super::shape::{RANK_MAX, Shape, ShapeFault};
 use super::signature::Signature;
 use super::text::{self, Style};
 use super::variable::{self, Variable};
@@ -295,9 +295,12 @@ impl MetaGraph {
     }
 
     pub(super) fn shape(&self, whose: &str, shape: &proto::TensorShapeProto) -> Result<Shape, GraphError> {
-        Shape::of(shape).map_err(|found| {
+        Shape::of(shape).map_err(|fault| {
             let (path, whose) = (self.path.clone(), whose.to_owned());
-            GraphError::Extent { path, whose, found }
+            match fault {
+                ShapeFault::Extent(found) => GraphError::Extent { path, whose, found },
+                ShapeFault::Rank(found) => GraphError::Rank { path, whose, found, allowed: RANK_MAX },
+            }
         })
     }
 

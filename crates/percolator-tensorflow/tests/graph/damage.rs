@@ -231,6 +231,30 @@ fn a_constant_is_as_large_as_is_allowed_and_no_larger() {
 }
 
 #[test]
+fn a_shape_has_as_many_axes_as_tensorflow_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    let graph = |rank| {
+        let dims = "dim { size: 1 } ".repeat(rank);
+        let constant =
+            format!("key: \"value\" value {{ tensor {{ dtype: DT_INT8 tensor_shape {{ {dims}}} }} }}");
+        let shape = format!("key: \"shape\" value {{ shape {{ {dims}}} }}");
+        let nodes = [("c", "Const", constant), ("p", "Placeholder", shape)];
+        let node = |(name, op, attr)| format!("node {{ name: \"{name}\" op: \"{op}\" attr {{ {attr} }} }}\n");
+        write(&path, nodes.map(node).concat().as_bytes());
+        MetaGraph::open(&path).unwrap()
+    };
+    let most = graph(254);
+    assert_eq!(most.constant("c").unwrap().shape().len(), 254);
+    assert_eq!(most.placeholders().unwrap()[0].shape.rank(), Some(254));
+    let more = graph(255);
+    let error = more.constant("c").unwrap_err().to_string();
+    assert!(error.contains("the value has 255 axes, but a value has up to 254 axes"), "{error}");
+    let error = more.placeholders().unwrap_err().to_string();
+    assert!(error.ends_with("the shape of p has 255 axes, where 254 are allowed"), "{error}");
+}
+
+#[test]
 fn the_front_of_a_constant_costs_only_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("graph.pbtxt");
