@@ -151,7 +151,7 @@ pub enum GraphError {
         /// Some of the nodes, in the order in which each needs the next.
         nodes: Vec<String>,
     },
-    /// A shape has an extent that is none.
+    /// A shape has a negative extent other than -1.
     #[error(
         "{}: the shape of {} has the extent {found}, where extents are 0 or more, or -1 for any",
         shown::path(.path), shown::message(.whose)
