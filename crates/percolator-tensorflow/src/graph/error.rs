@@ -204,11 +204,11 @@ pub enum GraphError {
     },
     /// An asset is not where it should be.
     #[error(
-        "{}: the asset {:?} is not a file: copy the folder `assets` with the model",
+        "{}: the asset {:?} is not there: open the folder of the SavedModel, with its folder `assets`",
         shown::path(.path), front(.asset)
     )]
     NoAsset {
-        /// The path where it should be.
+        /// The path where it should be, or the graph's file if that is not part of a SavedModel.
         path: PathBuf,
         /// Its name in the model.
         asset: String,
