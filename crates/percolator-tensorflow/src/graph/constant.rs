@@ -132,8 +132,8 @@ impl<'a> Constant<'a> {
         }
     }
 
-    /// Returns the first elements of the value in row-major order, as a tensor of one axis: so many, or all if
-    /// there are fewer. Only these are read, so that a large constant costs no more than a small one.
+    /// Returns the first elements of the value in row-major order, as a tensor of one axis: so many, or all
+    /// if there are fewer. Only these are read, so that a large constant costs no more than a small one.
     ///
     /// # Errors
     ///
@@ -171,8 +171,8 @@ impl<'a> Constant<'a> {
         }
     }
 
-    /// The strings that are stored, which may be fewer than the shape has places: they take no more memory than
-    /// the file. None if the value is damaged, or not of strings.
+    /// The strings that are stored, which may be fewer than the shape has places: they take no more memory
+    /// than the file. None if the value is damaged, or not of strings.
     pub(super) fn stored_strings(&self) -> Vec<&'a [u8]> {
         let content = &*self.proto.tensor_content;
         if self.data_type() != Some(DataType::String) {
