@@ -75,13 +75,14 @@ struct Batches<'a> {
 }
 
 /// One array of a batch.
+#[derive(Clone)]
 struct Given<'a> {
     name: &'a str,
     data_type: DataType,
     /// The extents of a batch; `None` is any.
     extents: Vec<Option<u64>>,
-    /// Whether its first extent is the number of records.
-    has_batch_axis: bool,
+    /// How many more than the records its first extent is; `None` if that has nothing to do with them.
+    more_than_records: Option<u64>,
     /// The order of its axes, if it is an image.
     layout: Option<Layout>,
     /// The most elements of a record, if it is ragged.
@@ -135,25 +136,28 @@ impl<'a> Batches<'a> {
 
     /// One of the arrays of a batch, by its name.
     fn array(&self, name: &'a str) -> Option<Given<'a>> {
-        let rows = self.rows as u64;
         if let Some(field) = self.fields.iter().find(|field| field.name() == name) {
-            return Some(given(name, field, rows));
+            return Some(given(name, field, self.rows as u64));
         }
         let (front, second) = name.rsplit_once('.')?;
         let field = self.fields.iter().find(|field| field.name() == front)?;
-        let (extent, has_batch_axis) = match (field.kind(), second) {
-            (FieldKind::Padded { .. }, "lengths") => (rows, true),
-            (FieldKind::Ragged { .. }, "offsets") => (rows.saturating_add(1), false),
-            _ => return None,
-        };
-        Some(Given {
+        match (field.kind(), second) {
+            (FieldKind::Padded { .. }, "lengths") => Some(self.counts(name, 0)),
+            (FieldKind::Ragged { .. }, "offsets") => Some(self.counts(name, 1)),
+            _ => None,
+        }
+    }
+
+    /// An array of so many more numbers than records.
+    fn counts<'b>(&self, name: &'b str, more: u64) -> Given<'b> {
+        Given {
             name,
             data_type: DataType::Int64,
-            extents: vec![Some(extent)],
-            has_batch_axis,
+            extents: vec![Some((self.rows as u64).saturating_add(more))],
+            more_than_records: Some(more),
             layout: None,
             ragged_max: None,
-        })
+        }
     }
 
     fn check_input(&self, input: &SignatureTensor<'_>, given: &Given<'_>, faults: &mut Vec<SignatureFault>) {
@@ -163,8 +167,10 @@ impl<'a> Batches<'a> {
                 if type_name.contains("Ragged") && given.ragged_max.is_some() =>
             {
                 // Its parts are the values and, for each ragged axis, the offsets.
-                if let [values, _] = &**components {
-                    check_type(values, name, given, faults);
+                if let [values, splits] = &**components {
+                    let offsets = format!("{field}.offsets");
+                    self.check_array(&name, values, &Given { ragged_max: None, ..given.clone() }, faults);
+                    self.check_array(&name, splits, &self.counts(&offsets, 1), faults);
                 } else {
                     faults.push(SignatureFault::NotDense { input: input.to_string(), field });
                 }
@@ -173,21 +179,33 @@ impl<'a> Batches<'a> {
             Encoding::Dense(_) => {}
             _ => return faults.push(SignatureFault::NotDense { input: input.to_string(), field }),
         }
-        check_type(input, name, given, faults);
+        self.check_array(&name, input, given, faults);
+    }
+
+    /// Checks one array of the input of this name.
+    fn check_array(
+        &self,
+        name: &str,
+        input: &SignatureTensor<'_>,
+        given: &Given<'_>,
+        faults: &mut Vec<SignatureFault>,
+    ) {
+        check_type(input, name.to_owned(), given, faults);
         if let Shape::Known(wanted) = input.shape() {
-            self.check_shape(input, wanted, given, faults);
+            self.check_shape(name, wanted, given, faults);
         }
     }
 
     fn check_shape(
         &self,
-        input: &SignatureTensor<'_>,
+        input: &str,
         wanted: &[Option<u64>],
         given: &Given<'_>,
         faults: &mut Vec<SignatureFault>,
     ) {
-        let (name, field) = (|| input.name().to_owned(), || given.name.to_owned());
-        let (wanted_shape, found) = (|| input.shape().clone(), || Shape::Known(given.extents.clone()));
+        let (name, field) = (|| input.to_owned(), || given.name.to_owned());
+        let (wanted_shape, found) =
+            (|| Shape::Known(wanted.to_vec()), || Shape::Known(given.extents.clone()));
         if let Some(max) = given.ragged_max
             && !matches!(wanted, [None])
         {
@@ -195,7 +213,7 @@ impl<'a> Batches<'a> {
             return faults.push(SignatureFault::Ragged { input, wanted, field, max });
         }
         if wanted.len() != given.extents.len() {
-            let is_one_record = given.has_batch_axis && given.extents.get(1..) == Some(wanted);
+            let is_one_record = given.more_than_records == Some(0) && given.extents.get(1..) == Some(wanted);
             let hint = match () {
                 () if is_one_record => "the input takes one record, without a batch axis",
                 () if wanted.len() == given.extents.len() + 1 && wanted.last() == Some(&Some(1)) => {
@@ -206,10 +224,12 @@ impl<'a> Batches<'a> {
             let (input, wanted, field, found) = (name(), wanted_shape(), field(), found());
             return faults.push(SignatureFault::Rank { input, wanted, field, found, hint });
         }
-        let differ = |axis: &usize| !fits(wanted[*axis], given.extents[*axis]);
-        let first_own = usize::from(given.has_batch_axis);
-        let wrong: Vec<usize> = (first_own..wanted.len()).filter(differ).collect();
-        if let Some(wanted_layout) = other_layout(wanted, given).filter(|_| !wrong.is_empty()) {
+        let first_own = usize::from(given.more_than_records.is_some());
+        let wrong = |extents: &[Option<u64>]| -> Vec<usize> {
+            (first_own..wanted.len()).filter(|&axis| !fits(wanted[axis], extents[axis])).collect()
+        };
+        let (mut extents, mut differ) = (given.extents.clone(), wrong(&given.extents));
+        if let Some(wanted_layout) = other_layout(wanted, given).filter(|_| !differ.is_empty()) {
             faults.push(SignatureFault::Layout {
                 input: name(),
                 wanted: wanted_shape(),
@@ -218,14 +238,21 @@ impl<'a> Batches<'a> {
                 found: found(),
                 is_image: given.layout.is_some(),
             });
-        } else {
-            faults.extend(wrong.into_iter().map(|axis| {
-                let (input, wanted, field, found) = (name(), wanted_shape(), field(), found());
-                SignatureFault::Extent { input, wanted, field, found, axis }
-            }));
+            // What still differs in the right order.
+            match wanted_layout {
+                Layout::Nhwc => extents[1..].rotate_left(1),
+                Layout::Nchw => extents[1..].rotate_right(1),
+            }
+            differ = wrong(&extents);
         }
-        let (Some(Some(wanted)), true) = (wanted.first().copied(), given.has_batch_axis) else { return };
-        let rows = self.rows as u64;
+        faults.extend(differ.into_iter().map(|axis| {
+            let (input, wanted, field) = (name(), wanted_shape(), field());
+            SignatureFault::Extent { input, wanted, field, found: Shape::Known(extents.clone()), axis }
+        }));
+        let (Some(Some(wanted)), Some(more)) = (wanted.first().copied(), given.more_than_records) else {
+            return;
+        };
+        let (wanted, rows) = (wanted.saturating_sub(more), self.rows as u64);
         if wanted != rows {
             faults.push(SignatureFault::BatchSize { input: name(), wanted, field: field(), found: rows });
         } else if let Some(found) = self.short {
@@ -238,12 +265,17 @@ fn fits(wanted: Option<u64>, given: Option<u64>) -> bool {
     wanted.is_none() || wanted == given
 }
 
-/// The layout that the input seems to have, if the field's extents fit it in another order only.
+/// The layout that the input seems to have, if the field's extents, or an image's channels, fit it in another
+/// order only.
 fn other_layout(wanted: &[Option<u64>], given: &Given<'_>) -> Option<Layout> {
     let ([_, one, two, three], [_, a, b, c]) = (wanted, &*given.extents) else { return None };
     let are = |a, b, c| fits(*one, a) && fits(*two, b) && fits(*three, c);
     // From channels first, and from channels last.
+    let are_channels =
+        |other: Option<u64>, own, channels| other.is_some() && fits(other, channels) && !fits(own, channels);
     match given.layout {
+        Some(Layout::Nchw) if are_channels(*three, *one, *a) => Some(Layout::Nhwc),
+        Some(Layout::Nhwc) if are_channels(*one, *three, *c) => Some(Layout::Nchw),
         Some(Layout::Nchw) | None if are(*b, *c, *a) => Some(Layout::Nhwc),
         Some(Layout::Nhwc) | None if are(*c, *a, *b) => Some(Layout::Nchw),
         _ => None,
@@ -272,8 +304,8 @@ fn given<'a>(name: &'a str, field: &Field, rows: u64) -> Given<'a> {
             Layout::Nhwc => records(&[image.height, image.width, image.channels]),
         };
     }
-    let (data_type, has_batch_axis) = (data_type(dtype), ragged_max.is_none());
-    Given { name, data_type, extents, has_batch_axis, layout, ragged_max }
+    let (data_type, more_than_records) = (data_type(dtype), ragged_max.is_none().then_some(0));
+    Given { name, data_type, extents, more_than_records, layout, ragged_max }
 }
 
 /// TensorFlow's name for the type of a field's elements.

@@ -45,7 +45,9 @@ impl Asset<'_> {
         if !is_inside || asset.is_empty() {
             return Err(GraphError::AssetOutside { path: self.graph.to_owned(), asset });
         }
-        let folder = self.folder.as_deref().unwrap_or_else(|| self.graph.parent().unwrap_or(Path::new(".")));
+        let Some(folder) = &self.folder else {
+            return Err(GraphError::NoAsset { path: self.graph.to_owned(), asset });
+        };
         let path = folder.join("assets").join(&asset);
         if path.is_file() { Ok(path) } else { Err(GraphError::NoAsset { path, asset }) }
     }

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use super::shape::RANK_MAX;
 use crate::proto::TensorProto;
 use crate::tensor::elements;
 use crate::{DataType, Tensor, TensorError};
@@ -46,7 +47,7 @@ pub enum ConstantError {
         found: DataType,
     },
     /// The shape is not that of a value.
-    #[error("the value has {found}, but a value has extents of 0 or more")]
+    #[error("the value has {found}, but a value has up to {RANK_MAX} axes, and extents of 0 or more")]
     Shape {
         /// What the shape has.
         found: String,
@@ -95,6 +96,10 @@ impl<'a> Constant<'a> {
         if shape.unknown_rank {
             return Err(ConstantError::Shape { found: "an unknown rank".to_owned() });
         }
+        if shape.dim.len() > RANK_MAX {
+            let found = format!("{} axes", shape.dim.len());
+            return Err(ConstantError::Shape { found });
+        }
         let extent = |size: i64| {
             let found = || ConstantError::Shape { found: format!("the extent {size}") };
             usize::try_from(size).map_err(|_| found())
@@ -127,6 +132,59 @@ impl<'a> Constant<'a> {
         }
     }
 
+    /// Returns the first elements of the value in row-major order, as a tensor of one axis: so many, or all
+    /// if there are fewer. Only these are read, so that a large constant costs no more than a small one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConstantError`] if the value is damaged, or the elements asked for have more than
+    /// [`CONSTANT_BYTES_MAX`] bytes.
+    pub fn front(&self, most: usize) -> Result<Tensor<'a>, ConstantError> {
+        let found = self.proto.dtype;
+        let data_type = self.data_type().ok_or(ConstantError::Type { found })?;
+        let shape = self.shape()?;
+        let size = match data_type {
+            DataType::String => size_of::<Cow<'_, [u8]>>(),
+            _ => data_type.size().ok_or(ConstantError::Handle { found: data_type })?,
+        };
+        let count = Self::count(data_type, &shape, size, usize::MAX)?;
+        let front = count.min(most);
+        let content = &*self.proto.tensor_content;
+        if content.is_empty() || count == 0 {
+            return match data_type {
+                DataType::String => self.strings(vec![front], CONSTANT_BYTES_MAX),
+                _ => self.numbers(data_type, vec![front], CONSTANT_BYTES_MAX),
+            };
+        }
+        if data_type == DataType::String {
+            Self::count(data_type, &[front], size, CONSTANT_BYTES_MAX)?;
+            return Ok(Tensor::strings([front], packed_strings(content, count, front)?)?);
+        }
+        // The whole must be there, as for the whole value.
+        let bytes = count.saturating_mul(size);
+        match content.get(..front.saturating_mul(size)) {
+            Some(wanted) if content.len() == bytes => Ok(Tensor::new(data_type, [front], wanted)?),
+            _ => {
+                let (unit, found) = ("bytes", content.len());
+                Err(TensorError::Length { data_type, shape, unit, found, allowed: bytes }.into())
+            }
+        }
+    }
+
+    /// The strings that are stored, which may be fewer than the shape has places: they take no more memory
+    /// than the file. None if the value is damaged, or not of strings.
+    pub(super) fn stored_strings(&self) -> Vec<&'a [u8]> {
+        let content = &*self.proto.tensor_content;
+        if self.data_type() != Some(DataType::String) {
+            return Vec::new();
+        }
+        if content.is_empty() {
+            return self.proto.string_val.iter().map(|one| &**one).collect();
+        }
+        let count = self.shape().ok().and_then(|shape| elements(&shape));
+        count.and_then(|count| packed_strings(content, count, count).ok()).unwrap_or_default()
+    }
+
     /// Returns how many places a shape has, if elements of this size may be so many.
     fn count(
         data_type: DataType,
@@ -148,7 +206,7 @@ impl<'a> Constant<'a> {
         let count = Self::count(DataType::String, &shape, size_of::<Cow<'_, [u8]>>(), bytes_max)?;
         let content = &*self.proto.tensor_content;
         if count > 0 && !content.is_empty() {
-            return Ok(Tensor::strings(shape, packed_strings(content, count)?)?);
+            return Ok(Tensor::strings(shape, packed_strings(content, count, count)?)?);
         }
         let stored = &self.proto.string_val;
         let last = stored.last().map_or(&[][..], |last| last);
@@ -238,27 +296,33 @@ fn repeat_last(bytes: &mut Vec<u8>, size: usize, bytes_max: usize) {
     }
 }
 
-/// Reads strings as TensorFlow packs them into bytes: all lengths, then all strings.
-fn packed_strings(content: &[u8], count: usize) -> Result<Vec<&[u8]>, ConstantError> {
+/// Reads the first strings of those that TensorFlow packs into bytes: all lengths, then all strings.
+fn packed_strings(content: &[u8], count: usize, wanted: usize) -> Result<Vec<&[u8]>, ConstantError> {
     let damaged = |fault: String| ConstantError::Strings { fault };
-    // A length has a byte at least, which bounds what is allocated.
+    // A length has a byte at least, which bounds the work, and what is allocated.
     if count > content.len() {
         return Err(damaged(format!("{} bytes cannot hold {count} lengths", content.len())));
     }
-    let mut rest = content;
-    let mut lengths = Vec::with_capacity(count);
+    let next = |rest: &mut &[u8], number| {
+        let length =
+            prost::encoding::decode_varint(rest).ok().and_then(|length| usize::try_from(length).ok());
+        length.ok_or_else(|| damaged(format!("the length of string {number} is no number")))
+    };
+    // The lengths are read twice: to find where the strings begin, and beside the strings.
+    let (mut lengths, mut rest) = (content, content);
     for number in 0..count {
-        let length = prost::encoding::decode_varint(&mut rest);
-        let length = length.ok().and_then(|length| usize::try_from(length).ok());
-        lengths.push(length.ok_or_else(|| damaged(format!("the length of string {number} is no number")))?);
+        next(&mut rest, number)?;
     }
-    let mut strings = Vec::with_capacity(count);
-    for (number, length) in lengths.into_iter().enumerate() {
+    let mut strings = Vec::with_capacity(wanted);
+    for number in 0..count {
+        let length = next(&mut lengths, number)?;
         let Some((one, after)) = rest.split_at_checked(length) else {
             let left = rest.len();
             return Err(damaged(format!("string {number} has {length} bytes, where {left} are left")));
         };
-        strings.push(one);
+        if number < wanted {
+            strings.push(one);
+        }
         rest = after;
     }
     match rest.len() {

@@ -151,7 +151,7 @@ pub enum GraphError {
         /// Some of the nodes, in the order in which each needs the next.
         nodes: Vec<String>,
     },
-    /// A shape has an extent that is none.
+    /// A shape has a negative extent other than -1.
     #[error(
         "{}: the shape of {} has the extent {found}, where extents are 0 or more, or -1 for any",
         shown::path(.path), shown::message(.whose)
@@ -163,6 +163,21 @@ pub enum GraphError {
         whose: String,
         /// The extent.
         found: i64,
+    },
+    /// A shape has more axes than a tensor can have.
+    #[error(
+        "{}: the shape of {} has {found} axes, where {allowed} are allowed",
+        shown::path(.path), shown::message(.whose)
+    )]
+    Rank {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, or the variable.
+        whose: String,
+        /// The number of axes.
+        found: usize,
+        /// The most that a tensor has.
+        allowed: usize,
     },
     /// A constant has no value.
     #[error("{}: node {:?}: {error}", shown::path(.path), front(.node))]
@@ -189,11 +204,11 @@ pub enum GraphError {
     },
     /// An asset is not where it should be.
     #[error(
-        "{}: the asset {:?} is not a file: copy the folder `assets` with the model",
+        "{}: the asset {:?} is not there: open the folder of the SavedModel, with its folder `assets`",
         shown::path(.path), front(.asset)
     )]
     NoAsset {
-        /// The path where it should be.
+        /// The path where it should be, or the graph's file if that is not part of a SavedModel.
         path: PathBuf,
         /// Its name in the model.
         asset: String,

@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, GraphError> {
     let io = |error| GraphError::io(path, error);
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
-        // A FIFO would be waited for.
+        // Opening a FIFO would block.
         return Err(io(std::io::Error::other("it is not a file")));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(MESSAGE_BYTES_MAX)).unwrap_or(0));

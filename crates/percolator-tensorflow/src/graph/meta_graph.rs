@@ -10,7 +10,7 @@ use super::file::{self, Read};
 use super::library::GraphFunction;
 use super::node::{Attr, Node};
 use super::objects::ObjectTree;
-use super::shape::Shape;
+use super::shape::{RANK_MAX, Shape, ShapeFault};
 use super::signature::Signature;
 use super::text::{self, Style};
 use super::variable::{self, Variable};
@@ -88,7 +88,7 @@ impl MetaGraph {
     fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, GraphError> {
         let graph = file::decode::<proto::GraphDef>(path, "GraphDef", bytes.clone());
         match file::decode::<proto::MetaGraphDef>(path, "MetaGraphDef", bytes) {
-            // What follows from two readings of the same bytes: the one that makes sense.
+            // Both messages may decode; choose the one with plausible nodes.
             Ok(meta) => match graph {
                 Ok(graph) if !has_graph(&meta.message) && is_graph(&graph.message) => {
                     Ok(Self::alone(path, graph))
@@ -247,7 +247,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Extent`] if a shape has an extent that is none.
+    /// [`GraphError::Extent`] if a shape has a negative extent other than -1.
     pub fn signatures(&self) -> Result<Vec<Signature<'_>>, GraphError> {
         let signatures = self.proto.signature_def.iter();
         signatures.map(|(name, proto)| Signature::of(self, name, proto)).collect()
@@ -258,7 +258,7 @@ impl MetaGraph {
     /// # Errors
     ///
     /// [`GraphError::NoSignature`] if there is none, with the names of those that there are;
-    /// [`GraphError::Extent`] if a shape of it has an extent that is none.
+    /// [`GraphError::Extent`] if a shape of it has a negative extent other than -1.
     pub fn signature(&self, name: &str) -> Result<Signature<'_>, GraphError> {
         match self.proto.signature_def.get_key_value(name) {
             Some((name, proto)) => Signature::of(self, name, proto),
@@ -275,7 +275,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Extent`] if a shape has an extent that is none.
+    /// [`GraphError::Extent`] if a shape has a negative extent other than -1.
     pub fn placeholders(&self) -> Result<Vec<Placeholder<'_>>, GraphError> {
         let placeholders = self.nodes().filter(|node| matches!(node.op(), "Placeholder" | "PlaceholderV2"));
         placeholders
@@ -295,9 +295,12 @@ impl MetaGraph {
     }
 
     pub(super) fn shape(&self, whose: &str, shape: &proto::TensorShapeProto) -> Result<Shape, GraphError> {
-        Shape::of(shape).map_err(|found| {
+        Shape::of(shape).map_err(|fault| {
             let (path, whose) = (self.path.clone(), whose.to_owned());
-            GraphError::Extent { path, whose, found }
+            match fault {
+                ShapeFault::Extent(found) => GraphError::Extent { path, whose, found },
+                ShapeFault::Rank(found) => GraphError::Rank { path, whose, found, allowed: RANK_MAX },
+            }
         })
     }
 

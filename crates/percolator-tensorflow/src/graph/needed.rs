@@ -1,4 +1,4 @@
-//! Who needs whom in a graph. Nothing here calls itself: graphs may be as long as files.
+//! Dependencies between nodes. No function recurses: a chain may be as long as the file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};

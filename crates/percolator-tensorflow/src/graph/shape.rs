@@ -14,16 +14,31 @@ pub enum Shape {
     Known(Vec<Option<u64>>),
 }
 
+/// The most axes of a tensor, which is TensorFlow's own limit.
+pub(super) const RANK_MAX: usize = 254;
+
+/// Why a message is not a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShapeFault {
+    /// A negative extent other than -1.
+    Extent(i64),
+    /// More axes than [`RANK_MAX`].
+    Rank(usize),
+}
+
 impl Shape {
-    /// Reads a shape; the error is an extent that is none.
-    pub(crate) fn of(proto: &proto::TensorShapeProto) -> Result<Self, i64> {
+    /// Reads a shape.
+    pub(super) fn of(proto: &proto::TensorShapeProto) -> Result<Self, ShapeFault> {
         if proto.unknown_rank {
             return Ok(Shape::Unknown);
+        }
+        if proto.dim.len() > RANK_MAX {
+            return Err(ShapeFault::Rank(proto.dim.len()));
         }
         let extent = |dim: &proto::tensor_shape_proto::Dim| match (dim.size, u64::try_from(dim.size)) {
             (-1, _) => Ok(None),
             (_, Ok(size)) => Ok(Some(size)),
-            (size, Err(_)) => Err(size),
+            (size, Err(_)) => Err(ShapeFault::Extent(size)),
         };
         proto.dim.iter().map(extent).collect::<Result<_, _>>().map(Shape::Known)
     }

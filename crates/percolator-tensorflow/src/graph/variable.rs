@@ -1,6 +1,5 @@
 //! Variables: what a checkpoint has the values of.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use prost::Message as _;
@@ -8,10 +7,10 @@ use prost::Message as _;
 use super::error::GraphError;
 use super::meta_graph::MetaGraph;
 use super::node::{Attr, Input, Node};
-use super::objects::ObjectKind;
+use super::objects::{ObjectKind, ObjectTree};
 use super::shape::Shape;
-use crate::proto::{VariableDef, collection_def};
-use crate::{DataType, Elements, Tensor};
+use crate::DataType;
+use crate::proto::{SavedVariable, VariableDef, collection_def};
 
 /// A variable of a graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +25,8 @@ pub struct Variable {
     pub shape: Shape,
     /// Whether it is trained, if the graph says it.
     pub is_trainable: Option<bool>,
-    /// The key of its value in the checkpoint that comes with the graph: by what restores it, or by its
-    /// object's path. `None` if nothing restores it.
+    /// The key of its value in the checkpoint that comes with the graph: by what restores it, or by the path
+    /// of its object. `None` if nothing restores it, or it is not sure which object it is.
     pub checkpoint_key: Option<String>,
     /// Which part of a larger variable it is, if it is one.
     pub slice: Option<VariableSlice>,
@@ -76,12 +75,12 @@ const PATH_BYTES_MAX: usize = 1 << 28;
 pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> {
     let mut variables = Vec::new();
     // By the name of the node, and by the name that handles of one variable share.
-    let (mut by_node, mut by_shared_name) = (BTreeMap::new(), BTreeMap::new());
+    let (mut by_node, mut by_shared_name) = (BTreeMap::new(), HashMap::new());
     for node in graph.nodes() {
         let Some(&(_, kind)) = OPS.iter().find(|(op, _)| *op == node.op()) else { continue };
         by_node.entry(node.name()).or_insert(variables.len());
         let shared = node.attr("shared_name").and_then(|name| name.text()).filter(|name| !name.is_empty());
-        by_shared_name.entry(shared.unwrap_or(node.name())).or_insert(variables.len());
+        by_shared_name.entry(shared.unwrap_or(node.name())).or_insert_with(Vec::new).push(variables.len());
         variables.push(Variable {
             name: node.name().to_owned(),
             kind,
@@ -122,47 +121,92 @@ pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> 
 /// Adds what the objects of a model of TensorFlow 2 say.
 fn add_objects(
     graph: &MetaGraph,
-    by_shared_name: &BTreeMap<&str, usize>,
+    by_shared_name: &HashMap<&str, Vec<usize>>,
     variables: &mut Vec<Variable>,
 ) -> Result<(), GraphError> {
     let Some(objects) = graph.objects()? else { return Ok(()) };
-    let all = (0..objects.len()).filter_map(|number| objects.get(number));
-    let mut path_bytes = 0_usize;
-    for object in all {
-        let ObjectKind::Variable(proto) = object.kind() else { continue };
-        path_bytes = path_bytes.saturating_add(objects.path_bytes(object.number()));
-        if path_bytes > PATH_BYTES_MAX {
-            return Err(GraphError::Object {
-                path: graph.path().to_owned(),
-                object: object.number(),
-                objects: objects.len(),
-                fault: format!("the paths of variables have more than {PATH_BYTES_MAX} bytes in all"),
-            });
+    check_path_bytes(graph, &objects)?;
+    let (mut by_key, mut names) = (HashMap::new(), HashMap::<_, usize>::new());
+    for (number, variable) in variables.iter().enumerate() {
+        if let Some(key) = &variable.checkpoint_key {
+            by_key.entry(key.clone()).or_insert(number);
         }
-        let path = objects.path(object.number());
-        let path = path.map(|path| path.into_iter().map(str::to_owned).collect());
-        let checkpoint_key = objects.checkpoint_key(object.number());
-        let known = by_shared_name.get(&*proto.name).map(|number| &mut variables[*number]);
-        match known.filter(|known| known.object_path.is_none()) {
+    }
+    // The nodes that one key restores are those of one variable.
+    let mut others = Vec::new();
+    for (object, proto) in variable_objects(&objects) {
+        *names.entry(&*proto.name).or_default() += 1;
+        let checkpoint_key = objects.checkpoint_key(object);
+        let known = checkpoint_key.as_ref().and_then(|key| by_key.remove(key));
+        match known.and_then(|number| variables.get_mut(number)) {
+            Some(known) => {
+                known.object_path = path(&objects, object);
+                known.is_trainable = Some(proto.trainable);
+            }
+            None => others.push((object, proto, checkpoint_key)),
+        }
+    }
+    for (object, proto, checkpoint_key) in others {
+        let (data_type, path) = (DataType::from_proto(proto.dtype), path(&objects, object));
+        let shape = match &proto.shape {
+            Some(shape) => graph.shape(&proto.name, shape)?,
+            None => Shape::Unknown,
+        };
+        // Variables of TensorFlow 2 may share a name, and their nodes then have others: a name says which one
+        // is meant only if nothing else has it.
+        let known = match by_shared_name.get(&*proto.name).map(Vec::as_slice) {
+            Some(&[number]) if names.get(&*proto.name) == Some(&1) => variables.get_mut(number),
+            _ => None,
+        };
+        let is_it = |known: &&mut Variable| {
+            known.object_path.is_none() && known.data_type == data_type && known.shape == shape
+        };
+        match known.filter(is_it) {
             Some(known) => {
                 known.object_path = path;
                 known.is_trainable = Some(proto.trainable);
-                known.checkpoint_key = checkpoint_key.or(known.checkpoint_key.take());
+                known.checkpoint_key = known.checkpoint_key.take().or(checkpoint_key);
             }
             None => variables.push(Variable {
                 name: proto.name.clone(),
                 kind: VariableKind::Object,
-                data_type: DataType::from_proto(proto.dtype),
-                shape: match &proto.shape {
-                    Some(shape) => graph.shape(&proto.name, shape)?,
-                    None => Shape::Unknown,
-                },
+                data_type,
+                shape,
                 is_trainable: Some(proto.trainable),
                 checkpoint_key,
                 slice: None,
                 object_path: path,
                 collections: Vec::new(),
             }),
+        }
+    }
+    Ok(())
+}
+
+fn path(objects: &ObjectTree<'_>, object: usize) -> Option<Vec<String>> {
+    objects.path(object).map(|path| path.into_iter().map(str::to_owned).collect())
+}
+
+/// The objects that are variables, with their numbers.
+fn variable_objects<'a>(objects: &ObjectTree<'a>) -> impl Iterator<Item = (usize, &'a SavedVariable)> {
+    let all = (0..objects.len()).filter_map(|number| objects.get(number));
+    all.filter_map(|object| match object.kind() {
+        ObjectKind::Variable(proto) => Some((object.number(), proto)),
+        _ => None,
+    })
+}
+
+fn check_path_bytes(graph: &MetaGraph, objects: &ObjectTree<'_>) -> Result<(), GraphError> {
+    let mut path_bytes = 0_usize;
+    for (object, _) in variable_objects(objects) {
+        path_bytes = path_bytes.saturating_add(objects.path_bytes(object));
+        if path_bytes > PATH_BYTES_MAX {
+            return Err(GraphError::Object {
+                path: graph.path().to_owned(),
+                object,
+                objects: objects.len(),
+                fault: format!("the paths of variables have more than {PATH_BYTES_MAX} bytes in all"),
+            });
         }
     }
     Ok(())
@@ -195,14 +239,37 @@ fn definitions(graph: &MetaGraph) -> Result<Vec<(&str, VariableDef)>, GraphError
     Ok(definitions)
 }
 
-/// The variables that a checkpoint's tensors are assigned to: the name of the node, and the key.
+/// The variables that a checkpoint's tensors are assigned to: the name of the node, and the key. Nodes of the
+/// graph assign them, or in models of TensorFlow 2 a function, which is given the variables as arguments.
 fn restored(graph: &MetaGraph) -> Vec<(&str, String)> {
+    let mut restored = assigned(graph.nodes(), |name| graph.node(name));
+    let call = graph.saver().and_then(|saver| graph.node(Input::parse(&saver.restore_op_name).node()));
+    let Some(call) = call else { return restored };
+    for function in call.functions().into_iter().filter_map(|name| graph.function(name)) {
+        let nodes: HashMap<_, _> = function.nodes().map(|node| (node.name(), node)).collect();
+        let given = call.inputs().filter(|input| !input.is_control()).map(|input| input.node());
+        let given: HashMap<_, _> = function.arguments().map(|(name, _)| name).zip(given).collect();
+        let of_function = assigned(function.nodes(), |name| nodes.get(name).copied());
+        let named = of_function.into_iter().filter_map(|(name, key)| Some((*given.get(name)?, key)));
+        restored.extend(named);
+    }
+    restored
+}
+
+/// The same among these nodes; `node` finds one of them by its name.
+fn assigned<'a>(
+    nodes: impl Iterator<Item = Node<'a>>,
+    node: impl Fn(&str) -> Option<Node<'a>>,
+) -> Vec<(&'a str, String)> {
     let mut keys = HashMap::new();
-    let assigned = graph.nodes().filter(|node| matches!(node.op(), "Assign" | "AssignVariableOp"));
-    let restored = assigned.filter_map(|node| {
-        let (variable, names, number) = restored_by(graph, node)?;
-        let keys = keys.entry(names).or_insert_with(|| strings(graph, names));
-        let key = std::str::from_utf8(keys.get(number)?).ok()?;
+    let assigned = nodes.filter(|node| matches!(node.op(), "Assign" | "AssignVariableOp"));
+    let restored = assigned.filter_map(|assign| {
+        let (variable, names, number) = restored_by(&node, assign)?;
+        let keys = keys.entry(names).or_insert_with(|| match node(names)?.attr("value")? {
+            Attr::Tensor(value) => Some(value.stored_strings()),
+            _ => None,
+        });
+        let key = std::str::from_utf8(keys.as_ref()?.get(number)?).ok()?;
         Some((variable, key.to_owned()))
     });
     restored.collect()
@@ -210,7 +277,10 @@ fn restored(graph: &MetaGraph) -> Vec<(&str, String)> {
 
 /// The variable that a node assigns to, the node with the names of what is restored, and the number of the
 /// one that is assigned.
-fn restored_by<'a>(graph: &'a MetaGraph, assign: Node<'a>) -> Option<(&'a str, &'a str, usize)> {
+fn restored_by<'a>(
+    node: &impl Fn(&str) -> Option<Node<'a>>,
+    assign: Node<'a>,
+) -> Option<(&'a str, &'a str, usize)> {
     /// A value passes through a few nodes on its way.
     const STEPS_MAX: usize = 8;
 
@@ -218,8 +288,12 @@ fn restored_by<'a>(graph: &'a MetaGraph, assign: Node<'a>) -> Option<(&'a str, &
     let variable = inputs.next()?.node();
     let mut value = inputs.next()?;
     for _ in 0..STEPS_MAX {
-        let Input::Tensor { node, output } = value else { return None };
-        let node = graph.node(node)?;
+        let (name, output) = match value {
+            Input::Tensor { node, output } => (node, output),
+            Input::Named { node, number, .. } => (node, number),
+            Input::Control(_) => return None,
+        };
+        let node = node(name)?;
         match node.op() {
             "Identity" | "Reshape" => value = node.inputs().next()?,
             "RestoreV2" => return Some((variable, node.inputs().nth(1)?.node(), output)),
@@ -228,14 +302,4 @@ fn restored_by<'a>(graph: &'a MetaGraph, assign: Node<'a>) -> Option<(&'a str, &
         }
     }
     None
-}
-
-/// The strings of a constant; none if it is no constant of strings.
-fn strings<'a>(graph: &'a MetaGraph, name: &str) -> Vec<Cow<'a, [u8]>> {
-    let value = graph.node(name).and_then(|node| node.attr("value"));
-    let Some(Attr::Tensor(value)) = value else { return Vec::new() };
-    match value.value().map(Tensor::into_elements) {
-        Ok(Elements::Strings(strings)) => strings,
-        _ => Vec::new(),
-    }
 }

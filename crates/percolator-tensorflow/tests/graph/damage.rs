@@ -229,3 +229,62 @@ fn a_constant_is_as_large_as_is_allowed_and_no_larger() {
         assert!(error.contains(wanted) && error.contains("node \"c\""), "{error}");
     }
 }
+
+#[test]
+fn a_shape_has_as_many_axes_as_tensorflow_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    let graph = |rank| {
+        let dims = "dim { size: 1 } ".repeat(rank);
+        let constant =
+            format!("key: \"value\" value {{ tensor {{ dtype: DT_INT8 tensor_shape {{ {dims}}} }} }}");
+        let shape = format!("key: \"shape\" value {{ shape {{ {dims}}} }}");
+        let nodes = [("c", "Const", constant), ("p", "Placeholder", shape)];
+        let node = |(name, op, attr)| format!("node {{ name: \"{name}\" op: \"{op}\" attr {{ {attr} }} }}\n");
+        write(&path, nodes.map(node).concat().as_bytes());
+        MetaGraph::open(&path).unwrap()
+    };
+    let most = graph(254);
+    assert_eq!(most.constant("c").unwrap().shape().len(), 254);
+    assert_eq!(most.placeholders().unwrap()[0].shape.rank(), Some(254));
+    let more = graph(255);
+    let error = more.constant("c").unwrap_err().to_string();
+    assert!(error.contains("the value has 255 axes, but a value has up to 254 axes"), "{error}");
+    let error = more.placeholders().unwrap_err().to_string();
+    assert!(error.ends_with("the shape of p has 255 axes, where 254 are allowed"), "{error}");
+}
+
+#[test]
+fn the_front_of_a_constant_costs_only_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    let front = |tensor: &str, most| {
+        let node = r#"node { name: "c" op: "Const" attr { key: "value" value { tensor {"#;
+        write(&path, format!("{node} {tensor} }} }} }} }}").as_bytes());
+        let graph = MetaGraph::open(&path).unwrap();
+        let (_, constant) = graph.constants().next().unwrap();
+        constant.front(most).map(Tensor::into_owned).map_err(|error| error.to_string())
+    };
+    let dims = "tensor_shape { dim { size: 1000000000000 } dim { size: 2 } }";
+    // Nobody could have the whole.
+    let tensor = front(&format!("dtype: DT_INT64 int64_val: 3 int64_val: 7 {dims}"), 3).unwrap();
+    assert_eq!((tensor.shape(), &*tensor.values::<i64>().unwrap()), (&[3][..], &[3, 7, 7][..]));
+    let tensor = front(&format!("dtype: DT_STRING string_val: 'a' {dims}"), 2).unwrap();
+    assert_eq!(tensor, Tensor::strings([2], [&b"a"[..]; 2]).unwrap());
+    let error = front(&format!("dtype: DT_BOOL {dims}"), usize::MAX).unwrap_err();
+    assert!(error.ends_with("1073741824 are allowed"), "{error}");
+    let dims = "tensor_shape { dim { size: 3 } dim { size: 1 } }";
+    let bytes = format!("dtype: DT_INT16 tensor_content: '\\001\\000\\002\\000\\003\\000' {dims}");
+    assert_eq!(*front(&bytes, 2).unwrap().values::<i16>().unwrap(), [1, 2]);
+    assert_eq!(*front(&bytes, 9).unwrap().values::<i16>().unwrap(), [1, 2, 3]);
+    assert_eq!(front(&bytes, 0).unwrap().shape(), [0]);
+    let packed = format!("dtype: DT_STRING tensor_content: '\\001\\000\\002abc' {dims}");
+    assert_eq!(front(&packed, 2).unwrap(), Tensor::strings([2], [&b"a"[..], b""]).unwrap());
+    // What is damaged behind the front is damaged.
+    let cut = format!("dtype: DT_STRING tensor_content: '\\001\\000\\002ab' {dims}");
+    assert!(front(&cut, 1).unwrap_err().contains("string 2 has 2 bytes, where 1 are left"));
+    let cut = format!("dtype: DT_INT16 tensor_content: '\\001\\000\\002\\000' {dims}");
+    assert!(front(&cut, 1).unwrap_err().ends_with("has 6 bytes, not 4"));
+    // Scalars have one element.
+    assert_eq!(*front("dtype: DT_FLOAT float_val: 2", 5).unwrap().values::<f32>().unwrap(), [2.0]);
+}

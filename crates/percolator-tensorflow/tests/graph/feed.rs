@@ -112,6 +112,19 @@ fn an_nhwc_input_and_an_nchw_feed_are_named_and_the_other_way_about() {
         matches!(&*found, [SignatureFault::Layout { wanted_layout: Layout::Nchw, is_image: true, .. }]),
         "{found:?}"
     );
+    // Other extents do not hide the layout.
+    let larger = graph(&folder, &[("x", "DT_FLOAT", &[-1, 6, 5, 3])]);
+    let found = faults(images(&folder), &larger, &[("x", "data")]);
+    assert!(
+        matches!(
+            &*found,
+            [
+                SignatureFault::Layout { wanted_layout: Layout::Nhwc, .. },
+                SignatureFault::Extent { axis: 1, .. },
+            ]
+        ),
+        "{found:?}"
+    );
     // An array that is no image to the feed has the same trouble, and another remedy.
     let found = faults(fields(&folder, "pixels:bytes[3x4x5]"), &rows_last, &[("x", "pixels")]);
     assert!(words(&found).iter().any(|fault| fault.ends_with("store the field with the channels innermost")));
@@ -246,6 +259,31 @@ fn ragged_fields_feed_ragged_inputs_and_flat_ones() {
     let signature = graph.signature("f").unwrap();
     assert_eq!(signature.input("x").unwrap().tensors(), ["x:0", "x_1:0"]);
     assert_eq!(*signature.input("sparse").unwrap().shape(), Shape::Unknown);
+}
+
+#[test]
+fn both_parts_of_a_ragged_input_are_checked() {
+    let folder = records();
+    let found = |values: &str, splits: &str| {
+        let text = format!(
+            r#"signature_def {{ key: "f" value {{ inputs {{ key: "x" value {{ composite_tensor {{
+            type_spec {{ type_spec_class: RAGGED_TENSOR_SPEC type_spec_class_name: "RaggedTensorSpec" }}
+            components {{ name: "x:0" dtype: DT_INT64 tensor_shape {{ {values} }} }}
+            components {{ name: "x_1:0" {splits} }}
+            }} }} }} }} }}"#
+        );
+        let graph = opened(&folder, &text);
+        words(&faults(fields(&folder, "tokens:i64[<=3]"), &graph, &[("x", "tokens")]))
+    };
+    let flat = "dim { size: -1 }";
+    let splits = |size: i64| format!("dtype: DT_INT64 tensor_shape {{ dim {{ size: {size} }} }}");
+    assert_eq!(found(flat, &splits(-1)), [""; 0]);
+    let int32 = found(flat, "dtype: DT_INT32 tensor_shape { dim { size: -1 } }");
+    assert!(matches!(&*int32, [fault] if fault.contains("it takes int32")), "{int32:?}");
+    let rank = found("dim { size: -1 } dim { size: 2 }", &splits(-1));
+    assert!(matches!(&*rank, [fault] if fault.contains("it takes [?, 2]")), "{rank:?}");
+    let size = found(flat, &splits(8));
+    assert!(matches!(&*size, [fault] if fault.contains("it takes batches of 7")), "{size:?}");
 }
 
 #[test]

@@ -182,9 +182,12 @@ fn assets_are_in_their_folder_or_an_error() {
     let files = ["gone.txt", "../../etc/passwd", "/etc/passwd", ""];
     let assets: String =
         files.iter().map(|file| format!("asset_file_def {{ filename: \"{file}\" }}\n")).collect();
+    // A file of this name beside a graph that is not part of a SavedModel is not the asset.
+    std::fs::create_dir(folder.path().join("assets")).unwrap();
+    std::fs::write(folder.path().join("assets/gone.txt"), "x").unwrap();
     let graph = graph(&folder, &assets);
     let assets = graph.assets().unwrap();
-    assert!(matches!(assets[0].path(), Err(GraphError::NoAsset { .. })));
+    assert!(matches!(assets[0].path(), Err(GraphError::NoAsset { path, .. }) if path == graph.path()));
     for asset in &assets[1..] {
         assert!(matches!(asset.path(), Err(GraphError::AssetOutside { .. })), "{asset:?}");
     }
@@ -236,5 +239,30 @@ fn graphviz_draws_every_graph() {
             Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
             Err(_) => println!("did not run: there is no Graphviz"),
         }
+    }
+}
+
+#[test]
+fn variables_of_one_name_have_the_keys_that_restore_them() {
+    // A model with w = tf.Variable([[1., 2.]]) and b = tf.Variable([3.]), both named `Variable`.
+    let model = SavedModel::open(data("unnamed")).unwrap();
+    let variables = model.meta_graph(&["serve"]).unwrap().variables().unwrap();
+    let mut found: Vec<_> = variables
+        .iter()
+        .map(|variable| {
+            let key = variable.checkpoint_key.as_deref().unwrap_or_default();
+            (key.trim_end_matches("/.ATTRIBUTES/VARIABLE_VALUE"), &*variable.name, variable.shape.to_string())
+        })
+        .collect();
+    found.sort_unstable();
+    let wanted =
+        [("a10", "v10", "[]"), ("b", "Variable", "[1]"), ("v1", "v1", "[]"), ("w", "Variable_1", "[1, 2]")];
+    assert_eq!(found, wanted.map(|(key, name, shape)| (key, name, shape.to_owned())));
+    for variable in &variables {
+        let path = variable.object_path.as_ref().unwrap();
+        assert!(
+            variable.kind == VariableKind::Resource
+                && variable.checkpoint_key.as_ref().unwrap().starts_with(&path[0])
+        );
     }
 }

@@ -346,7 +346,7 @@ impl<'a> Parser<'a> {
             }
             Token::Word(word) if word.eq_ignore_ascii_case("nan") => (f32::NAN, f64::NAN),
             Token::Number(text) => {
-                // Style have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
+                // Floats have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
                 let text = text.strip_suffix(['f', 'F']).unwrap_or(text);
                 if text.ends_with(".0") {
                     self.style = Style::Python;
