@@ -1,10 +1,14 @@
 //! A checkpoint as one of the formats that are read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::format::with_ending;
 use super::{ConvertError, TensorInfo};
 use crate::{Checkpoint, Tensor};
+
+/// The most data files that a checkpoint has: their numbers have five digits.
+const SHARDS_MAX: usize = 99_999;
 
 /// A checkpoint, open for reading.
 #[derive(Debug)]
@@ -47,8 +51,9 @@ pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     data.chain([with_ending(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
 }
 
-/// Returns whether a checkpoint that is written with this prefix would replace one of these files.
-pub(super) fn replaces(prefix: &Path, files: &[PathBuf]) -> Result<bool, ConvertError> {
+/// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace one of
+/// these files, also through links.
+pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Result<bool, ConvertError> {
     let Some(name) = prefix.file_name() else { return Ok(false) };
     let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let canonical = |path: &Path| path.canonicalize().map_err(ConvertError::read(path));
@@ -57,8 +62,19 @@ pub(super) fn replaces(prefix: &Path, files: &[PathBuf]) -> Result<bool, Convert
     }
     let front = canonical(folder)?.join(name);
     let front = front.as_os_str().as_encoded_bytes();
-    for file in files {
-        let file = canonical(file)?;
+    let files: HashSet<PathBuf> = files.iter().map(|file| canonical(file)).collect::<Result<_, _>>()?;
+    // The writer refuses more data files.
+    let shards = shards.min(SHARDS_MAX);
+    let data = (0..shards).map(|shard| format!(".data-{shard:05}-of-{shards:05}"));
+    for ending in data.chain([".index".to_owned()]) {
+        // What is not there is none of the files, which are.
+        if let Ok(place) = with_ending(prefix, &ending).canonicalize()
+            && files.contains(&place)
+        {
+            return Ok(true);
+        }
+    }
+    for file in &files {
         let rest = file.as_os_str().as_encoded_bytes().strip_prefix(front);
         if rest.is_some_and(|rest| rest == b".index" || rest.starts_with(b".data-")) {
             return Ok(true);

@@ -183,7 +183,7 @@ impl<'m> Conversion<'m> {
         let write = ConvertError::write(path);
         match self.format {
             Format::NpyFolder => return self.check_folder(),
-            Format::Checkpoint if checkpoint::replaces(path, &self.model.files())? => {
+            Format::Checkpoint if checkpoint::replaces(path, self.shards, &self.model.files())? => {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
             Format::Checkpoint => return Ok(()),

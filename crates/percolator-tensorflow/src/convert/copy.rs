@@ -32,7 +32,8 @@ pub fn copy_checkpoint(
     progress: &Progress,
 ) -> Result<Summary, ConvertError> {
     let to = to.as_ref();
-    if checkpoint::replaces(to, &checkpoint::paths(from))? {
+    let count = shards.unwrap_or(from.shards().max(1));
+    if checkpoint::replaces(to, count, &checkpoint::paths(from))? {
         return Err(ConvertError::SamePlace { path: to.to_owned() });
     }
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
@@ -45,7 +46,7 @@ pub fn copy_checkpoint(
     let weight = |piece: &Piece<'_>| piece.place.bytes.max(1);
     let total: u64 = pieces.iter().map(weight).sum();
     progress.set_total(total);
-    let mut writer = CheckpointWriter::create_sharded(to, shards.unwrap_or(from.shards().max(1)))?;
+    let mut writer = CheckpointWriter::create_sharded(to, count)?;
     let (mut summary, mut done) = (Summary::default(), 0);
     for piece in pieces {
         progress.check()?;

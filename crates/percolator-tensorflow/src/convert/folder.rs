@@ -145,6 +145,15 @@ fn find(folder: &Path, depth: usize, take: &mut impl FnMut(PathBuf) -> bool) -> 
 
 /// Returns the path of a tensor's file in the folder.
 pub(super) fn path_of(name: &str) -> Result<PathBuf, ConvertError> {
+    let folders = name.matches('/').count();
+    if folders > DEPTH_MAX {
+        return Err(ConvertError::Unfit {
+            tensor: name.to_owned(),
+            format: Format::NpyFolder,
+            found: format!("its path is {folders} folders deep"),
+            remedy: format!("{DEPTH_MAX} are read: rename the tensor"),
+        });
+    }
     let mut path = PathBuf::new();
     let mut parts = name.split('/').peekable();
     while let Some(part) = parts.next() {
@@ -246,6 +255,9 @@ mod tests {
         assert_eq!(name_of(Path::new("%é%f.npy")).unwrap(), "%é%f");
         let error = path_of(&format!("a/{}", "b".repeat(252))).unwrap_err().to_string();
         assert!(error.contains("a part of 256 bytes"), "{error}");
+        path_of(&"/".repeat(100)).unwrap();
+        let error = path_of(&"/".repeat(101)).unwrap_err().to_string();
+        assert!(error.contains("101 folders deep"), "{error}");
     }
 
     proptest! {

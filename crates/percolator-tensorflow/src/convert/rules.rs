@@ -28,8 +28,8 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// ```
 ///
 /// White space around names does not count. A name that has any at its ends, that contains ` -> `, or that
-/// starts with `"`, is written as a JSON text (`"a -> b"`). In the text that replaces a match, `$1` or `${1}`
-/// is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions are those of
+/// starts with `"` or `drop `, is written as a JSON text (`"a -> b"`). In the text that replaces a match, `$1`
+/// or `${1}` is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions are those of
 /// the crate `regex-lite`: a name is matched in time linear in its length.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
@@ -147,17 +147,18 @@ impl Rules {
             }
             match (text.split_once(" -> "), text.split_once(char::is_whitespace)) {
                 _ if text.starts_with('"') => rules.rules.push(line.quoted(text)?),
+                // Before the arrow is looked for: a tensor that is left out may have one in its name.
+                (_, Some(("drop", pattern))) if !pattern.trim_start().starts_with("->") => {
+                    rules.rules.push(match pattern.trim().strip_prefix("regex ") {
+                        Some(regex) => line.regex(regex.trim(), None)?,
+                        None => line.plain(pattern, None)?,
+                    });
+                }
                 (Some((from, to)), _) => {
                     let to = line.name(to)?;
                     rules.rules.push(match from.trim().strip_prefix("regex ") {
                         Some(regex) => line.regex(regex.trim(), Some(&to))?,
                         None => line.plain(from, Some(to))?,
-                    });
-                }
-                (None, Some(("drop", pattern))) => {
-                    rules.rules.push(match pattern.trim().strip_prefix("regex ") {
-                        Some(regex) => line.regex(regex.trim(), None)?,
-                        None => line.plain(pattern, None)?,
                     });
                 }
                 (None, Some(("unmatched", what))) => rules.unmatched = line.unmatched(what.trim())?,
@@ -350,6 +351,14 @@ mod tests {
         let names = ["layer1/W", "layer2/W", "global_step", "w/Adam_1", "w/Adams", "a -> b", "x"];
         let expected = ["embeddings.weight", "l.2.W", "-", "-", "w/Adams", " c", "y -> z"];
         assert_eq!(applied(&rules, &names), expected);
+    }
+
+    #[test]
+    fn what_is_dropped_may_have_an_arrow() {
+        let rules = "drop a -> b\ndrop regex ^x -> \\d$\ndrop -> c\n\"drop d\" -> e";
+        let names = ["a -> b", "x -> 1", "drop", "drop d", "drop a", "a"];
+        let rules = Rules::parse(rules).unwrap();
+        assert_eq!(applied(&rules, &names), ["-", "-", "c", "e", "drop a", "a"]);
     }
 
     #[test]

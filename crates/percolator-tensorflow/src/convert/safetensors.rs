@@ -183,6 +183,9 @@ impl SafetensorsFile {
     }
 }
 
+/// The most axes that TensorFlow's tensors have.
+const AXES_MAX: usize = 254;
+
 /// Checks an entry whose bytes must start at `end`. Returns the tensor that it is, and where its bytes end.
 fn info(
     file: &InputFile,
@@ -196,6 +199,10 @@ fn info(
     if from != end || to < from {
         let found = format!("its bytes are {from} to {to} of the data");
         return Err(part.damaged(0, found, format!("they must start at {end}, where those before them end")));
+    }
+    if entry.shape.len() > AXES_MAX {
+        let found = format!("it has {} axes", entry.shape.len());
+        return Err(part.damaged(0, found, format!("TensorFlow's tensors have {AXES_MAX} at most")));
     }
     let known = TYPES.iter().find(|(_, dtype)| *dtype == entry.dtype).map(|(data_type, _)| *data_type);
     let data_type = known.ok_or_else(|| {

@@ -113,6 +113,7 @@ fn headers_of_safetensors_that_lie_are_errors() {
         (vec![entry("b", "F8_E8M0", "1", 0, 1)], 1, "of type F8_E8M0"),
         (vec![entry("b", "X", "1", 0, 1)], 1, "a header is JSON"),
         (vec!["\"b\":1".to_owned()], 0, "a header is JSON"),
+        (vec![entry("b", "U8", &vec!["1"; 255].join(","), 0, 1)], 1, "it has 255 axes; TensorFlow's"),
     ] {
         let error = safetensors(&path, &format!("{{{}}}", entries.join(",")), data);
         assert!(error.contains(found), "{found}: {error}");

@@ -40,6 +40,39 @@ fn a_source_is_not_written_over() {
 }
 
 #[test]
+fn a_source_is_not_written_over_through_links() {
+    let folder = tempdir().unwrap();
+    let source = tensors::checkpoint(folder.path(), &[named("a")]);
+    let prefix = source.path();
+    for (number, endings) in [&[".index", ".data-00000-of-00001"][..], &[".data-00000-of-00001"], &[".index"]]
+        .into_iter()
+        .enumerate()
+    {
+        let link = folder.path().join(format!("link{number}"));
+        std::fs::create_dir(&link).unwrap();
+        for ending in [".index", ".data-00000-of-00001"] {
+            let mut file = prefix.as_os_str().to_owned();
+            file.push(ending);
+            let to = link.join(format!("m{ending}"));
+            if endings.contains(&ending) {
+                std::os::unix::fs::symlink(file, to).unwrap();
+            } else {
+                std::fs::copy(file, to).unwrap();
+            }
+        }
+        let target = link.join("m");
+        // The source is read through the links, or by its own name.
+        for model in [&source, &Model::open_as(&target, Format::Checkpoint).unwrap()] {
+            let error = Conversion::plan(model, &target, Format::Checkpoint, &Options::default());
+            assert!(error.unwrap_err().to_string().contains("written over"), "{endings:?}");
+            let checkpoint = model.checkpoint().unwrap();
+            let error = copy_checkpoint(checkpoint, &target, None, &Progress::new());
+            assert!(error.unwrap_err().to_string().contains("written over"), "{endings:?}");
+        }
+    }
+}
+
+#[test]
 fn a_folder_that_is_not_empty_stays() {
     let folder = tempdir().unwrap();
     let model = tensors::checkpoint(folder.path(), &[named("a")]);

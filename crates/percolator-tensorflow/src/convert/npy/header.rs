@@ -92,6 +92,10 @@ impl Header {
         let shape = extents(shape).ok_or_else(|| {
             part.damaged(start as u64, "'shape' is not a tuple of numbers of 64 bits", allowed)
         })?;
+        if shape.len() > AXES_MAX {
+            let found = format!("an array of {} axes", shape.len());
+            return Err(part.damaged(start as u64, found, format!("NumPy's have {AXES_MAX} at most")));
+        }
         let stored = Stored::parse(descr, part)?;
         let count = elements(&shape);
         let data_bytes = count.zip(stored.size()).and_then(|(count, size)| count.checked_mul(size));
@@ -186,7 +190,9 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let deep = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}), }}", "1,".repeat(65));
         let mut wrong: Vec<(Vec<u8>, &str)> = vec![
+            (of(3, &deep), "an array of 65 axes; NumPy's have 64 at most"),
             (vec![], "starts with"),
             (b"\x93NUMPZ\x01\x00v\x00".to_vec(), "starts with"),
             (b"\x93NUMPY\x01".to_vec(), "length should be here"),

@@ -41,6 +41,7 @@ impl Header {
             return Err(part.damaged(0, found, allowed));
         }
         let size = self.stored.size().unwrap_or(0);
+        self.check_strings(part)?;
         if self.is_fortran && self.shape.len() > 1 {
             data = row_major(&data, &self.shape, size);
         }
@@ -76,6 +77,29 @@ impl Header {
         })
     }
 }
+
+impl Header {
+    /// Checks that the strings fit into memory. Their places in the file may be a byte each, and compressed
+    /// to almost none; in memory, each has a place, and bytes of its own.
+    fn check_strings(&self, part: Part<'_>) -> Result<(), ConvertError> {
+        let size = match self.stored {
+            Stored::Numbers { .. } => return Ok(()),
+            Stored::Bytes(_) | Stored::Text { .. } => self.stored.size().unwrap_or(0).max(1),
+        };
+        let strings = self.data_bytes.checked_div(size).unwrap_or(0);
+        let needed = strings.saturating_mul(STRING_BYTES).saturating_add(self.data_bytes);
+        if needed > STRINGS_BYTES_MAX {
+            let found = format!("{strings} strings, which need {needed} bytes of memory");
+            return Err(part.damaged(0, found, format!("at most {STRINGS_BYTES_MAX} are used for strings")));
+        }
+        Ok(())
+    }
+}
+
+/// The most memory that the strings of an array are given, in bytes.
+const STRINGS_BYTES_MAX: usize = 1 << 30;
+/// The memory that a string needs besides its bytes.
+const STRING_BYTES: usize = size_of::<Vec<u8>>();
 
 /// A string without the zeros that fill its place.
 fn without_zeros(string: &[u8]) -> &[u8] {

@@ -32,6 +32,20 @@ fn fill(count: usize) -> Vec<u8> {
     (0..=250).cycle().step_by(7).take(count).collect()
 }
 
+#[test]
+fn strings_that_need_too_much_memory_are_refused() {
+    let of = |count: usize| {
+        let (is_fortran, shape) = (false, vec![count]);
+        Header { stored: Stored::Bytes(1), is_fortran, shape, data_bytes: count }
+    };
+    let most = STRINGS_BYTES_MAX / (STRING_BYTES + 1);
+    of(most).check_strings(part()).unwrap();
+    let error = of(most + 1).check_strings(part()).unwrap_err().to_string();
+    assert!(error.contains("42949673 strings, which need 1073741825 bytes of memory"), "{error}");
+    let numbers = Stored::Numbers { data_type: DataType::Uint8, is_big_endian: false };
+    Header { stored: numbers, ..of(usize::MAX) }.check_strings(part()).unwrap();
+}
+
 proptest! {
     #[test]
     fn fortrans_order_matches_naive(shape in prop::collection::vec(0_usize..5, 0..5), size in 1_usize..5) {
