@@ -46,7 +46,7 @@ pub(super) const BYTES_MAX: usize = 256;
 /// | `bytes[3x32x32]` | an array of `u8` | one string of exactly as many bytes |
 /// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes, or none |
 /// | `bytes[<=8]=0` | `u8` padded with 0 | one string of at most 8 bytes, or none |
-/// | `strings[3]` | `u8` of shape 3x256, padded with zeros; `NAME/lengths` | exactly 3 strings, up to 256 each |
+/// | `strings[3]` | `u8` of shape 3x256, padded with zeros; `NAME/lengths` | exactly 3 strings |
 /// | `strings[2x3](16)` | `u8` of shape 2x3x16; `NAME/lengths` | exactly 6 strings of at most 16 bytes |
 /// | `strings[<=8](16)` | `u8` of shape 8x16; `NAME/lengths` | at most 8 strings, or none |
 ///
