@@ -334,7 +334,7 @@ fn faulty(bundle: &Bundle) -> String {
     assert_eq!(checkpoint.region("v", &whole), Err(error.clone()));
     assert_eq!(checkpoint.load(&["w", "v"], 2), Err(error.clone()));
     assert_eq!(checkpoint.load_into(&mut [("v", &mut [])], 1), Err(error.clone()));
-    assert_eq!(checkpoint.verify(2).faults, [error.clone()]);
+    assert_eq!(checkpoint.verify(2).faults, std::slice::from_ref(&error));
     error.to_string()
 }
 
