@@ -252,7 +252,11 @@ fn extents(shape: &Shape) -> Json {
 /// A constant's values; null, and why, of one that is large, and of those that are too many.
 fn constant_json(constant: Constant<'_>, budget: &mut usize) -> Json {
     let data_type = constant.data_type().map(DataType::name);
-    let left_out = |shape: &[usize], why: String| json!({ "dtype": data_type, "shape": shape, "values": null, "left_out": why });
+    let left_out = |shape: &[usize], why: String| {
+        json!({
+            "dtype": data_type, "shape": shape, "values": null, "left_out": why,
+        })
+    };
     let large = format!("it has more than {JSON_BYTES_MAX} bytes");
     match constant.value_within(JSON_BYTES_MAX) {
         Ok(tensor) => {
