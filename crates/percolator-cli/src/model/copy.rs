@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{shown, whole_file};
 use percolator_tensorflow::StateFile;
 use percolator_tensorflow::convert::{Model, copy_checkpoint};
-use percolator_tensorflow::proto::CheckpointState;
 use serde_json::json;
 
 use super::work::{Ended, watched};
@@ -79,6 +79,8 @@ fn copy_graph(from: &Path, to: &Path) -> anyhow::Result<bool> {
         PathBuf::from(path)
     });
     if !from.is_file() {
+        // A graph that is there belongs to the checkpoint that was just replaced.
+        whole_file::remove(&to).with_context(|| format!("cannot remove {}", shown::path(&to)))?;
         return Ok(false);
     }
     let bytes = fs::read(&from).with_context(|| format!("cannot read {}", shown::path(&from)))?;
@@ -91,19 +93,29 @@ fn copy_graph(from: &Path, to: &Path) -> anyhow::Result<bool> {
 fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
     let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file = StateFile::of(folder);
+    let mut state = file.read()?.unwrap_or_default();
     let mut all: Vec<String> =
-        file.all().unwrap_or_default().iter().filter_map(|path| relative(folder, path)).collect();
-    all.retain(|other| *other != name);
+        state.all_model_checkpoint_paths.iter().map(|path| relative(folder, path)).collect();
+    let times = &mut state.all_model_checkpoint_timestamps;
+    // Savers may write no times; if there are any, there is one for each path.
+    let has_times = !times.is_empty() && times.len() == all.len();
+    if let Some(place) = all.iter().position(|other| *other == name) {
+        all.remove(place);
+        if has_times {
+            times.remove(place);
+        }
+    }
     all.push(name.clone());
-    let state = CheckpointState {
-        model_checkpoint_path: name,
-        all_model_checkpoint_paths: all,
-        ..CheckpointState::default()
-    };
+    if has_times {
+        times.push(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+    }
+    state.model_checkpoint_path = name;
+    state.all_model_checkpoint_paths = all;
     Ok(file.write(&state)?)
 }
 
-fn relative(folder: &Path, path: &Path) -> Option<String> {
-    let path = path.strip_prefix(folder).unwrap_or(path);
-    path.to_str().map(str::to_owned)
+/// Reading a state puts the folder before its relative paths.
+fn relative(folder: &Path, path: &str) -> String {
+    let inside = Path::new(path).strip_prefix(folder).ok().and_then(Path::to_str);
+    inside.unwrap_or(path).to_owned()
 }

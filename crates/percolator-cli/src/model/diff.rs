@@ -158,6 +158,7 @@ impl Values {
     fn add(&mut self, at: usize, apart: Option<[f64; 2]>, tolerance: f64) {
         if let Some([difference, larger]) = apart
             && tolerance > 0.0
+            && difference.is_finite()
             && difference <= tolerance * larger.max(1.0)
         {
             return;
@@ -281,6 +282,9 @@ mod tests {
         assert_eq!(values(&one, &other, 0.5), None);
         let found = values(&of(&[f32::NAN, f32::INFINITY]), &of(&[1.0, 1.0]), 0.5).unwrap();
         assert_eq!((found.count, found.most.map(|[most, _]| most)), (2, Some(f64::INFINITY)));
+        let infinite = of(&[f32::INFINITY, f32::NEG_INFINITY]);
+        let found = values(&infinite, &of(&[f32::NEG_INFINITY, 1.0]), 1e300).unwrap();
+        assert_eq!(found.count, 2, "no tolerance makes an infinity another number");
     }
 
     #[test]

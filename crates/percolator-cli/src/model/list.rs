@@ -116,6 +116,9 @@ fn bytes(model: &Model, place: usize) -> anyhow::Result<usize> {
     }
 }
 
+/// The widest column of a table, in characters.
+const WIDTH_MAX: usize = 200;
+
 /// Writes a line for each tensor, and the total.
 pub(super) fn write_table(
     model: &Model,
@@ -137,7 +140,9 @@ pub(super) fn write_table(
     }
     let tensors = if order.len() == 1 { "1 tensor".to_owned() } else { format!("{} tensors", order.len()) };
     rows.push([tensors, String::new(), String::new(), total.to_string()]);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    // A longer cell pushes the rest of its own line to the right, and leaves the other lines as they are.
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).min(WIDTH_MAX);
     let widths = [0, 1, 2, 3].map(width);
     for [name, data_type, shape, bytes] in &rows {
         let [one, two, three, four] = widths;

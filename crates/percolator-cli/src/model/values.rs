@@ -137,12 +137,24 @@ fn elements(tensor: &Tensor<'_>) -> usize {
     }
 }
 
+/// What is shown in place of values that would nest too deep: each axis is a level of brackets.
+fn excess(tensor: &Tensor<'_>) -> Option<String> {
+    /// The most axes that TensorFlow's tensors have.
+    const AXES_MAX: usize = 254;
+
+    let axes = tensor.shape().len();
+    (axes > AXES_MAX).then(|| format!("not shown: {axes} axes, of which tensors have {AXES_MAX} at most"))
+}
+
 /// The values in nested brackets. Of an axis of a large tensor, only both ends are shown.
 pub(super) fn nested(tensor: &Tensor<'_>, elements_max: usize) -> String {
     let elements = elements(tensor);
     // Without elements, the extents could be any number.
     if elements == 0 {
         return "[]".to_owned();
+    }
+    if let Some(axes) = excess(tensor) {
+        return axes;
     }
     let mut out = String::new();
     let nesting = Nesting { tensor, is_shortened: elements > elements_max };
@@ -215,9 +227,10 @@ pub(super) fn json(tensor: &Tensor<'_>) -> Json {
         }
     }
     // Of a shape without elements, the extents could be any number.
-    match tensor.shape().contains(&0) {
-        true => json!([]),
-        false => part(tensor, tensor.shape(), 0),
+    match (tensor.shape().contains(&0), excess(tensor)) {
+        (true, _) => json!([]),
+        (false, Some(axes)) => json!(axes),
+        (false, None) => part(tensor, tensor.shape(), 0),
     }
 }
 
@@ -255,6 +268,17 @@ mod tests {
         let complex =
             Tensor::new(DataType::Complex64, [], single(&[2], &[1.0, -2.5]).bytes().unwrap().to_vec());
         assert_eq!(nested(&complex.unwrap(), 9), "1.0-2.5i");
+    }
+
+    #[test]
+    fn values_of_too_many_axes_are_not_nested() {
+        let most = single(&[1; 254], &[3.0]);
+        assert_eq!(nested(&most, 9), format!("{}3.0{}", "[".repeat(254), "]".repeat(254)));
+        assert!(json(&most).is_array());
+        let more = single(&[1; 100_000], &[3.0]);
+        assert_eq!(nested(&more, 9), "not shown: 100000 axes, of which tensors have 254 at most");
+        assert_eq!(json(&more), json!(nested(&more, 9)));
+        assert_eq!(front(&more, 9), "[3.0]");
     }
 
     #[test]

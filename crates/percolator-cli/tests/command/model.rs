@@ -356,6 +356,107 @@ fn the_latest_checkpoint_is_all_that_is_printed() {
 }
 
 #[test]
+fn a_copy_keeps_the_folders_list_and_no_other_models_graph() {
+    let folder = written(&[("a", floats(&[1.0]))]);
+    let path = folder.path();
+    fs::create_dir(path.join("to")).unwrap();
+    let state = path.join("to/checkpoint");
+    let line = |name: &str| format!("all_model_checkpoint_paths: \"{name}\"\n");
+    let times = "all_model_checkpoint_timestamps: 1.5\nall_model_checkpoint_timestamps: 2.5\n";
+    let before = format!(
+        "model_checkpoint_path: \"old\"\n{}{}{times}last_preserved_timestamp: 1.25\n",
+        line("model"),
+        line("old"),
+    );
+    fs::write(&state, before).unwrap();
+    fs::write(path.join("to/model.meta"), "of another model").unwrap();
+    pass(path, "copy model to/");
+    let found = fs::read_to_string(&state).unwrap();
+    let front = format!("model_checkpoint_path: \"model\"\n{}{}", line("old"), line("model"));
+    assert!(found.starts_with(&format!("{front}all_model_checkpoint_timestamps: 2.5\n")), "{found}");
+    assert_eq!(found.matches("all_model_checkpoint_timestamps").count(), 2, "{found}");
+    assert!(found.ends_with("last_preserved_timestamp: 1.25\n"), "{found}");
+    assert!(!path.join("to/model.meta").exists());
+    fs::write(&state, "damaged {").unwrap();
+    let (_, error) = fail(path, "copy model to/");
+    assert!(error.contains("to/checkpoint"), "{error}");
+    assert_eq!(fs::read_to_string(&state).unwrap(), "damaged {");
+}
+
+/// A graph with constants that repeat their only value.
+fn repeated(path: &Path, constants: usize, data_type: i32, extents: &[i64], string: Option<&[u8]>) {
+    use percolator_tensorflow::proto;
+    use prost::Message as _;
+
+    let dim = extents.iter().map(|&size| proto::tensor_shape_proto::Dim { size, ..Default::default() });
+    let shape = proto::TensorShapeProto { dim: dim.collect(), unknown_rank: false };
+    let string_val = string.into_iter().map(|string| string.to_vec().into()).collect();
+    let tensor =
+        proto::TensorProto { dtype: data_type, tensor_shape: Some(shape), string_val, ..Default::default() };
+    let value = proto::AttrValue { value: Some(proto::attr_value::Value::Tensor(tensor)) };
+    let node = |number: usize| proto::NodeDef {
+        name: format!("c{number}"),
+        op: "Const".to_owned(),
+        attr: [("value".to_owned(), value.clone())].into(),
+        ..Default::default()
+    };
+    let graph = proto::GraphDef { node: (0..constants).map(node).collect(), ..Default::default() };
+    fs::write(path, graph.encode_to_vec()).unwrap();
+}
+
+#[test]
+fn constants_that_repeat_a_value_are_shown_in_part() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    // DT_STRING: two thousand times a million bytes.
+    repeated(&path.join("strings.pb"), 1, 7, &[2000], Some(&vec![b'x'; 1 << 20]));
+    let found = &json(path, "show strings.pb")["meta_graphs"][0]["constants"]["c0"];
+    assert_eq!((&found["values"], &found["shape"]), (&Value::Null, &json!([2000])));
+    assert_eq!(found["left_out"], "it has more than 65536 bytes");
+    let shown = pass(path, "show strings.pb");
+    assert!(shown.contains("c0: string [2000] [\"xxx") && shown.len() < 10_000, "{shown}");
+    // DT_BOOL
+    repeated(&path.join("large.pb"), 1, 10, &[1 << 40], None);
+    let found = &json(path, "show large.pb")["meta_graphs"][0]["constants"]["c0"];
+    assert_eq!(found["left_out"], "it has more than 65536 bytes");
+    let shown = pass(path, "show large.pb");
+    assert!(shown.contains("c0: bool [1099511627776] [false, false, "), "{shown}");
+    let mut extents = [1; 100];
+    extents[0] = 8;
+    repeated(&path.join("many.pb"), 100, 10, &extents, None);
+    let found = json(path, "show many.pb");
+    let constants = found["meta_graphs"][0]["constants"].as_object().unwrap();
+    let left_out = constants.values().filter(|one| one["values"].is_null());
+    let why = "all constants have more than 4194304 values";
+    assert_eq!(left_out.inspect(|one| assert_eq!(one["left_out"], why)).count(), 48);
+}
+
+#[test]
+fn a_long_chain_of_objects_is_shown() {
+    use percolator_tensorflow::proto::{TrackableObjectGraph, trackable_object_graph::*};
+    use prost::Message as _;
+
+    const LENGTH: usize = 20_000;
+    let nodes = (1..=LENGTH).map(|number| {
+        let next = trackable_object::ObjectReference {
+            node_id: i32::try_from(number % LENGTH).unwrap(),
+            local_name: "n".to_owned(),
+        };
+        TrackableObject { children: vec![next], ..Default::default() }
+    });
+    let graph = TrackableObjectGraph { nodes: nodes.collect() }.encode_to_vec();
+    let folder = written(&[("_CHECKPOINTABLE_OBJECT_GRAPH", Tensor::strings([], [graph]).unwrap())]);
+    let shown = pass(folder.path(), "show model");
+    assert_eq!(shown.lines().count(), LENGTH + 2);
+    assert!(shown.len() < 10 << 20 && shown.ends_with("n -> the root\n"), "{}", shown.len());
+    let found = json(folder.path(), "show model");
+    let left_out = usize::try_from(found["paths_left_out"].as_u64().unwrap()).unwrap();
+    let paths = found["objects"].as_array().unwrap().iter().filter(|object| object["path"].is_string());
+    assert_eq!(paths.count() + left_out, LENGTH);
+    assert!((1000..LENGTH).contains(&left_out), "{left_out}");
+}
+
+#[test]
 fn a_closed_output_is_no_error() {
     let folder = tempdir().unwrap();
     for arguments in ["list @many/model", "list @many/model --json", "show --dot @module", "show @many/model"]

@@ -28,9 +28,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// ```
 ///
 /// White space around names does not count. A name that has any at its ends, that contains ` -> `, or that
-/// starts with `"` or `drop `, is written as a JSON text (`"a -> b"`). In the text that replaces a match, `$1`
-/// or `${1}` is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions are those of
-/// the crate `regex-lite`: a name is matched in time linear in its length.
+/// starts with `"` or `drop `, is written as a JSON text (`"a -> b"`). In the text that replaces a match,
+/// `$1` or `${1}` is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions
+/// are those of the crate `regex-lite`: a name is matched in time linear in its length.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     path: Option<PathBuf>,

@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use percolator::shown;
-use percolator_tensorflow::graph::{Constant, Shape, Signature, SignatureTensor, Variable, VariableKind};
-use percolator_tensorflow::{DataType, MetaGraph, SavedModel};
+use percolator_tensorflow::graph::{
+    Constant, ConstantError, Shape, Signature, SignatureTensor, Variable, VariableKind,
+};
+use percolator_tensorflow::{DataType, Elements, MetaGraph, SavedModel};
 use serde_json::{Map, Value as Json, json};
 
 use super::super::values::{front, json as values_json, line};
@@ -13,14 +15,19 @@ use super::Graphs;
 
 /// The values of a constant that a line shows.
 const VALUES_MAX: usize = 8;
-/// The largest constant whose values `--json` has.
+/// The largest constant whose values `--json` has, in bytes.
 const JSON_BYTES_MAX: usize = 64 << 10;
+/// The most values (each times the square of its axes) and bytes of strings that `--json` has of all
+/// constants.
+const JSON_VALUES_MAX: usize = 4 << 20;
 
 /// Prints graphs.
 pub(super) fn show(graphs: &Graphs, chosen: &[&MetaGraph], how: How) -> anyhow::Result<()> {
     let mut out = stdout();
     if how.json {
-        let found = chosen.iter().map(|graph| graph_json(graph)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut budget = JSON_VALUES_MAX;
+        let found = chosen.iter().map(|graph| graph_json(graph, &mut budget));
+        let found = found.collect::<anyhow::Result<Vec<_>>>()?;
         let found = match graphs {
             Graphs::Alone(graph) => {
                 json!({ "path": graph.path().to_string_lossy(), "meta_graphs": found })
@@ -126,8 +133,13 @@ fn write_signature(signature: &Signature<'_>, mut out: &mut dyn Write) -> anyhow
 
 fn constant_text(constant: Constant<'_>) -> String {
     let data_type = type_name(constant.data_type());
-    match constant.value() {
-        Ok(tensor) => format!("{data_type} {:?} {}", tensor.shape(), front(&tensor, VALUES_MAX)),
+    let value = constant.shape().and_then(|shape| {
+        // One more than is shown, which tells that there are more.
+        let value = if shape.is_empty() { constant.value() } else { constant.front(VALUES_MAX + 1) };
+        Ok((shape, value?))
+    });
+    match value {
+        Ok((shape, tensor)) => format!("{data_type} {shape:?} {}", front(&tensor, VALUES_MAX)),
         Err(error) => format!("{data_type}, {error}"),
     }
 }
@@ -155,7 +167,7 @@ fn variable_text(variable: &Variable) -> String {
     text
 }
 
-fn graph_json(graph: &MetaGraph) -> anyhow::Result<Json> {
+fn graph_json(graph: &MetaGraph, budget: &mut usize) -> anyhow::Result<Json> {
     let signatures = graph.signatures()?;
     let signatures = signatures.iter().map(|signature| {
         let tensors = |tensors: &[SignatureTensor<'_>]| -> Map<String, Json> {
@@ -174,7 +186,8 @@ fn graph_json(graph: &MetaGraph) -> anyhow::Result<Json> {
             json!({ "name": one.name, "dtype": data_type, "shape": extents(&one.shape) })
         })
         .collect();
-    let constants = graph.constants().map(|(name, constant)| (name.to_owned(), constant_json(constant)));
+    let constants =
+        graph.constants().map(|(name, constant)| (name.to_owned(), constant_json(constant, budget)));
     let constants: Map<_, _> = constants.collect();
     let variables: Vec<_> = graph
         .variables()?
@@ -236,15 +249,42 @@ fn extents(shape: &Shape) -> Json {
     shape.extents().map_or(Json::Null, |extents| extents.iter().map(extent).collect())
 }
 
-/// A constant's values; null of one that is large.
-fn constant_json(constant: Constant<'_>) -> Json {
+/// A constant's values; null, and why, of one that is large, and of those that are too many.
+fn constant_json(constant: Constant<'_>, budget: &mut usize) -> Json {
     let data_type = constant.data_type().map(DataType::name);
-    match constant.value() {
+    let left_out = |shape: &[usize], why: String| {
+        json!({
+            "dtype": data_type, "shape": shape, "values": null, "left_out": why,
+        })
+    };
+    let large = format!("it has more than {JSON_BYTES_MAX} bytes");
+    match constant.value_within(JSON_BYTES_MAX) {
         Ok(tensor) => {
-            let is_small = tensor.bytes().is_none_or(|bytes| bytes.len() <= JSON_BYTES_MAX);
-            let values = if is_small { values_json(&tensor) } else { Json::Null };
-            json!({ "dtype": data_type, "shape": tensor.shape(), "values": values })
+            let (elements, bytes) = match tensor.elements() {
+                Elements::Bytes(bytes) => (bytes.len() / tensor.data_type().size().unwrap_or(1), bytes.len()),
+                // One string may be repeated, so its bytes count each time.
+                Elements::Strings(strings) => (
+                    strings.len(),
+                    strings.iter().fold(0_usize, |sum, string| sum.saturating_add(string.len())),
+                ),
+            };
+            // Each axis may be a list around each element, and a line that is indented by the axes before it.
+            let axes = tensor.shape().len().max(1);
+            let cost = elements.saturating_mul(axes.saturating_mul(axes));
+            let strings = tensor.bytes().map_or(bytes, |_| 0);
+            let left = budget.checked_sub(cost.saturating_add(strings));
+            match left {
+                _ if bytes > JSON_BYTES_MAX => left_out(tensor.shape(), large),
+                None => {
+                    left_out(tensor.shape(), format!("all constants have more than {JSON_VALUES_MAX} values"))
+                }
+                Some(left) => {
+                    *budget = left;
+                    json!({ "dtype": data_type, "shape": tensor.shape(), "values": values_json(&tensor) })
+                }
+            }
         }
+        Err(ConstantError::TooLarge { shape, .. }) => left_out(&shape, large),
         Err(error) => json!({ "dtype": data_type, "error": error.to_string() }),
     }
 }

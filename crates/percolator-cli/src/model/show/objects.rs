@@ -13,6 +13,45 @@ use super::super::{How, shape, stdout};
 /// The tensor that has the objects.
 pub(super) const GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 
+/// The deepest indentation: a chain of objects would need the square of its length.
+const DEPTH_MAX: usize = 100;
+/// The most names and bytes of all paths that are shown.
+const PATHS_MAX: usize = 16 << 20;
+
+/// The paths of objects, as long as they are not too much: those of a chain of objects have the square of its
+/// length.
+struct Paths<'a> {
+    objects: &'a ObjectGraph,
+    /// The names in the path of each object.
+    depths: Vec<usize>,
+    left: usize,
+    /// How many were too much.
+    left_out: usize,
+}
+
+impl<'a> Paths<'a> {
+    fn new(objects: &'a ObjectGraph) -> Self {
+        let mut depths = vec![0; objects.objects().len()];
+        for found in objects.tree().filter(|found| !found.is_repeated) {
+            depths[found.object] = found.depth;
+        }
+        Paths { objects, depths, left: PATHS_MAX, left_out: 0 }
+    }
+
+    /// Returns the path of an object, or `None` if it has none, or if no more are shown.
+    fn next(&mut self, object: usize) -> Option<String> {
+        // Finding a path takes as many steps as it has names.
+        if self.left < self.depths[object] {
+            self.left_out += 1;
+            return None;
+        }
+        self.left -= self.depths[object];
+        let path = self.objects.path(object)?;
+        self.left = self.left.saturating_sub(path.len());
+        Some(path)
+    }
+}
+
 pub(super) fn show(checkpoint: &Checkpoint, how: How) -> anyhow::Result<()> {
     let objects = checkpoint.objects()?;
     if how.json { show_json(checkpoint, &objects) } else { show_tree(checkpoint, &objects) }
@@ -23,20 +62,26 @@ fn show_tree(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<(
     let (count, tensors) = (objects.objects().len(), checkpoint.len());
     let path = shown::path(checkpoint.prefix());
     writeln!(out, "{path}: {count} objects, {tensors} tensors in {} data file(s)", checkpoint.shards())?;
+    let mut paths = Paths::new(objects);
+    let mut path = |object: usize| match paths.next(object) {
+        Some(path) if path.is_empty() => "the root".to_owned(),
+        Some(path) => path,
+        None => format!("object {object}"),
+    };
     for found in objects.tree() {
         let object = &objects.objects()[found.object];
         let mut text = found.name.unwrap_or("the root").to_owned();
         if found.is_repeated {
-            let elsewhere = objects.path(found.object).unwrap_or_default();
-            let _ = write!(text, " -> {}", if elsewhere.is_empty() { "the root" } else { &elsewhere });
+            let _ = write!(text, " -> {}", path(found.object));
         } else {
             text += &values(checkpoint, object);
         }
-        line(&mut out, found.depth, format_args!("{text}"))?;
+        let depth = found.depth.min(DEPTH_MAX);
+        line(&mut out, depth, format_args!("{text}"))?;
         for slot in object.slots.iter().filter(|_| !found.is_repeated) {
-            let of = objects.path(slot.variable).unwrap_or_default();
+            let of = path(slot.variable);
             let values = values(checkpoint, &objects.objects()[slot.object]);
-            line(&mut out, found.depth + 1, format_args!("slot {} of {of}{values}", slot.name))?;
+            line(&mut out, depth + 1, format_args!("slot {} of {of}{values}", slot.name))?;
         }
     }
     out.finish()
@@ -59,6 +104,7 @@ fn values(checkpoint: &Checkpoint, object: &Object) -> String {
 }
 
 fn show_json(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<()> {
+    let mut paths = Paths::new(objects);
     let found: Vec<Json> = objects
         .objects()
         .iter()
@@ -80,7 +126,7 @@ fn show_json(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<(
                 .iter()
                 .map(|slot| json!({ "name": slot.name, "variable": slot.variable, "object": slot.object }));
             json!({
-                "path": objects.path(number),
+                "path": paths.next(number),
                 "children": children.collect::<serde_json::Map<_, _>>(),
                 "tensors": tensors.collect::<Vec<_>>(),
                 "slots": slots.collect::<Vec<_>>(),
@@ -88,6 +134,9 @@ fn show_json(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<(
         })
         .collect();
     let mut out = stdout();
-    writeln!(out, "{:#}", json!({ "path": checkpoint.prefix().to_string_lossy(), "objects": found }))?;
+    let found = json!({
+        "path": checkpoint.prefix().to_string_lossy(), "objects": found, "paths_left_out": paths.left_out,
+    });
+    writeln!(out, "{found:#}")?;
     out.finish()
 }
