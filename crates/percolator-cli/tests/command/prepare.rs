@@ -197,18 +197,21 @@ fn an_interrupt_leaves_complete_files_only() {
 
 #[test]
 fn a_full_disk_leaves_nothing() {
-    let folder = folder();
-    // Files of this process may have 10 KB.
-    let script = "trap '' XFSZ; ulimit -f 20; exec \"$0\" prepare xlnet \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_percolator")])
-        .args(SMALL.split_whitespace())
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains(".tfrecords: cannot") && error.contains("File too large"), "{error}");
-    assert_eq!(names(&folder.path().join("out/tfrecords")), [""; 0]);
-    assert_eq!(names(&folder.path().join("out")), ["tfrecords"]);
+    // Files of this process may have this many blocks of 512 bytes: too few for the tokens, or for the records.
+    let tokens = "cannot write the temporary file of tokens in out/tfrecords";
+    for (blocks, what) in [(20, tokens), (200, ".tfrecords: cannot")] {
+        let folder = folder();
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" prepare xlnet \"$@\"");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
+            .args(SMALL.split_whitespace())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(what) && error.contains("File too large"), "{error}");
+        assert_eq!(names(&folder.path().join("out/tfrecords")), [""; 0]);
+        assert_eq!(names(&folder.path().join("out")), ["tfrecords"]);
+    }
 }

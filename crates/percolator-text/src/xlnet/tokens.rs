@@ -113,7 +113,10 @@ pub(super) fn read(
     threads: usize,
     progress: &Progress,
 ) -> Result<TaskTokens, PrepareError> {
-    let failed = |source| PrepareError::Write { path: folder.display().to_string(), source };
+    let failed = |source| {
+        let path = format!("the temporary file of tokens in {}", folder.display());
+        PrepareError::Write { path, source }
+    };
     let mut blocks = Blocks::new(files);
     let mut joiner = Joiner::new(files.len(), TokenWriter::create(folder).map_err(failed)?);
     loop {
