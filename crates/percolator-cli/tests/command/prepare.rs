@@ -197,7 +197,8 @@ fn an_interrupt_leaves_complete_files_only() {
 
 #[test]
 fn a_full_disk_leaves_nothing() {
-    // Files of this process may have this many blocks of 512 bytes: too few for the tokens, or for the records.
+    // Files of this process may have this many blocks of 512 bytes: too few for the tokens, or for the
+    // records.
     let tokens = "cannot write the temporary file of tokens in out/tfrecords";
     for (blocks, what) in [(20, tokens), (200, ".tfrecords: cannot")] {
         let folder = folder();

@@ -5,9 +5,9 @@
 //! groups in braces. protobuf prints them nearly so (it tries to print bytes as a message), and reads none of
 //! them.
 //!
-//! prost-reflect has a text form of its own, which does not do here: it writes floating-point numbers and maps
-//! in another way than TensorFlow does in either style, it does not read fields by their numbers, and its
-//! errors have no line and column.
+//! prost-reflect has a text form of its own, which does not do here: it writes floating-point numbers and
+//! maps in another way than TensorFlow does in either style, it does not read fields by their numbers, and
+//! its errors have no line and column.
 
 mod lex;
 mod parse;
