@@ -390,7 +390,7 @@ fn repeated(path: &Path, constants: usize, data_type: i32, extents: &[i64], stri
 
     let dim = extents.iter().map(|&size| proto::tensor_shape_proto::Dim { size, ..Default::default() });
     let shape = proto::TensorShapeProto { dim: dim.collect(), unknown_rank: false };
-    let string_val = string.into_iter().map(|string| string.to_vec().into()).collect();
+    let string_val = string.into_iter().map(|string| string.to_vec()).collect();
     let tensor =
         proto::TensorProto { dtype: data_type, tensor_shape: Some(shape), string_val, ..Default::default() };
     let value = proto::AttrValue { value: Some(proto::attr_value::Value::Tensor(tensor)) };
