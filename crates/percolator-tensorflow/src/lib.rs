@@ -1,6 +1,6 @@
 //! TensorFlow's model files: checkpoints, meta graphs and SavedModels.
 
-mod checkpoint;
+pub mod checkpoint;
 pub mod convert;
 mod data_type;
 mod feed;
@@ -8,12 +8,7 @@ pub mod graph;
 pub mod proto;
 mod tensor;
 
-pub use checkpoint::{
-    Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, Child, Extent, ManagerOptions, Object,
-    ObjectGraph, ObjectTensor, PathError, Place, Rules, Slice, SlotVariable, StateError, StateFile,
-    TensorInfo, TensorReason, TensorWriter, TreeLine, Verification, WriteError, all_checkpoints,
-    latest_checkpoint,
-};
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, latest_checkpoint};
 pub use data_type::{DataType, UnknownType};
 pub use feed::{CheckSignature, SignatureFault, SignatureMismatch};
 pub use graph::{GraphError, MetaGraph, SavedModel};

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{shown, whole_file};
-use percolator_tensorflow::StateFile;
+use percolator_tensorflow::checkpoint::StateFile;
 use percolator_tensorflow::convert::{Model, copy_checkpoint};
 use serde_json::json;
 

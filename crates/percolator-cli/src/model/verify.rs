@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use percolator::shown;
+use percolator_tensorflow::Checkpoint;
+use percolator_tensorflow::checkpoint::TensorInfo;
 use percolator_tensorflow::convert::{Format, Model, Progress};
-use percolator_tensorflow::{Checkpoint, TensorInfo};
 use serde_json::json;
 
 use super::list::weight;

@@ -22,6 +22,7 @@ use percolator::source::Access;
 
 use super::error::CheckpointError;
 use super::index::Place;
+use super::zeroed::zeroed;
 
 /// The data files, each opened when it is first used.
 #[derive(Debug)]
@@ -162,13 +163,4 @@ fn map(file: &File, bytes: u64) -> io::Result<Option<Mmap>> {
 fn in_map(map: &Mmap, range: Range<u64>) -> &[u8] {
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     map.get(index(range.start)..index(range.end)).unwrap_or_default()
-}
-
-/// Returns this many zero bytes, or an error if there is no memory for them.
-pub(super) fn zeroed(bytes: u64) -> io::Result<Vec<u8>> {
-    let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // `vec!` takes pages of zeros from the kernel without writing to them, but ends the process if there are
-    // none. So it is tried out first.
-    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    Ok(vec![0; bytes])
 }

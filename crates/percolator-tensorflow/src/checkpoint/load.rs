@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 
-use super::data::{DataFile, zeroed};
+use super::data::DataFile;
 use super::error::CheckpointError;
 use super::index::TensorInfo;
 use super::read::{Piece, check, crc32c_of};
 use super::region::{Run, Runs};
+use super::zeroed::zeroed;
 use super::{Checkpoint, parallel};
 use crate::tensor::elements;
 use crate::{DataType, Tensor};

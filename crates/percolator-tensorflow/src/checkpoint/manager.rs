@@ -112,9 +112,8 @@ impl ManagerOptions {
 /// also while a step is written for a second time (see [`CheckpointWriter`]).
 ///
 /// ```
-/// use percolator_tensorflow::{
-///     CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, latest_checkpoint,
-/// };
+/// use percolator_tensorflow::checkpoint::ManagerOptions;
+/// use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let folder = folder.path();

@@ -18,6 +18,7 @@ mod slices;
 mod state;
 mod strings;
 mod writer;
+mod zeroed;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -11,12 +11,13 @@ use crc_fast::Digest;
 use percolator_table::checksum::{crc32c, mask};
 
 use super::Checkpoint;
-use super::data::{DataFile, zeroed};
+use super::data::DataFile;
 use super::error::CheckpointError;
 use super::index::{Place, Slice, TensorInfo};
 use super::region::{Run, Runs};
 use super::slices::lengths;
 use super::strings::{Strings, read_strings, read_variants};
+use super::zeroed::zeroed;
 use crate::tensor::elements;
 use crate::{DataType, Tensor};
 

@@ -26,7 +26,7 @@ impl CheckpointFiles {
             let first = tensor.place.or_else(|| tensor.slices.first().map(|slice| slice.place));
             first.map(|place| (place.shard, place.offset, place.bytes))
         });
-        let info = |tensor: crate::TensorInfo<'_>| TensorInfo {
+        let info = |tensor: crate::checkpoint::TensorInfo<'_>| TensorInfo {
             name: tensor.name.to_owned(),
             data_type: tensor.data_type,
             shape: tensor.shape.to_owned(),

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::{ConvertError, Progress, Summary, checkpoint};
+use crate::Checkpoint;
+use crate::checkpoint::TensorInfo;
 use crate::checkpoint::{CheckpointWriter, Extent, Place};
-use crate::{Checkpoint, TensorInfo};
 
 /// A tensor that was saved whole, or a slice of one.
 struct Piece<'a> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use percolator::shown;
 
 use super::Format;
-use crate::{CheckpointError, DataType, StateError, TensorError, WriteError};
+use crate::checkpoint::{StateError, WriteError};
+use crate::{CheckpointError, DataType, TensorError};
 
 /// Why a model's tensors cannot be read, renamed or written.
 #[non_exhaustive]

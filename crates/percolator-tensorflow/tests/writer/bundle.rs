@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use percolator_table::{TableCursor, Verify, coding::Coded};
+use percolator_tensorflow::checkpoint::Extent;
 use percolator_tensorflow::proto::tensor_slice_proto::extent::HasLengthHack;
 use percolator_tensorflow::proto::{BundleEntryProto, BundleHeaderProto, TensorSliceProto};
-use percolator_tensorflow::{CheckpointWriter, DataType, Extent};
+use percolator_tensorflow::{CheckpointWriter, DataType};
 use prost::Message as _;
 
 /// A tensor or a slice, with its bytes as a caller has them.

@@ -9,9 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, StateFile, Tensor, latest_checkpoint,
-};
+use percolator_tensorflow::checkpoint::{ManagerOptions, StateFile};
+use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 
 use crate::bundle::{Content, read, with_ending};
 use crate::process::{child_command, role, this_test};

@@ -1,6 +1,7 @@
 //! What cannot be written says why, and harms nothing that was written before.
 
-use percolator_tensorflow::{CheckpointWriter, DataType, Extent, Tensor, WriteError};
+use percolator_tensorflow::checkpoint::{Extent, WriteError};
+use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
 use tempfile::tempdir;
 
 use crate::bundle::{Content, read};

@@ -4,10 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, StateError, Tensor, all_checkpoints,
-    latest_checkpoint,
-};
+use percolator_tensorflow::checkpoint::{ManagerOptions, StateError, all_checkpoints};
+use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
 use crate::bundle::{Content, read, with_ending};

@@ -4,10 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, StateError, StateFile, Tensor,
-    all_checkpoints, latest_checkpoint,
-};
+use percolator_tensorflow::checkpoint::{ManagerOptions, StateError, StateFile, all_checkpoints};
+use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
 use crate::data;

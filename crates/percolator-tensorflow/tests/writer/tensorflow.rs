@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, Extent, ManagerOptions, Tensor, latest_checkpoint,
-};
+use percolator_tensorflow::checkpoint::{Extent, ManagerOptions};
+use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::tempdir;
