@@ -60,6 +60,20 @@ pub enum TensorError {
         /// The type that was asked for.
         wanted: &'static str,
     },
+    /// A string is no text.
+    #[error("string {number} of the tensor is no UTF-8: read it as bytes")]
+    Text {
+        /// Its place, in row-major order.
+        number: usize,
+    },
+    /// A truth value is neither 0 nor 1.
+    #[error("element {number} of the tensor is the byte {found}, and a bool is 0 or 1")]
+    Bool {
+        /// Its place, in row-major order.
+        number: usize,
+        /// The byte.
+        found: u8,
+    },
 }
 
 impl<'a> Tensor<'a> {
@@ -85,6 +99,27 @@ impl<'a> Tensor<'a> {
             return Err(TensorError::Length { data_type, shape, unit, found, allowed });
         }
         Ok(Tensor { data_type, shape, elements: Elements::Bytes(bytes) })
+    }
+
+    /// Returns the tensor of these numbers, in row-major order. It lends them.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError`] if they are not as many as the shape says.
+    pub fn from_values<T: Element>(
+        shape: impl Into<Vec<usize>>,
+        values: &'a [T],
+    ) -> Result<Self, TensorError> {
+        Self::new(T::DATA_TYPE, shape, bytemuck::cast_slice(values))
+    }
+
+    /// Returns the tensor of these truth values, in row-major order. It lends them.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError`] if they are not as many as the shape says.
+    pub fn from_bools(shape: impl Into<Vec<usize>>, values: &'a [bool]) -> Result<Self, TensorError> {
+        Self::new(DataType::Bool, shape, bytemuck::cast_slice::<_, u8>(values))
     }
 
     /// Returns the tensor of these strings, in row-major order.
@@ -181,6 +216,43 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Returns its truth values.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError::Type`] if the elements are of another type; [`TensorError::Bool`] if one is neither 0
+    /// nor 1.
+    pub fn bools(&self) -> Result<&[bool], TensorError> {
+        match &self.elements {
+            Elements::Bytes(bytes) if self.data_type == DataType::Bool => {
+                bytemuck::checked::try_cast_slice(bytes).map_err(|_| {
+                    let is_wrong = |&(_, &byte): &(usize, &u8)| byte > 1;
+                    let (number, &found) = bytes.iter().enumerate().find(is_wrong).unwrap_or((0, &0));
+                    TensorError::Bool { number, found }
+                })
+            }
+            _ => Err(TensorError::Type { found: self.data_type, wanted: DataType::Bool.name() }),
+        }
+    }
+
+    /// Returns its strings as texts, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError::Type`] if its elements are no strings; [`TensorError::Text`] if one is not UTF-8.
+    pub fn texts(&self) -> Result<Vec<&str>, TensorError> {
+        let Elements::Strings(strings) = &self.elements else { return Err(self.no_strings()) };
+        if self.data_type != DataType::String {
+            return Err(self.no_strings());
+        }
+        let strings = strings.iter().enumerate();
+        strings.map(|(number, one)| str::from_utf8(one).map_err(|_| TensorError::Text { number })).collect()
+    }
+
+    fn no_strings(&self) -> TensorError {
+        TensorError::Type { found: self.data_type, wanted: DataType::String.name() }
+    }
+
     /// Returns the same tensor, with elements of its own.
     #[must_use]
     pub fn into_owned(self) -> Tensor<'static> {
@@ -257,6 +329,26 @@ mod tests {
             matches!(tensor.values::<f32>(), Ok(Cow::Borrowed([0.0, 0.0])))
         };
         assert_eq!([0, 1, 2, 4].map(is_lent), [true, false, false, true]);
+    }
+
+    #[test]
+    fn values_are_lent_and_read_back() {
+        let values = [1.5_f32, -2.0, 0.25];
+        let tensor = Tensor::from_values([3, 1], &values).unwrap();
+        assert_eq!((tensor.data_type(), &*tensor.values::<f32>().unwrap()), (DataType::Float32, &values[..]));
+        assert!(Tensor::from_values([2], &values).is_err());
+
+        let tensor = Tensor::from_bools([3], &[true, false, true]).unwrap();
+        assert_eq!(tensor.bools(), Ok(&[true, false, true][..]));
+        let damaged = Tensor::new(DataType::Bool, [3], vec![0, 1, 7]).unwrap();
+        assert_eq!(damaged.bools(), Err(TensorError::Bool { number: 2, found: 7 }));
+        assert!(Tensor::new(DataType::Uint8, [1], vec![0]).unwrap().bools().is_err());
+
+        let tensor = Tensor::strings([2], [&b"a"[..], b"\xc3\xa9"]).unwrap();
+        assert_eq!(tensor.texts().unwrap(), ["a", "\u{e9}"]);
+        let bytes = Tensor::strings([2], [&b"a"[..], b"\xff"]).unwrap();
+        assert_eq!(bytes.texts(), Err(TensorError::Text { number: 1 }));
+        assert!(Tensor::variants([1], [&b"a"[..]]).unwrap().texts().is_err());
     }
 
     #[test]

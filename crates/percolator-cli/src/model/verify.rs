@@ -105,12 +105,13 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
 }
 
 /// What has a checksum of its own: a tensor's name, the region of a slice, the bytes.
-type Piece<'a> = (&'a str, Option<&'a [std::ops::Range<usize>]>, u64);
+type Piece<'a> = (&'a str, Option<Vec<std::ops::Range<usize>>>, u64);
 
 fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {
     let name = tensor.name;
     let whole = tensor.place.map(|place| (name, None, place.bytes));
-    let slices = tensor.slices.iter().map(move |slice| (name, Some(&*slice.region), slice.place.bytes));
+    let slices = tensor.slices.iter();
+    let slices = slices.map(move |slice| (name, Some(slice.region(tensor.shape)), slice.place.bytes));
     whole.into_iter().chain(slices)
 }
 

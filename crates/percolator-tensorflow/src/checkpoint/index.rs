@@ -23,7 +23,7 @@ use percolator_table::{TableCursor, TableError, Verify};
 
 use super::entry::{BadHeader, Header, RawEntry, RawExtent};
 use super::error::CheckpointError;
-use super::slices;
+use super::slices::{self, Extent};
 use super::strings::CHECKSUM_BYTES;
 use crate::DataType;
 use crate::tensor::elements;
@@ -56,10 +56,18 @@ pub struct Place {
 /// A slice of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Which elements are in it, a range an axis.
-    pub region: Vec<Range<usize>>,
+    /// What it has of each axis, as it was saved: the whole, or these places.
+    pub extents: Vec<Extent>,
     /// Where it is.
     pub place: Place,
+}
+
+impl Slice {
+    /// Returns which elements are in it, a range for each axis. `shape` is that of the whole tensor.
+    #[must_use]
+    pub fn region(&self, shape: &[usize]) -> Vec<Range<usize>> {
+        slices::region(&self.extents, shape)
+    }
 }
 
 /// What the index says of a tensor.
@@ -432,7 +440,8 @@ impl<'a> Reader<'a> {
         let Some(TensorInfo { data_type, shape, .. }) = self.index.get(number) else { return Ok(()) };
         let (shape, start) = (shape.to_owned(), self.index.slices.len());
         for slice in slices {
-            let region = slices::region(slice, &shape)?;
+            let extents = slices::extents(slice, &shape)?;
+            let region = slices::region(&extents, &shape);
             let key = slices::key(name, slice);
             let place = self.slices.binary_search_by(|entry| entry.key.cmp(&key));
             let Some(entry) = place.ok().and_then(|place| self.slices.get_mut(place)) else {
@@ -447,10 +456,11 @@ impl<'a> Reader<'a> {
                 ));
             }
             entry.is_used = true;
-            self.index.slices.push(Slice { region, place: entry.place });
+            self.index.slices.push(Slice { extents, place: entry.place });
         }
         let found = self.index.slices.get(start..).unwrap_or_default();
-        let regions: Vec<_> = found.iter().map(|slice| &slice.region[..]).collect();
+        let regions: Vec<_> = found.iter().map(|slice| slice.region(&shape)).collect();
+        let regions: Vec<_> = regions.iter().map(|region| &region[..]).collect();
         slices::check_tiling(&shape, &regions, &mut self.comparisons_left)
     }
 }

@@ -281,7 +281,7 @@ impl Checkpoint {
                 Ok(Done::Part(part, crc32c_of(&digest)))
             }
             Work::Slices(number, memory) => self.fill_slices(number, memory).map(|()| Done::Slices),
-            Work::Strings(piece) => self.verified_strings(piece).map(|_| Done::Whole(piece)),
+            Work::Strings(piece) => self.verify_strings(piece).map(|()| Done::Whole(piece)),
         }
     }
 

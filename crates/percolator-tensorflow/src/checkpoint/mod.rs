@@ -22,6 +22,7 @@ mod zeroed;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use percolator::source::Access;
@@ -31,8 +32,9 @@ pub use self::index::{Place, Slice, TensorInfo};
 pub use self::load::Verification;
 pub use self::manager::{CheckpointManager, ManagerOptions, Rules};
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
+pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};
-pub use self::writer::{CheckpointWriter, Extent, TensorReason, TensorWriter, WriteError};
+pub use self::writer::{CheckpointWriter, TensorReason, TensorWriter, WriteError};
 
 use self::data::DataFiles;
 use self::index::Index;
@@ -72,6 +74,8 @@ pub struct Checkpoint {
     data: DataFiles,
     /// Which pieces were verified: the entries, then the slices.
     verified: Vec<AtomicBool>,
+    /// The graph of objects, once somebody asked for it.
+    objects: OnceLock<ObjectGraph>,
 }
 
 impl Checkpoint {
@@ -96,7 +100,7 @@ impl Checkpoint {
         let data = DataFiles::new(&prefix, index.header.shards, index.shards(), access);
         let pieces = index.len() + index.slices.len();
         let verified = std::iter::repeat_with(AtomicBool::default).take(pieces).collect();
-        Ok(Checkpoint { prefix, index_path, index, data, verified })
+        Ok(Checkpoint { prefix, index_path, index, data, verified, objects: OnceLock::new() })
     }
 
     /// Returns the path of its files without their endings.

@@ -91,13 +91,21 @@ pub struct TreeLine<'a> {
 }
 
 impl Checkpoint {
-    /// Returns the graph of the objects that were saved.
+    /// Returns the graph of the objects that were saved. It is read once.
     ///
     /// # Errors
     ///
     /// [`CheckpointError::Objects`] if the checkpoint was not made of objects, or its graph is malformed;
     /// [`CheckpointError`] as from [`tensor`](Self::tensor).
-    pub fn objects(&self) -> Result<ObjectGraph, CheckpointError> {
+    pub fn objects(&self) -> Result<&ObjectGraph, CheckpointError> {
+        match self.objects.get() {
+            Some(objects) => Ok(objects),
+            // Another thread may have been faster; then its graph is kept.
+            None => self.read_objects().map(|read| self.objects.get_or_init(|| read)),
+        }
+    }
+
+    fn read_objects(&self) -> Result<ObjectGraph, CheckpointError> {
         let error = |message: String| CheckpointError::Objects { index: self.index_path.clone(), message };
         if !self.contains(GRAPH) {
             return Err(error(format!(
@@ -123,9 +131,9 @@ impl Checkpoint {
     ///
     /// [`CheckpointError::Unknown`] if there is neither; [`CheckpointError::Objects`] if the object has no
     /// tensor, or several.
-    pub fn key(&self, name_or_path: &str) -> Result<String, CheckpointError> {
+    pub fn key(&self, name_or_path: &str) -> Result<&str, CheckpointError> {
         if self.contains(name_or_path) || !self.contains(GRAPH) {
-            return self.info(name_or_path).map(|tensor| tensor.name.to_owned());
+            return self.info(name_or_path).map(|tensor| tensor.name);
         }
         let objects = self.objects()?;
         let key = objects.key_of(name_or_path).map_err(|error| match error {
@@ -137,7 +145,7 @@ impl Checkpoint {
             },
             other => CheckpointError::Objects { index: self.index_path.clone(), message: other.to_string() },
         })?;
-        self.info(key).map(|tensor| tensor.name.to_owned())
+        self.info(key).map(|tensor| tensor.name)
     }
 }
 

@@ -13,7 +13,7 @@ use percolator_table::checksum::{crc32c, mask};
 use super::Checkpoint;
 use super::data::DataFile;
 use super::error::CheckpointError;
-use super::index::{Place, Slice, TensorInfo};
+use super::index::{Place, TensorInfo};
 use super::region::{Run, Runs};
 use super::slices::lengths;
 use super::strings::{Strings, read_strings, read_variants};
@@ -42,8 +42,7 @@ impl Checkpoint {
             (number, place, region)
         });
         let first = self.len().saturating_add(self.index.slices_of(number).start);
-        let slices =
-            (first..).zip(slices).map(|(number, Slice { region, place })| (number, *place, region.clone()));
+        let slices = (first..).zip(slices).map(|(number, slice)| (number, slice.place, slice.region(shape)));
         whole.into_iter().chain(slices).map(move |(number, place, region)| {
             // The index was checked: it is a number.
             let count = elements(&lengths(&region)).unwrap_or(usize::MAX);
@@ -216,26 +215,30 @@ impl Checkpoint {
     /// Returns the strings or variants of a piece, once they are verified.
     pub(super) fn verified_strings(&self, piece: Piece<'_>) -> Result<Vec<Cow<'_, [u8]>>, CheckpointError> {
         let (file, range) = self.data.at(piece.place, piece.name)?;
-        Ok(match file.bytes(range)? {
-            Cow::Borrowed(bytes) => {
-                self.strings_in(file, piece, bytes)?.into_iter().map(Cow::Borrowed).collect()
-            }
-            Cow::Owned(bytes) => {
-                let strings = self.strings_in(file, piece, &bytes)?;
-                strings.into_iter().map(|string| Cow::Owned(string.to_owned())).collect()
-            }
-        })
+        match file.bytes(range)? {
+            Cow::Borrowed(bytes) => self.strings_in(file, piece, bytes, Cow::Borrowed),
+            Cow::Owned(bytes) => self.strings_in(file, piece, &bytes, |string| Cow::Owned(string.to_owned())),
+        }
+    }
+
+    /// Verifies the strings or variants of a piece.
+    pub(super) fn verify_strings(&self, piece: Piece<'_>) -> Result<(), CheckpointError> {
+        let (file, range) = self.data.at(piece.place, piece.name)?;
+        self.strings_in(file, piece, &file.bytes(range)?, |_| ()).map(drop)
     }
 
     /// Splits and verifies the bytes of a piece of strings or variants.
-    fn strings_in<'b>(
+    fn strings_in<'b, T>(
         &self,
         file: &DataFile,
         piece: Piece<'_>,
         bytes: &'b [u8],
-    ) -> Result<Vec<&'b [u8]>, CheckpointError> {
-        let read = if piece.data_type == DataType::Variant { read_variants } else { read_strings };
-        let found = read(bytes, piece.count, self.is_big_endian());
+        make: impl Fn(&'b [u8]) -> T,
+    ) -> Result<Vec<T>, CheckpointError> {
+        let found = match piece.data_type {
+            DataType::Variant => read_variants(bytes, piece.count, self.is_big_endian(), make),
+            _ => read_strings(bytes, piece.count, self.is_big_endian(), make),
+        };
         let Strings { strings, crc32c } = found.map_err(|message| CheckpointError::Strings {
             file: file.path.clone(),
             tensor: piece.name.to_owned(),

@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::ops::Range;
+use std::ops::{Range, RangeFull};
 
 use super::entry::RawExtent;
 use super::ordered_code::{read_number, read_signed, read_string, write_number, write_signed, write_string};
@@ -12,6 +12,40 @@ use crate::tensor::elements;
 const WHOLE_AXIS: i64 = -1;
 /// The most axes that a slice has.
 const AXES_MAX: u64 = 254;
+
+/// What a slice has of one axis of the whole tensor.
+///
+/// TensorFlow tells a whole axis from a part that has all of it: the index differs. Partitioned variables
+/// have parts on all axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// The whole axis.
+    All,
+    /// These places.
+    Part(Range<usize>),
+}
+
+impl From<Range<usize>> for Extent {
+    fn from(part: Range<usize>) -> Self {
+        Extent::Part(part)
+    }
+}
+
+impl From<RangeFull> for Extent {
+    fn from(_: RangeFull) -> Self {
+        Extent::All
+    }
+}
+
+impl Extent {
+    /// The places on an axis of this size.
+    pub(super) fn places(&self, size: usize) -> Range<usize> {
+        match self {
+            Extent::All => 0..size,
+            Extent::Part(part) => part.clone(),
+        }
+    }
+}
 
 /// Returns the key of a slice's entry.
 pub(crate) fn key(name: &str, slice: &[RawExtent]) -> Vec<u8> {
@@ -45,26 +79,31 @@ pub(super) fn is_whole(slice: &[RawExtent]) -> bool {
     slice.iter().all(|extent| extent.start == 0 && extent.length.unwrap_or(WHOLE_AXIS) == WHOLE_AXIS)
 }
 
-/// Returns the region of a tensor of this shape that a slice is of, or what is wrong with the slice.
-pub(super) fn region(slice: &[RawExtent], shape: &[usize]) -> Result<Vec<Range<usize>>, String> {
+/// Returns what a slice has of a tensor of this shape, or what is wrong with the slice.
+pub(super) fn extents(slice: &[RawExtent], shape: &[usize]) -> Result<Vec<Extent>, String> {
     if slice.len() != shape.len() {
         return Err(format!("a slice has {} axes, and the shape {shape:?} has {}", slice.len(), shape.len()));
     }
-    let range = |(extent, &size): (&RawExtent, &usize)| {
+    let extent = |(extent, &size): (&RawExtent, &usize)| {
         let start = usize::try_from(extent.start).ok();
-        let range = match extent.length {
-            None | Some(WHOLE_AXIS) => start.filter(|&start| start == 0).map(|_| 0..size),
+        let found = match extent.length {
+            None | Some(WHOLE_AXIS) => start.filter(|&start| start == 0).map(|_| Extent::All),
             Some(length) => start.and_then(|start| {
                 let end = start.checked_add(usize::try_from(length).ok()?)?;
-                (end <= size).then_some(start..end)
+                (end <= size).then_some(Extent::Part(start..end))
             }),
         };
         let length = extent.length.unwrap_or(WHOLE_AXIS);
-        range.ok_or_else(|| {
+        found.ok_or_else(|| {
             format!("a slice has {length} from {} on, of an axis of {size} ({WHOLE_AXIS}: all)", extent.start)
         })
     };
-    slice.iter().zip(shape).map(range).collect()
+    slice.iter().zip(shape).map(extent).collect()
+}
+
+/// Returns the region of a tensor of this shape that extents are of.
+pub(super) fn region(extents: &[Extent], shape: &[usize]) -> Vec<Range<usize>> {
+    extents.iter().zip(shape).map(|(extent, &size)| extent.places(size)).collect()
 }
 
 /// Checks that regions make up a tensor: each element is in one of them, and in no more than one. They are
@@ -172,10 +211,12 @@ mod tests {
     #[test]
     fn slices_are_regions_of_their_tensor() {
         let whole = RawExtent::default();
-        assert_eq!(region(&[extent(1, 2), whole], &[3, 7]), Ok(vec![1..3, 0..7]));
+        let found = extents(&[extent(1, 2), whole], &[3, 7]).unwrap();
+        assert_eq!(found, [Extent::Part(1..3), Extent::All]);
+        assert_eq!(region(&found, &[3, 7]), [1..3, 0..7]);
         assert!(is_whole(&[whole, extent(0, -1)]) && !is_whole(&[extent(0, 3)]) && is_whole(&[]));
         let refused = |slice: &[RawExtent], shape: &[usize], due: &str| {
-            let message = region(slice, shape).unwrap_err();
+            let message = extents(slice, shape).unwrap_err();
             assert!(message.contains(due), "{message}");
         };
         refused(&[whole], &[3, 7], "a slice has 1 axes, and the shape [3, 7] has 2");

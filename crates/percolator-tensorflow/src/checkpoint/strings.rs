@@ -19,39 +19,47 @@ use super::read::crc32c_of;
 /// The bytes of a stored checksum.
 pub(super) const CHECKSUM_BYTES: usize = size_of::<u32>();
 
-/// Byte strings that were read, and the crc32c of the whole, not masked.
+/// What was made of byte strings, and the crc32c of the whole, not masked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Strings<'a> {
-    pub(super) strings: Vec<&'a [u8]>,
+pub(super) struct Strings<T> {
+    pub(super) strings: Vec<T>,
     pub(super) crc32c: u32,
 }
 
-/// Reads all strings of a tensor. `bytes` are at least as many as there are strings.
-pub(super) fn read_strings(bytes: &[u8], count: usize, is_big_endian: bool) -> Result<Strings<'_>, String> {
+/// Reads all strings of a tensor: `make` is called with each. `bytes` are at least as many as there are
+/// strings.
+pub(super) fn read_strings<'a, T>(
+    bytes: &'a [u8],
+    count: usize,
+    is_big_endian: bool,
+    make: impl Fn(&'a [u8]) -> T,
+) -> Result<Strings<T>, String> {
     if bytes.is_empty() && count == 0 {
         // So it is read by TensorFlow, whatever wrote it.
         return Ok(Strings { strings: Vec::new(), crc32c: 0 });
     }
     let mut checksum = Checksum::new(is_big_endian);
     let mut rest = bytes;
-    let mut lengths = reserve(count)?;
     for number in 0..count {
         let (length, after) =
             varint(rest).ok_or_else(|| format!("the length of string {number} is no number"))?;
         checksum.length(length);
-        // A string that is longer than the rest of the file is refused below.
-        lengths.push(usize::try_from(length).unwrap_or(usize::MAX));
         rest = after;
     }
     let (stored, mut rest) = rest.split_first_chunk().ok_or("its lengths take more bytes than it has")?;
     checksum.inner(*stored, "the lengths of its strings have")?;
     checksum.bytes(rest);
     let mut strings = reserve(count)?;
-    for (number, length) in lengths.into_iter().enumerate() {
-        let (string, after) = rest.split_at_checked(length).ok_or_else(|| {
+    // The lengths are read once more: kept, they would take more memory than many a string.
+    let mut lengths = bytes;
+    for number in 0..count {
+        let (length, after) = varint(lengths).unwrap_or_default();
+        lengths = after;
+        let split = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
+        let (string, after) = split.ok_or_else(|| {
             format!("string {number} has {length} bytes, and {} bytes are left of the tensor", rest.len())
         })?;
-        strings.push(string);
+        strings.push(make(string));
         rest = after;
     }
     if !rest.is_empty() {
@@ -60,8 +68,13 @@ pub(super) fn read_strings(bytes: &[u8], count: usize, is_big_endian: bool) -> R
     Ok(Strings { strings, crc32c: checksum.end() })
 }
 
-/// Reads all variants of a tensor, as they are serialized.
-pub(super) fn read_variants(bytes: &[u8], count: usize, is_big_endian: bool) -> Result<Strings<'_>, String> {
+/// Reads all variants of a tensor: `make` is called with each as it is serialized.
+pub(super) fn read_variants<'a, T>(
+    bytes: &'a [u8],
+    count: usize,
+    is_big_endian: bool,
+    make: impl Fn(&'a [u8]) -> T,
+) -> Result<Strings<T>, String> {
     let mut checksum = Checksum::new(is_big_endian);
     let mut rest = bytes;
     let mut strings = reserve(count)?;
@@ -76,7 +89,7 @@ pub(super) fn read_variants(bytes: &[u8], count: usize, is_big_endian: bool) -> 
         checksum.bytes(variant);
         let (stored, after) = after.split_first_chunk().ok_or("its last variant has no checksum")?;
         checksum.inner(*stored, &format!("the tensor up to variant {number} has"))?;
-        strings.push(variant);
+        strings.push(make(variant));
         rest = after;
     }
     if !rest.is_empty() {

@@ -1,18 +1,16 @@
 //! A checkpoint, written anew: the same tensors, in the same slices, in the same order.
 
-use std::ops::Range;
 use std::path::Path;
 
 use super::{ConvertError, Progress, Summary, checkpoint};
 use crate::Checkpoint;
-use crate::checkpoint::TensorInfo;
-use crate::checkpoint::{CheckpointWriter, Extent, Place};
+use crate::checkpoint::{CheckpointWriter, Place, Slice, TensorInfo};
 
 /// A tensor that was saved whole, or a slice of one.
 struct Piece<'a> {
     tensor: TensorInfo<'a>,
-    /// The region of a slice.
-    region: Option<&'a [Range<usize>]>,
+    /// Which of its slices; `None` if it was saved whole.
+    slice: Option<&'a Slice>,
     place: Place,
 }
 
@@ -56,18 +54,17 @@ pub fn copy_checkpoint(
             Some(shards) => share(done, total, shards),
         })?;
         let name = piece.tensor.name;
-        match piece.region {
+        match piece.slice {
             None => {
                 let tensor = from.tensor(name)?;
                 writer.add(name, &tensor)?;
                 summary.bytes += tensor.byte_length() as u64;
             }
-            Some(region) => {
-                let slice = from.region(name, region)?;
-                // A slice of TensorFlow's own partitioned variables states each axis.
-                let extents: Vec<_> = region.iter().cloned().map(Extent::from).collect();
-                writer.add_slice(name, piece.tensor.shape, &extents, &slice)?;
-                summary.bytes += slice.byte_length() as u64;
+            Some(slice) => {
+                let shape = piece.tensor.shape;
+                let tensor = from.region(name, &slice.region(shape))?;
+                writer.add_slice(name, shape, &slice.extents, &tensor)?;
+                summary.bytes += tensor.byte_length() as u64;
             }
         }
         done += weight(&piece);
@@ -79,9 +76,9 @@ pub fn copy_checkpoint(
 }
 
 fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {
-    let whole = tensor.place.map(|place| Piece { tensor, region: None, place });
+    let whole = tensor.place.map(|place| Piece { tensor, slice: None, place });
     let slices = tensor.slices.iter();
-    let slices = slices.map(move |slice| Piece { tensor, region: Some(&slice.region), place: slice.place });
+    let slices = slices.map(move |slice| Piece { tensor, slice: Some(slice), place: slice.place });
     whole.into_iter().chain(slices)
 }
 

@@ -76,7 +76,7 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Store {
-    Checkpoint(CheckpointFiles),
+    Checkpoint(Box<CheckpointFiles>),
     Safetensors(SafetensorsFile),
     Npz(NpzFile),
     Npy(NpyFolder),
@@ -122,7 +122,7 @@ impl Model {
             }
             Format::Checkpoint => {
                 let (file, tensors) = CheckpointFiles::open(path)?;
-                (Store::Checkpoint(file), tensors)
+                (Store::Checkpoint(Box::new(file)), tensors)
             }
         };
         Ok(Model { tensors, store })

@@ -1,9 +1,12 @@
 //! Each format gives back what was written to it, bit for bit.
 
 use std::fs;
+use std::path::Path;
 
+use percolator_tensorflow::checkpoint::Extent;
 use percolator_tensorflow::convert::{Conversion, Progress};
 use percolator_tensorflow::convert::{Format, LeftOut, Model, Options, Rules, copy_checkpoint};
+use percolator_tensorflow::{Checkpoint, CheckpointWriter, Tensor};
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -48,6 +51,26 @@ proptest! {
             let array = Model::open(&path).unwrap();
             prop_assert_eq!(tensors::read(&array), [("converted".to_owned(), tensor)]);
         }
+    }
+}
+
+/// TensorFlow tells a whole axis from a part that has all of it.
+#[test]
+fn a_copy_of_slices_keeps_what_they_say_of_each_axis() {
+    let folder = tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let half = Tensor::from_values([1, 3], &[1.0_f32, 2.0, 3.0]).unwrap();
+    let mut writer = CheckpointWriter::create(&from).unwrap();
+    let rows = [Extent::from(0..1), Extent::from(1..2)];
+    for row in &rows {
+        writer.add_slice("all", &[2, 3], &[row.clone(), Extent::All], &half).unwrap();
+        writer.add_slice("part", &[2, 3], &[row.clone(), Extent::from(0..3)], &half).unwrap();
+    }
+    writer.finish().unwrap();
+    copy_checkpoint(&Checkpoint::open(&from).unwrap(), &to, None, &Progress::new()).unwrap();
+    for ending in [".index", ".data-00000-of-00001"] {
+        let read = |prefix: &Path| fs::read(format!("{}{ending}", prefix.display())).unwrap();
+        assert_eq!(read(&from), read(&to), "{ending}");
     }
 }
 

@@ -55,7 +55,7 @@ impl<'a> Paths<'a> {
 
 pub(super) fn show(checkpoint: &Checkpoint, how: How) -> anyhow::Result<()> {
     let objects = checkpoint.objects()?;
-    if how.json { show_json(checkpoint, &objects) } else { show_tree(checkpoint, &objects) }
+    if how.json { show_json(checkpoint, objects) } else { show_tree(checkpoint, objects) }
 }
 
 fn show_tree(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ const ELEMENTS_MAX: usize = 1000;
 pub(super) fn show(model: &Model, name: &str, how: How) -> anyhow::Result<()> {
     let key = match model.checkpoint() {
         Some(checkpoint) => checkpoint.key(name)?,
-        None => name.to_owned(),
+        None => name,
     };
     let Some(place) = model.tensors().iter().position(|info| info.name == key) else {
         let mut names = by_name(model).into_iter().map(|place| model.tensors()[place].name.as_str());
@@ -30,7 +30,7 @@ pub(super) fn show(model: &Model, name: &str, how: How) -> anyhow::Result<()> {
             model.tensors().len()
         );
     };
-    write(&key, &model.read(place)?, how)
+    write(key, &model.read(place)?, how)
 }
 
 /// Prints a tensor's values.

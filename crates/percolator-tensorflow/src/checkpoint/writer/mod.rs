@@ -30,11 +30,10 @@ pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
 pub(super) use self::replace::{PREVIOUS, ends_in_name, previous_prefix, remove};
 use self::replace::{Replacement, check_prefix};
-pub use self::slices::Extent;
 use self::slices::Region;
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
-use crate::checkpoint::slices::name_of_key;
+use crate::checkpoint::slices::{Extent, name_of_key};
 use crate::proto::{BundleEntryProto, BundleHeaderProto, VersionDef};
 use crate::tensor::elements;
 use crate::{DataType, Elements, Tensor, TensorError};
@@ -72,7 +71,7 @@ const VERSION: i32 = 1;
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let mut writer = CheckpointWriter::create(folder.path().join("model"))?;
-/// writer.add("layer1/W", &Tensor::new(DataType::Float32, [2], bytemuck::cast_slice(&[1.0_f32, 2.0]))?)?;
+/// writer.add("layer1/W", &Tensor::from_values([2], &[1.0_f32, 2.0])?)?;
 /// writer.add("vocabulary", &Tensor::strings([2], [&b"to"[..], b"be"])?)?;
 /// // A tensor that is not in memory as a whole.
 /// let mut tensor = writer.begin("embedding", DataType::Float32, &[1000, 16])?;

@@ -1,37 +1,13 @@
 //! Regions of tensors that are written in slices.
 
 use std::fmt::Write as _;
-use std::ops::{Range, RangeFull};
+use std::ops::Range;
 
 use super::error::TensorReason;
 use crate::checkpoint::entry::RawExtent;
-use crate::checkpoint::slices;
+use crate::checkpoint::slices::{self, Extent};
 use crate::proto::TensorSliceProto;
 use crate::proto::tensor_slice_proto::{Extent as ExtentProto, extent::HasLengthHack};
-
-/// What a slice has of one axis of the whole tensor.
-///
-/// TensorFlow tells a whole axis from a part that has all of it: the index differs. Partitioned variables
-/// have parts on all axes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Extent {
-    /// The whole axis.
-    All,
-    /// These places.
-    Part(Range<usize>),
-}
-
-impl From<Range<usize>> for Extent {
-    fn from(part: Range<usize>) -> Self {
-        Extent::Part(part)
-    }
-}
-
-impl From<RangeFull> for Extent {
-    fn from(_: RangeFull) -> Self {
-        Extent::All
-    }
-}
 
 /// A region of a tensor, checked against its shape. It is neither empty nor the whole tensor.
 #[derive(Clone, Debug)]
