@@ -1,0 +1,144 @@
+//! A lease that a thread keeps alive.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tracing::warn;
+
+use super::Metadata;
+use super::error::MetadataError;
+use super::records::LeaseId;
+use crate::clock::{BootClock, Clock as _};
+
+/// How often a lease is renewed in its time.
+const RENEWALS: u32 = 3;
+
+/// A lease, kept alive until it is dropped: its end is then made known, and its records go. If the process
+/// dies, or cannot reach the place of the records for too long, the lease ends by itself.
+///
+/// Whether it lasts is decided where the records are: what must not be done without it belongs in a
+/// transaction whose condition is a record that it holds.
+#[derive(Debug)]
+pub struct Lease {
+    id: LeaseId,
+    shared: Arc<Shared>,
+    metadata: Arc<dyn Metadata>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when the lease is to be given up.
+    given_up: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Until when it lasts for certain, by the machine's own clock.
+    lasts_until: Duration,
+    /// It is known to have ended.
+    has_ended: bool,
+    is_given_up: bool,
+}
+
+impl Lease {
+    /// Grants a lease that lasts for `ttl` after this process was last heard of, and keeps it alive on a
+    /// thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError`] if it cannot be granted, or there is no thread to be had.
+    pub fn keep(metadata: Arc<dyn Metadata>, ttl: Duration) -> Result<Self, MetadataError> {
+        // It may have begun as soon as it was asked for.
+        let asked = BootClock.now();
+        let id = metadata.grant(ttl)?;
+        let state = State { lasts_until: asked + ttl, has_ended: false, is_given_up: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), given_up: Condvar::new() });
+        let keeper = Keeper { id, ttl, shared: shared.clone(), metadata: metadata.clone() };
+        let spawned = thread::Builder::new().name(format!("lease:{id}")).spawn(move || keeper.run());
+        let thread = match spawned {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                let _ = metadata.revoke(id);
+                let (place, what) = (metadata.place(), "start the thread that keeps a lease alive");
+                return Err(MetadataError::Failed { place, what, source: Arc::new(error) });
+            }
+        };
+        Ok(Lease { id, shared, metadata, thread })
+    }
+
+    /// Returns its number.
+    #[must_use]
+    pub fn id(&self) -> LeaseId {
+        self.id
+    }
+
+    /// Returns whether it lasts for certain. If not, its end may not have been seen where the records are.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let state = self.shared.state.lock();
+        !state.has_ended && BootClock.now() < state.lasts_until
+    }
+
+    /// Returns whether it is known to have ended, and will not come back.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.shared.state.lock().has_ended
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_given_up = true;
+        self.shared.given_up.notify_all();
+        // The thread waits for no more than one answer, and that wait has an end.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if self.shared.state.lock().has_ended {
+            return;
+        }
+        if let Err(error) = self.metadata.revoke(self.id) {
+            warn!(lease = %self.id, %error, "a lease could not be given back, and ends by itself");
+        }
+    }
+}
+
+/// What the thread has.
+struct Keeper {
+    id: LeaseId,
+    ttl: Duration,
+    shared: Arc<Shared>,
+    metadata: Arc<dyn Metadata>,
+}
+
+impl Keeper {
+    fn run(self) {
+        let pause = self.ttl / RENEWALS;
+        loop {
+            let mut state = self.shared.state.lock();
+            if !state.is_given_up {
+                self.shared.given_up.wait_for(&mut state, pause);
+            }
+            if state.is_given_up {
+                return;
+            }
+            drop(state);
+            let asked = BootClock.now();
+            let renewed = self.metadata.keep_alive(self.id);
+            let mut state = self.shared.state.lock();
+            match renewed {
+                Ok(ttl) => state.lasts_until = asked + ttl,
+                Err(MetadataError::LeaseExpired { .. }) => {
+                    state.has_ended = true;
+                    warn!(lease = %self.id, "a lease has ended: it was not kept alive in time");
+                    return;
+                }
+                Err(error) => warn!(lease = %self.id, %error, "a lease could not be kept alive"),
+            }
+        }
+    }
+}
