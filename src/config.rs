@@ -162,6 +162,15 @@ pub enum ConfigError {
         /// The value of [`epochs`](crate::FeedBuilder::epochs).
         epochs: u64,
     },
+    /// Something that a feed whose steps come in blocks cannot do.
+    #[error(
+        "the steps of this feed are handed out in blocks while it runs (.blocks), which does not go together \
+         with {option}"
+    )]
+    WithBlocks {
+        /// What was asked for.
+        option: &'static str,
+    },
     /// Receipts in round-robin order, where nothing defines what should have been delivered.
     #[error(
         "receipts are checked against a plan, but this feed deals in round-robin order without one: use \

@@ -2,6 +2,7 @@
 //! characters, and no longer than is useful. Shared with the command; not part of the interface.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt::{self, Display, Write as _};
 use std::path::Path;
 
@@ -84,6 +85,20 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, mut text: impl Iterator<Item = char
         control if control.is_control() => write!(f, "{}", control.escape_debug()),
         plain => f.write_char(plain),
     })
+}
+
+/// Returns an error's message with those of its causes, each said once.
+pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let own = error.to_string();
+        if !message.contains(&own) {
+            message = format!("{message}: {own}");
+        }
+        source = error.source();
+    }
+    message
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::base::shown;
 use crate::batch::fault::RecordCause;
 
 /// A decoder's result: what it made, or what is wrong with the record. `?` converts anything that implements
@@ -26,7 +27,7 @@ impl DecodeFailure {
         };
         match error.downcast() {
             Ok(field) => DecodeFailure(Box::new(RecordCause::Field(*field))),
-            Err(error) => DecodeFailure::new(with_sources(&*error)),
+            Err(error) => DecodeFailure::new(shown::with_sources(&*error)),
         }
     }
 
@@ -46,20 +47,6 @@ impl<E: Error + Send + Sync + 'static> From<E> for DecodeFailure {
     fn from(error: E) -> Self {
         DecodeFailure::from_error(error)
     }
-}
-
-/// An error's message, followed by those of its sources that it does not already contain.
-fn with_sources(error: &(dyn Error + Send + Sync)) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let own = error.to_string();
-        if !message.contains(&own) {
-            message = format!("{message}: {own}");
-        }
-        source = error.source();
-    }
-    message
 }
 
 impl fmt::Debug for DecodeFailure {

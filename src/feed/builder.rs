@@ -14,7 +14,8 @@ use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{
-    Assignment, AutoShardPolicy, BatchSize, JobWorker, LastBatch, Ranks, Shuffle, ShuffleSpec, World,
+    Assignment, AutoShardPolicy, BatchSize, BlockSource, Blocks, JobWorker, LastBatch, Ranks, Shuffle,
+    ShuffleSpec, World,
 };
 use crate::reader::Registry;
 use crate::receipt::DataDigest;
@@ -58,6 +59,8 @@ pub(super) struct Attached {
     pub(super) decoding: Decoding,
     /// One for each name in the spec; `None` if the devices are found by their names.
     pub(super) devices: Option<Vec<Device>>,
+    /// Who hands out the blocks of a schedule that has blocks.
+    pub(super) blocks: Option<BlockSource>,
     /// The snapshot that the run resumes from.
     pub(super) resume: Option<Arc<Snapshot>>,
     /// The digest of the data set, without the hashes of single records.
@@ -74,6 +77,7 @@ impl Default for Attached {
             target_sources: Vec::new(),
             decoding: Decoding::default(),
             devices: None,
+            blocks: None,
             resume: None,
             digest: None,
             alone: None,
@@ -441,6 +445,21 @@ impl FeedBuilder {
     /// What the feed is built from is checked: [`FeedError::Snapshot`] says what has changed.
     pub fn resume(mut self, snapshot: &Snapshot) -> Self {
         self.attached.resume = Some(Arc::new(snapshot.clone()));
+        self
+    }
+
+    /// Delivers the steps that `blocks` hands out while the feed runs, block by block, in place of all steps
+    /// of its plan: for workers that come and go, each with a feed of its own. The feed then follows a plan:
+    /// see [`epochs`](Self::epochs). It is the plan of a job with this one worker, so the feeds of all
+    /// workers must have the same number of devices, and the same options. It ends when no more blocks come.
+    ///
+    /// Such a feed has no [snapshots](crate::Feed::snapshot), and cannot [seek](crate::Feed::seek), resume,
+    /// or start an [epoch](crate::Feed::epoch): where the run is, is known to whoever hands out the blocks.
+    /// With [`caffe_random`](Self::caffe_random), nothing may be drawn from Caffe's sequence.
+    /// [Receipts](Self::receipts) are kept: those of all workers together prove an epoch.
+    pub fn blocks(mut self, blocks: impl Blocks + 'static) -> Self {
+        self.spec.schedule.blocks = true;
+        self.attached.blocks = Some(BlockSource::new(blocks));
         self
     }
 

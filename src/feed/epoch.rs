@@ -41,10 +41,14 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if the feed has several devices, if its lanes were taken, or if it cannot start again.
+    /// [`FeedError`] if the feed has several devices, if its lanes were taken, if its steps come in
+    /// [blocks](crate::FeedBuilder::blocks), or if it cannot start again.
     /// If one of its batches was an error, that error: no epoch comes after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
+        if self.about.has_blocks {
+            return Err(ConfigError::WithBlocks { option: "epoch" }.into());
+        }
         let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.first()) else {
             return Err(FeedError::LanesTaken);
         };

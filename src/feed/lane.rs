@@ -364,6 +364,7 @@ impl Lane {
                 format!("the reader waits for lane {lane}, whose consumer does not take its batches")
             }
             Activity::Reading => "the source: reading is slower than the consumer".to_owned(),
+            Activity::WaitingForBlock => "the next block of steps: none is handed out".to_owned(),
             Activity::WaitingFor(_) | Activity::Over => {
                 "the workers: the transform is slower than the consumer".to_owned()
             }

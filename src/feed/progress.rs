@@ -26,6 +26,8 @@ pub(super) struct About {
     pub(super) draws: DrawnFrom,
     /// The step before which the run ends, if it follows a plan that has an end.
     pub(super) end: Option<StepId>,
+    /// Whether the steps come in blocks, so that no step says what comes after it.
+    pub(super) has_blocks: bool,
 }
 
 impl About {
@@ -131,6 +133,7 @@ impl ResolvedFeed {
             dealt_by: self.dealt_by(),
             draws: self.builder.drawn_from(),
             end: self.schedule_slice.as_ref().and_then(|slice| slice.end),
+            has_blocks: self.builder.spec.schedule.blocks,
         }
     }
 
@@ -167,17 +170,32 @@ pub(super) fn snapshot<'a>(
 ) -> Result<Snapshot, SnapshotError> {
     let mut lanes = lanes.into_iter().peekable();
     let about = lanes.peek().expect("a feed has a lane").about.clone();
+    if about.has_blocks {
+        return Err(SnapshotError::OfBlocks { source_path: about.source.clone() });
+    }
     about.snapshot(lanes.map(|lane| lane.next()))
 }
 
 /// The receipt of lanes of one feed, if they keep one.
 pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
+    receipt_of(lanes, |ledger| ledger.clone())
+}
+
+/// The same; the lanes begin another.
+pub(super) fn take_receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
+    receipt_of(lanes, Ledger::take)
+}
+
+fn receipt_of<'a>(
+    lanes: impl IntoIterator<Item = &'a Arc<Progress>>,
+    get: impl Fn(&mut Ledger) -> Ledger,
+) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
     let About { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
     let DealtBy::Plan(plan) = dealt_by else { return None };
     let mut receipt = Receipt::new(&source.to_string_lossy(), identity, plan);
     for lane in lanes {
-        receipt.add(lane.taken.lock().ledger.as_ref()?);
+        receipt.add(&get(lane.taken.lock().ledger.as_mut()?));
     }
     Some(receipt)
 }

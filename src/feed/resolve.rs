@@ -26,6 +26,7 @@ use crate::reader::queue_pair;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Share, Terms};
 use crate::receipt::content::ContentHash;
+use crate::record::StepId;
 use crate::source::{CHECKSUM_BYTES, COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, Source};
 use crate::transform::{CaffeEra, LayerSeeds, Randomness, SetUp, Taken, Transform};
 use crate::workers::Task;
@@ -220,6 +221,14 @@ impl ResolvedFeed {
         &self.budget
     }
 
+    /// Returns everything that decides which record comes at which step, and to which replica, from the start
+    /// of the training run: a text for processes to compare. If it is the same for two feeds, the records of
+    /// their steps are the same.
+    #[must_use]
+    pub fn schedule_text(&self) -> String {
+        self.about().schedule_text(StepId::default())
+    }
+
     /// What the lanes agree on with their reader.
     pub(super) fn terms(&self) -> Terms {
         self.builder.terms(self.batch_size, self.schedule_slice.as_ref(), &self.sizing)
@@ -328,6 +337,7 @@ impl FeedBuilder {
         {
             return Err(ConfigError::OnceAndEpochs { epochs }.into());
         }
+        self.check_blocks()?;
         if *receipts > Receipts::Off && !schedule.is_planned() {
             return Err(ConfigError::ReceiptsOfRoundRobin.into());
         }

@@ -47,6 +47,29 @@ impl FeedBuilder {
         Ok((world, number))
     }
 
+    /// Refuses what a feed cannot do whose steps come in blocks.
+    pub(super) fn check_blocks(&self) -> Result<(), ConfigError> {
+        let schedule = &self.spec.schedule;
+        if !schedule.blocks {
+            return Ok(());
+        }
+        if self.attached.blocks.is_none() {
+            let (what, method) = ("list of blocks", ".blocks(...)");
+            return Err(ConfigError::NotAttached { what, name: None, method });
+        }
+        let draws = self.spec.transform.takes(self.spec.phase).any();
+        let refused = [
+            ("once", schedule.once),
+            ("worker", schedule.worker.is_some()),
+            ("resume", self.attached.resume.is_some()),
+            ("caffe_random", matches!(self.spec.seed, Seed::Caffe { .. }) && draws),
+        ];
+        match refused.into_iter().find(|(_, is_set)| *is_set) {
+            Some((option, _)) => Err(ConfigError::WithBlocks { option }),
+            None => Ok(()),
+        }
+    }
+
     /// Which of a job's replicas the lanes are.
     pub(super) fn replica_span(&self) -> Result<ReplicaSpan, ConfigError> {
         if let Some((world, first_replica)) = self.attached.alone {
@@ -198,6 +221,7 @@ impl FeedBuilder {
             first_replica: replica_span.first_replica,
             starts,
             end,
+            blocks: self.attached.blocks.clone(),
             is_round_robin,
         }))
     }

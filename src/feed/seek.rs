@@ -4,6 +4,7 @@ use super::Feed;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
 use super::spec::Seed;
+use crate::config::ConfigError;
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{OrderError, Ranks, World};
@@ -30,6 +31,9 @@ impl Feed {
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
+        if self.about.has_blocks {
+            return Err(ConfigError::WithBlocks { option: "seek" }.into());
+        }
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
         self.canceller.end_lanes();
@@ -54,6 +58,7 @@ impl Feed {
         self.check_step(id)?;
         let builder = self.builder.clone().devices([Device::host(0)]).transform_on(TransformPlace::Host);
         let mut builder = builder.threads(1).prefetch(1).receipts(false);
+        builder.forget_blocks();
         let of = self.replicas();
         if replica >= of {
             let error = OrderError::NoSuchMember { kind: "replica", found: replica, of };
@@ -94,6 +99,16 @@ fn no_such_step(id: StepId, steps: u64) -> FeedError {
 }
 
 impl FeedBuilder {
+    /// Makes the feed deliver the steps of its plan as they follow one another.
+    fn forget_blocks(&mut self) {
+        let schedule = &mut self.spec.schedule;
+        if std::mem::take(&mut schedule.blocks) {
+            // It still follows a plan.
+            schedule.epochs.get_or_insert(0);
+            self.attached.blocks = None;
+        }
+    }
+
     /// Makes a feed of one lane stand for replica `replica` of the job. `first` is the replica that its first
     /// lane was to be.
     fn stand_for(&mut self, replica: usize, of: usize, first: usize) -> Result<(), FeedError> {

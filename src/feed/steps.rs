@@ -6,6 +6,7 @@ use super::batch::Batch;
 use super::lane::Lane;
 use super::progress::{self, Progress};
 use crate::error::FeedError;
+use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
 
 /// An iterator over the steps of a feed's lanes. See [`Feed::steps`](super::Feed::steps).
@@ -41,6 +42,14 @@ impl Steps<'_> {
     /// As [`Feed::snapshot`](super::Feed::snapshot).
     pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
         progress::snapshot(self.progress)
+    }
+
+    /// Returns what was handed over since the last call, as a receipt of its own, and begins another; `None`
+    /// if [receipts](crate::FeedBuilder::receipts) are off. Those of all calls together are what one receipt
+    /// would be.
+    #[must_use]
+    pub fn take_receipt(&mut self) -> Option<Receipt> {
+        progress::take_receipt(self.progress)
     }
 }
 

@@ -6,6 +6,7 @@
 //! shard ([`Shuffle`]), and the division of its places into batches ([`Assignment`], [`rebatch`]). None of it
 //! reads a record.
 
+mod blocks;
 mod environment;
 mod error;
 mod file_order;
@@ -25,6 +26,8 @@ mod shuffle;
 mod text;
 mod world;
 
+pub(crate) use self::blocks::BlockSource;
+pub use self::blocks::{Block, Blocks};
 pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
 pub use self::job::{Assignment, BatchSize, Job, LastBatch};

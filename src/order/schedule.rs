@@ -33,6 +33,8 @@ pub struct Schedule {
     pub policy: Option<AutoShardPolicy>,
     /// The job, and which of its [workers](crate::FeedBuilder::worker) the feed is.
     pub worker: Option<JobWorker>,
+    /// Whether the steps come in [blocks](crate::FeedBuilder::blocks), which a program attaches.
+    pub blocks: bool,
     /// Which [ranks](crate::FeedBuilder::ranks) of a job in round-robin order the lanes are.
     pub ranks: Option<Ranks>,
 }
@@ -92,9 +94,10 @@ impl Schedule {
     /// Whether the feed follows a plan, and not Caffe's round-robin order.
     #[must_use]
     pub fn is_planned(&self) -> bool {
-        let Schedule { epochs, shuffle, mix, last_batch, assignment, policy, worker, once: _, ranks: _ } =
-            self;
+        let &Schedule { ref epochs, ref shuffle, ref mix, ref last_batch, blocks, .. } = self;
+        let Schedule { assignment, policy, worker, .. } = self;
         epochs.is_some()
+            || blocks
             || shuffle.is_some()
             || !mix.is_empty()
             || last_batch.is_some()

@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use super::ReaderError;
+use super::key::ReaderKey;
 use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
 use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
@@ -161,6 +162,14 @@ impl<'a> Dealer<'a> {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.shared.is_stopping()
+    }
+
+    pub(super) fn key(&self) -> &ReaderKey {
+        &self.shared.key
+    }
+
+    pub(super) fn set_activity(&self, activity: Activity) {
+        self.shared.set_activity(activity);
     }
 
     pub(super) fn consumers(&self) -> usize {

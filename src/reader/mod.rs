@@ -76,6 +76,24 @@ pub enum ReaderError {
     /// The job has no such step.
     #[error(transparent)]
     Order(#[from] OrderError),
+    /// The next block of steps could not be had.
+    #[error("{key}: no more steps are handed out: {message}")]
+    Blocks {
+        /// The reader.
+        key: String,
+        /// What [`Blocks`](crate::order::Blocks) reported.
+        message: String,
+    },
+    /// A block that no feed can deliver.
+    #[error("{key}: the block of steps that was handed out ({block}) is not possible: {message}")]
+    NoSuchBlock {
+        /// The reader.
+        key: String,
+        /// The block.
+        block: crate::order::Block,
+        /// What is wrong with it.
+        message: String,
+    },
     /// A count is zero.
     #[error("{option} is 0; it must be at least 1")]
     Zero {

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::ReaderError;
 use super::dealer::{Dealer, NobodyLeft, Step};
-use crate::order::{OrderError, Plan, ReplicaShare};
+use super::thread::Activity;
+use crate::order::{Block, BlockSource, OrderError, Plan, ReplicaShare};
 use crate::record::{RecordId, StepEnd, StepId};
 use crate::source::{Cursor, Source, SourceError};
 
@@ -19,6 +21,8 @@ pub(crate) struct ScheduleSlice {
     pub(crate) starts: Vec<StepId>,
     /// The first step that is not dealt, if there is one.
     pub(crate) end: Option<StepId>,
+    /// Who hands out the steps, block by block. If nobody does, they follow one another.
+    pub(crate) blocks: Option<BlockSource>,
     /// Whether this resumes Caffe's round-robin order. That order counts steps from the start, has no epochs,
     /// and has no batches without records.
     pub(crate) is_round_robin: bool,
@@ -74,6 +78,9 @@ impl fmt::Display for ScheduleSlice {
             self.plan.world().replicas(),
             self.first_replica
         )?;
+        if self.blocks.is_some() {
+            return f.write_str(", block by block");
+        }
         write!(f, ", step {step} of epoch {epoch} on")?;
         match self.end {
             Some(end) => write!(f, " and before {end}"),
@@ -208,10 +215,63 @@ impl Dealer<'_> {
         };
         // Reused for all steps to avoid allocations.
         let mut consumers = Vec::with_capacity(self.consumers());
-        let mut id = schedule_slice.start();
-        while schedule_slice.end.is_none_or(|end| id < end) {
+        let Some(blocks) = &schedule_slice.blocks else {
+            let whole =
+                schedule_slice.start()..schedule_slice.end.unwrap_or(StepId { epoch: u64::MAX, step: 0 });
+            return self.deal_range(schedule_slice, whole, &mut consumers, &mut seeker).map(|_| ());
+        };
+        while let Some(block) = self.next_block(schedule_slice, blocks)? {
+            let Block { first, steps } = block;
+            let range = first..StepId { epoch: first.epoch, step: first.step + steps };
+            if self.deal_range(schedule_slice, range, &mut consumers, &mut seeker)?.is_err() {
+                break;
+            }
+            if first.step + steps == schedule_slice.plan.steps(first.epoch)? {
+                self.epoch_ended(first.epoch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next block, which the plan has; `None` if there are no more, or the reader is stopping.
+    fn next_block(
+        &self,
+        schedule_slice: &ScheduleSlice,
+        blocks: &BlockSource,
+    ) -> Result<Option<Block>, ReaderError> {
+        if self.is_stopping() {
+            return Ok(None);
+        }
+        self.set_activity(Activity::WaitingForBlock);
+        let next = blocks.next(&schedule_slice.plan, &|| self.is_stopping());
+        self.set_activity(Activity::Reading);
+        let key = || self.key().to_string();
+        let Some(block) = next.map_err(|message| ReaderError::Blocks { key: key(), message })? else {
+            return Ok(None);
+        };
+        let refused = |message: String| Err(ReaderError::NoSuchBlock { key: key(), block, message });
+        if schedule_slice.end.is_some_and(|end| block.first >= end) {
+            return refused(format!("the feed has {} epochs", schedule_slice.end.unwrap_or_default().epoch));
+        }
+        let steps = schedule_slice.plan.steps(block.first.epoch)?;
+        match block.first.step.checked_add(block.steps) {
+            Some(end) if end <= steps && block.steps > 0 => Ok(Some(block)),
+            _ => refused(format!("the epoch has {steps} steps, and a block at least one of them")),
+        }
+    }
+
+    /// Deals the steps of a range. Steps that an epoch does not have are those of the next one.
+    fn deal_range<'p>(
+        &mut self,
+        schedule_slice: &'p ScheduleSlice,
+        range: Range<StepId>,
+        consumers: &mut Vec<Option<ConsumerState<'p>>>,
+        seeker: &mut Seeker<'_>,
+    ) -> Result<Result<(), NobodyLeft>, ReaderError> {
+        let mut id = range.start;
+        while id < range.end {
             if self.is_stopping() {
-                return Ok(());
+                return Ok(Err(NobodyLeft));
             }
             let steps = schedule_slice.plan.steps(id.epoch)?;
             if id.step >= steps {
@@ -229,19 +289,20 @@ impl Dealer<'_> {
                     None => None,
                 });
             }
+            let next = StepId { step: id.step + 1, ..id };
             let dealt = if schedule_slice.plan.deals_in_turn() {
-                self.deal_in_turn(&mut consumers, &mut seeker)?
+                self.deal_in_turn(consumers, seeker)?
             } else {
-                let next = StepId { step: id.step + 1, ..id };
-                let next = if next.step < steps { schedule_slice.share(next, 0)? } else { None };
-                self.deal_shares(&mut consumers, next.as_ref(), &mut seeker)?
+                let is_known = next.step < steps && next < range.end;
+                let next = if is_known { schedule_slice.share(next, 0)? } else { None };
+                self.deal_shares(consumers, next.as_ref(), seeker)?
             };
-            if let Err(NobodyLeft) = dealt {
-                return Ok(());
+            if dealt.is_err() {
+                return Ok(dealt);
             }
-            id.step += 1;
+            id = next;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Deals one consumer after the other, for shares whose records are contiguous.

@@ -141,6 +141,8 @@ pub(crate) enum Activity {
     Reading,
     /// Waiting for this consumer to return a slot.
     WaitingFor(usize),
+    /// Waiting for the next block of steps.
+    WaitingForBlock,
     /// Ended.
     Over,
 }
@@ -313,7 +315,8 @@ impl Shared {
             0 => Activity::AtTheGate { registered: self.gate.lock().registered },
             1 => Activity::Reading,
             2 => Activity::Over,
-            waiting => Activity::WaitingFor(waiting - 3),
+            3 => Activity::WaitingForBlock,
+            waiting => Activity::WaitingFor(waiting - 4),
         }
     }
 
@@ -322,7 +325,8 @@ impl Shared {
             Activity::AtTheGate { .. } => 0,
             Activity::Reading => 1,
             Activity::Over => 2,
-            Activity::WaitingFor(consumer) => consumer + 3,
+            Activity::WaitingForBlock => 3,
+            Activity::WaitingFor(consumer) => consumer + 4,
         };
         self.activity.store(code, Ordering::Relaxed);
     }

@@ -54,6 +54,11 @@ impl Ledger {
         Ledger { replica, entries: Entries::new() }
     }
 
+    /// Returns it as it is, and empties it.
+    pub(crate) fn take(&mut self) -> Self {
+        Ledger { replica: self.replica, entries: std::mem::take(&mut self.entries) }
+    }
+
     /// Records a batch: the step it is a share of, its records, and the content hashes of all of them or of
     /// none.
     pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId], contents: &[ContentHash]) {

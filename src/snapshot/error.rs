@@ -103,6 +103,16 @@ pub enum SnapshotError {
         /// What differs.
         what: &'static str,
     },
+    /// The steps are handed out while the feed runs.
+    #[error(
+        "{}: the steps of this feed are handed out in blocks while it runs (.blocks), so only whoever hands \
+         them out knows where the run is",
+        shown::path(source_path)
+    )]
+    OfBlocks {
+        /// The source.
+        source_path: PathBuf,
+    },
     /// Passes over the source may differ from each other.
     #[error(
         "{}: the list shuffles itself, or skips its first lines, and such a run cannot be resumed: remove \

@@ -1,6 +1,7 @@
 //! Feeds: what they deliver, to whom and in what order, and how they end.
 
 mod bad_records;
+mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod delivery;
