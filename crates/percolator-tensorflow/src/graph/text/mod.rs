@@ -6,7 +6,7 @@
 //! them.
 //!
 //! prost-reflect has a text form of its own, which does not do here: it writes floating-point numbers and
-//! maps in another way than TensorFlow does in either style, it does not read fields by their numbers, and
+//! maps in another way than TensorFlow does in any style, it does not read fields by their numbers, and
 //! its errors have no line and column.
 
 mod lex;

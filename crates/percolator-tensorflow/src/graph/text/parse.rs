@@ -1,5 +1,5 @@
-//! From protobuf's text form to its binary form: fields in the order of their numbers, lists of numbers
-//! packed, as protobuf writes them.
+//! From protobuf's text form to its binary form: fields in the order of their numbers, unknown ones last,
+//! lists of numbers packed, as protobuf writes them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -9,7 +9,7 @@ use percolator::shown;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::lex::{Lexer, Token};
-use super::style::Style;
+use super::style::{Style, rounded};
 use crate::graph::wire::{DEPTH_MAX, is_packable, put_bytes, put_tag, put_varint};
 
 /// Why text is not the message that it should be.
@@ -52,10 +52,13 @@ struct Parser<'a> {
     style: Style,
 }
 
-/// The fields of a message so far, by number.
+/// The fields of a message so far.
 #[derive(Default)]
 struct Written {
+    /// Those that the schema has, by number.
     fields: BTreeMap<u32, Occurrence>,
+    /// The others, as they came: protobuf writes them last.
+    unknown: Vec<u8>,
 }
 
 /// What was written of one field: whole fields, or numbers that are still to be packed.
@@ -79,6 +82,7 @@ impl Written {
                 bytes.extend_from_slice(&written.bytes);
             }
         }
+        bytes.extend_from_slice(&self.unknown);
         bytes
     }
 }
@@ -132,6 +136,13 @@ impl<'a> Parser<'a> {
             }
             if !self.take(',')? {
                 self.take(';')?;
+            }
+        }
+        if message.is_map_entry() {
+            let mut fields = message.fields().filter(|field| !matches!(field.kind(), Kind::Message(_)));
+            // Only Python leaves out what is 0 or empty.
+            if fields.any(|field| !written.fields.contains_key(&field.number())) {
+                self.style = Style::Python;
             }
         }
         Ok(written.into_bytes())
@@ -266,14 +277,16 @@ impl<'a> Parser<'a> {
         let is_negative = self.take('-')?;
         match kind {
             Kind::Float => {
-                let value = self.float(is_negative)?;
-                // The nearest number, once: rounding to 8 bytes first would round twice.
-                out.extend_from_slice(&value.0.to_le_bytes());
+                let text = if let Token::Number(text) = self.token { text } else { "" };
+                let value = rounded(self.float(is_negative)?);
+                if Style::is_cpps(text, value.abs()) && self.style == Style::Str {
+                    self.style = Style::Cpp;
+                }
+                out.extend_from_slice(&value.to_le_bytes());
                 return Ok(5);
             }
             Kind::Double => {
-                let value = self.float(is_negative)?;
-                out.extend_from_slice(&value.1.to_le_bytes());
+                out.extend_from_slice(&self.float(is_negative)?.to_le_bytes());
                 return Ok(1);
             }
             _ => {}
@@ -338,28 +351,28 @@ impl<'a> Parser<'a> {
         Ok(wire_type)
     }
 
-    /// Reads a number as both types have it.
-    fn float(&mut self, is_negative: bool) -> Result<(f32, f64), TextFault> {
-        let (short, long) = match self.token {
+    /// Reads a number. One of 4 bytes is rounded twice, as by protobuf: TensorFlow reads the same bits.
+    fn float(&mut self, is_negative: bool) -> Result<f64, TextFault> {
+        let value = match self.token {
             Token::Word(word) if ["inf", "infinity"].iter().any(|inf| word.eq_ignore_ascii_case(inf)) => {
-                (f32::INFINITY, f64::INFINITY)
+                f64::INFINITY
             }
-            Token::Word(word) if word.eq_ignore_ascii_case("nan") => (f32::NAN, f64::NAN),
+            Token::Word(word) if word.eq_ignore_ascii_case("nan") => f64::NAN,
             Token::Number(text) => {
                 // Floats have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
                 let text = text.strip_suffix(['f', 'F']).unwrap_or(text);
                 if text.ends_with(".0") {
                     self.style = Style::Python;
                 }
-                match (text.parse(), text.parse()) {
-                    (Ok(short), Ok(long)) => (short, long),
-                    _ => return self.expected("a number"),
+                match text.parse() {
+                    Ok(value) => value,
+                    Err(_) => return self.expected("a number"),
                 }
             }
             _ => return self.expected("a number"),
         };
         self.advance()?;
-        Ok(if is_negative { (-short, -long) } else { (short, long) })
+        Ok(if is_negative { -value } else { value })
     }
 
     fn boolean(&mut self) -> Result<bool, TextFault> {
@@ -407,7 +420,7 @@ impl<'a> Parser<'a> {
             match self.advance()? {
                 Token::Symbol(']') => break,
                 Token::Word(part) | Token::Number(part) => url.push_str(part),
-                Token::Symbol(part @ ('.' | '/' | '-' | '%' | '~' | '_')) => url.push(part),
+                Token::Symbol(part) if is_address(part) => url.push(part),
                 _ => return Err(self.lexer.fault(start, "a type's address should be here, up to `]`")),
             }
         }
@@ -419,6 +432,8 @@ impl<'a> Parser<'a> {
         if !written.fields.is_empty() {
             return Err(self.lexer.fault(start, "a message of any type holds one message"));
         }
+        // Only Python prints it so.
+        self.style = Style::Python;
         self.take(':')?;
         let value = self.braced(&held, depth)?;
         put_bytes(written.at(1), 1, url.as_bytes());
@@ -446,7 +461,7 @@ impl<'a> Parser<'a> {
         }
         self.advance()?;
         let bytes = self.unknown_value(number, depth)?;
-        written.at(number).extend_from_slice(&bytes);
+        written.unknown.extend_from_slice(&bytes);
         Ok(())
     }
 
@@ -522,6 +537,11 @@ impl<'a> Parser<'a> {
             }
         }
     }
+}
+
+/// Whether the address of a message of any type may have the character where text has it in brackets.
+pub(super) fn is_address(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '.' | '/' | '-' | '%' | '~' | '_')
 }
 
 /// The value of a decimal, octal or hexadecimal integer.
