@@ -8,9 +8,8 @@ use prost::Message;
 use prost::bytes::Bytes;
 
 use super::error::GraphError;
-use super::text::{self, Parsed, Style};
-use super::wire;
-use crate::proto;
+use crate::text::{self, Parsed, Style};
+use crate::{proto, wire};
 
 /// The most bytes of a message, which is protobuf's own limit.
 const MESSAGE_BYTES_MAX: u64 = (1 << 31) - 1;

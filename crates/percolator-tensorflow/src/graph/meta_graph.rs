@@ -14,10 +14,10 @@ use super::node::{Attr, Node};
 use super::objects::ObjectTree;
 use super::shape::{RANK_MAX, Shape, ShapeFault};
 use super::signature::Signature;
-use super::text::{self, Style};
 use super::variable::{self, Variable};
 use crate::DataType;
 use crate::proto::{self, collection_def};
+use crate::text::{self, Style};
 
 /// A graph with what is known of it: one of a [`SavedModel`](super::SavedModel), the file `.meta` of a Saver,
 /// or a graph alone.

@@ -7,9 +7,9 @@ use prost::bytes::Bytes;
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
-use super::text::Style;
-use super::wire::{WireReader, WireValue};
 use crate::proto;
+use crate::text::Style;
+use crate::wire::{WireReader, WireValue};
 
 /// The number of `meta_graphs` in `SavedModel`.
 const META_GRAPHS: u32 = 2;

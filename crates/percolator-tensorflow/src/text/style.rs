@@ -5,7 +5,7 @@
 
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(in crate::graph) enum Style {
+pub(crate) enum Style {
     /// As by Python's `str` of a message: maps in the order of the message, entries with key and value, an
     /// `Any` as its bytes, numbers as `1`, `1e-05`, `16777216`. They have six digits, or nine if six do not
     /// read back as the same number (15 and 17 for 8 bytes). SavedModels have this.

@@ -13,10 +13,13 @@ mod lex;
 mod parse;
 mod print;
 mod style;
+mod tokens;
 
-pub(super) use parse::{Parsed, first_name, parse};
-pub(super) use print::print;
-pub(super) use style::Style;
+pub(crate) use lex::{TextFault, Token};
+pub(crate) use parse::{Parsed, first_name, parse};
+pub(crate) use print::print;
+pub(crate) use style::Style;
+pub(crate) use tokens::Tokens;
 
 #[cfg(test)]
 mod tests;

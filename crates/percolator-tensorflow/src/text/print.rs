@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
-use super::parse::is_address;
 use super::style::Style;
-use crate::graph::wire::{self, DEPTH_MAX, WireField, WireReader, WireValue};
+use super::tokens::is_address;
+use crate::wire::{self, DEPTH_MAX, WireField, WireReader, WireValue};
 
 /// Prints a message of this type. The bytes have been [checked](wire::check).
-pub(in crate::graph) fn print(message: &MessageDescriptor, bytes: &[u8], style: Style) -> String {
+pub(crate) fn print(message: &MessageDescriptor, bytes: &[u8], style: Style) -> String {
     let mut printer = Printer { out: String::new(), indent: 0, style };
     printer.message(message, bytes, DEPTH_MAX);
     printer.out
