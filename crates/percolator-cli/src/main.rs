@@ -19,6 +19,7 @@ mod plan;
 mod prepare;
 mod stop;
 mod verify_run;
+mod watch;
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;

@@ -6,15 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use percolator::shown;
 use percolator::whole_file::WholeFile;
+use percolator_tensorflow::convert::npy_header;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-
-/// The header is padded so that the elements start at a multiple of this many bytes.
-const ALIGNMENT: usize = 64;
-/// The bytes before the header's text: the magic number, the version, the text's length.
-const PREFIX: usize = 10;
-/// The bytes of a header with one axis, whatever its length.
-const GROWING: usize = 128;
 
 /// A type of elements, as NumPy names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +30,13 @@ impl NpyType {
         }
     }
 
+    /// The name as Python writes it.
     fn descr(self) -> String {
         match self {
             // A single byte has no byte order.
-            NpyType::Number(kind, 1) => format!("|{kind}1"),
-            NpyType::Number(kind, size) => format!("<{kind}{size}"),
-            NpyType::Bytes(size) => format!("|S{size}"),
+            NpyType::Number(kind, 1) => format!("'|{kind}1'"),
+            NpyType::Number(kind, size) => format!("'<{kind}{size}'"),
+            NpyType::Bytes(size) => format!("'|S{size}'"),
         }
     }
 }
@@ -73,7 +68,7 @@ impl NpyWriter {
     /// Starts the file of an array of this type and shape, and reserves its disk space: an array that does
     /// not fit is refused before any of it is written.
     pub(super) fn create(path: &Path, element: NpyType, shape: &[usize]) -> anyhow::Result<Self> {
-        let header = header(element, shape, 0);
+        let header = header(path, element, shape)?;
         let bytes = shape.iter().try_fold(element.size(), |bytes, &extent| bytes.checked_mul(extent));
         let whole = bytes
             .and_then(|bytes| bytes.checked_add(header.len()))
@@ -87,7 +82,7 @@ impl NpyWriter {
     /// Starts the file of an array of one axis, which becomes as long as what is written.
     pub(super) fn growing(path: &Path, element: NpyType) -> anyhow::Result<Self> {
         let mut writer = Self::start(path, element, None)?;
-        writer.put(&header(element, &[0], GROWING))?;
+        writer.put(&header(path, element, &[0])?)?;
         Ok(writer)
     }
 
@@ -123,12 +118,17 @@ impl NpyWriter {
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
         assert!(self.left.is_none_or(|left| left == 0), "an array has all its elements");
         let NpyWriter { path, file, element, left, written } = self;
+        // Now the length of an array that grows is known.
+        let header = match left {
+            None => Some(header(&path, element, &[written / element.size()])?),
+            Some(_) => None,
+        };
         let whole = file.into_inner().map_err(IntoInnerError::into_error).and_then(|whole| {
-            if left.is_none() {
-                // Now its length is known.
+            if let Some(header) = header {
+                // It is as long as the one that was there.
                 let mut file = whole.file();
                 file.seek(SeekFrom::Start(0))?;
-                file.write_all(&header(element, &[written / element.size()], GROWING))?;
+                file.write_all(&header)?;
             }
             whole.finish()
         });
@@ -137,21 +137,11 @@ impl NpyWriter {
     }
 }
 
-/// The header of an array, of at least `least` bytes.
-fn header(element: NpyType, shape: &[usize], least: usize) -> Vec<u8> {
-    let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    // Like a Python tuple: one of a single element has a comma.
-    let comma = if shape.len() == 1 { "," } else { "" };
-    let (descr, extents) = (element.descr(), extents.join(", "));
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
-    let length = (PREFIX + text.len() + 1).next_multiple_of(ALIGNMENT).max(least) - PREFIX;
-    let length = u16::try_from(length).expect("a handful of axes take a few hundred characters");
-    let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    header.extend(length.to_le_bytes());
-    header.extend(text.bytes());
-    header.resize(PREFIX + usize::from(length) - 1, b' ');
-    header.push(b'\n');
-    header
+/// The header of an array.
+fn header(path: &Path, element: NpyType, shape: &[usize]) -> anyhow::Result<Vec<u8>> {
+    npy_header(&element.descr(), shape).with_context(|| {
+        format!("{}: NumPy's arrays have no more than 64 axes, and not {}", shown::path(path), shape.len())
+    })
 }
 
 #[cfg(test)]
@@ -163,26 +153,21 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_numpys() {
-        // numpy.save(f, numpy.zeros((2, 3), 'f4'))
-        let header = header(NpyType::F32, &[2, 3], 0);
-        assert_eq!(header.len() % ALIGNMENT, 0);
-        assert_eq!(&header[..10], b"\x93NUMPY\x01\x00\x76\x00");
-        let text = std::str::from_utf8(&header[10..]).unwrap();
-        assert!(text.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  "), "{text}");
-        assert!(text.ends_with(" \n"));
-        let header = super::header(NpyType::F32, &[70], 0);
-        assert!(std::str::from_utf8(&header[10..]).unwrap().contains("'shape': (70,), }"));
+    fn an_array_of_too_many_axes_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.npy");
+        let error = NpyWriter::create(&path, NpyType::F32, &[1; 65]).err().expect("no such array");
+        assert!(error.to_string().ends_with("no more than 64 axes, and not 65"), "{error}");
     }
 
     #[test]
     fn types_are_numpys() {
         for (element, descr, name) in [
-            (NpyType::F32, "<f4", "float32"),
-            (NpyType::I64, "<i8", "int64"),
-            (NpyType::Number('u', 1), "|u1", "uint8"),
-            (NpyType::Number('b', 1), "|b1", "bool"),
-            (NpyType::Bytes(256), "|S256", "bytes of 256"),
+            (NpyType::F32, "'<f4'", "float32"),
+            (NpyType::I64, "'<i8'", "int64"),
+            (NpyType::Number('u', 1), "'|u1'", "uint8"),
+            (NpyType::Number('b', 1), "'|b1'", "bool"),
+            (NpyType::Bytes(256), "'|S256'", "bytes of 256"),
         ] {
             assert_eq!((&*element.descr(), &*element.to_string()), (descr, name));
         }
@@ -216,7 +201,6 @@ mod tests {
         writer.write(&bytes_of(&[1.0, 2.0, 3.0])).unwrap();
         writer.finish().unwrap();
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read(whole).unwrap());
-        assert_eq!(header(NpyType::Bytes(usize::MAX), &[usize::MAX], GROWING).len(), GROWING);
     }
 
     #[test]

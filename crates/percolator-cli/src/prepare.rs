@@ -2,19 +2,13 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use percolator_text::xlnet::{self, Flags, Options, PrepareError, Progress, Split, Summary};
 
-use crate::stop::Signals;
-
-/// How often the progress is shown and signals are checked.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::watch::{Ended, Watched, megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Prepare {
@@ -203,78 +197,51 @@ impl Xlnet {
     }
 
     fn run(self) -> anyhow::Result<ExitCode> {
-        let signals = Signals::catch()?;
         let options = self.options();
         let progress = Progress::new();
         let start = Instant::now();
-        let done = thread::scope(|scope| {
-            let work = scope.spawn(|| xlnet::prepare(&options, &progress));
-            let mut bar = Bar::new(self.quiet)?;
-            while !work.is_finished() {
-                if signals.caught().is_some() {
-                    progress.stop();
-                }
-                bar.show(&progress);
-                // It does not synchronise: the work is joined below.
-                thread::park_timeout(LOOK);
-            }
-            bar.bar.finish_and_clear();
-            work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
-        })?;
-        match (done, signals.caught()) {
-            (Err(PrepareError::Stopped), Some((signal, code))) => {
-                let _ = writeln!(std::io::stderr(), "percolator: {signal}: {}", PrepareError::Stopped);
-                Ok(ExitCode::from(code))
-            }
-            (done, _) => {
-                report(&done?, start.elapsed())?;
+        let mut first_record = None;
+        let message = |progress: &Progress, took| rate(progress, took, &mut first_record);
+        let done = watched(self.quiet, &progress, message, || Ok(xlnet::prepare(&options, &progress)?))?;
+        match done {
+            Ended::Done(summary) => {
+                report(&summary, start.elapsed())?;
                 Ok(ExitCode::SUCCESS)
             }
+            Ended::Stopped(code) => Ok(code),
         }
     }
 }
 
-/// The progress bar, with the rate of what is being done: text that is cut into tokens, then records that are
-/// written.
-struct Bar {
-    bar: ProgressBar,
-    start: Instant,
-    first_record: Option<Instant>,
+impl Watched for Progress {
+    fn total(&self) -> u64 {
+        self.total()
+    }
+
+    fn done(&self) -> u64 {
+        self.done()
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+
+    fn is_end(&self, error: &anyhow::Error) -> bool {
+        matches!(error.downcast_ref(), Some(PrepareError::Stopped))
+    }
 }
 
-impl Bar {
-    fn new(is_quiet: bool) -> anyhow::Result<Self> {
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
-            .context("the progress bar's template")?;
-        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) };
-        Ok(Bar { bar, start: Instant::now(), first_record: None })
+/// The rate of what is being done: text that is cut into tokens, then records that are written.
+#[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
+fn rate(progress: &Progress, took: Duration, first_record: &mut Option<Instant>) -> String {
+    let records = progress.records();
+    if records == 0 {
+        return format!("{:.1} MB of text/s", megabytes_per_second(progress.done(), took));
     }
-
-    fn show(&mut self, progress: &Progress) {
-        let (total, done, records) = (progress.total(), progress.done(), progress.records());
-        // The files are not known yet.
-        if total == 0 {
-            return;
-        }
-        let message = self.message(done, records);
-        self.bar.set_message(message);
-        self.bar.update(|state| {
-            state.set_len(total);
-            state.set_pos(done);
-        });
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal or none")]
-    fn message(&mut self, done: u64, records: u64) -> String {
-        if records == 0 {
-            let rate = done as f64 / 1e6 / self.start.elapsed().as_secs_f64().max(1e-3);
-            return format!("{rate:.1} MB of text/s");
-        }
-        let since = self.first_record.get_or_insert_with(Instant::now).elapsed();
-        match since.is_zero() {
-            true => format!("{records} records"),
-            false => format!("{records} records, {:.0}/s", records as f64 / since.as_secs_f64().max(0.1)),
-        }
+    let since = first_record.get_or_insert_with(Instant::now).elapsed();
+    match since.is_zero() {
+        true => format!("{records} records"),
+        false => format!("{records} records, {:.0}/s", records as f64 / since.as_secs_f64().max(0.1)),
     }
 }
 

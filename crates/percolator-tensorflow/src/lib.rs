@@ -7,6 +7,8 @@ mod feed;
 pub mod graph;
 pub mod proto;
 mod tensor;
+mod text;
+mod wire;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, latest_checkpoint};
 pub use data_type::{DataType, UnknownType};

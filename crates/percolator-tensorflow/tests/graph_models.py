@@ -14,6 +14,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorflow.core.framework import versions_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 v1 = tf.compat.v1
@@ -116,6 +117,35 @@ def old(folder):
             v1.train.write_graph(graph.as_graph_def(), folder + "/v1", "graph.pb", as_text=False)
 
 
+def odd_text(folder):
+    """A meta graph whose text depends on the printer: messages of type Any, defaults in maps, numbers."""
+    message = meta_graph_pb2.MetaGraphDef()
+    message.meta_info_def.any_info.Pack(versions_pb2.VersionDef(producer=7))
+    function = message.graph_def.library.function.add()
+    for key in ("", "a", "Z", "\u00e9"):
+        function.ret[key] = key * (key != "a")
+    for key in (0, 5, 3):
+        function.resource_arg_unique_id[key] = key - 3 if key > 3 else 0
+        function.arg_attr[key].SetInParent()
+    function.attr[""].i = 0
+    debug = message.graph_def.debug_info
+    debug.frames_by_id[2**63].line = 0
+    debug.frames_by_id[0].col = 2
+    debug.name_to_trace_id["x"] = 0
+    random = np.random.RandomState(7)
+    bits = np.concatenate([np.arange(300), 1 << np.arange(31), random.randint(0, 255 << 23, 20000)])
+    message.collection_def["f"].float_list.value.extend(bits.astype(np.uint32).view(np.float32).tolist())
+    bits = np.concatenate([np.arange(300), 1 << np.arange(63), random.randint(0, 2047 << 52, 5000)])
+    doubles = function.attr["d"].tensor.double_val
+    doubles.extend(bits.astype(np.uint64).view(np.float64).tolist())
+    os.makedirs(folder + "/odd_text")
+    model = saved_model_pb2.SavedModel(meta_graphs=[message])
+    with open(folder + "/odd_text/saved_model.pbtxt", "w") as file:
+        file.write(str(model))
+    with open(folder + "/v1/odd_text.meta", "w") as file:
+        file.write(text_format.MessageToString(message))
+
+
 def described(tensor):
     """A tensor of a signature: its names, its type, its shape."""
     encoding = tensor.WhichOneof("encoding")
@@ -205,6 +235,7 @@ def files(folder):
     for file, message in [
         ("model.meta", meta_graph_pb2.MetaGraphDef()),
         ("text.meta", meta_graph_pb2.MetaGraphDef()),
+        ("odd_text.meta", meta_graph_pb2.MetaGraphDef()),
         ("graph.pb", v1.GraphDef()),
         ("graph.pbtxt", v1.GraphDef()),
     ]:
@@ -233,6 +264,7 @@ def make(folder):
     with v1.Graph().as_default():
         v1.disable_control_flow_v2()
         old(folder)
+    odd_text(folder)
     expected = {}
     for path, message in files(folder).items():
         prefix = os.path.join(folder, os.path.dirname(path), "variables", "variables")
@@ -240,7 +272,8 @@ def make(folder):
         if isinstance(message, saved_model_pb2.SavedModel):
             expected[path] = [meta_graph(one, prefix) for one in message.meta_graphs]
         elif isinstance(message, meta_graph_pb2.MetaGraphDef):
-            expected[path] = [meta_graph(message, os.path.join(folder, "v1", "model"))]
+            prefix = os.path.join(folder, "v1", "model") if message.graph_def.node else None
+            expected[path] = [meta_graph(message, prefix)]
         else:
             whole = meta_graph_pb2.MetaGraphDef(graph_def=message)
             expected[path] = [meta_graph(whole)]

@@ -1,26 +1,30 @@
 //! Work on many tensors: on all processors, with a progress bar, ended by a signal.
 
-use std::io::Write as _;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressStyle};
 use percolator_tensorflow::convert::Progress;
 
-use crate::stop::Signals;
+pub(super) use crate::watch::Ended;
+use crate::watch::{self, Watched, megabytes_per_second};
 
-/// How often the progress is shown and signals are checked.
-const LOOK: Duration = Duration::from_millis(100);
+impl Watched for Progress {
+    fn total(&self) -> u64 {
+        self.total()
+    }
 
-/// What became of the work.
-pub(super) enum Ended<T> {
-    Done(T),
-    /// A signal ended it; the code to exit with.
-    Stopped(ExitCode),
+    fn done(&self) -> u64 {
+        self.done()
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+
+    fn is_end(&self, _: &anyhow::Error) -> bool {
+        self.check().is_err()
+    }
 }
 
 /// Does work beside a progress bar. On SIGINT or SIGTERM, its progress is told to stop.
@@ -28,57 +32,10 @@ pub(super) fn watched<T: Send>(
     is_quiet: bool,
     work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<Ended<T>> {
-    let signals = Signals::catch()?;
     let progress = Progress::new();
-    let done = thread::scope(|scope| {
-        let work = scope.spawn(|| work(&progress));
-        let bar = Bar::new(is_quiet)?;
-        while !work.is_finished() {
-            if signals.caught().is_some() {
-                progress.stop();
-            }
-            bar.show(&progress);
-            // It does not synchronise: the work is joined below.
-            thread::park_timeout(LOOK);
-        }
-        bar.bar.finish_and_clear();
-        work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
-    })?;
-    match (done, signals.caught()) {
-        (Err(error), Some((signal, code))) if progress.check().is_err() => {
-            let _ = writeln!(std::io::stderr(), "percolator: {signal}: {error:#}");
-            Ok(Ended::Stopped(ExitCode::from(code)))
-        }
-        (done, _) => done.map(Ended::Done),
-    }
-}
-
-struct Bar {
-    bar: ProgressBar,
-    start: Instant,
-}
-
-impl Bar {
-    fn new(is_quiet: bool) -> anyhow::Result<Self> {
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
-            .context("the progress bar's template")?;
-        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) };
-        Ok(Bar { bar, start: Instant::now() })
-    }
-
-    fn show(&self, progress: &Progress) {
-        let (total, done) = (progress.total(), progress.done());
-        if total == 0 {
-            return;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
-        let rate = done as f64 / 1e6 / self.start.elapsed().as_secs_f64().max(1e-3);
-        self.bar.set_message(format!("{rate:.1} MB/s"));
-        self.bar.update(|state| {
-            state.set_len(total);
-            state.set_pos(done);
-        });
-    }
+    let message =
+        |progress: &Progress, took| format!("{:.1} MB/s", megabytes_per_second(progress.done(), took));
+    watch::watched(is_quiet, &progress, message, || work(&progress))
 }
 
 /// Calls `work` with each number below `count`, on all processors. Returns what it returned, in order.

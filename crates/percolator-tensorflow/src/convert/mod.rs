@@ -40,6 +40,7 @@ pub use self::copy::copy_checkpoint;
 pub use self::error::ConvertError;
 use self::folder::NpyFolder;
 pub use self::format::{Format, UnknownFormat};
+pub use self::npy::npy_header;
 use self::npz::NpzFile;
 pub use self::progress::Progress;
 pub use self::rules::{Rules, Unmatched};

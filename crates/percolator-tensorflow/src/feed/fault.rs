@@ -80,6 +80,13 @@ pub enum SignatureFault {
         /// The field.
         field: String,
     },
+    /// The field's elements are of a type that is not known to be one of TensorFlow's.
+    UnknownType {
+        /// The input.
+        input: String,
+        /// The field.
+        field: String,
+    },
     /// The types of the elements differ.
     Type {
         /// The input.
@@ -192,6 +199,14 @@ impl fmt::Display for SignatureFault {
             F::Strings { input, field } => {
                 write!(f, "{}it takes strings, and a feed gives numbers: ", pair(input, field))?;
                 f.write_str("export the model with an input of what the strings decode to")
+            }
+            F::UnknownType { input, field } => {
+                write!(
+                    f,
+                    "{}the field is of a type that TensorFlow is not known to have: ",
+                    pair(input, field)
+                )?;
+                f.write_str("describe the field with the input's type")
             }
             F::Type { input, wanted, field, found, remedy } => {
                 let wanted = wanted.map_or("a type that is not known", DataType::name);

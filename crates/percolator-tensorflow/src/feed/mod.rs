@@ -78,7 +78,8 @@ struct Batches<'a> {
 #[derive(Clone)]
 struct Given<'a> {
     name: &'a str,
-    data_type: DataType,
+    /// The type of its elements, if TensorFlow has one for it.
+    data_type: Option<DataType>,
     /// The extents of a batch; `None` is any.
     extents: Vec<Option<u64>>,
     /// How many more than the records its first extent is; `None` if that has nothing to do with them.
@@ -152,7 +153,7 @@ impl<'a> Batches<'a> {
     fn counts<'b>(&self, name: &'b str, more: u64) -> Given<'b> {
         Given {
             name,
-            data_type: DataType::Int64,
+            data_type: Some(DataType::Int64),
             extents: vec![Some((self.rows as u64).saturating_add(more))],
             more_than_records: Some(more),
             layout: None,
@@ -308,9 +309,10 @@ fn given<'a>(name: &'a str, field: &Field, rows: u64) -> Given<'a> {
     Given { name, data_type, extents, more_than_records, layout, ragged_max }
 }
 
-/// TensorFlow's name for the type of a field's elements.
-fn data_type(dtype: Dtype) -> DataType {
-    match dtype {
+/// TensorFlow's type for a field's elements; `None` of a type that is not known here.
+fn data_type(dtype: Dtype) -> Option<DataType> {
+    Some(match dtype {
+        Dtype::F32 => DataType::Float32,
         Dtype::U8 => DataType::Uint8,
         Dtype::F16 => DataType::Float16,
         Dtype::Bf16 => DataType::Bfloat16,
@@ -323,8 +325,9 @@ fn data_type(dtype: Dtype) -> DataType {
         Dtype::U32 => DataType::Uint32,
         Dtype::U64 => DataType::Uint64,
         Dtype::Bool => DataType::Bool,
-        _ => DataType::Float32,
-    }
+        // The library may have more types than it had.
+        _ => return None,
+    })
 }
 
 fn check_type(
@@ -333,7 +336,10 @@ fn check_type(
     given: &Given<'_>,
     faults: &mut Vec<SignatureFault>,
 ) {
-    let (wanted, found, field) = (input.data_type(), given.data_type, given.name.to_owned());
+    let (wanted, field) = (input.data_type(), given.name.to_owned());
+    let Some(found) = given.data_type else {
+        return faults.push(SignatureFault::UnknownType { input: name, field });
+    };
     if wanted == Some(found) {
         return;
     }
@@ -393,4 +399,38 @@ fn other_rows(
         replicas.filter_map(move |replica| Some(plan.share(0, step, replica).ok()?.len() as u64))
     });
     shares.filter(|share| *share != rows).min().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_of_a_field_is_one_of_tensorflows() {
+        use Dtype as D;
+        let types = [D::F32, D::F64, D::F16, D::Bf16, D::I8, D::I16, D::I32, D::I64];
+        for dtype in types.into_iter().chain([D::U8, D::U16, D::U32, D::U64, D::Bool]) {
+            let found = data_type(dtype).unwrap();
+            assert_eq!(found.size(), Some(dtype.size()), "{dtype:?}");
+            let name = format!("{found:?}").to_lowercase().replace("uint", "u").replace("int", "i");
+            let name = name.replace("bfloat", "bf").replace("float", "f");
+            assert_eq!(name, format!("{dtype:?}").to_lowercase());
+        }
+    }
+
+    #[test]
+    fn a_type_that_is_not_known_is_a_fault() {
+        let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/module");
+        let model = crate::SavedModel::open(data).unwrap();
+        let signatures = model.meta_graphs()[0].signatures().unwrap();
+        let input = signatures.iter().find_map(|signature| signature.inputs().first()).unwrap();
+        let (extents, layout) = (Vec::new(), None);
+        let given =
+            Given { name: "f", data_type: None, extents, more_than_records: None, layout, ragged_max: None };
+        let mut faults = Vec::new();
+        check_type(input, "x".to_owned(), &given, &mut faults);
+        let fault = SignatureFault::UnknownType { input: "x".to_owned(), field: "f".to_owned() };
+        assert_eq!(faults, [fault]);
+        assert!(faults[0].to_string().starts_with("input x, fed by field f: the field is of a type"));
+    }
 }

@@ -12,7 +12,7 @@ use super::constant::ConstantError;
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
     /// A file cannot be read.
-    #[error("{}: cannot be read: {error}", shown::path(.path))]
+    #[error("{}: cannot be read", shown::path(.path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -186,8 +186,7 @@ pub enum GraphError {
         path: PathBuf,
         /// The node's name.
         node: String,
-        /// What is wrong with its value.
-        #[source]
+        /// What is wrong with its value: the message says it.
         error: ConstantError,
     },
     /// An entry of a collection is not what its collection holds.

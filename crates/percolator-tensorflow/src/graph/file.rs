@@ -5,25 +5,25 @@ use std::io::Read as _;
 use std::path::Path;
 
 use prost::Message;
+use prost::bytes::Bytes;
 
 use super::error::GraphError;
-use super::text::{self, Parsed, Style};
-use super::wire;
-use crate::proto;
+use crate::text::{self, Parsed, Style};
+use crate::{proto, wire};
 
 /// The most bytes of a message, which is protobuf's own limit.
 const MESSAGE_BYTES_MAX: u64 = (1 << 31) - 1;
 
 /// A message's bytes, and the message.
 pub(super) struct Read<M> {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Bytes,
     pub(super) message: M,
     /// How its text is written, if it was in text.
     pub(super) style: Option<Style>,
 }
 
 /// The bytes of a file. They are no more than a message can have.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, GraphError> {
+pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
     let io = |error| GraphError::io(path, error);
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
@@ -40,14 +40,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, GraphError> {
     if bytes.is_empty() {
         return Err(GraphError::Empty { path: path.to_owned() });
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
 
 /// Decodes a message from its binary form. `name` is its name in the schema.
 pub(super) fn decode<M: Message + Default>(
     path: &Path,
     name: &'static str,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 ) -> Result<Read<M>, GraphError> {
     let binary = |offset, field, fault| {
         let path = path.to_owned();
@@ -78,7 +78,7 @@ pub(super) fn parse<M: Message + Default>(
     };
     let parsed = text::parse(&descriptor, text);
     let Parsed { bytes, style } = parsed.map_err(|found| fault(found.line, found.column, found.message))?;
-    Ok(Read { style: Some(style), ..decode(path, name, bytes)? })
+    Ok(Read { style: Some(style), ..decode(path, name, bytes.into())? })
 }
 
 /// Prints a message in its text form.

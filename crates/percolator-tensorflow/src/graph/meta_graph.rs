@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use prost::bytes::Bytes;
+
 use super::asset::{self, Asset};
 use super::constant::Constant;
 use super::error::GraphError;
@@ -12,10 +14,10 @@ use super::node::{Attr, Node};
 use super::objects::ObjectTree;
 use super::shape::{RANK_MAX, Shape, ShapeFault};
 use super::signature::Signature;
-use super::text::{self, Style};
 use super::variable::{self, Variable};
 use crate::DataType;
 use crate::proto::{self, collection_def};
+use crate::text::{self, Style};
 
 /// A graph with what is known of it: one of a [`SavedModel`](super::SavedModel), the file `.meta` of a Saver,
 /// or a graph alone.
@@ -36,8 +38,8 @@ pub struct MetaGraph {
     model: Option<PathBuf>,
     proto: Arc<proto::MetaGraphDef>,
     /// The bytes of the message: of a `GraphDef` if the graph is alone. They have the fields that the schema
-    /// does not.
-    bytes: Arc<[u8]>,
+    /// does not. They are a part of the model's, if it is part of one.
+    bytes: Bytes,
     is_alone: bool,
     style: Style,
     /// The numbers of the nodes, in the order of their names.
@@ -85,20 +87,15 @@ impl MetaGraph {
         }
     }
 
-    fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, GraphError> {
-        let graph = file::decode::<proto::GraphDef>(path, "GraphDef", bytes.clone());
-        match file::decode::<proto::MetaGraphDef>(path, "MetaGraphDef", bytes) {
-            // Both messages may decode; choose the one with plausible nodes.
-            Ok(meta) => match graph {
-                Ok(graph) if !has_graph(&meta.message) && is_graph(&graph.message) => {
-                    Ok(Self::alone(path, graph))
-                }
-                _ => Ok(Self::whole(path, None, meta)),
-            },
-            Err(error) => match graph {
-                Ok(graph) if is_graph(&graph.message) => Ok(Self::alone(path, graph)),
-                _ => Err(error),
-            },
+    fn of_bytes(path: &Path, bytes: Bytes) -> Result<Self, GraphError> {
+        let meta = file::decode::<proto::MetaGraphDef>(path, "MetaGraphDef", bytes.clone());
+        if meta.as_ref().is_ok_and(|meta| has_graph(&meta.message)) {
+            return meta.map(|meta| Self::whole(path, None, meta));
+        }
+        // Bytes may be either message; choose the one with plausible nodes.
+        match file::decode::<proto::GraphDef>(path, "GraphDef", bytes) {
+            Ok(graph) if is_graph(&graph.message) => Ok(Self::alone(path, graph)),
+            _ => meta.map(|meta| Self::whole(path, None, meta)),
         }
     }
 
@@ -117,7 +114,7 @@ impl MetaGraph {
             path: path.to_owned(),
             model,
             proto: Arc::new(read.message),
-            bytes: read.bytes.into(),
+            bytes: read.bytes,
             is_alone: false,
             // A file of its own is exported by Python.
             style: read.style.unwrap_or(Style::Python),
@@ -362,6 +359,12 @@ impl MetaGraph {
     /// [`GraphError::Collection`] if an entry of the old collection of assets is damaged.
     pub fn assets(&self) -> Result<Vec<Asset<'_>>, GraphError> {
         asset::assets(self)
+    }
+
+    /// The bytes of the message.
+    #[cfg(test)]
+    pub(super) fn stored(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The folder of the model that it is part of.

@@ -18,9 +18,7 @@ mod objects;
 mod saved_model;
 mod shape;
 mod signature;
-mod text;
 mod variable;
-mod wire;
 
 pub use asset::Asset;
 pub use constant::{CONSTANT_BYTES_MAX, Constant, ConstantError};

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use prost::bytes::Bytes;
+
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
-use super::text::Style;
-use super::wire::{WireReader, WireValue};
 use crate::proto;
+use crate::text::Style;
+use crate::wire::{WireReader, WireValue};
 
 /// The number of `meta_graphs` in `SavedModel`.
 const META_GRAPHS: u32 = 2;
@@ -31,7 +33,8 @@ const META_GRAPHS: u32 = 2;
 pub struct SavedModel {
     folder: PathBuf,
     path: PathBuf,
-    bytes: Vec<u8>,
+    /// The whole message; those of the meta graphs are parts of them.
+    bytes: Bytes,
     schema_version: i64,
     meta_graphs: Vec<MetaGraph>,
     style: Style,
@@ -82,8 +85,8 @@ impl SavedModel {
         let mut reader = WireReader::new(&bytes);
         // They have been read once, without a fault.
         while let Ok(Some(field)) = reader.next() {
-            if let (META_GRAPHS, WireValue::Bytes(bytes)) = (field.number, field.value) {
-                messages.push(bytes.to_vec());
+            if let (META_GRAPHS, WireValue::Bytes(part)) = (field.number, field.value) {
+                messages.push(bytes.slice_ref(part));
             }
         }
         let meta_graphs = messages.into_iter().zip(message.meta_graphs);
@@ -164,12 +167,31 @@ impl SavedModel {
     /// Returns the model in protobuf's binary form, with all that the file has, known or not.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.bytes.clone()
+        self.bytes.to_vec()
     }
 
     /// Returns the same in text, as TensorFlow writes it: [`MetaGraph::to_text`].
     #[must_use]
     pub fn to_text(&self) -> String {
         file::print("SavedModel", &self.bytes, self.style)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meta_graphs_are_parts_of_the_same_bytes() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+        for folder in ["module", "article_ref_saved_model_text"] {
+            let model = SavedModel::open(data.join(folder)).unwrap();
+            let whole = model.bytes.as_ptr_range();
+            for graph in model.meta_graphs() {
+                let part = graph.stored().as_ptr_range();
+                assert!(whole.start < part.start && part.end <= whole.end, "{folder}");
+            }
+            assert!(!model.meta_graphs().is_empty());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is checked in is what `proto/tensorflow.proto` generates today.
+//! What is checked in is what `proto/tensorflow.proto`, and the schema that it imports, generate today.
 
 use std::path::{Path, PathBuf};
 

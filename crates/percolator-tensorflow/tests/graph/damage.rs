@@ -86,6 +86,20 @@ fn a_model_with_any_byte_changed_is_another_model_or_an_error() {
     }
 }
 
+#[test]
+fn a_message_does_not_repeat_its_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("no.meta");
+    let error = MetaGraph::open(&path).unwrap_err();
+    names(&error, &path);
+    let cause = std::error::Error::source(&error).expect("the system's error").to_string();
+    assert!(!cause.is_empty() && !error.to_string().contains(&cause), "{error}");
+    write(&path, b"node { name: 'x' op: 'NoOp' }");
+    let error = MetaGraph::open(&path).unwrap().constant("x").unwrap_err();
+    assert!(error.to_string().ends_with("a node of operation \"NoOp\" has no value in the graph"), "{error}");
+    assert!(std::error::Error::source(&error).is_none(), "the message has said it");
+}
+
 const SMALL: &str = r#"meta_info_def { tags: "serve" tensorflow_version: "2.21.0" any_info { type_url: "x" } }
 graph_def {
   node { name: "x" op: "Placeholder" attr { key: "shape" value { shape { dim { size: -1 } } } } }

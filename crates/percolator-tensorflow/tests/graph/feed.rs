@@ -7,7 +7,7 @@ use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Dtype, Feed, FeedBuilder, LastBatch, Layout};
 use percolator_tensorflow::graph::Shape;
-use percolator_tensorflow::{CheckSignature as _, DataType, MetaGraph, SignatureFault};
+use percolator_tensorflow::{CheckSignature as _, DataType, MetaGraph, SignatureFault, SignatureMismatch};
 use tempfile::TempDir;
 
 const IMAGE: ImageShape = ImageShape { channels: 3, height: 4, width: 5 };
@@ -63,12 +63,21 @@ fn opened(folder: &TempDir, text: &str) -> MetaGraph {
 fn faults(builder: FeedBuilder, graph: &MetaGraph, inputs: &[(&str, &str)]) -> Vec<SignatureFault> {
     let signature = graph.signature("f").unwrap();
     let resolved = builder.resolve().unwrap();
-    let before = resolved.check_signature(&signature, inputs).err();
+    let of = |error: Option<SignatureMismatch>| error.map_or_else(Vec::new, |error| error.faults().to_vec());
+    let mut before = of(resolved.check_signature(&signature, inputs).err());
     let feed = resolved.launch().unwrap();
-    let error = feed.check_signature(&signature, inputs).err();
+    let found = of(feed.check_signature(&signature, inputs).err());
     feed.close();
-    assert_eq!(before, error);
-    error.map_or_else(Vec::new, |error| error.faults().to_vec())
+    for (before, found) in before.iter_mut().zip(&found) {
+        // The number of records may be known only since the index was completed, in between.
+        if let SignatureFault::ShortBatch { found: then @ None, .. } = before
+            && let SignatureFault::ShortBatch { found: now, .. } = found
+        {
+            *then = *now;
+        }
+    }
+    assert_eq!(before, found);
+    found
 }
 
 fn words(faults: &[SignatureFault]) -> Vec<String> {
@@ -207,7 +216,8 @@ fn a_fixed_batch_dimension_needs_full_batches() {
         *found == left
     };
     assert!(short(&found(builder().epochs(1)), Some(2)));
-    assert!(short(&found(builder().once()), None) || short(&found(builder().once()), Some(2)));
+    let once = found(builder().once());
+    assert!(short(&once, None) || short(&once, Some(2)), "{once:?}");
     for last in [LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap] {
         assert_eq!(found(builder().epochs(2).last_batch(last)), [], "{last:?}");
     }

@@ -216,7 +216,8 @@ fn what_is_not_a_model_is_an_error_that_says_what_to_do() {
     let error =
         MetaGraph::open(data("article_ref_saved_model_text/saved_model.pbtxt")).unwrap_err().to_string();
     assert!(error.contains("open its folder as a SavedModel"), "{error}");
-    assert!(MetaGraph::open(Path::new("/dev/zero")).unwrap_err().to_string().contains("it is not a file"));
+    let error = MetaGraph::open(Path::new("/dev/zero")).unwrap_err();
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "it is not a file");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn models_of_every_kind_are_read_as_tensorflow_reads_them() {
     let expected = std::fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&expected).unwrap();
     let files = expected.as_object().unwrap();
-    assert_eq!(files.len(), 10);
+    assert_eq!(files.len(), 12);
     for (file, graphs) in files {
         let path = folder.join(file);
         let ours = |ending: &str| folder.join(format!("{}.ours.{ending}", file.replace('/', ".")));

@@ -163,7 +163,7 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
         (&b"all_model_checkpoint_paths: \"a\""[..], "no model_checkpoint_path: add the line"),
         (
             b"\nmodel_checkpoint_path: a",
-            "checkpoint, line 2: a string in quotes is due, not `a`; mend the line",
+            "checkpoint, line 2: a string in quotes should be here, and `a` is; mend the line",
         ),
         (b"\n\n\xff", "line 3: it is not UTF-8"),
         (b"", "no model_checkpoint_path"),

@@ -75,10 +75,10 @@ impl StateFile {
     /// [`StateError`] if it cannot be read, or names no latest checkpoint.
     pub fn read(&self) -> Result<Option<CheckpointState>, StateError> {
         let Some(text) = self.text()? else { return Ok(None) };
-        let mut state = text::parse(&text).map_err(|(line, message)| StateError::Text {
+        let mut state = text::parse(&text).map_err(|fault| StateError::Text {
             path: self.path.clone(),
-            line,
-            message,
+            line: fault.line,
+            message: fault.message,
         })?;
         if state.model_checkpoint_path.is_empty() {
             return Err(StateError::NoPath { path: self.path.clone() });

@@ -13,7 +13,7 @@ pub(crate) const PREFIX_BYTES: usize = 12;
 /// The longest header that is read. NumPy reads up to 10,000 bytes unless configured.
 pub(crate) const HEADER_BYTES_MAX: usize = 1 << 20;
 /// The most axes that NumPy's arrays have.
-pub(super) const AXES_MAX: usize = 64;
+const AXES_MAX: usize = 64;
 /// Elements start at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
 /// NumPy leaves room for the first extent to grow to this many digits.
@@ -109,26 +109,34 @@ impl Header {
         }
         Ok(Header { stored, is_fortran, shape, data_bytes })
     }
+}
 
-    /// Returns the header's bytes, as `numpy.save` writes them. `descr` is the type as NumPy writes it.
-    pub(super) fn written(descr: &str, shape: &[usize]) -> Vec<u8> {
-        let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
-        // As Python writes a tuple: one of a single element has a comma.
-        let comma = if shape.len() == 1 { "," } else { "" };
-        let growth = extents.first().map_or(0, |first| GROWTH_DIGITS.saturating_sub(first.len()));
-        let extents = extents.join(", ");
-        let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({extents}{comma}), }}");
-        text.extend(std::iter::repeat_n(' ', growth));
-        // At most 64 extents of 20 digits: a version 1.0.
-        const PREFIX: usize = 10;
-        let unpadded = text.len().saturating_add(PREFIX).saturating_add(1);
-        // NumPy pads by a whole alignment where none is needed.
-        let padding = ALIGNMENT.saturating_sub(unpadded.checked_rem(ALIGNMENT).unwrap_or(0));
-        text.extend(std::iter::repeat_n(' ', padding));
-        text.push('\n');
-        let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
-        [MAGIC, &[1, 0][..], &length.to_le_bytes(), text.as_bytes()].concat()
+/// Returns the header of an array in a `.npy` file, byte for byte as `numpy.save` writes it: version 1.0,
+/// rows in C's order. `descr` is the type of the elements as Python writes it, with its quotes: `'<f4'`.
+///
+/// Arrays of one type whose shapes differ only in the first extent have headers of one length: the header of
+/// an array that grows can be written again. `None` if the array has more than 64 axes, or if the type is not
+/// ASCII or is longer than the header of version 1.0 can hold.
+#[must_use]
+pub fn npy_header(descr: &str, shape: &[usize]) -> Option<Vec<u8>> {
+    const PREFIX: usize = 10;
+    if shape.len() > AXES_MAX || !descr.is_ascii() {
+        return None;
     }
+    let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    // As Python writes a tuple: one of a single element has a comma.
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let growth = extents.first().map_or(0, |first| GROWTH_DIGITS.saturating_sub(first.len()));
+    let extents = extents.join(", ");
+    let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({extents}{comma}), }}");
+    text.extend(std::iter::repeat_n(' ', growth));
+    let unpadded = text.len().saturating_add(PREFIX).saturating_add(1);
+    // NumPy pads by a whole alignment where none is needed.
+    let padding = ALIGNMENT.saturating_sub(unpadded.checked_rem(ALIGNMENT).unwrap_or(0));
+    text.extend(std::iter::repeat_n(' ', padding));
+    text.push('\n');
+    let length = u16::try_from(text.len()).ok()?;
+    Some([MAGIC, &[1, 0][..], &length.to_le_bytes(), text.as_bytes()].concat())
 }
 
 fn extents(shape: &Literal) -> Option<Vec<usize>> {
@@ -166,15 +174,31 @@ mod tests {
     #[test]
     fn the_header_is_numpys() {
         // numpy.save(f, numpy.zeros((2, 3), 'f4'))
-        let header = Header::written("'<f4'", &[2, 3]);
+        let header = npy_header("'<f4'", &[2, 3]).unwrap();
         let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
         assert_eq!(header, [b"\x93NUMPY\x01\x00v\x00", format!("{text:117}\n").as_bytes()].concat());
         // One that needs no padding is padded all the same: numpy.zeros((1,) * 9, '<f4') has 128 bytes.
         for axes in 0..64 {
-            assert_eq!(Header::written("'<f4'", &vec![1; axes]).len() % 64, 0);
+            assert_eq!(npy_header("'<f4'", &vec![1; axes]).unwrap().len() % 64, 0);
         }
         let read = parsed(&header).unwrap();
         assert_eq!((read.shape, read.data_bytes, read.is_fortran), (vec![2, 3], 24, false));
+    }
+
+    #[test]
+    fn the_header_of_an_array_that_grows_keeps_its_length() {
+        for descr in ["'<f4'", "'|S18446744073709551615'", "[('bfloat16', '<V2')]"] {
+            let length = |first| npy_header(descr, &[first, 3]).unwrap().len();
+            assert_eq!(length(0), length(usize::MAX));
+        }
+    }
+
+    #[test]
+    fn what_no_header_can_say_has_none() {
+        assert!(npy_header("'<f4'", &[usize::MAX; AXES_MAX]).is_some());
+        assert_eq!(npy_header("'<f4'", &[1; AXES_MAX + 1]), None);
+        assert_eq!(npy_header("'\u{e9}'", &[1]), None);
+        assert_eq!(npy_header(&"x".repeat(1 << 16), &[1]), None);
     }
 
     #[test]

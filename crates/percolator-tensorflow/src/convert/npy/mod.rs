@@ -12,7 +12,7 @@ mod stored;
 
 use std::io::{self, Write};
 
-use self::header::AXES_MAX;
+pub use self::header::npy_header;
 pub(super) use self::header::{HEADER_BYTES_MAX, Header, PREFIX_BYTES, length};
 use self::stored::Stored;
 use super::file::{InputFile, Part};
@@ -188,11 +188,6 @@ impl<'a> Written<'a> {
             found,
             remedy: remedy.to_owned(),
         };
-        let axes = tensor.shape().len();
-        if axes > AXES_MAX {
-            let found = format!("it has {axes} axes");
-            return Err(unfit(found, "NumPy's arrays have at most 64: write safetensors"));
-        }
         let (stored, width) = match tensor.elements() {
             Elements::Bytes(_) => {
                 (Stored::Numbers { data_type: tensor.data_type(), is_big_endian: false }, 0)
@@ -213,7 +208,11 @@ impl<'a> Written<'a> {
             format,
             remedy: "leave the tensor out, or write a checkpoint",
         })?;
-        Ok(Written { tensor, header: Header::written(&descr, tensor.shape()), width })
+        let header = npy_header(&descr, tensor.shape()).ok_or_else(|| {
+            let found = format!("it has {} axes", tensor.shape().len());
+            unfit(found, "NumPy's arrays have at most 64: write safetensors")
+        })?;
+        Ok(Written { tensor, header, width })
     }
 
     /// The bytes of the file, or `None` if they are more than a number counts.

@@ -3,24 +3,26 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use percolator_table::coding;
+pub(crate) use percolator_table::coding::put_varint;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 /// How deep messages may lie in one another. It is protobuf's own limit.
-pub(super) const DEPTH_MAX: usize = 100;
+pub(crate) const DEPTH_MAX: usize = 100;
 
 /// A field as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct WireField<'a> {
-    pub(super) number: u32,
-    pub(super) value: WireValue<'a>,
+pub(crate) struct WireField<'a> {
+    pub(crate) number: u32,
+    pub(crate) value: WireValue<'a>,
     /// Where it starts, and where the bytes of its value do, in the bytes that are read.
-    pub(super) at: usize,
-    pub(super) value_at: usize,
+    pub(crate) at: usize,
+    pub(crate) value_at: usize,
 }
 
 /// The value of a field as it is stored. A group has the bytes between its two tags.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum WireValue<'a> {
+pub(crate) enum WireValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
@@ -30,12 +32,12 @@ pub(super) enum WireValue<'a> {
 
 /// Why bytes are not the message that they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WireFault {
+pub(crate) struct WireFault {
     /// Where, in the bytes that were checked.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// The fields that lead there: `graph_def.node`.
-    pub(super) path: String,
-    pub(super) message: String,
+    pub(crate) path: String,
+    pub(crate) message: String,
 }
 
 impl WireFault {
@@ -53,13 +55,13 @@ impl WireFault {
 
 /// Reads the fields of a message, in their order.
 #[derive(Clone, Debug)]
-pub(super) struct WireReader<'a> {
+pub(crate) struct WireReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> WireReader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         WireReader { bytes, at: 0 }
     }
 
@@ -70,24 +72,15 @@ impl<'a> WireReader<'a> {
     fn varint(&mut self) -> Result<u64, WireFault> {
         /// A byte has seven bits of the number.
         const BYTES_MAX: usize = 10;
-        let start = self.at;
-        let mut value = 0_u64;
-        for place in 0..BYTES_MAX {
-            let Some(&byte) = self.bytes.get(self.at) else {
-                return Err(WireFault::new(start, "a number is cut short"));
-            };
-            self.at = self.at.saturating_add(1);
-            let bits = u64::from(byte & 0x7f);
-            // The last byte has one bit.
-            if place == 9 && byte > 1 {
-                break;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        match coding::varint(rest) {
+            Some((value, after)) => {
+                self.at = self.bytes.len().saturating_sub(after.len());
+                Ok(value)
             }
-            value |= bits << (place.saturating_mul(7));
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
+            None if rest.len() < BYTES_MAX => Err(self.fault("a number is cut short")),
+            None => Err(self.fault("a number of more than 64 bits")),
         }
-        Err(WireFault::new(start, "a number of more than 64 bits"))
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], WireFault> {
@@ -116,7 +109,7 @@ impl<'a> WireReader<'a> {
     }
 
     /// Returns the next field, or `None` after the last.
-    pub(super) fn next(&mut self) -> Result<Option<WireField<'a>>, WireFault> {
+    pub(crate) fn next(&mut self) -> Result<Option<WireField<'a>>, WireFault> {
         let at = self.at;
         if at >= self.bytes.len() {
             return Ok(None);
@@ -179,12 +172,12 @@ fn too_deep() -> String {
 
 /// Checks that bytes are a message of this type: all fields that it knows have values of their type. Fields
 /// that it does not know may be anything that is a field.
-pub(super) fn check(message: &MessageDescriptor, bytes: &[u8]) -> Result<(), WireFault> {
+pub(crate) fn check(message: &MessageDescriptor, bytes: &[u8]) -> Result<(), WireFault> {
     check_within(message, bytes, DEPTH_MAX)
 }
 
 /// The same, where messages may lie only so deep in this one.
-pub(super) fn check_within(message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<(), WireFault> {
+pub(crate) fn check_within(message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<(), WireFault> {
     let mut reader = WireReader::new(bytes);
     while let Some(field) = reader.next()? {
         let Some(known) = message.get_field(field.number) else { continue };
@@ -222,7 +215,7 @@ fn check_value(known: &FieldDescriptor, field: &WireField<'_>, depth: usize) -> 
 }
 
 /// Whether values are numbers, which lists may pack.
-pub(super) fn is_packable(kind: &Kind) -> bool {
+pub(crate) fn is_packable(kind: &Kind) -> bool {
     !matches!(kind, Kind::Message(_) | Kind::String | Kind::Bytes)
 }
 
@@ -259,7 +252,7 @@ fn number<'a>(kind: &Kind, reader: &mut WireReader<'a>) -> Result<WireValue<'a>,
 }
 
 /// Calls `each` with the numbers of a packed list.
-pub(super) fn unpack<'a>(kind: &Kind, packed: &'a [u8], mut each: impl FnMut(WireValue<'a>)) {
+pub(crate) fn unpack<'a>(kind: &Kind, packed: &'a [u8], mut each: impl FnMut(WireValue<'a>)) {
     let mut reader = WireReader::new(packed);
     while reader.at < packed.len() {
         let Ok(value) = number(kind, &mut reader) else { return };
@@ -285,23 +278,14 @@ fn wire_name(value: WireValue<'_>) -> &'static str {
     }
 }
 
-/// Writes a varint.
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap_or_default() | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap_or_default());
-}
-
 /// Writes the tag of a field. Wire types are 0 (varint), 1 (8 bytes), 2 (bytes with their length), 3 and 4
 /// (the ends of a group), 5 (4 bytes).
-pub(super) fn put_tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
+pub(crate) fn put_tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
     put_varint(out, u64::from(number) << 3 | u64::from(wire_type));
 }
 
 /// Writes a field of bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_tag(out, number, 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

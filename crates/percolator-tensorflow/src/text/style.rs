@@ -1,17 +1,23 @@
-//! The two ways in which TensorFlow's text files are written: in maps, and in floating-point numbers.
+//! The ways in which TensorFlow's text files are written: they differ in maps, in messages of type `Any`, and
+//! in floating-point numbers.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(in crate::graph) enum Style {
-    /// As by C++: maps in the order of the message, numbers as `1`, `1e-05`, `16777216`. They have six
-    /// digits, or nine if six do not read back as the same number (15 and 17 for 8 bytes). SavedModels have
-    /// this.
+pub(crate) enum Style {
+    /// As by Python's `str` of a message: maps in the order of the message, entries with key and value, an
+    /// `Any` as its bytes, numbers as `1`, `1e-05`, `16777216`. They have six digits, or nine if six do not
+    /// read back as the same number (15 and 17 for 8 bytes). SavedModels have this.
     #[default]
+    Str,
+    /// As by C++'s `TextFormat::Print`. It differs from `Str` in numbers of 4 bytes below the normal range:
+    /// they always have nine digits, because C's `strtof` reports those as out of range.
     Cpp,
-    /// As by Python: maps in the order of their keys, numbers as `1.0`, `1e-05`, `16777216.0`. They have as
-    /// few digits as read back as the same number. Graphs and meta graphs that Python exports have this.
+    /// As by Python's `text_format`: maps in the order of their keys, entries without what is 0 or empty, an
+    /// `Any` as the message that it holds, numbers as `1.0`, `1e-05`, `16777216.0`. They have as few digits
+    /// as read back as the same number, but six at least before zeros are cut. Graphs and meta graphs that
+    /// Python exports have this.
     Python,
 }
 
@@ -20,9 +26,10 @@ impl Style {
         let short = || general(value.into(), 6);
         match self {
             _ if !value.is_finite() => special(value.into()),
-            Style::Python => pointed(&format!("{value:e}")),
-            Style::Cpp if short().parse() == Ok(value) => short(),
-            Style::Cpp => general(value.into(), 9),
+            Style::Python => pointed(&format!("{:e}", few_digits(value))),
+            Style::Cpp if value.is_subnormal() => general(value.into(), 9),
+            Style::Cpp | Style::Str if short().parse().map(rounded) == Ok(value) => short(),
+            Style::Cpp | Style::Str => general(value.into(), 9),
         }
     }
 
@@ -32,10 +39,28 @@ impl Style {
         match self {
             _ if !value.is_finite() => special(value),
             Style::Python => pointed(&format!("{value:e}")),
-            Style::Cpp if short().parse() == Ok(value) => short(),
-            Style::Cpp => general(value, 17),
+            Style::Cpp | Style::Str if short().parse() == Ok(value) => short(),
+            Style::Cpp | Style::Str => general(value, 17),
         }
     }
+
+    /// Whether C++ wrote this number, and Python's `str` would have written it otherwise.
+    pub(super) fn is_cpps(text: &str, value: f32) -> bool {
+        value.is_subnormal() && text == Style::Cpp.float(value) && text != Style::Str.float(value)
+    }
+}
+
+/// Returns the nearest number of 4 bytes. protobuf reads all numbers so, by way of 8 bytes.
+#[expect(clippy::cast_possible_truncation, reason = "it is rounded")]
+pub(super) fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+/// Returns the number with the fewest digits that is read as this one, as Python's protobuf looks for it:
+/// from six digits up. Below the normal range, fewer would do.
+fn few_digits(value: f32) -> f64 {
+    let mut numbers = (6..=9).filter_map(|digits| general(value.into(), digits).parse().ok());
+    numbers.find(|number| rounded(*number) == value).unwrap_or(value.into())
 }
 
 fn special(value: f64) -> String {

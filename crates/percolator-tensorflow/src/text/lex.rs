@@ -6,10 +6,17 @@ use std::fmt;
 
 use percolator::shown;
 
-use super::parse::TextFault;
+/// Why text is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TextFault {
+    /// Both count from 1; columns count characters.
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     /// A name, or one of the words `true`, `inf` and the like.
     Word(&'a str),
     /// What begins with a digit, or with a point and a digit.

@@ -1,5 +1,5 @@
-//! From protobuf's text form to its binary form: fields in the order of their numbers, lists of numbers
-//! packed, as protobuf writes them.
+//! From protobuf's text form to its binary form: fields in the order of their numbers, unknown ones last,
+//! lists of numbers packed, as protobuf writes them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -8,36 +8,28 @@ use std::collections::BTreeMap;
 use percolator::shown;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
-use super::lex::{Lexer, Token};
-use super::style::Style;
-use crate::graph::wire::{DEPTH_MAX, is_packable, put_bytes, put_tag, put_varint};
-
-/// Why text is not the message that it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::graph) struct TextFault {
-    /// Both count from 1; columns count characters.
-    pub(in crate::graph) line: usize,
-    pub(in crate::graph) column: usize,
-    pub(in crate::graph) message: String,
-}
+use super::lex::{Lexer, TextFault, Token};
+use super::style::{Style, rounded};
+use super::tokens::{Tokens, is_address};
+use crate::wire::{DEPTH_MAX, is_packable, put_bytes, put_tag, put_varint};
 
 /// A message that was in text.
 #[derive(Debug)]
-pub(in crate::graph) struct Parsed {
-    pub(in crate::graph) bytes: Vec<u8>,
+pub(crate) struct Parsed {
+    pub(crate) bytes: Vec<u8>,
     /// How its text is written.
-    pub(in crate::graph) style: Style,
+    pub(crate) style: Style,
 }
 
 /// Returns the bytes of the message of this type that the text describes.
-pub(in crate::graph) fn parse(message: &MessageDescriptor, text: &str) -> Result<Parsed, TextFault> {
-    let mut parser = Parser::new(text)?;
+pub(crate) fn parse(message: &MessageDescriptor, text: &str) -> Result<Parsed, TextFault> {
+    let mut parser = Parser { tokens: Tokens::new(text)?, style: Style::default() };
     let bytes = parser.message(message, &Token::End, DEPTH_MAX)?;
     Ok(Parsed { bytes, style: parser.style })
 }
 
 /// Returns the name of a text's first field.
-pub(in crate::graph) fn first_name(text: &str) -> Option<&str> {
+pub(crate) fn first_name(text: &str) -> Option<&str> {
     match Lexer::new(text).next() {
         Ok((Token::Word(name), _)) => Some(name),
         _ => None,
@@ -45,17 +37,17 @@ pub(in crate::graph) fn first_name(text: &str) -> Option<&str> {
 }
 
 struct Parser<'a> {
-    lexer: Lexer<'a>,
-    /// The next token, and where it starts.
-    token: Token<'a>,
-    at: usize,
+    tokens: Tokens<'a>,
     style: Style,
 }
 
-/// The fields of a message so far, by number.
+/// The fields of a message so far.
 #[derive(Default)]
 struct Written {
+    /// Those that the schema has, by number.
     fields: BTreeMap<u32, Occurrence>,
+    /// The others, as they came: protobuf writes them last.
+    unknown: Vec<u8>,
 }
 
 /// What was written of one field: whole fields, or numbers that are still to be packed.
@@ -79,40 +71,12 @@ impl Written {
                 bytes.extend_from_slice(&written.bytes);
             }
         }
+        bytes.extend_from_slice(&self.unknown);
         bytes
     }
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Result<Self, TextFault> {
-        let mut lexer = Lexer::new(text);
-        let (token, at) = lexer.next()?;
-        Ok(Parser { lexer, token, at, style: Style::default() })
-    }
-
-    fn fault(&self, message: impl Into<String>) -> TextFault {
-        self.lexer.fault(self.at, message)
-    }
-
-    fn expected<T>(&self, what: &str) -> Result<T, TextFault> {
-        Err(self.fault(format!("{what} should be here, and {} is", self.token)))
-    }
-
-    fn advance(&mut self) -> Result<Token<'a>, TextFault> {
-        let (token, at) = self.lexer.next()?;
-        self.at = at;
-        Ok(std::mem::replace(&mut self.token, token))
-    }
-
-    /// Takes this symbol, if it is next.
-    fn take(&mut self, symbol: char) -> Result<bool, TextFault> {
-        let is_next = self.token == Token::Symbol(symbol);
-        if is_next {
-            self.advance()?;
-        }
-        Ok(is_next)
-    }
-
     /// Reads fields up to the end of their message, which is not taken.
     fn message(
         &mut self,
@@ -121,17 +85,24 @@ impl<'a> Parser<'a> {
         depth: usize,
     ) -> Result<Vec<u8>, TextFault> {
         let mut written = Written::default();
-        while self.token != *end {
-            match self.token {
+        while self.tokens.token != *end {
+            match self.tokens.token {
                 Token::Word(name) => self.known(message, name, &mut written, depth)?,
                 Token::Number(_) => self.unknown(message, &mut written, depth)?,
                 Token::Symbol('[') if message.full_name() == "google.protobuf.Any" => {
                     self.any(message, &mut written, depth)?;
                 }
-                _ => return self.expected("the name of a field"),
+                _ => return self.tokens.expected("the name of a field"),
             }
-            if !self.take(',')? {
-                self.take(';')?;
+            if !self.tokens.take(',')? {
+                self.tokens.take(';')?;
+            }
+        }
+        if message.is_map_entry() {
+            let mut fields = message.fields().filter(|field| !matches!(field.kind(), Kind::Message(_)));
+            // Only Python leaves out what is 0 or empty.
+            if fields.any(|field| !written.fields.contains_key(&field.number())) {
+                self.style = Style::Python;
             }
         }
         Ok(written.into_bytes())
@@ -147,24 +118,28 @@ impl<'a> Parser<'a> {
         let Some(field) = message.get_field_by_name(name) else {
             if message.reserved_names().any(|reserved| reserved == name) {
                 // The field was removed from the schema, and protobuf skips what old files have of it.
-                self.advance()?;
-                return self.skip_value(depth);
+                self.tokens.advance()?;
+                return self.tokens.skip_value(depth);
             }
-            return Err(self.fault(format!("{} has no field {}", message.name(), shown::message(name))));
+            return Err(self.tokens.fault(format!(
+                "{} has no field {}",
+                message.name(),
+                shown::message(name)
+            )));
         };
         if !field.is_list() && !field.is_map() {
             self.check_single(&field, written)?;
         }
-        self.advance()?;
-        let has_colon = self.take(':')?;
+        self.tokens.advance()?;
+        let has_colon = self.tokens.take(':')?;
         if !has_colon && !matches!(field.kind(), Kind::Message(_)) {
-            return self.expected("`:`");
+            return self.tokens.expected("`:`");
         }
-        if (field.is_list() || field.is_map()) && self.take('[')? {
-            while !self.take(']')? {
+        if (field.is_list() || field.is_map()) && self.tokens.take('[')? {
+            while !self.tokens.take(']')? {
                 self.value(&field, written, depth)?;
-                if !self.take(',')? && self.token != Token::Symbol(']') {
-                    return self.expected("`,` or `]`");
+                if !self.tokens.take(',')? && self.tokens.token != Token::Symbol(']') {
+                    return self.tokens.expected("`,` or `]`");
                 }
             }
             return Ok(());
@@ -175,14 +150,14 @@ impl<'a> Parser<'a> {
     /// A field that a message has once may be written once, and only one of a `oneof`.
     fn check_single(&self, field: &FieldDescriptor, written: &Written) -> Result<(), TextFault> {
         if written.fields.contains_key(&field.number()) {
-            return Err(self.fault(format!("a second {}, where there may be one", field.name())));
+            return Err(self.tokens.fault(format!("a second {}, where there may be one", field.name())));
         }
         let others = field.containing_oneof();
         let mut others = others.iter().flat_map(prost_reflect::OneofDescriptor::fields);
         match others.find(|other| written.fields.contains_key(&other.number())) {
             Some(other) => {
                 let message = format!("{} beside {}, where there may be one", field.name(), other.name());
-                Err(self.fault(message))
+                Err(self.tokens.fault(message))
             }
             None => Ok(()),
         }
@@ -222,33 +197,31 @@ impl<'a> Parser<'a> {
 
     /// Reads a message in braces.
     fn braced(&mut self, message: &MessageDescriptor, depth: usize) -> Result<Vec<u8>, TextFault> {
-        let end = match self.token {
+        let end = match self.tokens.token {
             Token::Symbol('{') => Token::Symbol('}'),
             Token::Symbol('<') => Token::Symbol('>'),
-            _ => return self.expected("`{`"),
+            _ => return self.tokens.expected("`{`"),
         };
-        let Some(depth) = depth.checked_sub(1) else { return Err(self.too_deep()) };
-        self.advance()?;
+        let Some(depth) = depth.checked_sub(1) else { return Err(self.tokens.too_deep()) };
+        self.tokens.advance()?;
         let bytes = self.message(message, &end, depth)?;
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(bytes)
-    }
-
-    fn too_deep(&self) -> TextFault {
-        self.fault(format!("messages lie more than {DEPTH_MAX} deep in one another"))
     }
 
     /// Reads one value that is not a message; returns its wire type.
     fn scalar(&mut self, kind: &Kind, out: &mut Vec<u8>) -> Result<u32, TextFault> {
         match kind {
             Kind::String | Kind::Bytes => {
-                let Token::String(bytes) = &mut self.token else { return self.expected("a string") };
+                let Token::String(bytes) = &mut self.tokens.token else {
+                    return self.tokens.expected("a string");
+                };
                 let bytes = std::mem::take(bytes);
                 if matches!(kind, Kind::String) && std::str::from_utf8(&bytes).is_err() {
-                    return Err(self.fault("a string that is not UTF-8"));
+                    return Err(self.tokens.fault("a string that is not UTF-8"));
                 }
                 out.extend_from_slice(&bytes);
-                self.advance()?;
+                self.tokens.advance()?;
                 return Ok(2);
             }
             Kind::Enum(numbers) => {
@@ -263,17 +236,19 @@ impl<'a> Parser<'a> {
             }
             _ => {}
         }
-        let is_negative = self.take('-')?;
+        let is_negative = self.tokens.take('-')?;
         match kind {
             Kind::Float => {
-                let value = self.float(is_negative)?;
-                // The nearest number, once: rounding to 8 bytes first would round twice.
-                out.extend_from_slice(&value.0.to_le_bytes());
+                let text = if let Token::Number(text) = self.tokens.token { text } else { "" };
+                let value = rounded(self.float(is_negative)?);
+                if Style::is_cpps(text, value.abs()) && self.style == Style::Str {
+                    self.style = Style::Cpp;
+                }
+                out.extend_from_slice(&value.to_le_bytes());
                 return Ok(5);
             }
             Kind::Double => {
-                let value = self.float(is_negative)?;
-                out.extend_from_slice(&value.1.to_le_bytes());
+                out.extend_from_slice(&self.float(is_negative)?.to_le_bytes());
                 return Ok(1);
             }
             _ => {}
@@ -282,12 +257,14 @@ impl<'a> Parser<'a> {
     }
 
     fn integer(&mut self, kind: &Kind, is_negative: bool, out: &mut Vec<u8>) -> Result<u32, TextFault> {
-        let Token::Number(text) = self.token else { return self.expected("an integer") };
-        let Some(value) = integer(text) else { return self.expected("an integer") };
+        let Token::Number(text) = self.tokens.token else { return self.tokens.expected("an integer") };
+        let Some(value) = integer(text) else { return self.tokens.expected("an integer") };
         let value = if is_negative { value.checked_neg().unwrap_or(i128::MIN) } else { value };
         let fit = |fits: bool| match fits {
             true => Ok(()),
-            false => Err(self.fault(format!("{value} is out of the range of {kind:?}").to_lowercase())),
+            false => {
+                Err(self.tokens.fault(format!("{value} is out of the range of {kind:?}").to_lowercase()))
+            }
         };
         // As a varint has it: negative numbers in 64 bits.
         let (long, unsigned) = (i64::try_from(value), u64::try_from(value));
@@ -334,62 +311,55 @@ impl<'a> Parser<'a> {
                 if matches!(kind, Kind::Fixed64) { 1 } else { 0 }
             }
         };
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(wire_type)
     }
 
-    /// Reads a number as both types have it.
-    fn float(&mut self, is_negative: bool) -> Result<(f32, f64), TextFault> {
-        let (short, long) = match self.token {
-            Token::Word(word) if ["inf", "infinity"].iter().any(|inf| word.eq_ignore_ascii_case(inf)) => {
-                (f32::INFINITY, f64::INFINITY)
-            }
-            Token::Word(word) if word.eq_ignore_ascii_case("nan") => (f32::NAN, f64::NAN),
-            Token::Number(text) => {
-                // Floats have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
-                let text = text.strip_suffix(['f', 'F']).unwrap_or(text);
-                if text.ends_with(".0") {
-                    self.style = Style::Python;
-                }
-                match (text.parse(), text.parse()) {
-                    (Ok(short), Ok(long)) => (short, long),
-                    _ => return self.expected("a number"),
-                }
-            }
-            _ => return self.expected("a number"),
-        };
-        self.advance()?;
-        Ok(if is_negative { (-short, -long) } else { (short, long) })
+    /// Reads a number. One of 4 bytes is rounded twice, as by protobuf: TensorFlow reads the same bits.
+    fn float(&mut self, is_negative: bool) -> Result<f64, TextFault> {
+        if let Token::Number(text) = self.tokens.token
+            && text.ends_with(".0")
+        {
+            self.style = Style::Python;
+        }
+        let value = self.tokens.number()?;
+        Ok(if is_negative { -value } else { value })
     }
 
     fn boolean(&mut self) -> Result<bool, TextFault> {
-        let value = match self.token {
+        let value = match self.tokens.token {
             Token::Word("true" | "True" | "t") => true,
             Token::Word("false" | "False" | "f") => false,
             Token::Number(text) if integer(text) == Some(1) => true,
             Token::Number(text) if integer(text) == Some(0) => false,
-            _ => return self.expected("`true` or `false`"),
+            _ => return self.tokens.expected("`true` or `false`"),
         };
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(value)
     }
 
     fn enumerated(&mut self, numbers: &EnumDescriptor) -> Result<i32, TextFault> {
-        if let Token::Word(name) = self.token {
+        if let Token::Word(name) = self.tokens.token {
             let Some(value) = numbers.get_value_by_name(name) else {
-                return Err(self.fault(format!("{} has no value {}", numbers.name(), shown::message(name))));
+                return Err(self.tokens.fault(format!(
+                    "{} has no value {}",
+                    numbers.name(),
+                    shown::message(name)
+                )));
             };
-            self.advance()?;
+            self.tokens.advance()?;
             return Ok(value.number());
         }
-        let is_negative = self.take('-')?;
-        let Token::Number(text) = self.token else { return self.expected("the name of a value") };
+        let is_negative = self.tokens.take('-')?;
+        let Token::Number(text) = self.tokens.token else {
+            return self.tokens.expected("the name of a value");
+        };
         let value =
             integer(text).and_then(|value| if is_negative { value.checked_neg() } else { Some(value) });
         let Some(value) = value.and_then(|value| i32::try_from(value).ok()) else {
-            return self.expected("a number of 32 bits");
+            return self.tokens.expected("a number of 32 bits");
         };
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(value)
     }
 
@@ -400,26 +370,28 @@ impl<'a> Parser<'a> {
         written: &mut Written,
         depth: usize,
     ) -> Result<(), TextFault> {
-        let start = self.at;
-        self.advance()?;
+        let start = self.tokens.at;
+        self.tokens.advance()?;
         let mut url = String::new();
         loop {
-            match self.advance()? {
+            match self.tokens.advance()? {
                 Token::Symbol(']') => break,
                 Token::Word(part) | Token::Number(part) => url.push_str(part),
-                Token::Symbol(part @ ('.' | '/' | '-' | '%' | '~' | '_')) => url.push(part),
-                _ => return Err(self.lexer.fault(start, "a type's address should be here, up to `]`")),
+                Token::Symbol(part) if is_address(part) => url.push(part),
+                _ => return Err(self.tokens.fault_at(start, "a type's address should be here, up to `]`")),
             }
         }
         let held = url.rsplit_once('/').and_then(|(_, name)| message.parent_pool().get_message_by_name(name));
         let Some(held) = held else {
             let message = format!("the schema has no message {}", shown::message(&url));
-            return Err(self.lexer.fault(start, message));
+            return Err(self.tokens.fault_at(start, message));
         };
         if !written.fields.is_empty() {
-            return Err(self.lexer.fault(start, "a message of any type holds one message"));
+            return Err(self.tokens.fault_at(start, "a message of any type holds one message"));
         }
-        self.take(':')?;
+        // Only Python prints it so.
+        self.style = Style::Python;
+        self.tokens.take(':')?;
         let value = self.braced(&held, depth)?;
         put_bytes(written.at(1), 1, url.as_bytes());
         let out = written.at(2);
@@ -437,43 +409,45 @@ impl<'a> Parser<'a> {
         depth: usize,
     ) -> Result<(), TextFault> {
         const NUMBER_MAX: u32 = (1 << 29) - 1;
-        let Token::Number(text) = self.token else { return self.expected("the name of a field") };
+        let Token::Number(text) = self.tokens.token else {
+            return self.tokens.expected("the name of a field");
+        };
         let number = text.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
-        let Some(number) = number else { return self.expected("the name or the number of a field") };
+        let Some(number) = number else { return self.tokens.expected("the name or the number of a field") };
         if let Some(field) = message.get_field(number) {
             let message = format!("field {number} is named {}, and is written so", field.name());
-            return Err(self.fault(message));
+            return Err(self.tokens.fault(message));
         }
-        self.advance()?;
+        self.tokens.advance()?;
         let bytes = self.unknown_value(number, depth)?;
-        written.at(number).extend_from_slice(&bytes);
+        written.unknown.extend_from_slice(&bytes);
         Ok(())
     }
 
     fn unknown_value(&mut self, number: u32, depth: usize) -> Result<Vec<u8>, TextFault> {
         let mut bytes = Vec::new();
-        if self.token == Token::Symbol('{') {
-            let Some(depth) = depth.checked_sub(1) else { return Err(self.too_deep()) };
-            self.advance()?;
+        if self.tokens.token == Token::Symbol('{') {
+            let Some(depth) = depth.checked_sub(1) else { return Err(self.tokens.too_deep()) };
+            self.tokens.advance()?;
             put_tag(&mut bytes, number, 3);
-            while !self.take('}')? {
-                let inner = match self.token {
+            while !self.tokens.take('}')? {
+                let inner = match self.tokens.token {
                     Token::Number(text) => {
                         text.parse().ok().filter(|number| *number > 0 && *number < 1 << 29)
                     }
                     _ => None,
                 };
-                let Some(inner) = inner else { return self.expected("the number of a field, or `}`") };
-                self.advance()?;
+                let Some(inner) = inner else { return self.tokens.expected("the number of a field, or `}`") };
+                self.tokens.advance()?;
                 bytes.extend_from_slice(&self.unknown_value(inner, depth)?);
             }
             put_tag(&mut bytes, number, 4);
             return Ok(bytes);
         }
-        if !self.take(':')? {
-            return self.expected("`:`");
+        if !self.tokens.take(':')? {
+            return self.tokens.expected("`:`");
         }
-        match &self.token {
+        match &self.tokens.token {
             Token::String(value) => put_bytes(&mut bytes, number, value),
             Token::Number(text) => match (integer(text), text.len()) {
                 (Some(value), 10) if text.starts_with("0x") => {
@@ -488,39 +462,12 @@ impl<'a> Parser<'a> {
                     put_tag(&mut bytes, number, 0);
                     put_varint(&mut bytes, u64::try_from(value).unwrap_or_default());
                 }
-                _ => return self.expected("an integer of 64 bits, or a string"),
+                _ => return self.tokens.expected("an integer of 64 bits, or a string"),
             },
-            _ => return self.expected("an integer, a string, or `{`"),
+            _ => return self.tokens.expected("an integer, a string, or `{`"),
         }
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(bytes)
-    }
-
-    /// Skips the value of a field that the schema once had.
-    fn skip_value(&mut self, depth: usize) -> Result<(), TextFault> {
-        let mut open: Vec<char> = Vec::new();
-        self.take(':')?;
-        loop {
-            if open.len() > depth {
-                return Err(self.too_deep());
-            }
-            let token = self.advance()?;
-            match token {
-                Token::Symbol('{') => open.push('}'),
-                Token::Symbol('<') => open.push('>'),
-                Token::Symbol('[') => open.push(']'),
-                Token::Symbol('-') => continue,
-                Token::Symbol(end @ ('}' | '>' | ']')) if open.last() == Some(&end) => {
-                    open.pop();
-                }
-                Token::Symbol(':' | ',' | ';') if !open.is_empty() => {}
-                Token::Word(_) | Token::Number(_) | Token::String(_) => {}
-                _ => return Err(self.fault("a value should be here")),
-            }
-            if open.is_empty() {
-                return Ok(());
-            }
-        }
     }
 }
 

@@ -6,17 +6,20 @@
 //! them.
 //!
 //! prost-reflect has a text form of its own, which does not do here: it writes floating-point numbers and
-//! maps in another way than TensorFlow does in either style, it does not read fields by their numbers, and
+//! maps in another way than TensorFlow does in any style, it does not read fields by their numbers, and
 //! its errors have no line and column.
 
 mod lex;
 mod parse;
 mod print;
 mod style;
+mod tokens;
 
-pub(super) use parse::{Parsed, first_name, parse};
-pub(super) use print::print;
-pub(super) use style::Style;
+pub(crate) use lex::{TextFault, Token};
+pub(crate) use parse::{Parsed, first_name, parse};
+pub(crate) use print::print;
+pub(crate) use style::Style;
+pub(crate) use tokens::Tokens;
 
 #[cfg(test)]
 mod tests;

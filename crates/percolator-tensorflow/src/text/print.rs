@@ -1,5 +1,6 @@
 //! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers, strings
-//! as they are, bytes with everything but ASCII escaped.
+//! as they are, bytes with everything but ASCII escaped. Fields that are not known stay, those of a map's
+//! entries among them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -9,10 +10,11 @@ use std::fmt::Write as _;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 use super::style::Style;
-use crate::graph::wire::{self, DEPTH_MAX, WireField, WireReader, WireValue};
+use super::tokens::is_address;
+use crate::wire::{self, DEPTH_MAX, WireField, WireReader, WireValue};
 
 /// Prints a message of this type. The bytes have been [checked](wire::check).
-pub(in crate::graph) fn print(message: &MessageDescriptor, bytes: &[u8], style: Style) -> String {
+pub(crate) fn print(message: &MessageDescriptor, bytes: &[u8], style: Style) -> String {
     let mut printer = Printer { out: String::new(), indent: 0, style };
     printer.message(message, bytes, DEPTH_MAX);
     printer.out
@@ -48,11 +50,11 @@ impl Printer {
 
     fn message(&mut self, message: &MessageDescriptor, bytes: &[u8], depth: usize) {
         let (known, unknown) = sorted(message, bytes);
-        if message.full_name() == "google.protobuf.Any" && self.any(message, &known, depth) {
-            return;
-        }
-        for Occurrences { field, values } in known.into_values() {
-            self.field(&field, &values, depth);
+        let is_any = message.full_name() == "google.protobuf.Any" && self.style == Style::Python;
+        if !(is_any && self.any(message, &known, depth)) {
+            for Occurrences { field, values } in known.into_values() {
+                self.field(&field, &values, depth);
+            }
         }
         self.unknown(&unknown);
     }
@@ -97,27 +99,33 @@ impl Printer {
 
     fn map(&mut self, field: &FieldDescriptor, values: &[WireValue<'_>], depth: usize) {
         let Kind::Message(entry) = field.kind() else { return };
-        let (key_kind, value_field) = (entry.map_entry_key_field().kind(), entry.map_entry_value_field());
+        let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
+        let key_kind = key_field.kind();
+        let is_shown = |style: Style, field: &FieldDescriptor, value| {
+            style != Style::Python || field.supports_presence() || !is_default(value)
+        };
         let (mut entries, mut numbers) = (Vec::new(), BTreeMap::new());
         for bytes in values.iter().map(|value| bytes_of(*value)) {
-            let (known, _) = sorted(&entry, bytes);
+            let (known, unknown) = sorted(&entry, bytes);
             let key = known.get(&1).and_then(|key| key.values.last().copied());
             let key = key.unwrap_or(default_of(&key_kind));
             let number = *numbers.entry(MapKey::of(&key_kind, key)).or_insert(entries.len());
             // The last value of a key is the value.
             match entries.get_mut(number) {
-                Some(entry) => *entry = (key, known),
-                None => entries.push((key, known)),
+                Some(entry) => *entry = (key, known, unknown),
+                None => entries.push((key, known, unknown)),
             }
         }
         if self.style == Style::Python {
-            entries.sort_by(|(one, _), (other, _)| {
+            entries.sort_by(|(one, ..), (other, ..)| {
                 MapKey::of(&key_kind, *one).cmp(&MapKey::of(&key_kind, *other))
             });
         }
-        for (key, mut known) in entries {
+        for (key, mut known, unknown) in entries {
             self.block(field.name(), |printer| {
-                printer.scalar("key", &key_kind, key);
+                if is_shown(printer.style, &key_field, key) {
+                    printer.scalar("key", &key_kind, key);
+                }
                 let values = known.remove(&2).map_or(Vec::new(), |value| value.values);
                 match value_field.kind() {
                     Kind::Message(_) => {
@@ -127,14 +135,17 @@ impl Printer {
                     }
                     kind => {
                         let value = values.last().copied().unwrap_or(default_of(&kind));
-                        printer.scalar("value", &kind, value);
+                        if is_shown(printer.style, &value_field, value) {
+                            printer.scalar("value", &kind, value);
+                        }
                     }
                 }
+                printer.unknown(&unknown);
             });
         }
     }
 
-    /// Prints what a message of any type holds, if the schema has its type.
+    /// Prints what a message of any type holds, if the schema has its type and text can have its address.
     fn any(
         &mut self,
         message: &MessageDescriptor,
@@ -148,7 +159,7 @@ impl Printer {
         let (url, value) = (String::from_utf8_lossy(bytes(1)), bytes(2));
         let held = url.rsplit_once('/').and_then(|(_, name)| message.parent_pool().get_message_by_name(name));
         let Some((held, depth)) = held.zip(depth.checked_sub(1)) else { return false };
-        if wire::check_within(&held, value, depth).is_err() {
+        if !url.chars().all(is_address) || wire::check_within(&held, value, depth).is_err() {
             return false;
         }
         self.block(&format!("[{url}]"), |printer| printer.message(&held, value, depth));

@@ -1,0 +1,145 @@
+//! Work beside a progress bar, ended by a signal.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::stop::Signals;
+
+/// How often the progress is shown and signals are checked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What work shares with its watcher.
+pub(super) trait Watched: Sync {
+    /// The size of all of the work; 0 until it is known.
+    fn total(&self) -> u64;
+
+    /// How much of it is done.
+    fn done(&self) -> u64;
+
+    /// Asks the work to end.
+    fn stop(&self);
+
+    /// Whether this error ended the work because it was asked to end.
+    fn is_end(&self, error: &anyhow::Error) -> bool;
+}
+
+/// What became of the work.
+#[derive(Debug)]
+pub(super) enum Ended<T> {
+    Done(T),
+    /// A signal ended it; the code to exit with.
+    Stopped(ExitCode),
+}
+
+/// Does work beside a progress bar with a message, which is made of the progress and the time since the
+/// start. On SIGINT or SIGTERM, the progress is told to stop.
+pub(super) fn watched<P: Watched, T: Send>(
+    is_quiet: bool,
+    progress: &P,
+    mut message: impl FnMut(&P, Duration) -> String,
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<Ended<T>> {
+    let signals = Signals::catch()?;
+    let start = Instant::now();
+    let done = thread::scope(|scope| {
+        let work = scope.spawn(work);
+        let bar = bar(is_quiet)?;
+        while !work.is_finished() {
+            if signals.caught().is_some() {
+                progress.stop();
+            }
+            let (total, done) = (progress.total(), progress.done());
+            if total > 0 {
+                bar.set_message(message(progress, start.elapsed()));
+                bar.update(|state| {
+                    state.set_len(total);
+                    state.set_pos(done);
+                });
+            }
+            // It does not synchronise: the work is joined below.
+            thread::park_timeout(LOOK);
+        }
+        bar.finish_and_clear();
+        work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
+    })?;
+    match (done, signals.caught()) {
+        (Err(error), Some((signal, code))) if progress.is_end(&error) => {
+            let _ = writeln!(std::io::stderr(), "percolator: {signal}: {error:#}");
+            Ok(Ended::Stopped(ExitCode::from(code)))
+        }
+        (done, _) => done.map(Ended::Done),
+    }
+}
+
+fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
+        .context("the progress bar's template")?;
+    Ok(if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) })
+}
+
+/// Returns the millions of bytes for each second of this time.
+#[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
+pub(super) fn megabytes_per_second(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / 1e6 / took.as_secs_f64().max(1e-3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Work of two steps.
+    #[derive(Default)]
+    struct Steps(AtomicU64);
+
+    impl Watched for Steps {
+        fn total(&self) -> u64 {
+            2
+        }
+
+        fn done(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn stop(&self) {
+            self.0.store(u64::MAX, Ordering::Relaxed);
+        }
+
+        fn is_end(&self, _: &anyhow::Error) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn work_is_done_and_its_error_is_returned() {
+        let steps = Steps::default();
+        let work = || {
+            steps.0.store(2, Ordering::Relaxed);
+            Ok("value")
+        };
+        let ended = watched(true, &steps, |_, _| String::new(), work).unwrap();
+        assert!(matches!(ended, Ended::Done("value")), "{ended:?}");
+        assert_eq!(steps.done(), 2);
+        // Without a signal, nothing has asked it to end.
+        let failed = || -> anyhow::Result<()> { anyhow::bail!("no disk") };
+        let error = watched(true, &steps, |_, _| String::new(), failed).unwrap_err();
+        assert_eq!(error.to_string(), "no disk");
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let error = watched(
+            true,
+            &Steps::default(),
+            |_, _| String::new(),
+            || -> anyhow::Result<()> { panic!("on purpose") },
+        );
+        assert_eq!(error.unwrap_err().to_string(), "a thread has panicked");
+    }
+}
