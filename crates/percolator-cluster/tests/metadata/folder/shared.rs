@@ -1,9 +1,11 @@
 //! Turns: handles that come and go, and those who do not end theirs.
 
 use std::fs::{self, File};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use percolator_cluster::clock::Clock;
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _, MetadataError, Outcome, Transaction};
 
 use super::commit;
@@ -78,14 +80,39 @@ fn nobody_waits_for_ever() {
         occupied(records.transact(&Transaction::new().put("a", "2")).unwrap_err());
         occupied(records.wait("a", revision, SHORT).unwrap_err());
         occupied(options.clone().open(folder.path()).unwrap_err());
-        // Whoever has looked once waits for as long as was said, and has seen no change.
         other.unlock().unwrap();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| records.wait("a", revision, 4 * SHORT));
-            assert!(!waits.join().unwrap().unwrap());
-        });
         assert_eq!(records.read("").unwrap().records[0].value, b"1");
     }
+}
+
+/// Says when somebody has a turn.
+#[derive(Debug)]
+struct Tells(Sender<()>);
+
+impl Clock for Tells {
+    fn now(&self) -> Duration {
+        let _ = self.0.send(());
+        Duration::ZERO
+    }
+}
+
+/// Whoever has looked once, and then gets no turn, has seen no change: the wait ends when it was to end.
+#[test]
+fn a_wait_ends_at_its_time_without_a_turn() {
+    const AT_MOST: Duration = Duration::from_millis(200);
+    let folder = tempfile::tempdir().unwrap();
+    let (tell, told) = channel();
+    let records = FolderMetadata::options().clock(Tells(tell)).open(folder.path()).unwrap();
+    let now = records.read("").unwrap().revision;
+    let other = File::options().write(true).open(folder.path().join("metadata.mdb")).unwrap();
+    told.try_iter().for_each(drop);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| records.wait("", now, AT_MOST));
+        told.recv().unwrap();
+        // Once that turn has ended.
+        other.lock().unwrap();
+        assert!(!waits.join().unwrap().unwrap());
+    });
 }
 
 #[test]
