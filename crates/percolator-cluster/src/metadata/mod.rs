@@ -7,8 +7,10 @@
 //! | implementation | for |
 //! |---|---|
 //! | [`MemoryMetadata`] | threads of one process, and tests |
+//! | [`FolderMetadata`] | processes of one machine, with nothing to install |
 
 mod error;
+mod folder;
 mod lease;
 mod memory;
 mod records;
@@ -18,6 +20,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::error::MetadataError;
+pub use self::folder::{FolderMetadata, FolderOptions};
 pub use self::lease::Lease;
 pub use self::memory::MemoryMetadata;
 pub use self::records::{LeaseId, Record, Records, Revision};

@@ -40,3 +40,13 @@ fn a_lease_is_kept_until_it_is_dropped() {
     drop(lease);
     assert_eq!(records.read("").unwrap().records.len(), 0);
 }
+
+#[test]
+fn a_lease_may_last_for_ever() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(1));
+    let records = Arc::new(MemoryMetadata::with_clock(clock));
+    let lease = records.grant(Duration::MAX).unwrap();
+    assert_eq!(records.keep_alive(lease).unwrap(), Duration::MAX);
+    assert!(Lease::keep(records, Duration::MAX).unwrap().is_alive());
+}
