@@ -1,0 +1,104 @@
+//! Why blocks cannot be leased.
+
+use percolator::FeedError;
+use percolator::receipt::ReceiptError;
+
+use super::keys::BlockId;
+use crate::metadata::MetadataError;
+
+/// Why blocks cannot be leased, or a leased feed has ended.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The name of a job or worker cannot be a part of a key.
+    #[error(
+        "{name:?} cannot be the name of a {what}: give 1 to {allowed} bytes, no / and no control characters"
+    )]
+    Name {
+        /// What it is to name.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The most bytes that are allowed.
+        allowed: usize,
+    },
+    /// An option is zero.
+    #[error("{option} is 0; it must be at least 1")]
+    Zero {
+        /// The option.
+        option: &'static str,
+    },
+    /// The feed has no end, or another option that does not go with blocks.
+    #[error("a leased feed {message}")]
+    Feed {
+        /// What is wrong with it.
+        message: &'static str,
+    },
+    /// The job of this name is another one.
+    #[error(
+        "the job {job:?} was begun with another {what}: {found} here, and {stated} there; give this one \
+         another name, or remove the other with `percolator leases reset`"
+    )]
+    OtherJob {
+        /// The job's name.
+        job: String,
+        /// What differs.
+        what: &'static str,
+        /// What this worker has.
+        found: String,
+        /// What the job was begun with.
+        stated: String,
+    },
+    /// Another worker of the job has this name.
+    #[error(
+        "the job has a worker {worker:?}, process {pid} on {host}: give this one another name, or wait until \
+         the other's lease has ended"
+    )]
+    SameName {
+        /// The name.
+        worker: String,
+        /// The other's host.
+        host: String,
+        /// The other's process.
+        pid: u32,
+    },
+    /// A record is not what it must be.
+    #[error("the record {key:?} is damaged, or of another version: {message}")]
+    Record {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// There is no job of this name.
+    #[error("there is no job {job:?}: no worker has begun it, or it was reset")]
+    NoJob {
+        /// The job's name.
+        job: String,
+    },
+    /// Workers still have blocks of a job that is to be removed.
+    #[error(
+        "{workers} worker(s) still have blocks of the job {job:?}: stop them, drain the job, or force it"
+    )]
+    InUse {
+        /// The job's name.
+        job: String,
+        /// How many they are.
+        workers: usize,
+    },
+    /// A block has a step that nobody has taken.
+    #[error("the feed delivered a step of no block that this worker has, after {last:?}: this is a bug")]
+    Unexpected {
+        /// The block before it.
+        last: Option<BlockId>,
+    },
+    /// The records cannot be read or changed.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The feed has ended with an error.
+    #[error(transparent)]
+    Of(#[from] FeedError),
+    /// The receipts of the job cannot be read, or are not of one run.
+    #[error(transparent)]
+    Receipt(#[from] ReceiptError),
+}

@@ -1,0 +1,229 @@
+//! A feed that delivers the blocks of its worker.
+
+use std::sync::{Arc, OnceLock};
+
+use percolator::record::StepId;
+use percolator::{Batch, Feed, FeedBuilder, LastBatch};
+use sha2::{Digest as _, Sha256};
+
+use super::board::{Board, Kept};
+use super::error::LeaseError;
+use super::keys::{BlockId, check_name};
+use super::records::{JobRecord, VERSION};
+use super::worker::{HeldBlock, LeaseStats, State, Taker, Worker, patiently};
+use super::{Confirm, LeaseOptions, Leases};
+
+/// The batches of all devices for one step of a block.
+#[derive(Debug)]
+pub struct LeasedStep {
+    /// A batch for each device, in their order.
+    pub batches: Vec<Batch>,
+    /// The step.
+    pub step: StepId,
+    /// The block that it is of.
+    pub block: BlockId,
+}
+
+/// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done.
+///
+/// A step counts once it is confirmed: by asking for the next one, or, if that was [chosen](Confirm::ByCall),
+/// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
+/// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
+/// handed over, and it goes on with other blocks.
+#[derive(Debug)]
+pub struct LeasedFeed {
+    /// Before the worker: its reading thread takes blocks.
+    feed: Feed,
+    worker: Arc<Worker>,
+    options: LeaseOptions,
+    has_ended: bool,
+}
+
+impl Leases {
+    /// Joins the job with this feed, and starts it. The first worker begins the job; the feeds of all others
+    /// must deliver the same records in the same order, with as many devices. Receipts are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseError`] if the feed cannot be leased or started, the job is another one, or the records cannot
+    /// be reached.
+    pub fn feed(self, builder: FeedBuilder) -> Result<LeasedFeed, LeaseError> {
+        let Leases { metadata, job, options } = self;
+        let name = options.name();
+        check_name("job", &job)?;
+        check_name("worker", &name)?;
+        for (option, is_zero) in [
+            ("steps_per_block", options.steps_per_block == 0),
+            ("ttl", options.ttl.is_zero()),
+            ("acknowledge_every", options.acknowledge_every == Some(0)),
+        ] {
+            if is_zero {
+                return Err(LeaseError::Zero { option });
+            }
+        }
+        if builder.spec().schedule.last_batch == Some(LastBatch::Wrap) {
+            return Err(LeaseError::Feed {
+                message: "cannot wrap its last batches into the next epoch, which may be another \
+                          worker's: keep, drop or pad them",
+            });
+        }
+        let joined = Arc::new(OnceLock::new());
+        let resolved = builder.receipts(true).blocks(Taker(joined.clone())).resolve()?;
+        let Some(plan) = resolved.plan() else {
+            return Err(LeaseError::Feed {
+                message: "follows a plan, and this one deals in round-robin order",
+            });
+        };
+        let record = JobRecord {
+            version: VERSION,
+            schedule: hex(&Sha256::digest(resolved.schedule_text())),
+            source: resolved.source().path().to_string_lossy().into_owned(),
+            epochs: resolved.spec().schedule.epochs.unwrap_or(0),
+            steps_per_block: options.steps_per_block,
+            steps: plan
+                .steps(0)
+                .map_err(percolator::feed::ConfigError::Order)
+                .map_err(percolator::FeedError::from)?,
+        };
+        let board = patiently(&name, options.patience, &|| false, || {
+            Board::join(metadata.clone(), &job, record.clone())
+        })?;
+        let worker = Arc::new(Worker::join(board, name, options.clone())?);
+        // Nobody else has it yet.
+        let _ = joined.set(worker.clone());
+        Ok(LeasedFeed { feed: resolved.launch()?, worker, options, has_ended: false })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl LeasedFeed {
+    /// Returns the feed, for its statistics and its layout.
+    #[must_use]
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Returns the worker's name.
+    #[must_use]
+    pub fn worker(&self) -> &str {
+        self.worker.name()
+    }
+
+    /// Returns how its blocks have fared.
+    #[must_use]
+    pub fn stats(&self) -> LeaseStats {
+        self.worker.state.lock().stats
+    }
+
+    /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
+    /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
+    /// over is acknowledged if steps [are](LeaseOptions::acknowledge_every). Nobody gets those steps again.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](LeaseOptions::patience).
+    pub fn confirm(&mut self) -> Result<(), LeaseError> {
+        self.confirm_from(1)
+    }
+
+    /// Confirms what was handed over; of the block under way only if it has at least this many new steps.
+    fn confirm_from(&mut self, steps: u64) -> Result<(), LeaseError> {
+        if self.worker.has_lost_its_lease() {
+            self.worker.lose_all();
+        }
+        loop {
+            let mut state = self.worker.state.lock();
+            let Some(block) = state.blocks.front_mut() else { return Ok(()) };
+            if block.is_lost {
+                // The rest of it is skipped as it comes.
+                if !block.is_handed_over() {
+                    return Ok(());
+                }
+                state.blocks.pop_front();
+                continue;
+            }
+            if !block.is_handed_over() {
+                let new = block.handed - block.acknowledged;
+                if self.options.acknowledge_every.is_none() || new < steps.max(1) {
+                    return Ok(());
+                }
+                let receipt = self.feed.steps().take_receipt();
+                keep(block, receipt)?;
+            }
+            let goes_on = !block.is_handed_over();
+            drop(state);
+            if self.worker.confirm_first()? == Kept::Yes && goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next step of a block that is still this worker's.
+    fn next_step(&mut self) -> Result<Option<LeasedStep>, LeaseError> {
+        if self.options.confirm == Confirm::ByAsking {
+            self.confirm_from(self.options.acknowledge_every.unwrap_or(1))?;
+        }
+        loop {
+            let mut steps = self.feed.steps();
+            let Some(batches) = steps.next().transpose()? else { return Ok(None) };
+            if self.worker.has_lost_its_lease() {
+                self.worker.lose_all();
+            }
+            let State { blocks, stats } = &mut *self.worker.state.lock();
+            let last = blocks.back().map(|block| block.id);
+            let step = batches.first().and_then(Batch::step).map(|step| step.id());
+            let block = blocks.iter_mut().find(|block| !block.is_handed_over());
+            let (Some(block), Some(step)) = (block, step) else {
+                return Err(LeaseError::Unexpected { last });
+            };
+            if step.step != block.steps.first.step + block.handed || !block.steps.has(step) {
+                return Err(LeaseError::Unexpected { last });
+            }
+            block.handed += 1;
+            if block.is_lost {
+                // What was delivered of it counts for nobody here.
+                let _ = steps.take_receipt();
+                stats.skipped_steps += 1;
+                block.receipt = None;
+                continue;
+            }
+            if block.is_handed_over() {
+                keep(block, steps.take_receipt())?;
+            }
+            return Ok(Some(LeasedStep { batches, step, block: block.id }));
+        }
+    }
+}
+
+/// Adds what was handed over to a block's receipt.
+fn keep(block: &mut HeldBlock, receipt: Option<percolator::Receipt>) -> Result<(), LeaseError> {
+    match (&mut block.receipt, receipt) {
+        (Some(kept), Some(more)) => kept.merge(&more)?,
+        (kept @ None, more) => *kept = more,
+        (Some(_), None) => {}
+    }
+    Ok(())
+}
+
+impl Iterator for LeasedFeed {
+    type Item = Result<LeasedStep, LeaseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
+        let step = self.next_step().transpose();
+        self.has_ended = !matches!(step, Some(Ok(_)));
+        step
+    }
+}
+
+impl std::iter::FusedIterator for LeasedFeed {}

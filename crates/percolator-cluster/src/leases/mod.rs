@@ -1,0 +1,156 @@
+//! Blocks of an epoch, leased to workers that come and go.
+//!
+//! An epoch's order, as the plan has it, is cut into blocks of so many steps. A worker takes a block by a
+//! transaction, holds it under its lease, and is done with it by another transaction, which adds what was
+//! delivered to the worker's receipt. A worker that dies loses its lease, and its block goes to the next
+//! worker that asks. Workers join and leave at any time; nobody says how many there are.
+//!
+//! Whatever is delivered twice because somebody died, the receipts have each step once: they are changed in
+//! the transactions that decide whose a block is. [`Job::verdict`] proves it.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use percolator::{Feed, Shuffle};
+//! use percolator_cluster::leases::Leases;
+//! use percolator_cluster::metadata::FolderMetadata;
+//!
+//! let metadata = Arc::new(FolderMetadata::open("job")?);
+//! let feed = Feed::builder().lmdb("train_lmdb").batch_size(64).shuffle(Shuffle::Global).epochs(90);
+//! for step in Leases::of(metadata, "digits").steps_per_block(50).feed(feed)? {
+//!     let step = step?;
+//!     println!("{} of {}: {} records", step.step, step.block, step.batches[0].records().len());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod board;
+mod error;
+mod feed;
+mod job;
+mod keys;
+mod records;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::error::LeaseError;
+pub use self::feed::{LeasedFeed, LeasedStep};
+pub use self::job::{Holder, Job, JobStatus, OpenBlock};
+pub use self::keys::BlockId;
+pub use self::worker::LeaseStats;
+
+use crate::metadata::Metadata;
+
+/// When the steps count that were handed over.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confirm {
+    /// When the next one is asked for.
+    #[default]
+    ByAsking,
+    /// When [`LeasedFeed::confirm`] is called: for a trainer whose state is lost with it, after each of its
+    /// checkpoints.
+    ByCall,
+}
+
+/// How a worker takes part. [`Leases`] has a method for each field, which documents it.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseOptions {
+    steps_per_block: u64,
+    ttl: Duration,
+    worker: Option<String>,
+    acknowledge_every: Option<u64>,
+    confirm: Confirm,
+    patience: Duration,
+}
+
+impl LeaseOptions {
+    /// The worker's name: the one that was given, or one that no other process has.
+    fn name(&self) -> String {
+        self.worker.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            // Names of hosts have neither slashes nor control characters, but nothing keeps them from it.
+            let host: String = host.chars().filter(|one| !one.is_control() && *one != '/').take(60).collect();
+            format!("{host}-{}-{:08x}", std::process::id(), random())
+        })
+    }
+}
+
+/// A number that two workers of one process, or two processes of one number in two containers, seldom share.
+fn random() -> u32 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let [first, second, third, fourth, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    u32::from_le_bytes([first, second, third, fourth])
+}
+
+/// Configures a worker of a job, and joins it.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    metadata: Arc<dyn Metadata>,
+    job: String,
+    options: LeaseOptions,
+}
+
+impl Leases {
+    /// A worker of the job of this name, whose records are in `metadata`.
+    pub fn of(metadata: Arc<dyn Metadata>, job: impl Into<String>) -> Self {
+        let options = LeaseOptions {
+            steps_per_block: 100,
+            ttl: Duration::from_secs(10),
+            worker: None,
+            acknowledge_every: None,
+            confirm: Confirm::default(),
+            patience: Duration::from_secs(60),
+        };
+        Leases { metadata, job: job.into(), options }
+    }
+
+    /// Sets how many steps a block has (default: 100); the last one of an epoch may have fewer. All workers
+    /// of a job have the same. When a worker dies, at most its blocks are done again: the one that is trained
+    /// on, and those that its feed has prefetched from.
+    #[must_use]
+    pub fn steps_per_block(mut self, steps: u64) -> Self {
+        self.options.steps_per_block = steps;
+        self
+    }
+
+    /// Sets how long a worker's blocks stay its own after it was last heard of (default: 10 s).
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// Sets the worker's name (default: the host, the process and a random number). No two workers that run
+    /// at one time have the same.
+    #[must_use]
+    pub fn worker(mut self, name: impl Into<String>) -> Self {
+        self.options.worker = Some(name.into());
+        self
+    }
+
+    /// Lets steps count before their block is done, whenever so many new ones are confirmed (default: only
+    /// whole blocks count). If the worker dies, the next one goes on after them. Each time is a transaction.
+    #[must_use]
+    pub fn acknowledge_every(mut self, steps: u64) -> Self {
+        self.options.acknowledge_every = Some(steps);
+        self
+    }
+
+    /// Sets when steps that were handed over count (default: [`Confirm::ByAsking`]).
+    #[must_use]
+    pub fn confirm(mut self, confirm: Confirm) -> Self {
+        self.options.confirm = confirm;
+        self
+    }
+
+    /// Sets for how long the worker tries again while the records cannot be reached (default: 60 s). The
+    /// feed goes on with what it has meanwhile.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.options.patience = patience;
+        self
+    }
+}
