@@ -8,7 +8,10 @@ use percolator::whole_file::{self, WholeFile};
 
 use super::npy::Written;
 use super::npz::NpzWriter;
-use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
+use super::{
+    ConvertError, Format, Model, Progress, Rules, TensorInfo, UnusedRule, checkpoint, folder, npz,
+    safetensors,
+};
 use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
@@ -77,6 +80,7 @@ pub struct Conversion<'m> {
     format: Format,
     tensors: Vec<Renamed>,
     left_out: Vec<LeftOut>,
+    unused_rules: Vec<UnusedRule>,
     shards: usize,
 }
 
@@ -86,8 +90,8 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if names collide, if the format cannot hold a tensor, or if the target is the source,
-    /// a folder that is not empty, or cannot be written.
+    /// [`ConvertError`] if names collide, if no rule that gives names matches a tensor, if the format cannot
+    /// hold a tensor, or if the target is the source, a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
         target: impl AsRef<Path>,
@@ -109,8 +113,13 @@ impl<'m> Conversion<'m> {
                 None => left_out.push(LeftOut::Type { name, data_type }),
             }
         }
+        // A rule for a tensor that is left out for its type is used.
+        let unused_rules = options.rules.unused(model.tensors.iter().map(|info| &*info.name));
+        if !model.tensors.is_empty() {
+            options.rules.check_effect(&unused_rules)?;
+        }
         let shards = options.shards;
-        let conversion = Conversion { model, target, format, tensors, left_out, shards };
+        let conversion = Conversion { model, target, format, tensors, left_out, unused_rules, shards };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -126,6 +135,12 @@ impl<'m> Conversion<'m> {
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
+    }
+
+    /// Returns the rules that decide the name of no tensor: each may be misspelt, or for another model.
+    #[must_use]
+    pub fn unused_rules(&self) -> &[UnusedRule] {
+        &self.unused_rules
     }
 
     /// Returns how many texts of a `.safetensors` file the target cannot hold.

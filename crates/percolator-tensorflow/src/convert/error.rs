@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::shown;
 
-use super::Format;
+use super::{Format, UnusedRule};
 use crate::checkpoint::{StateError, WriteError};
 use crate::{CheckpointError, DataType, TensorError};
 
@@ -118,6 +118,14 @@ pub enum ConvertError {
         /// How many others there are.
         more: usize,
     },
+    /// Rules give names, and no tensor has any of those that they are for.
+    #[error("{rule}{}: no tensor would get a new name; correct the rules, or do without", nor(*.more))]
+    NoNewName {
+        /// The first such rule.
+        rule: Box<UnusedRule>,
+        /// How many others there are.
+        more: usize,
+    },
     /// A conversion would write over what it reads.
     #[error("{}: it would be written over while it is read: give another path", shown::path(path))]
     SamePlace {
@@ -202,7 +210,7 @@ fn of_tensor(tensor: Option<&str>) -> String {
     tensor.map_or_else(String::new, |name| format!(", tensor {name:?}"))
 }
 
-fn at_rule(path: Option<&Path>, line: usize) -> String {
+pub(super) fn at_rule(path: Option<&Path>, line: usize) -> String {
     match path {
         Some(path) => format!("{}, line {line}: ", shown::path(path)),
         None => "the rule: ".to_owned(),
@@ -211,4 +219,12 @@ fn at_rule(path: Option<&Path>, line: usize) -> String {
 
 fn others(more: usize) -> String {
     if more == 0 { String::new() } else { format!(", nor {more} other(s)") }
+}
+
+fn nor(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        1 => ", nor does 1 other rule match one".to_owned(),
+        more => format!(", nor do {more} other rules match one"),
+    }
 }

@@ -43,7 +43,7 @@ pub use self::format::{Format, UnknownFormat};
 pub use self::npy::npy_header;
 use self::npz::NpzFile;
 pub use self::progress::Progress;
-pub use self::rules::{Rules, Unmatched};
+pub use self::rules::{Rules, Unmatched, UnusedRule};
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;

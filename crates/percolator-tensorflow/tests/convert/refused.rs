@@ -120,3 +120,27 @@ fn two_tensors_do_not_get_one_name() {
     assert!(error.contains("\"a/1\" and \"a.1\" would both be named \"a.1\""), "{error}");
     assert!(!tensors::target(folder.path(), Format::Npz).exists());
 }
+
+#[test]
+fn rules_must_give_a_tensor_a_new_name() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), named("b")]);
+    let plan = |rules: &str| {
+        let options = Options { rules: Rules::parse(rules).unwrap(), ..Options::default() };
+        Conversion::plan(&model, folder.path().join("out.npz"), Format::Npz, &options)
+            .map(|conversion| conversion.unused_rules().iter().map(|rule| rule.line).collect::<Vec<_>>())
+            .map_err(|error| error.to_string())
+    };
+    assert!(plan("a -> x\nb -> y").unwrap().is_empty());
+    assert_eq!(plan("c -> x\nb -> y\ndrop d").unwrap(), [1, 3]);
+    let error = plan("c -> x\nd -> y").unwrap_err();
+    assert!(error.contains("no tensor would get a new name"), "{error}");
+    // A rule for a tensor that is left out for its type is used.
+    let typed = Tensor::new(DataType::Complex128, [1], vec![0; 16]).unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), ("c".to_owned(), typed)]);
+    let rules = Rules::parse("a -> b\nc -> d").unwrap();
+    let options = Options { rules, leave_out: true, ..Options::default() };
+    let target = folder.path().join("out.safetensors");
+    let conversion = Conversion::plan(&model, target, Format::Safetensors, &options).unwrap();
+    assert_eq!(conversion.unused_rules(), []);
+}
