@@ -293,6 +293,18 @@ fn conversions_keep_types_and_rename_by_rules() {
     );
     pass(path, "convert @types/model t.npz");
     assert!(pass(path, "diff t.npz @types/model").starts_with("17 equal, 0 different"));
+    // The working directory, and a link to a folder.
+    fs::create_dir(path.join("empty")).unwrap();
+    std::os::unix::fs::symlink("empty", path.join("link")).unwrap();
+    let model = path.join("t.npz");
+    let mut inside = command(&path.join("empty"), "convert");
+    inside.arg(&model).args([".", "--to", "npy-folder"]);
+    let output = inside.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(pass(path, "diff t.npz link/").starts_with("17 equal, 0 different, 0 only"));
+    fs::remove_dir_all(path.join("empty")).unwrap();
+    let (_, error) = fail(path, "convert t.npz link/");
+    assert!(error.contains("link to empty, which is not there"), "{error}");
     // The format by its name.
     pass(path, "convert t.npz folder-of-arrays --to npy-folder");
     assert!(pass(path, "diff t.npz folder-of-arrays").starts_with("17 equal"));

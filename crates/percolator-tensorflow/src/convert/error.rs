@@ -138,6 +138,16 @@ pub enum ConvertError {
         /// The folder.
         path: PathBuf,
     },
+    /// No folder can be made at a path.
+    #[error("{}: no folder can be made here: {found}; {remedy}", shown::path(path))]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A format holds a single tensor, and there are none or several.
     #[error("{}: {format} holds one tensor, and there are {found}: give {remedy}", shown::path(path))]
     NotOne {

@@ -26,6 +26,7 @@ mod error;
 mod file;
 mod folder;
 mod format;
+mod new_folder;
 mod npy;
 mod npz;
 mod progress;

@@ -86,6 +86,66 @@ fn a_folder_that_is_not_empty_stays() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_is_refused_before_anything_is_read() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a")]);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("none", &link).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for (target, found) in [
+        ("link/", "it is a link to none, which is not there; make that folder first"),
+        ("link", "it is a link to none"),
+        ("new/..", "it ends in no name"),
+        ("file", "cannot write it"),
+        ("file/", "cannot write it"),
+    ] {
+        let target = folder.path().join(target);
+        let error = Conversion::plan(&model, &target, Format::NpyFolder, &Options::default()).unwrap_err();
+        assert!(error.to_string().contains(found), "{error}");
+    }
+    let error = Conversion::plan(&model, "", Format::NpyFolder, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("it ends in no name"), "{error}");
+}
+
+#[test]
+fn an_empty_folder_stays_where_it_is() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), named("b/c")]);
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o750)).unwrap();
+    let before = fs::metadata(&out).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("out", &link).unwrap();
+    let plan = || Conversion::plan(&model, &link, Format::NpyFolder, &Options::default());
+    // One that is stopped, or fails at its last step, leaves nothing.
+    let conversion = plan().unwrap();
+    let progress = Progress::new();
+    progress.stop();
+    conversion.run(&progress).unwrap_err();
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    plan().unwrap().run(&Progress::new()).unwrap();
+    let after = fs::metadata(&out).unwrap();
+    assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let names = |model: &Model| model.tensors().iter().map(|info| info.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&Model::open(&link).unwrap()), ["a", "b/c"]);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+    // Files that came since it was planned are not mixed with the model's.
+    for path in ["a.npy", "b/c.npy"] {
+        fs::remove_file(out.join(path)).unwrap();
+    }
+    fs::remove_dir(out.join("b")).unwrap();
+    let conversion = plan().unwrap();
+    fs::write(out.join("b"), "").unwrap();
+    let error = conversion.run(&Progress::new()).unwrap_err();
+    assert!(error.to_string().contains("the folder is not empty"), "{error}");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+}
+
+#[test]
 fn names_that_a_format_cannot_have_are_refused() {
     let folder = tempdir().unwrap();
     let long = "x".repeat(70_000);
