@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{shown, whole_file};
 use percolator_tensorflow::checkpoint::StateFile;
-use percolator_tensorflow::convert::{Model, copy_checkpoint};
+use percolator_tensorflow::convert::{Format, Model, copy_checkpoint};
 use serde_json::json;
 
 use super::work::{Ended, watched};
@@ -35,6 +35,12 @@ impl Copy {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let model = Model::open(&self.from)?;
         let Some(checkpoint) = model.checkpoint() else {
+            if model.format() == Format::Checkpoint {
+                bail!(
+                    "{}: the SavedModel has no variables: there is nothing to copy",
+                    shown::path(&self.from)
+                );
+            }
             bail!(
                 "{}: only checkpoints are copied, and this is {}: use percolator model convert",
                 shown::path(&self.from),

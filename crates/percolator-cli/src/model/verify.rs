@@ -63,6 +63,7 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
     }
     let has_checksums = matches!(model.format(), Format::Checkpoint | Format::Npz);
     let verified = match has_checksums {
+        _ if tensors == 0 && faults.is_empty() => "there is nothing to verify".to_owned(),
         true => format!("{checksums} checksums right, of {bytes} bytes"),
         false => format!("{bytes} bytes read; the format has no checksums"),
     };

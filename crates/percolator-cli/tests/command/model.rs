@@ -354,6 +354,50 @@ fn rules_that_match_nothing_are_reported() {
 }
 
 #[test]
+fn a_saved_model_without_variables_has_no_tensors() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    let model = |name: &str, ops: &str| {
+        let node = |op: &str| format!("    node {{ name: \"{op}\" op: \"{op}\" }}\n");
+        let nodes: String = ops.split_whitespace().map(node).collect();
+        let text = format!("meta_graphs {{\n  graph_def {{\n{nodes}  }}\n}}\n");
+        fs::create_dir(path.join(name)).unwrap();
+        fs::write(path.join(name).join("saved_model.pbtxt"), text).unwrap();
+    };
+    model("none", "NoOp");
+    fs::create_dir(path.join("none/variables")).unwrap();
+    for given in ["none", "none/saved_model.pbtxt"] {
+        assert_eq!(pass(path, &format!("list {given}")), "");
+        assert_eq!(json(path, &format!("list {given}")), json!([]));
+        let verified = pass(path, &format!("verify {given}"));
+        let expected = "none/variables/variables: 0 tensors; there is nothing to verify; nothing is wrong\n";
+        assert_eq!(verified, expected);
+        assert_eq!(json(path, &format!("verify {given}"))["faults"], json!([]));
+    }
+    let (_, error) = fail(path, "copy none to/");
+    assert_eq!(error, "percolator: none: the SavedModel has no variables: there is nothing to copy\n");
+    let (_, error) = fail(path, "show none w");
+    assert!(error.contains("\"w\""), "{error}");
+    assert_eq!(pass(path, "convert none x.npz"), "x.npz: 0 tensors, 0 bytes\n");
+    assert_eq!(
+        pass(path, "diff none x.npz"),
+        "0 equal, 0 different, 0 only in the first, 0 only in the second\n"
+    );
+    // One whose variables are lost is not one without.
+    model("lost", "VariableV2");
+    model("cut", "NoOp");
+    fs::create_dir(path.join("cut/variables")).unwrap();
+    fs::write(path.join("cut/variables/variables.data-00000-of-00001"), "").unwrap();
+    for name in ["lost", "cut"] {
+        let (_, error) = fail(path, &format!("list {name}"));
+        assert!(error.contains("variables/variables.index: there is no such file"), "{error}");
+    }
+    fs::write(path.join("none/saved_model.pbtxt"), "damaged {").unwrap();
+    let (_, error) = fail(path, "list none");
+    assert!(error.contains("saved_model.pbtxt"), "{error}");
+}
+
+#[test]
 fn differences_are_told_and_tolerated() {
     let strings = |last: &'static [u8]| Tensor::strings([2], [&b"a"[..], last]).unwrap();
     let folder = written(&[

@@ -1,11 +1,13 @@
 //! A checkpoint as one of the formats that are read.
 
 use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::format::with_ending;
 use super::{ConvertError, TensorInfo};
-use crate::{Checkpoint, Tensor};
+use crate::{Checkpoint, SavedModel, Tensor};
 
 /// The most data files that a checkpoint has: their numbers have five digits.
 const SHARDS_MAX: usize = 99_999;
@@ -42,6 +44,30 @@ impl CheckpointFiles {
     /// Reads a tensor, and verifies its checksum.
     pub(super) fn read(&self, info: &TensorInfo) -> Result<Tensor<'_>, ConvertError> {
         Ok(self.checkpoint.tensor(&info.name)?)
+    }
+}
+
+/// Returns whether a SavedModel has variables, which would have this prefix. A model that has some and lacks
+/// their files has variables.
+pub(super) fn has_variables(folder: &Path, prefix: &Path) -> Result<bool, ConvertError> {
+    // As TensorFlow's loader, which restores none if there is no folder with an index.
+    if with_ending(prefix, ".index").exists() || prefix.parent().is_some_and(has_entries) {
+        return Ok(true);
+    }
+    let model = SavedModel::open(folder)?;
+    for graph in model.meta_graphs() {
+        if !graph.variables()?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether something is in a folder, or it cannot be told.
+fn has_entries(folder: &Path) -> bool {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 

@@ -7,7 +7,7 @@ use percolator::shown;
 
 use super::{Format, UnusedRule};
 use crate::checkpoint::{StateError, WriteError};
-use crate::{CheckpointError, DataType, TensorError};
+use crate::{CheckpointError, DataType, GraphError, TensorError};
 
 /// Why a model's tensors cannot be read, renamed or written.
 #[non_exhaustive]
@@ -176,6 +176,9 @@ pub enum ConvertError {
     /// The file `checkpoint` of a folder cannot be read.
     #[error(transparent)]
     State(Box<StateError>),
+    /// The graph of a SavedModel, whose variables are looked for, cannot be read.
+    #[error(transparent)]
+    Graph(Box<GraphError>),
     /// A checkpoint cannot be written.
     #[error(transparent)]
     Write(Box<WriteError>),
@@ -193,6 +196,12 @@ impl From<CheckpointError> for ConvertError {
 impl From<StateError> for ConvertError {
     fn from(error: StateError) -> Self {
         ConvertError::State(Box::new(error))
+    }
+}
+
+impl From<GraphError> for ConvertError {
+    fn from(error: GraphError) -> Self {
+        ConvertError::Graph(Box::new(error))
     }
 }
 

@@ -120,6 +120,24 @@ pub(super) struct Found {
     pub(super) format: Format,
     /// The file, the folder, or the prefix.
     pub(super) path: PathBuf,
+    /// The folder of the SavedModel whose variables they are.
+    pub(super) saved_model: Option<PathBuf>,
+}
+
+impl Found {
+    fn new(format: Format, path: impl Into<PathBuf>) -> Self {
+        Found { format, path: path.into(), saved_model: None }
+    }
+
+    fn checkpoint(prefix: impl Into<PathBuf>) -> Self {
+        Found::new(Format::Checkpoint, prefix)
+    }
+
+    /// The variables of the SavedModel in a folder.
+    fn variables(folder: &Path) -> Self {
+        let saved_model = Some(folder.to_owned());
+        Found { saved_model, ..Found::checkpoint(folder.join("variables/variables")) }
+    }
 }
 
 /// Finds the tensors that a path leads to.
@@ -137,37 +155,33 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
         return in_folder(path);
     }
     // A prefix may also be the name of some file.
-    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
     if with_ending(path, ".index").is_file() {
-        return Ok(checkpoint(path.to_owned()));
+        return Ok(Found::checkpoint(path));
     }
     let is_there = fs::metadata(path);
     if let Some(prefix) = [".index", ".meta"].iter().find_map(|ending| without_ending(path, ending)) {
-        return Ok(checkpoint(prefix));
+        return Ok(Found::checkpoint(prefix));
     }
     if let Some(prefix) = of_data_file(path) {
-        return Ok(checkpoint(prefix));
+        return Ok(Found::checkpoint(prefix));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match path.file_name().and_then(|name| name.to_str()) {
-        Some("checkpoint") if is_there.is_ok() => return latest(folder).map(checkpoint),
-        Some("saved_model.pb" | "saved_model.pbtxt") => {
-            return Ok(checkpoint(folder.join("variables/variables")));
-        }
+        Some("checkpoint") if is_there.is_ok() => return latest(folder).map(Found::checkpoint),
+        Some("saved_model.pb" | "saved_model.pbtxt") => return Ok(Found::variables(folder)),
         _ => {}
     }
     let Some(format) = of_ending(path) else { return sniff(path) };
     is_there.map_err(ConvertError::read(path))?;
-    Ok(Found { format, path: path.to_owned() })
+    Ok(Found::new(format, path))
 }
 
 fn in_folder(path: &Path) -> Result<Found, ConvertError> {
-    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
     if ["saved_model.pb", "saved_model.pbtxt"].iter().any(|name| path.join(name).is_file()) {
-        return Ok(checkpoint(path.join("variables/variables")));
+        return Ok(Found::variables(path));
     }
     if path.join("checkpoint").is_file() {
-        return latest(path).map(checkpoint);
+        return latest(path).map(Found::checkpoint);
     }
     let mut prefixes = Vec::new();
     for entry in fs::read_dir(path).map_err(ConvertError::read(path))? {
@@ -175,8 +189,8 @@ fn in_folder(path: &Path) -> Result<Found, ConvertError> {
     }
     prefixes.sort();
     let found = match (&prefixes[..], folder::has_arrays(path)) {
-        ([prefix], false) => return Ok(checkpoint(prefix.clone())),
-        ([], true) => return Ok(Found { format: Format::NpyFolder, path: path.to_owned() }),
+        ([prefix], false) => return Ok(Found::checkpoint(prefix.clone())),
+        ([], true) => return Ok(Found::new(Format::NpyFolder, path)),
         ([], false) => "the folder has neither a file \"checkpoint\" nor a model's files".to_owned(),
         (_, true) => "the folder has .npy files and a checkpoint: give the checkpoint's prefix".to_owned(),
         ([first, ..], false) => format!(
@@ -215,7 +229,7 @@ fn sniff(path: &Path) -> Result<Found, ConvertError> {
         [_, _, _, _, _, 0, 0, 0, b'{'] => Format::Safetensors,
         _ => return no_format("neither its name nor its first bytes tell what it is"),
     };
-    Ok(Found { format, path: path.to_owned() })
+    Ok(Found::new(format, path))
 }
 
 /// The latest checkpoint that a folder's file `checkpoint` names.
