@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use percolator::shown;
 use percolator_tensorflow::convert::{
@@ -13,7 +14,7 @@ use percolator_tensorflow::convert::{
 use serde_json::{Value as Json, json};
 
 use super::work::{Ended, watched};
-use super::{How, printable, stdout};
+use super::{How, check_prefix, printable, stdout};
 
 /// The most unused rules that are named on the standard error.
 const UNUSED_MAX: usize = 20;
@@ -45,9 +46,9 @@ pub(super) struct Convert {
     /// Leave out tensors of types that the format does not have, instead of failing.
     #[arg(long)]
     leave_out: bool,
-    /// The data files of a checkpoint that is written.
-    #[arg(long, value_name = "N", default_value = "1")]
-    shards: NonZeroUsize,
+    /// The data files of a checkpoint that is written [default: 1].
+    #[arg(long, value_name = "N")]
+    shards: Option<NonZeroUsize>,
     /// Print what would be written under which names, and write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -68,6 +69,24 @@ fn format(name: &str) -> Result<Format, String> {
 }
 
 impl Convert {
+    /// The format of what is written, for which all options are.
+    fn target_format(&self) -> anyhow::Result<Format> {
+        let format = match self.format {
+            Some(format) => format,
+            None => Format::of_target(&self.to),
+        };
+        if format == Format::Checkpoint && self.format.is_none() {
+            check_prefix(&self.to)?;
+        }
+        if format != Format::Checkpoint && self.shards.is_some() {
+            bail!("--shards is for checkpoints, and {} would be {format}", shown::path(&self.to));
+        }
+        if self.unmatched.is_some() && self.rules.is_none() && self.rename.is_none() {
+            bail!("--unmatched is for names that no rule matches: give --rules or --rename as well");
+        }
+        Ok(format)
+    }
+
     fn options(&self) -> Result<Options, ConvertError> {
         let mut rules = match (&self.rules, &self.rename) {
             (Some(path), _) => Rules::from_file(path)?,
@@ -81,12 +100,12 @@ impl Convert {
                 UnmatchedArg::Error => Unmatched::Error,
             });
         }
-        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.get() })
+        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.map_or(1, NonZeroUsize::get) })
     }
 
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let model = Model::open(&self.from)?;
-        let format = self.format.unwrap_or_else(|| Format::of_target(&self.to));
+        let format = self.target_format()?;
         let conversion = Conversion::plan(&model, &self.to, format, &self.options()?);
         let conversion = conversion.map_err(|error| match error {
             ConvertError::NoSuchType { .. } => {

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::list::weight;
 use super::work::{Ended, each, watched};
 use super::{How, stdout};
+use crate::said;
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
@@ -97,7 +98,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
                 verified.checksums += 1;
                 verified.bytes += bytes;
             }
-            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
         }
     }
     // A missing data file is one fault, not one for each of its tensors.
@@ -132,7 +133,7 @@ fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
                 verified.checksums += usize::from(model.format() == Format::Npz);
                 verified.bytes += bytes as u64;
             }
-            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
         }
     }
     Ok(verified)

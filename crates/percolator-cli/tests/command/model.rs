@@ -13,7 +13,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-tensorflow/tests/data").join(name)
 }
 
-fn command(folder: &Path, arguments: &str) -> Command {
+pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     let data = data("");
     // Paths that begin with @ are those of the data.
@@ -30,7 +30,7 @@ fn run(folder: &Path, arguments: &str) -> Output {
 }
 
 #[track_caller]
-fn pass(folder: &Path, arguments: &str) -> String {
+pub(crate) fn pass(folder: &Path, arguments: &str) -> String {
     let output = run(folder, arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -39,7 +39,7 @@ fn pass(folder: &Path, arguments: &str) -> String {
 
 /// Runs a command that exits with 1; returns what it prints, and what it says about that.
 #[track_caller]
-fn fail(folder: &Path, arguments: &str) -> (String, String) {
+pub(crate) fn fail(folder: &Path, arguments: &str) -> (String, String) {
     let output = run(folder, arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -50,7 +50,7 @@ fn json(folder: &Path, arguments: &str) -> Value {
 }
 
 /// A folder with a checkpoint `model` of these tensors.
-fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
+pub(crate) fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
     let folder = tempdir().unwrap();
     write(&folder.path().join("model"), tensors);
     folder
@@ -64,7 +64,7 @@ fn write(prefix: &Path, tensors: &[(&str, Tensor<'_>)]) {
     writer.finish().unwrap();
 }
 
-fn floats(values: &[f32]) -> Tensor<'static> {
+pub(crate) fn floats(values: &[f32]) -> Tensor<'static> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Tensor::new(DataType::Float32, [values.len()], bytes).unwrap()
 }

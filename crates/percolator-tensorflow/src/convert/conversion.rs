@@ -202,7 +202,7 @@ impl<'m> Conversion<'m> {
             Format::Checkpoint if checkpoint::replaces(path, self.shards, &self.model.files())? => {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
-            Format::Checkpoint => return Ok(()),
+            Format::Checkpoint => return Ok(CheckpointWriter::check(path, self.shards)?),
             Format::Safetensors | Format::Npz | Format::Npy => whole_file::check(path).map_err(write)?,
         }
         for file in self.model.files() {

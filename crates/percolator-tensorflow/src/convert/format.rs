@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -216,9 +217,12 @@ fn of_data_file(path: &Path) -> Option<PathBuf> {
 fn sniff(path: &Path) -> Result<Found, ConvertError> {
     let no_format =
         |found: &str| Err(ConvertError::NoFormat { path: path.to_owned(), found: found.to_owned() });
-    if !path.exists() {
-        return no_format("there is no such file, and no checkpoint of this prefix");
-    }
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return no_format("there is no such file, and no checkpoint of this prefix");
+        }
+        found => found.map_err(ConvertError::read(path))?,
+    };
     let file = InputFile::open(path)?;
     let mut front = [0; 9];
     let read = file.read_some(&mut front, 0).map_err(ConvertError::read(path))?;

@@ -63,7 +63,7 @@ impl NewFolder {
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(NewFolder { path, target: target.to_owned(), is_there }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(ConvertError::write(&path)(error)),
+                Err(error) => return Err(ConvertError::write(target)(error)),
             }
         }
         Err(ConvertError::write(target)(ErrorKind::AlreadyExists.into()))

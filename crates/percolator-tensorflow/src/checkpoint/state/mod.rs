@@ -74,20 +74,26 @@ impl StateFile {
     ///
     /// [`StateError`] if it cannot be read, or names no latest checkpoint.
     pub fn read(&self) -> Result<Option<CheckpointState>, StateError> {
+        let Some(mut state) = self.parsed()? else { return Ok(None) };
+        let paths = state.all_model_checkpoint_paths.iter_mut();
+        for path in paths.chain([&mut state.model_checkpoint_path]) {
+            let joined = self.folder.join(&*path);
+            let joined = joined.into_os_string().into_string();
+            *path = joined.map_err(|prefix| StateError::NotUtf8 { prefix: prefix.into() })?;
+        }
+        Ok(Some(state))
+    }
+
+    /// Returns its contents as they are.
+    fn parsed(&self) -> Result<Option<CheckpointState>, StateError> {
         let Some(text) = self.text()? else { return Ok(None) };
-        let mut state = text::parse(&text).map_err(|fault| StateError::Text {
+        let state = text::parse(&text).map_err(|fault| StateError::Text {
             path: self.path.clone(),
             line: fault.line,
             message: fault.message,
         })?;
         if state.model_checkpoint_path.is_empty() {
             return Err(StateError::NoPath { path: self.path.clone() });
-        }
-        let paths = state.all_model_checkpoint_paths.iter_mut();
-        for path in paths.chain([&mut state.model_checkpoint_path]) {
-            let joined = self.folder.join(&*path);
-            let joined = joined.into_os_string().into_string();
-            *path = joined.map_err(|prefix| StateError::NotUtf8 { prefix: prefix.into() })?;
         }
         Ok(Some(state))
     }
@@ -129,8 +135,9 @@ impl StateFile {
     ///
     /// As [`latest_checkpoint`].
     pub fn latest(&self) -> Result<Option<PathBuf>, StateError> {
-        let Some(state) = self.read()? else { return Ok(None) };
-        let prefix = PathBuf::from(&state.model_checkpoint_path);
+        let Some(state) = self.parsed()? else { return Ok(None) };
+        // The folder's own path need not be UTF-8.
+        let prefix = self.folder.join(&state.model_checkpoint_path);
         match self.found(&prefix)? {
             Some(found) => Ok(Some(found)),
             None => {
@@ -145,13 +152,13 @@ impl StateFile {
     ///
     /// As [`all_checkpoints`].
     pub fn all(&self) -> Result<Vec<PathBuf>, StateError> {
-        self.read()?.map_or(Ok(Vec::new()), |state| self.those_of(&state))
+        self.parsed()?.map_or(Ok(Vec::new()), |state| self.those_of(&state))
     }
 
     fn those_of(&self, state: &CheckpointState) -> Result<Vec<PathBuf>, StateError> {
         let mut found = Vec::new();
         for path in &state.all_model_checkpoint_paths {
-            found.extend(self.found(Path::new(path))?);
+            found.extend(self.found(&self.folder.join(path))?);
         }
         Ok(found)
     }
