@@ -5,8 +5,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::format::with_ending;
 use super::{ConvertError, TensorInfo};
+use crate::paths::{folder_of, with_suffix};
 use crate::{Checkpoint, SavedModel, Tensor};
 
 /// The most data files that a checkpoint has: their numbers have five digits.
@@ -51,7 +51,7 @@ impl CheckpointFiles {
 /// their files has variables.
 pub(super) fn has_variables(folder: &Path, prefix: &Path) -> Result<bool, ConvertError> {
     // As TensorFlow's loader, which restores none if there is no folder with an index.
-    if with_ending(prefix, ".index").exists() || prefix.parent().is_some_and(has_entries) {
+    if with_suffix(prefix, ".index").exists() || prefix.parent().is_some_and(has_entries) {
         return Ok(true);
     }
     let model = SavedModel::open(folder)?;
@@ -74,14 +74,14 @@ fn has_entries(folder: &Path) -> bool {
 /// Returns the files of a checkpoint that are there.
 pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     let data = checkpoint.used_shards().into_iter().map(|shard| checkpoint.shard_path(shard));
-    data.chain([with_ending(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
+    data.chain([with_suffix(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
 }
 
 /// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace one of
 /// these files, also through links.
 pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Result<bool, ConvertError> {
     let Some(name) = prefix.file_name() else { return Ok(false) };
-    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(prefix);
     let canonical = |path: &Path| path.canonicalize().map_err(ConvertError::read(path));
     if !folder.exists() {
         return Ok(false);
@@ -94,7 +94,7 @@ pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Resul
     let data = (0..shards).map(|shard| format!(".data-{shard:05}-of-{shards:05}"));
     for ending in data.chain([".index".to_owned()]) {
         // What is not there is none of the files, which are.
-        if let Ok(place) = with_ending(prefix, &ending).canonicalize()
+        if let Ok(place) = with_suffix(prefix, &ending).canonicalize()
             && files.contains(&place)
         {
             return Ok(true);

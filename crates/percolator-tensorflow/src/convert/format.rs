@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};
+use crate::paths::{folder_of, with_suffix};
 use crate::{DataType, latest_checkpoint};
 
 /// A format of tensors in files.
@@ -102,13 +103,6 @@ fn of_ending(path: &Path) -> Option<Format> {
     }
 }
 
-/// A path with this text after it.
-pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut whole = path.as_os_str().to_owned();
-    whole.push(ending);
-    whole.into()
-}
-
 /// A path without this text at its end.
 fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix(ending)?;
@@ -156,7 +150,7 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
         return in_folder(path);
     }
     // A prefix may also be the name of some file.
-    if with_ending(path, ".index").is_file() {
+    if with_suffix(path, ".index").is_file() {
         return Ok(Found::checkpoint(path));
     }
     let is_there = fs::metadata(path);
@@ -166,7 +160,7 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
     if let Some(prefix) = of_data_file(path) {
         return Ok(Found::checkpoint(prefix));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     match path.file_name().and_then(|name| name.to_str()) {
         Some("checkpoint") if is_there.is_ok() => return latest(folder).map(Found::checkpoint),
         Some("saved_model.pb" | "saved_model.pbtxt") => return Ok(Found::variables(folder)),

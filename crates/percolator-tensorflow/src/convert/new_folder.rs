@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::ConvertError;
+use crate::paths::folder_of;
 
 /// Checks that a folder can be made at a path: nothing is there, or an empty folder.
 pub(super) fn check(target: &Path) -> Result<(), ConvertError> {
@@ -48,12 +49,9 @@ impl NewFolder {
     pub(super) fn create(target: &Path) -> Result<Self, ConvertError> {
         check(target)?;
         let is_there = target.is_dir();
-        let (parent, name) = match target.parent() {
-            _ if is_there => (target, OsStr::new("")),
-            Some(parent) if !parent.as_os_str().is_empty() => {
-                (parent, target.file_name().unwrap_or_default())
-            }
-            _ => (Path::new("."), target.file_name().unwrap_or_default()),
+        let (parent, name) = match is_there {
+            true => (target, OsStr::new("")),
+            false => (folder_of(target), target.file_name().unwrap_or_default()),
         };
         fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
         for number in 0_u64.. {

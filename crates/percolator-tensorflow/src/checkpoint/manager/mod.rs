@@ -11,6 +11,7 @@ pub use self::options::{ManagerOptions, Rules};
 pub use self::saved::{NotRemoved, Saved};
 use super::state::{StateError, StateFile};
 use super::writer::{CheckpointWriter, PREVIOUS, ends_in_name, index_path, previous_prefix, remove};
+use crate::paths::{folder_of, with_suffix};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -365,10 +366,8 @@ impl CheckpointManager {
             return false;
         }
         if self.options.rules == Rules::Saver {
-            let mut meta = prefix.as_os_str().to_owned();
-            meta.push(".meta");
             // As TensorFlow: not every checkpoint has one.
-            let _ = fs::remove_file(meta);
+            let _ = fs::remove_file(with_suffix(prefix, ".meta"));
         }
         saved.removed.push(prefix.to_owned());
         true
@@ -388,10 +387,7 @@ fn forget_folders(listed: &mut CheckpointState) {
 
 /// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.
 fn is_same_checkpoint(one: &Path, other: &Path) -> bool {
-    let folder = |prefix: &Path| {
-        let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty());
-        fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
-    };
+    let folder = |prefix: &Path| fs::canonicalize(folder_of(prefix)).ok();
     one == other
         || one.file_name() == other.file_name()
             && folder(one).is_some_and(|found| folder(other) == Some(found))

@@ -3,7 +3,6 @@
 mod error;
 mod text;
 
-use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -11,6 +10,7 @@ use percolator::whole_file;
 
 pub use self::error::StateError;
 use super::writer::{PREVIOUS, index_path, previous_prefix};
+use crate::paths::open_regular;
 use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.
@@ -100,21 +100,14 @@ impl StateFile {
 
     fn text(&self) -> Result<Option<String>, StateError> {
         let io = |action| StateError::io(&self.path, action);
-        let found = match fs::metadata(&self.path) {
+        let (file, bytes) = match open_regular(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(io("find the file"))?,
+            opened => opened.map_err(io("open the file"))?,
         };
-        // To open a FIFO waits for a writer.
-        if !found.is_file() {
-            let error =
-                io::Error::new(io::ErrorKind::InvalidInput, "a list of checkpoints is a regular file");
-            return Err(io("read the file")(error));
-        }
         let too_long = |found| StateError::Length { path: self.path.clone(), found, allowed: BYTES_MAX };
-        if found.len() > BYTES_MAX {
-            return Err(too_long(found.len()));
+        if bytes > BYTES_MAX {
+            return Err(too_long(bytes));
         }
-        let file = File::open(&self.path).map_err(io("open the file"))?;
         let mut text = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(io("read the file"))?;
         // It has grown.
