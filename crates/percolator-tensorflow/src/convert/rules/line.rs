@@ -22,6 +22,8 @@ pub(super) struct Line<'a> {
 /// Reads rules, a rule a line.
 pub(super) fn read(text: &str, path: Option<&Path>) -> Result<Rules, ConvertError> {
     let mut rules = Rules { path: path.map(Path::to_owned), ..Rules::none() };
+    // Editors of some systems put a byte order mark first.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, text) in (1..).zip(text.lines()) {
         let line = Line { path, number };
         let text = text.trim();

@@ -251,6 +251,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_and_carriage_returns_are_not_of_names() {
+        let rules = Rules::parse("\u{feff}a -> x\r\nb -> y\r\n").unwrap();
+        assert_eq!(applied(&rules, &["a", "b"]), ["x", "y"]);
+    }
+
+    #[test]
     fn what_is_dropped_may_have_an_arrow() {
         let rules = "drop a -> b\ndrop regex ^x -> \\d$\ndrop -> c\n\"drop d\" -> e";
         let names = ["a -> b", "x -> 1", "drop", "drop d", "drop a", "a"];
