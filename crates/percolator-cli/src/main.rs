@@ -17,6 +17,7 @@ mod out;
 mod pipeline;
 mod plan;
 mod prepare;
+mod said;
 mod stop;
 mod verify_run;
 mod watch;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The exit code reports the failure even if nobody reads this.
-            let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&format!("{error:#}")));
+            let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&said::chain(&error)));
             ExitCode::FAILURE
         }
     }

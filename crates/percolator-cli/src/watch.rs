@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::said;
 use crate::stop::Signals;
 
 /// How often the progress is shown and signals are checked.
@@ -69,7 +70,7 @@ pub(super) fn watched<P: Watched, T: Send>(
     })?;
     match (done, signals.caught()) {
         (Err(error), Some((signal, code))) if progress.is_end(&error) => {
-            let _ = writeln!(std::io::stderr(), "percolator: {signal}: {error:#}");
+            let _ = writeln!(std::io::stderr(), "percolator: {signal}: {}", said::chain(&error));
             Ok(Ended::Stopped(ExitCode::from(code)))
         }
         (done, _) => done.map(Ended::Done),

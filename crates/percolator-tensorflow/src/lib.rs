@@ -5,6 +5,7 @@ pub mod convert;
 mod data_type;
 mod feed;
 pub mod graph;
+mod paths;
 pub mod proto;
 mod tensor;
 mod text;

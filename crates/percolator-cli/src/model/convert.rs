@@ -5,15 +5,19 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use percolator::shown;
 use percolator_tensorflow::convert::{
-    Conversion, ConvertError, Format, LeftOut, Model, Options, Rules, Unmatched,
+    Conversion, ConvertError, Format, LeftOut, Model, Options, Rules, Unmatched, UnusedRule,
 };
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::work::{Ended, watched};
-use super::{How, printable, stdout};
+use super::{How, check_prefix, printable, stdout};
+
+/// The most unused rules that are named on the standard error.
+const UNUSED_MAX: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
@@ -29,7 +33,8 @@ pub(super) struct Convert {
     format: Option<Format>,
     /// Names tensors by the rules in this file, a rule a line: "NAME -> NAME", "regex PATTERN -> NAME" ($1 is
     /// the first group, and each match is replaced), "drop NAME", "drop regex PATTERN", "unmatched keep" (or
-    /// drop, or error), "# comment". The first rule that matches decides.
+    /// drop, or error), "# comment". The first rule that matches decides. Rules that are not used are
+    /// reported.
     #[arg(long, value_name = "FILE", conflicts_with = "rename")]
     rules: Option<PathBuf>,
     /// Names tensors by replacing each match of a regular expression: '/=.' turns slashes into dots.
@@ -41,9 +46,9 @@ pub(super) struct Convert {
     /// Leave out tensors of types that the format does not have, instead of failing.
     #[arg(long)]
     leave_out: bool,
-    /// The data files of a checkpoint that is written.
-    #[arg(long, value_name = "N", default_value = "1")]
-    shards: NonZeroUsize,
+    /// The data files of a checkpoint that is written [default: 1].
+    #[arg(long, value_name = "N")]
+    shards: Option<NonZeroUsize>,
     /// Print what would be written under which names, and write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -64,6 +69,24 @@ fn format(name: &str) -> Result<Format, String> {
 }
 
 impl Convert {
+    /// The format of what is written, for which all options are.
+    fn target_format(&self) -> anyhow::Result<Format> {
+        let format = match self.format {
+            Some(format) => format,
+            None => Format::of_target(&self.to),
+        };
+        if format == Format::Checkpoint && self.format.is_none() {
+            check_prefix(&self.to)?;
+        }
+        if format != Format::Checkpoint && self.shards.is_some() {
+            bail!("--shards is for checkpoints, and {} would be {format}", shown::path(&self.to));
+        }
+        if self.unmatched.is_some() && self.rules.is_none() && self.rename.is_none() {
+            bail!("--unmatched is for names that no rule matches: give --rules or --rename as well");
+        }
+        Ok(format)
+    }
+
     fn options(&self) -> Result<Options, ConvertError> {
         let mut rules = match (&self.rules, &self.rename) {
             (Some(path), _) => Rules::from_file(path)?,
@@ -77,12 +100,12 @@ impl Convert {
                 UnmatchedArg::Error => Unmatched::Error,
             });
         }
-        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.get() })
+        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.map_or(1, NonZeroUsize::get) })
     }
 
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let model = Model::open(&self.from)?;
-        let format = self.format.unwrap_or_else(|| Format::of_target(&self.to));
+        let format = self.target_format()?;
         let conversion = Conversion::plan(&model, &self.to, format, &self.options()?);
         let conversion = conversion.map_err(|error| match error {
             ConvertError::NoSuchType { .. } => {
@@ -90,6 +113,7 @@ impl Convert {
             }
             error => error.into(),
         })?;
+        warn_of_unused_rules(&conversion);
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
@@ -103,7 +127,11 @@ impl Convert {
         if how.json {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
-            let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
+            let unused = unused_rules(&conversion);
+            let done = json!({
+                "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out,
+                "unused_rules": unused,
+            });
             writeln!(out, "{done:#}")?;
         } else {
             writeln!(out, "{}: {tensors} tensors, {bytes} bytes", shown::path(&self.to))?;
@@ -120,7 +148,10 @@ impl Convert {
                 conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
-            let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
+            let unused = unused_rules(conversion);
+            let plan = json!({
+                "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out, "unused_rules": unused,
+            });
             writeln!(out, "{plan:#}")?;
         } else {
             for tensor in conversion.tensors() {
@@ -137,6 +168,28 @@ impl Convert {
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Writes a line for each rule that decides the name of no tensor.
+fn warn_of_unused_rules(conversion: &Conversion<'_>) {
+    let unused = conversion.unused_rules();
+    let mut lines: Vec<_> = unused.iter().take(UNUSED_MAX).map(ToString::to_string).collect();
+    if let more @ 1.. = unused.len().saturating_sub(UNUSED_MAX) {
+        lines.push(format!("{more} more rules are not used"));
+    }
+    for line in lines {
+        // Nobody may read them.
+        let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&line));
+    }
+}
+
+fn unused_rules(conversion: &Conversion<'_>) -> Vec<Json> {
+    let unused = conversion.unused_rules().iter();
+    let rule = |rule: &UnusedRule| {
+        let (pattern, reason) = (&rule.pattern, rule.reason());
+        json!({ "line": rule.line, "pattern": pattern, "regex": rule.is_regex, "reason": reason })
+    };
+    unused.map(rule).collect()
 }
 
 fn write_left_out(conversion: &Conversion<'_>, out: &mut impl std::io::Write) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! `percolator model copy`: a checkpoint's tensors, written anew.
 
-use std::fs;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{shown, whole_file};
 use percolator_tensorflow::checkpoint::StateFile;
-use percolator_tensorflow::convert::{Model, copy_checkpoint};
+use percolator_tensorflow::convert::{Format, Model, copy_checkpoint};
 use serde_json::json;
 
 use super::work::{Ended, watched};
-use super::{How, stdout};
+use super::{How, check_prefix, stdout};
 
 #[derive(Debug, Args)]
 pub(super) struct Copy {
@@ -35,6 +35,12 @@ impl Copy {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let model = Model::open(&self.from)?;
         let Some(checkpoint) = model.checkpoint() else {
+            if model.format() == Format::Checkpoint {
+                bail!(
+                    "{}: the SavedModel has no variables: there is nothing to copy",
+                    shown::path(&self.from)
+                );
+            }
             bail!(
                 "{}: only checkpoints are copied, and this is {}: use percolator model convert",
                 shown::path(&self.from),
@@ -46,6 +52,13 @@ impl Copy {
             (true, Some(name)) => self.to.join(name),
             _ => self.to.clone(),
         };
+        if is_folder {
+            // A list that cannot be read is found before the copy, not after it.
+            StateFile::of(&self.to).read()?;
+        } else {
+            check_prefix(&prefix)?;
+        }
+        let graph = Graph::open(checkpoint.prefix())?;
         let shards = self.shards.map(NonZeroUsize::get);
         let copied =
             watched(how.quiet, |progress| Ok(copy_checkpoint(checkpoint, &prefix, shards, progress)?))?;
@@ -53,7 +66,8 @@ impl Copy {
             Ended::Done(summary) => summary,
             Ended::Stopped(code) => return Ok(code),
         };
-        let has_graph = copy_graph(checkpoint.prefix(), &prefix)?;
+        let has_graph = graph.is_some();
+        copy_graph(graph, &prefix)?;
         if is_folder {
             name_as_latest(&self.to, &prefix)?;
         }
@@ -71,21 +85,40 @@ impl Copy {
     }
 }
 
-/// Copies the graph that a saver of TensorFlow 1 writes beside a checkpoint, if there is one.
-fn copy_graph(from: &Path, to: &Path) -> anyhow::Result<bool> {
-    let [from, to] = [from, to].map(|prefix| {
-        let mut path = prefix.as_os_str().to_owned();
-        path.push(".meta");
-        PathBuf::from(path)
-    });
-    if !from.is_file() {
-        // A graph that is there belongs to the checkpoint that was just replaced.
-        whole_file::remove(&to).with_context(|| format!("cannot remove {}", shown::path(&to)))?;
-        return Ok(false);
+/// The graph that a saver of TensorFlow 1 writes beside a checkpoint, open for reading.
+struct Graph {
+    path: PathBuf,
+    file: File,
+}
+
+impl Graph {
+    /// Opens the graph of a checkpoint, if it has one.
+    fn open(prefix: &Path) -> anyhow::Result<Option<Self>> {
+        let path = meta_path(prefix);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let file = File::open(&path).with_context(|| format!("cannot read {}", shown::path(&path)))?;
+        Ok(Some(Graph { path, file }))
     }
-    let bytes = fs::read(&from).with_context(|| format!("cannot read {}", shown::path(&from)))?;
-    whole_file::write(&to, &[&bytes]).with_context(|| format!("cannot write {}", shown::path(&to)))?;
-    Ok(true)
+}
+
+fn meta_path(prefix: &Path) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(".meta");
+    path.into()
+}
+
+/// Writes a graph beside a checkpoint that was written.
+fn copy_graph(graph: Option<Graph>, prefix: &Path) -> anyhow::Result<()> {
+    let to = meta_path(prefix);
+    let Some(Graph { path, mut file }) = graph else {
+        // A graph that is there belongs to the checkpoint that was just replaced.
+        return whole_file::remove(&to).with_context(|| format!("cannot remove {}", shown::path(&to)));
+    };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", shown::path(&path)))?;
+    whole_file::write(&to, &[&bytes]).with_context(|| format!("cannot write {}", shown::path(&to)))
 }
 
 /// Writes the folder's file `checkpoint`, as a saver does. The checkpoints that it named before stay in its

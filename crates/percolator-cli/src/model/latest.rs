@@ -21,12 +21,11 @@ pub(super) struct Latest {
 impl Latest {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let Some(prefix) = latest_checkpoint(&self.folder)? else {
-            let folder = shown::path(&self.folder);
+            let (folder, is_there) = (shown::path(&self.folder), self.folder.is_dir());
+            let why =
+                if is_there { "the folder has no file \"checkpoint\"" } else { "there is no such folder" };
             // The exit code reports it even if nobody reads this.
-            let _ = writeln!(
-                std::io::stderr(),
-                "percolator: {folder}: there is no checkpoint: the folder has no file \"checkpoint\""
-            );
+            let _ = writeln!(std::io::stderr(), "percolator: {folder}: there is no checkpoint: {why}");
             return Ok(ExitCode::FAILURE);
         };
         let mut out = stdout();

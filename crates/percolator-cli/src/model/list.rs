@@ -119,12 +119,15 @@ fn bytes(model: &Model, place: usize) -> anyhow::Result<usize> {
 /// The widest column of a table, in characters.
 const WIDTH_MAX: usize = 200;
 
-/// Writes a line for each tensor, and the total.
+/// Writes a line for each tensor, and the total; of no tensors, nothing.
 pub(super) fn write_table(
     model: &Model,
     order: &[usize],
     out: &mut impl std::io::Write,
 ) -> anyhow::Result<()> {
+    if order.is_empty() {
+        return Ok(());
+    }
     let mut rows = vec![["name".to_owned(), "type".to_owned(), "shape".to_owned(), "bytes".to_owned()]];
     let mut total = 0;
     for &place in order {

@@ -10,9 +10,12 @@ mod values;
 mod verify;
 mod work;
 
+use std::fs;
 use std::io::{self, BufWriter, StdoutLock};
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use percolator::shown;
 
@@ -88,6 +91,24 @@ impl Model {
             What::Diff(diff) => diff.run(how),
             What::Latest(latest) => latest.run(how),
         }
+    }
+}
+
+/// Checks that nothing but a regular file has the name that a checkpoint's files would begin with. A folder
+/// of this name would be found in the place of the checkpoint, and nobody means files beside a device.
+fn check_prefix(prefix: &Path) -> anyhow::Result<()> {
+    let (shown, kind) = (shown::path(prefix), fs::metadata(prefix).map(|found| found.file_type()));
+    match kind {
+        Ok(kind) if kind.is_dir() => bail!(
+            "{shown}: a folder is there: end the path with a slash to write into it, or give a checkpoint's \
+             prefix, such as {}",
+            shown::path(&prefix.join("model"))
+        ),
+        Ok(kind) if !kind.is_file() => bail!(
+            "{shown}: it is no regular file: a checkpoint is several files whose names begin with its \
+             prefix: give another path"
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::list::weight;
 use super::work::{Ended, each, watched};
 use super::{How, stdout};
+use crate::said;
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
@@ -63,6 +64,7 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
     }
     let has_checksums = matches!(model.format(), Format::Checkpoint | Format::Npz);
     let verified = match has_checksums {
+        _ if tensors == 0 && faults.is_empty() => "there is nothing to verify".to_owned(),
         true => format!("{checksums} checksums right, of {bytes} bytes"),
         false => format!("{bytes} bytes read; the format has no checksums"),
     };
@@ -96,7 +98,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
                 verified.checksums += 1;
                 verified.bytes += bytes;
             }
-            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
         }
     }
     // A missing data file is one fault, not one for each of its tensors.
@@ -131,7 +133,7 @@ fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
                 verified.checksums += usize::from(model.format() == Format::Npz);
                 verified.bytes += bytes as u64;
             }
-            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
         }
     }
     Ok(verified)

@@ -19,6 +19,7 @@ mod gpu;
 mod jobs;
 mod killed;
 mod model;
+mod model_refused;
 mod plan;
 mod prepare;
 mod receipts;

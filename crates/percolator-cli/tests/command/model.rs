@@ -13,7 +13,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-tensorflow/tests/data").join(name)
 }
 
-fn command(folder: &Path, arguments: &str) -> Command {
+pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     let data = data("");
     // Paths that begin with @ are those of the data.
@@ -30,7 +30,7 @@ fn run(folder: &Path, arguments: &str) -> Output {
 }
 
 #[track_caller]
-fn pass(folder: &Path, arguments: &str) -> String {
+pub(crate) fn pass(folder: &Path, arguments: &str) -> String {
     let output = run(folder, arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -39,7 +39,7 @@ fn pass(folder: &Path, arguments: &str) -> String {
 
 /// Runs a command that exits with 1; returns what it prints, and what it says about that.
 #[track_caller]
-fn fail(folder: &Path, arguments: &str) -> (String, String) {
+pub(crate) fn fail(folder: &Path, arguments: &str) -> (String, String) {
     let output = run(folder, arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -50,7 +50,7 @@ fn json(folder: &Path, arguments: &str) -> Value {
 }
 
 /// A folder with a checkpoint `model` of these tensors.
-fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
+pub(crate) fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
     let folder = tempdir().unwrap();
     write(&folder.path().join("model"), tensors);
     folder
@@ -64,7 +64,7 @@ fn write(prefix: &Path, tensors: &[(&str, Tensor<'_>)]) {
     writer.finish().unwrap();
 }
 
-fn floats(values: &[f32]) -> Tensor<'static> {
+pub(crate) fn floats(values: &[f32]) -> Tensor<'static> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Tensor::new(DataType::Float32, [values.len()], bytes).unwrap()
 }
@@ -293,6 +293,18 @@ fn conversions_keep_types_and_rename_by_rules() {
     );
     pass(path, "convert @types/model t.npz");
     assert!(pass(path, "diff t.npz @types/model").starts_with("17 equal, 0 different"));
+    // The working directory, and a link to a folder.
+    fs::create_dir(path.join("empty")).unwrap();
+    std::os::unix::fs::symlink("empty", path.join("link")).unwrap();
+    let model = path.join("t.npz");
+    let mut inside = command(&path.join("empty"), "convert");
+    inside.arg(&model).args([".", "--to", "npy-folder"]);
+    let output = inside.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(pass(path, "diff t.npz link/").starts_with("17 equal, 0 different, 0 only"));
+    fs::remove_dir_all(path.join("empty")).unwrap();
+    let (_, error) = fail(path, "convert t.npz link/");
+    assert!(error.contains("link to empty, which is not there"), "{error}");
     // The format by its name.
     pass(path, "convert t.npz folder-of-arrays --to npy-folder");
     assert!(pass(path, "diff t.npz folder-of-arrays").starts_with("17 equal"));
@@ -300,6 +312,89 @@ fn conversions_keep_types_and_rename_by_rules() {
     assert!(error.contains("written over"), "{error}");
     let (_, error) = fail(path, "convert t.npz x.npz --rename types/[a-z]+\\d*=x");
     assert!(error.contains("would both be named \"x\""), "{error}");
+}
+
+#[test]
+fn rules_that_match_nothing_are_reported() {
+    let folder = written(&[("a", floats(&[1.0])), ("b", floats(&[2.0]))]);
+    let path = folder.path();
+    fs::write(path.join("rules"), "a -> x\naa -> y\nregex a -> z\ndrop c\n").unwrap();
+    for dry_run in ["--dry-run", ""] {
+        let output = run(path, &format!("convert model x.npz --rules rules --json {dry_run}"));
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = "percolator: rules, line 2: \"aa\" is not used: there is no tensor of this name\n\
+                        percolator: rules, line 3: regex \"a\" is not used: earlier rules decide the names \
+                        of all tensors that it matches\n\
+                        percolator: rules, line 4: \"c\" is not used: there is no tensor of this name\n";
+        assert_eq!(told, expected);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let unused = found["unused_rules"].as_array().unwrap();
+        let lines: Vec<_> = unused.iter().map(|rule| rule["line"].as_u64().unwrap()).collect();
+        assert_eq!(lines, [2, 3, 4]);
+        let reason = "there is no tensor of this name";
+        assert_eq!(unused[0], json!({ "line": 2, "pattern": "aa", "regex": false, "reason": reason }));
+    }
+    let many: String = (0..25).map(|number| format!("none{number} -> n{number}\n")).collect();
+    fs::write(path.join("many"), format!("a -> x\n{many}")).unwrap();
+    let told = String::from_utf8(run(path, "convert model x.npz --rules many").stderr).unwrap();
+    assert_eq!(told.lines().count(), 21, "{told}");
+    assert!(told.ends_with("percolator: 5 more rules are not used\n"), "{told}");
+    // Nothing would get a new name.
+    for rules in ["--rename layer/=x --unmatched drop", "--rename layer/=x"] {
+        let (_, error) = fail(path, &format!("convert model y.npz {rules}"));
+        let expected = "percolator: the rule: regex \"layer/\" is not used: it matches no tensor: no \
+                        tensor would get a new name; correct the rules, or do without\n";
+        assert_eq!(error, expected);
+        assert!(!path.join("y.npz").exists());
+    }
+    fs::write(path.join("drops"), "drop c\n").unwrap();
+    let output = run(path, "convert model y.npz --rules drops");
+    assert!(output.status.success() && path.join("y.npz").exists(), "{output:?}");
+}
+
+#[test]
+fn a_saved_model_without_variables_has_no_tensors() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    let model = |name: &str, ops: &str| {
+        let node = |op: &str| format!("    node {{ name: \"{op}\" op: \"{op}\" }}\n");
+        let nodes: String = ops.split_whitespace().map(node).collect();
+        let text = format!("meta_graphs {{\n  graph_def {{\n{nodes}  }}\n}}\n");
+        fs::create_dir(path.join(name)).unwrap();
+        fs::write(path.join(name).join("saved_model.pbtxt"), text).unwrap();
+    };
+    model("none", "NoOp");
+    fs::create_dir(path.join("none/variables")).unwrap();
+    for given in ["none", "none/saved_model.pbtxt"] {
+        assert_eq!(pass(path, &format!("list {given}")), "");
+        assert_eq!(json(path, &format!("list {given}")), json!([]));
+        let verified = pass(path, &format!("verify {given}"));
+        let expected = "none/variables/variables: 0 tensors; there is nothing to verify; nothing is wrong\n";
+        assert_eq!(verified, expected);
+        assert_eq!(json(path, &format!("verify {given}"))["faults"], json!([]));
+    }
+    let (_, error) = fail(path, "copy none to/");
+    assert_eq!(error, "percolator: none: the SavedModel has no variables: there is nothing to copy\n");
+    let (_, error) = fail(path, "show none w");
+    assert!(error.contains("\"w\""), "{error}");
+    assert_eq!(pass(path, "convert none x.npz"), "x.npz: 0 tensors, 0 bytes\n");
+    assert_eq!(
+        pass(path, "diff none x.npz"),
+        "0 equal, 0 different, 0 only in the first, 0 only in the second\n"
+    );
+    // One whose variables are lost is not one without.
+    model("lost", "VariableV2");
+    model("cut", "NoOp");
+    fs::create_dir(path.join("cut/variables")).unwrap();
+    fs::write(path.join("cut/variables/variables.data-00000-of-00001"), "").unwrap();
+    for name in ["lost", "cut"] {
+        let (_, error) = fail(path, &format!("list {name}"));
+        assert!(error.contains("variables/variables.index: there is no such file"), "{error}");
+    }
+    fs::write(path.join("none/saved_model.pbtxt"), "damaged {").unwrap();
+    let (_, error) = fail(path, "list none");
+    assert!(error.contains("saved_model.pbtxt"), "{error}");
 }
 
 #[test]

@@ -9,8 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -23,6 +22,7 @@ use percolator::source::Access;
 use super::error::CheckpointError;
 use super::index::Place;
 use super::zeroed::zeroed;
+use crate::paths::{open_regular, with_suffix};
 
 /// The data files, each opened when it is first used.
 #[derive(Debug)]
@@ -43,24 +43,6 @@ pub(super) struct DataFile {
     file: File,
     /// `None` if the file is read.
     map: Option<Mmap>,
-}
-
-/// Returns the path of a file of a checkpoint.
-pub(super) fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
-    let mut path = OsString::from(prefix);
-    path.push(suffix);
-    path.into()
-}
-
-/// Opens a regular file, and returns its length.
-pub(super) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Checked before it is opened: opening a pipe waits for a writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    let file = File::open(path)?;
-    let bytes = file.metadata()?.len();
-    Ok((file, bytes))
 }
 
 impl DataFiles {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use percolator::shown;
 
-use super::data::{open_regular, with_suffix};
 use super::error::CheckpointError;
+use crate::paths::{folder_of, open_regular, with_suffix};
 
 const INDEX: &str = ".index";
 
@@ -97,11 +97,6 @@ fn remedy(prefix: &Path) -> String {
     let more = if prefixes.len() > PREFIXES_MAX { ", and others" } else { "" };
     prefixes.truncate(PREFIXES_MAX);
     format!("the folder has {}{more}", prefixes.join(", "))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    // The parent of a bare name is the empty path, which cannot be opened.
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the paths in a folder, or none if it cannot be read.

@@ -1,11 +1,13 @@
 //! A checkpoint as one of the formats that are read.
 
 use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::format::with_ending;
 use super::{ConvertError, TensorInfo};
-use crate::{Checkpoint, Tensor};
+use crate::paths::{folder_of, with_suffix};
+use crate::{Checkpoint, SavedModel, Tensor};
 
 /// The most data files that a checkpoint has: their numbers have five digits.
 const SHARDS_MAX: usize = 99_999;
@@ -45,17 +47,41 @@ impl CheckpointFiles {
     }
 }
 
+/// Returns whether a SavedModel has variables, which would have this prefix. A model that has some and lacks
+/// their files has variables.
+pub(super) fn has_variables(folder: &Path, prefix: &Path) -> Result<bool, ConvertError> {
+    // As TensorFlow's loader, which restores none if there is no folder with an index.
+    if with_suffix(prefix, ".index").exists() || prefix.parent().is_some_and(has_entries) {
+        return Ok(true);
+    }
+    let model = SavedModel::open(folder)?;
+    for graph in model.meta_graphs() {
+        if !graph.variables()?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether something is in a folder, or it cannot be told.
+fn has_entries(folder: &Path) -> bool {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
+}
+
 /// Returns the files of a checkpoint that are there.
 pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     let data = checkpoint.used_shards().into_iter().map(|shard| checkpoint.shard_path(shard));
-    data.chain([with_ending(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
+    data.chain([with_suffix(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
 }
 
 /// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace one of
 /// these files, also through links.
 pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Result<bool, ConvertError> {
     let Some(name) = prefix.file_name() else { return Ok(false) };
-    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(prefix);
     let canonical = |path: &Path| path.canonicalize().map_err(ConvertError::read(path));
     if !folder.exists() {
         return Ok(false);
@@ -68,7 +94,7 @@ pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Resul
     let data = (0..shards).map(|shard| format!(".data-{shard:05}-of-{shards:05}"));
     for ending in data.chain([".index".to_owned()]) {
         // What is not there is none of the files, which are.
-        if let Ok(place) = with_ending(prefix, &ending).canonicalize()
+        if let Ok(place) = with_suffix(prefix, &ending).canonicalize()
             && files.contains(&place)
         {
             return Ok(true);

@@ -1,14 +1,18 @@
 //! A model's tensors, written as another format.
 
 use std::fs;
-use std::io::{BufWriter, ErrorKind, IntoInnerError, Write as _};
+use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
 use percolator::whole_file::{self, WholeFile};
 
+use super::new_folder::{self, NewFolder};
 use super::npy::Written;
 use super::npz::NpzWriter;
-use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
+use super::{
+    ConvertError, Format, Model, Progress, Rules, TensorInfo, UnusedRule, checkpoint, folder, npz,
+    safetensors,
+};
 use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
@@ -77,6 +81,7 @@ pub struct Conversion<'m> {
     format: Format,
     tensors: Vec<Renamed>,
     left_out: Vec<LeftOut>,
+    unused_rules: Vec<UnusedRule>,
     shards: usize,
 }
 
@@ -86,8 +91,8 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if names collide, if the format cannot hold a tensor, or if the target is the source,
-    /// a folder that is not empty, or cannot be written.
+    /// [`ConvertError`] if names collide, if no rule that gives names matches a tensor, if the format cannot
+    /// hold a tensor, or if the target is the source, a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
         target: impl AsRef<Path>,
@@ -109,8 +114,13 @@ impl<'m> Conversion<'m> {
                 None => left_out.push(LeftOut::Type { name, data_type }),
             }
         }
+        // A rule for a tensor that is left out for its type is used.
+        let unused_rules = options.rules.unused(model.tensors.iter().map(|info| &*info.name));
+        if !model.tensors.is_empty() {
+            options.rules.check_effect(&unused_rules)?;
+        }
         let shards = options.shards;
-        let conversion = Conversion { model, target, format, tensors, left_out, shards };
+        let conversion = Conversion { model, target, format, tensors, left_out, unused_rules, shards };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -126,6 +136,12 @@ impl<'m> Conversion<'m> {
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
+    }
+
+    /// Returns the rules that decide the name of no tensor: each may be misspelt, or for another model.
+    #[must_use]
+    pub fn unused_rules(&self) -> &[UnusedRule] {
+        &self.unused_rules
     }
 
     /// Returns how many texts of a `.safetensors` file the target cannot hold.
@@ -182,11 +198,11 @@ impl<'m> Conversion<'m> {
         let path = &self.target;
         let write = ConvertError::write(path);
         match self.format {
-            Format::NpyFolder => return self.check_folder(),
+            Format::NpyFolder => return new_folder::check(path),
             Format::Checkpoint if checkpoint::replaces(path, self.shards, &self.model.files())? => {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
-            Format::Checkpoint => return Ok(()),
+            Format::Checkpoint => return Ok(CheckpointWriter::check(path, self.shards)?),
             Format::Safetensors | Format::Npz | Format::Npy => whole_file::check(path).map_err(write)?,
         }
         for file in self.model.files() {
@@ -196,18 +212,6 @@ impl<'m> Conversion<'m> {
             }
         }
         Ok(())
-    }
-
-    fn check_folder(&self) -> Result<(), ConvertError> {
-        let path = &self.target;
-        match fs::read_dir(path) {
-            Ok(mut entries) => match entries.next() {
-                None => Ok(()),
-                Some(_) => Err(ConvertError::NotEmpty { path: path.clone() }),
-            },
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(ConvertError::write(path)(error)),
-        }
     }
 
     /// Reads the tensors and writes them. What is written gets its name once it is complete.
@@ -308,59 +312,20 @@ impl<'m> Run<'_, 'm> {
         finish(out, path)
     }
 
-    /// Writes a folder under another name, and renames it when it is complete.
     fn folder(&mut self) -> Result<(), ConvertError> {
-        let target = &*self.conversion.target;
-        let partial = PartialFolder::create(target)?;
+        let new = NewFolder::create(&self.conversion.target)?;
         for renamed in &self.conversion.tensors {
-            let path = partial.path.join(folder::path_of(&renamed.to)?);
+            let path = new.path().join(folder::path_of(&renamed.to)?);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
             }
             self.npy(&path, renamed)?;
         }
-        partial.finish(target)
+        new.finish()
     }
 }
 
 fn finish(out: BufWriter<WholeFile>, path: &Path) -> Result<(), ConvertError> {
     let whole = out.into_inner().map_err(IntoInnerError::into_error).and_then(WholeFile::finish);
     whole.map_err(ConvertError::write(path))
-}
-
-/// A folder under construction. Dropping it before it is finished removes it.
-struct PartialFolder {
-    path: PathBuf,
-}
-
-impl PartialFolder {
-    fn create(target: &Path) -> Result<Self, ConvertError> {
-        let name = target.file_name().unwrap_or_default();
-        let parent =
-            target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
-        for number in 0_u64.. {
-            let mut partial = name.to_owned();
-            partial.push(format!(".{}-{number}.partial", std::process::id()));
-            let path = parent.join(partial);
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(PartialFolder { path }),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(ConvertError::write(&path)(error)),
-            }
-        }
-        Err(ConvertError::write(target)(ErrorKind::AlreadyExists.into()))
-    }
-
-    fn finish(self, target: &Path) -> Result<(), ConvertError> {
-        // An empty folder there is replaced; one that has got entries since is not.
-        fs::rename(&self.path, target).map_err(ConvertError::write(target))
-    }
-}
-
-impl Drop for PartialFolder {
-    fn drop(&mut self) {
-        // After it is renamed, there is nothing to remove.
-        let _ = fs::remove_dir_all(&self.path);
-    }
 }

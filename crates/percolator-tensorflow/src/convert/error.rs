@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use percolator::shown;
 
-use super::Format;
+use super::{Format, UnusedRule};
 use crate::checkpoint::{StateError, WriteError};
-use crate::{CheckpointError, DataType, TensorError};
+use crate::{CheckpointError, DataType, GraphError, TensorError};
 
 /// Why a model's tensors cannot be read, renamed or written.
 #[non_exhaustive]
@@ -118,6 +118,14 @@ pub enum ConvertError {
         /// How many others there are.
         more: usize,
     },
+    /// Rules give names, and no tensor has any of those that they are for.
+    #[error("{rule}{}: no tensor would get a new name; correct the rules, or do without", nor(*.more))]
+    NoNewName {
+        /// The first such rule.
+        rule: Box<UnusedRule>,
+        /// How many others there are.
+        more: usize,
+    },
     /// A conversion would write over what it reads.
     #[error("{}: it would be written over while it is read: give another path", shown::path(path))]
     SamePlace {
@@ -129,6 +137,16 @@ pub enum ConvertError {
     NotEmpty {
         /// The folder.
         path: PathBuf,
+    },
+    /// No folder can be made at a path.
+    #[error("{}: no folder can be made here: {found}; {remedy}", shown::path(path))]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A format holds a single tensor, and there are none or several.
     #[error("{}: {format} holds one tensor, and there are {found}: give {remedy}", shown::path(path))]
@@ -158,6 +176,9 @@ pub enum ConvertError {
     /// The file `checkpoint` of a folder cannot be read.
     #[error(transparent)]
     State(Box<StateError>),
+    /// The graph of a SavedModel, whose variables are looked for, cannot be read.
+    #[error(transparent)]
+    Graph(Box<GraphError>),
     /// A checkpoint cannot be written.
     #[error(transparent)]
     Write(Box<WriteError>),
@@ -175,6 +196,12 @@ impl From<CheckpointError> for ConvertError {
 impl From<StateError> for ConvertError {
     fn from(error: StateError) -> Self {
         ConvertError::State(Box::new(error))
+    }
+}
+
+impl From<GraphError> for ConvertError {
+    fn from(error: GraphError) -> Self {
+        ConvertError::Graph(Box::new(error))
     }
 }
 
@@ -202,7 +229,7 @@ fn of_tensor(tensor: Option<&str>) -> String {
     tensor.map_or_else(String::new, |name| format!(", tensor {name:?}"))
 }
 
-fn at_rule(path: Option<&Path>, line: usize) -> String {
+pub(super) fn at_rule(path: Option<&Path>, line: usize) -> String {
     match path {
         Some(path) => format!("{}, line {line}: ", shown::path(path)),
         None => "the rule: ".to_owned(),
@@ -211,4 +238,12 @@ fn at_rule(path: Option<&Path>, line: usize) -> String {
 
 fn others(more: usize) -> String {
     if more == 0 { String::new() } else { format!(", nor {more} other(s)") }
+}
+
+fn nor(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        1 => ", nor does 1 other rule match one".to_owned(),
+        more => format!(", nor do {more} other rules match one"),
+    }
 }

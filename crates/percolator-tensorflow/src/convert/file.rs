@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::ConvertError;
+use crate::paths::open_regular;
 
 /// A regular file, open for reading by any number of threads.
 #[derive(Debug)]
@@ -56,14 +57,7 @@ impl Part<'_> {
 
 impl InputFile {
     pub(super) fn open(path: &Path) -> Result<Self, ConvertError> {
-        // A FIFO would block until somebody writes, and a device may have no end.
-        let is_file = std::fs::metadata(path).map_err(ConvertError::read(path))?.is_file();
-        if !is_file {
-            let other = "it is not a regular file, and no other is read: copy it to one first";
-            return Err(ConvertError::read(path)(io::Error::new(io::ErrorKind::InvalidInput, other)));
-        }
-        let file = File::open(path).map_err(ConvertError::read(path))?;
-        let length = file.metadata().map_err(ConvertError::read(path))?.len();
+        let (file, length) = open_regular(path).map_err(ConvertError::read(path))?;
         Ok(InputFile { path: path.to_owned(), file, length })
     }
 

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};
+use crate::paths::{folder_of, with_suffix};
 use crate::{DataType, latest_checkpoint};
 
 /// A format of tensors in files.
@@ -101,13 +103,6 @@ fn of_ending(path: &Path) -> Option<Format> {
     }
 }
 
-/// A path with this text after it.
-pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut whole = path.as_os_str().to_owned();
-    whole.push(ending);
-    whole.into()
-}
-
 /// A path without this text at its end.
 fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix(ending)?;
@@ -120,6 +115,24 @@ pub(super) struct Found {
     pub(super) format: Format,
     /// The file, the folder, or the prefix.
     pub(super) path: PathBuf,
+    /// The folder of the SavedModel whose variables they are.
+    pub(super) saved_model: Option<PathBuf>,
+}
+
+impl Found {
+    fn new(format: Format, path: impl Into<PathBuf>) -> Self {
+        Found { format, path: path.into(), saved_model: None }
+    }
+
+    fn checkpoint(prefix: impl Into<PathBuf>) -> Self {
+        Found::new(Format::Checkpoint, prefix)
+    }
+
+    /// The variables of the SavedModel in a folder.
+    fn variables(folder: &Path) -> Self {
+        let saved_model = Some(folder.to_owned());
+        Found { saved_model, ..Found::checkpoint(folder.join("variables/variables")) }
+    }
 }
 
 /// Finds the tensors that a path leads to.
@@ -137,37 +150,33 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
         return in_folder(path);
     }
     // A prefix may also be the name of some file.
-    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
-    if with_ending(path, ".index").is_file() {
-        return Ok(checkpoint(path.to_owned()));
+    if with_suffix(path, ".index").is_file() {
+        return Ok(Found::checkpoint(path));
     }
     let is_there = fs::metadata(path);
     if let Some(prefix) = [".index", ".meta"].iter().find_map(|ending| without_ending(path, ending)) {
-        return Ok(checkpoint(prefix));
+        return Ok(Found::checkpoint(prefix));
     }
     if let Some(prefix) = of_data_file(path) {
-        return Ok(checkpoint(prefix));
+        return Ok(Found::checkpoint(prefix));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     match path.file_name().and_then(|name| name.to_str()) {
-        Some("checkpoint") if is_there.is_ok() => return latest(folder).map(checkpoint),
-        Some("saved_model.pb" | "saved_model.pbtxt") => {
-            return Ok(checkpoint(folder.join("variables/variables")));
-        }
+        Some("checkpoint") if is_there.is_ok() => return latest(folder).map(Found::checkpoint),
+        Some("saved_model.pb" | "saved_model.pbtxt") => return Ok(Found::variables(folder)),
         _ => {}
     }
     let Some(format) = of_ending(path) else { return sniff(path) };
     is_there.map_err(ConvertError::read(path))?;
-    Ok(Found { format, path: path.to_owned() })
+    Ok(Found::new(format, path))
 }
 
 fn in_folder(path: &Path) -> Result<Found, ConvertError> {
-    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
     if ["saved_model.pb", "saved_model.pbtxt"].iter().any(|name| path.join(name).is_file()) {
-        return Ok(checkpoint(path.join("variables/variables")));
+        return Ok(Found::variables(path));
     }
     if path.join("checkpoint").is_file() {
-        return latest(path).map(checkpoint);
+        return latest(path).map(Found::checkpoint);
     }
     let mut prefixes = Vec::new();
     for entry in fs::read_dir(path).map_err(ConvertError::read(path))? {
@@ -175,8 +184,8 @@ fn in_folder(path: &Path) -> Result<Found, ConvertError> {
     }
     prefixes.sort();
     let found = match (&prefixes[..], folder::has_arrays(path)) {
-        ([prefix], false) => return Ok(checkpoint(prefix.clone())),
-        ([], true) => return Ok(Found { format: Format::NpyFolder, path: path.to_owned() }),
+        ([prefix], false) => return Ok(Found::checkpoint(prefix.clone())),
+        ([], true) => return Ok(Found::new(Format::NpyFolder, path)),
         ([], false) => "the folder has neither a file \"checkpoint\" nor a model's files".to_owned(),
         (_, true) => "the folder has .npy files and a checkpoint: give the checkpoint's prefix".to_owned(),
         ([first, ..], false) => format!(
@@ -202,9 +211,12 @@ fn of_data_file(path: &Path) -> Option<PathBuf> {
 fn sniff(path: &Path) -> Result<Found, ConvertError> {
     let no_format =
         |found: &str| Err(ConvertError::NoFormat { path: path.to_owned(), found: found.to_owned() });
-    if !path.exists() {
-        return no_format("there is no such file, and no checkpoint of this prefix");
-    }
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return no_format("there is no such file, and no checkpoint of this prefix");
+        }
+        found => found.map_err(ConvertError::read(path))?,
+    };
     let file = InputFile::open(path)?;
     let mut front = [0; 9];
     let read = file.read_some(&mut front, 0).map_err(ConvertError::read(path))?;
@@ -215,7 +227,7 @@ fn sniff(path: &Path) -> Result<Found, ConvertError> {
         [_, _, _, _, _, 0, 0, 0, b'{'] => Format::Safetensors,
         _ => return no_format("neither its name nor its first bytes tell what it is"),
     };
-    Ok(Found { format, path: path.to_owned() })
+    Ok(Found::new(format, path))
 }
 
 /// The latest checkpoint that a folder's file `checkpoint` names.

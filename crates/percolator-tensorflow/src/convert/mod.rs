@@ -26,6 +26,7 @@ mod error;
 mod file;
 mod folder;
 mod format;
+mod new_folder;
 mod npy;
 mod npz;
 mod progress;
@@ -39,11 +40,12 @@ pub use self::conversion::{Conversion, LeftOut, Options, Renamed, Summary};
 pub use self::copy::copy_checkpoint;
 pub use self::error::ConvertError;
 use self::folder::NpyFolder;
+use self::format::Found;
 pub use self::format::{Format, UnknownFormat};
 pub use self::npy::npy_header;
 use self::npz::NpzFile;
 pub use self::progress::Progress;
-pub use self::rules::{Rules, Unmatched};
+pub use self::rules::{Rules, Unmatched, UnusedRule};
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
@@ -82,6 +84,8 @@ enum Store {
     Npz(NpzFile),
     Npy(NpyFolder),
     NpyFolder(NpyFolder),
+    /// A SavedModel without variables: the prefix that they would have.
+    NoVariables(PathBuf),
 }
 
 impl Model {
@@ -93,8 +97,13 @@ impl Model {
     ///
     /// [`ConvertError`] if there is none of these, or if it is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
-        let found = format::find(path.as_ref())?;
-        Self::open_as(found.path, found.format)
+        let Found { format, path, saved_model } = format::find(path.as_ref())?;
+        match saved_model {
+            Some(folder) if !checkpoint::has_variables(&folder, &path)? => {
+                Ok(Model { tensors: Vec::new(), store: Store::NoVariables(path) })
+            }
+            _ => Self::open_as(path, format),
+        }
     }
 
     /// Opens a file of this format, whatever its name is: for a checkpoint, its prefix.
@@ -133,7 +142,7 @@ impl Model {
     #[must_use]
     pub fn format(&self) -> Format {
         match &self.store {
-            Store::Checkpoint(_) => Format::Checkpoint,
+            Store::Checkpoint(_) | Store::NoVariables(_) => Format::Checkpoint,
             Store::Safetensors(_) => Format::Safetensors,
             Store::Npz(_) => Format::Npz,
             Store::Npy(_) => Format::Npy,
@@ -146,6 +155,7 @@ impl Model {
     pub fn path(&self) -> &Path {
         match &self.store {
             Store::Checkpoint(files) => files.checkpoint().prefix(),
+            Store::NoVariables(prefix) => prefix,
             Store::Safetensors(file) => file.path(),
             Store::Npz(file) => file.path(),
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.path(),
@@ -172,6 +182,7 @@ impl Model {
         let info = &self.tensors[place];
         match &self.store {
             Store::Checkpoint(files) => files.read(info),
+            Store::NoVariables(_) => unreachable!("a model without tensors has no place of one"),
             Store::Safetensors(file) => file.read(place, info),
             Store::Npz(file) => file.read(place, info),
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.read(place, info),
@@ -187,7 +198,8 @@ impl Model {
         }
     }
 
-    /// Returns the checkpoint, if it is one.
+    /// Returns the checkpoint, if there is one: a SavedModel without variables is an empty model of the
+    /// format [`Format::Checkpoint`] that has none.
     #[must_use]
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         match &self.store {
@@ -201,6 +213,7 @@ impl Model {
         match &self.store {
             Store::Checkpoint(files) => checkpoint::paths(files.checkpoint()),
             Store::Safetensors(_) | Store::Npz(_) => vec![self.path().to_owned()],
+            Store::NoVariables(_) => Vec::new(),
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.files().map(Path::to_owned).collect(),
         }
     }

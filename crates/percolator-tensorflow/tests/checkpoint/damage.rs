@@ -180,7 +180,7 @@ fn missing_and_exchanged_files_are_named() {
         assert_eq!(checkpoint.verify(1).faults.len(), checkpoint.len() - readable, "all faults are told");
         fs::create_dir(shard).unwrap();
         let message = copy.check("a folder").unwrap().to_string();
-        assert!(message.contains("it is no regular file"), "{message}");
+        assert!(message.contains("it is not a regular file"), "{message}");
         fs::remove_dir(shard).unwrap();
         fs::write(shard, good).unwrap();
     }

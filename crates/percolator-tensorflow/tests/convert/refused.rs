@@ -86,6 +86,66 @@ fn a_folder_that_is_not_empty_stays() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_is_refused_before_anything_is_read() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a")]);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("none", &link).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for (target, found) in [
+        ("link/", "it is a link to none, which is not there; make that folder first"),
+        ("link", "it is a link to none"),
+        ("new/..", "it ends in no name"),
+        ("file", "cannot write it"),
+        ("file/", "cannot write it"),
+    ] {
+        let target = folder.path().join(target);
+        let error = Conversion::plan(&model, &target, Format::NpyFolder, &Options::default()).unwrap_err();
+        assert!(error.to_string().contains(found), "{error}");
+    }
+    let error = Conversion::plan(&model, "", Format::NpyFolder, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("it ends in no name"), "{error}");
+}
+
+#[test]
+fn an_empty_folder_stays_where_it_is() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), named("b/c")]);
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o750)).unwrap();
+    let before = fs::metadata(&out).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("out", &link).unwrap();
+    let plan = || Conversion::plan(&model, &link, Format::NpyFolder, &Options::default());
+    // One that is stopped, or fails at its last step, leaves nothing.
+    let conversion = plan().unwrap();
+    let progress = Progress::new();
+    progress.stop();
+    conversion.run(&progress).unwrap_err();
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    plan().unwrap().run(&Progress::new()).unwrap();
+    let after = fs::metadata(&out).unwrap();
+    assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let names = |model: &Model| model.tensors().iter().map(|info| info.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&Model::open(&link).unwrap()), ["a", "b/c"]);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+    // Files that came since it was planned are not mixed with the model's.
+    for path in ["a.npy", "b/c.npy"] {
+        fs::remove_file(out.join(path)).unwrap();
+    }
+    fs::remove_dir(out.join("b")).unwrap();
+    let conversion = plan().unwrap();
+    fs::write(out.join("b"), "").unwrap();
+    let error = conversion.run(&Progress::new()).unwrap_err();
+    assert!(error.to_string().contains("the folder is not empty"), "{error}");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+}
+
+#[test]
 fn names_that_a_format_cannot_have_are_refused() {
     let folder = tempdir().unwrap();
     let long = "x".repeat(70_000);
@@ -119,4 +179,28 @@ fn two_tensors_do_not_get_one_name() {
     let error = tensors::convert_with(&model, folder.path(), Format::Npz, &options).unwrap_err().to_string();
     assert!(error.contains("\"a/1\" and \"a.1\" would both be named \"a.1\""), "{error}");
     assert!(!tensors::target(folder.path(), Format::Npz).exists());
+}
+
+#[test]
+fn rules_must_give_a_tensor_a_new_name() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), named("b")]);
+    let plan = |rules: &str| {
+        let options = Options { rules: Rules::parse(rules).unwrap(), ..Options::default() };
+        Conversion::plan(&model, folder.path().join("out.npz"), Format::Npz, &options)
+            .map(|conversion| conversion.unused_rules().iter().map(|rule| rule.line).collect::<Vec<_>>())
+            .map_err(|error| error.to_string())
+    };
+    assert!(plan("a -> x\nb -> y").unwrap().is_empty());
+    assert_eq!(plan("c -> x\nb -> y\ndrop d").unwrap(), [1, 3]);
+    let error = plan("c -> x\nd -> y").unwrap_err();
+    assert!(error.contains("no tensor would get a new name"), "{error}");
+    // A rule for a tensor that is left out for its type is used.
+    let typed = Tensor::new(DataType::Complex128, [1], vec![0; 16]).unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), ("c".to_owned(), typed)]);
+    let rules = Rules::parse("a -> b\nc -> d").unwrap();
+    let options = Options { rules, leave_out: true, ..Options::default() };
+    let target = folder.path().join("out.safetensors");
+    let conversion = Conversion::plan(&model, target, Format::Safetensors, &options).unwrap();
+    assert_eq!(conversion.unused_rules(), []);
 }

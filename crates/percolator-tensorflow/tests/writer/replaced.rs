@@ -1,10 +1,11 @@
 //! A checkpoint takes the place of an earlier one, wherever and however it is spelled.
 
 use std::fs;
+use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use percolator_tensorflow::checkpoint::{ManagerOptions, StateError, all_checkpoints};
+use percolator_tensorflow::checkpoint::{ManagerOptions, NotRemoved, StateError, StateFile, all_checkpoints};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
@@ -25,6 +26,19 @@ fn number(prefix: &Path) -> u8 {
         Content::Bytes(bytes) => bytes[0],
         Content::Strings(_) => panic!("it is a number"),
     }
+}
+
+/// What is logged meanwhile, on this thread.
+fn logged<R>(work: impl FnOnce() -> R) -> (R, String) {
+    let file = tempfile::tempfile().unwrap();
+    let writer = std::sync::Mutex::new(file.try_clone().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let done = tracing::subscriber::with_default(subscriber, work);
+    let mut file = file;
+    let mut logged = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut logged).unwrap();
+    (done, logged)
 }
 
 fn is_link(path: &Path) -> bool {
@@ -185,14 +199,67 @@ fn an_old_checkpoint_that_cannot_be_removed_is_tried_again() {
         let taken = with_ending(&manager.prefix(1), ".index");
         fs::remove_file(&taken).unwrap();
         fs::create_dir(&taken).unwrap();
-        let error = manager.save(writer(&manager.prefix(2), 2)).unwrap_err();
-        let message = error.to_string();
-        let due = manager.prefix(2);
-        assert!(matches!(error, StateError::Remove { prefix, .. } if prefix == due), "{message}");
-        assert!(message.contains(&format!("new checkpoint {} is saved", due.display())), "{message}");
-        assert_eq!(latest_checkpoint(folder.path()).unwrap(), Some(due));
+        let (saved, warnings) = logged(|| manager.save(writer(&manager.prefix(2), 2)).unwrap());
+        assert_eq!((&saved.prefix, &*saved.removed), (&manager.prefix(2), &[][..]));
+        let [NotRemoved { prefix, error, .. }] = &*saved.not_removed else { panic!("{saved:?}") };
+        assert_eq!(*prefix, manager.prefix(1));
+        assert!(error.to_string().contains(&format!("{}: cannot remove", taken.display())), "{error}");
+        assert!(warnings.contains("WARN") && warnings.contains(&*error.to_string()), "{warnings}");
+        assert_eq!(latest_checkpoint(folder.path()).unwrap(), Some(manager.prefix(2)));
+        // It does not keep those after it.
+        let saved = manager.save(writer(&manager.prefix(3), 3)).unwrap();
+        assert_eq!((&*saved.removed, saved.not_removed.len()), (&[manager.prefix(2)][..], 1));
+        assert_eq!(all_checkpoints(folder.path()).unwrap().last(), Some(&manager.prefix(3)));
+        let state = StateFile::of(folder.path()).read().unwrap().unwrap();
+        let two = manager.prefix(2).display().to_string();
+        assert!(!state.all_model_checkpoint_paths.contains(&two), "{state:?}");
         fs::remove_dir(&taken).unwrap();
-        manager.save(writer(&manager.prefix(3), 3)).unwrap();
+        let saved = manager.save(writer(&manager.prefix(4), 4)).unwrap();
+        assert!(saved.not_removed.is_empty() && saved.outdated_list.is_none(), "{saved:?}");
+        assert_eq!(saved.removed, [1, 3].map(|step| manager.prefix(step)));
         assert!(!with_ending(&manager.prefix(1), ".data-00000-of-00001").exists());
     }
+}
+
+#[test]
+fn a_checkpoint_that_is_written_anew_is_not_removed_as_an_old_one() {
+    let folder = tempdir().unwrap();
+    let options = ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() };
+    let mut manager = CheckpointManager::open(folder.path(), options).unwrap();
+    manager.save(writer(&manager.prefix(1), 1)).unwrap();
+    let taken = with_ending(&manager.prefix(1), ".index");
+    fs::remove_file(&taken).unwrap();
+    fs::create_dir(&taken).unwrap();
+    assert_eq!(manager.save(writer(&manager.prefix(2), 2)).unwrap().not_removed.len(), 1);
+    fs::remove_dir(&taken).unwrap();
+    let saved = manager.save(writer(&manager.prefix(1), 3)).unwrap();
+    assert_eq!(saved.removed, [manager.prefix(2)]);
+    assert_eq!(number(&manager.prefix(1)), 3);
+}
+
+#[test]
+fn a_list_that_cannot_be_written_at_last_does_not_fail_the_save() {
+    let folder = tempdir().unwrap();
+    let (folder, store) = (folder.path().join("run"), folder.path().join("store"));
+    for folder in [&folder, &store] {
+        fs::create_dir(folder).unwrap();
+    }
+    let options = ManagerOptions::checkpoint_manager(Some(1));
+    let mut manager = CheckpointManager::open(&folder, options).unwrap();
+    manager.save(writer(&manager.prefix(1), 1)).unwrap();
+    // The way to the list is removed with the old checkpoint.
+    let (list, link) = (folder.join("checkpoint"), folder.join("ckpt-1.data-00000-of-00002"));
+    symlink(&store, &link).unwrap();
+    fs::remove_file(&list).unwrap();
+    symlink("ckpt-1.data-00000-of-00002/list", &list).unwrap();
+    let (saved, warnings) = logged(|| manager.save(writer(&manager.prefix(2), 2)).unwrap());
+    assert_eq!(saved.removed, [manager.prefix(1)]);
+    assert!(matches!(saved.outdated_list, Some(StateError::Io { .. })), "{saved:?}");
+    assert!(warnings.contains("the list of checkpoints still names what was removed"), "{warnings}");
+    assert!(fs::read_to_string(store.join("list")).unwrap().starts_with("model_checkpoint_path: \"ckpt-2\""));
+    assert_eq!(number(&manager.prefix(2)), 2);
+    // The next save tries again.
+    symlink(&store, &link).unwrap();
+    let saved = manager.save(writer(&manager.prefix(3), 3)).unwrap();
+    assert!(saved.outdated_list.is_none(), "{saved:?}");
 }

@@ -97,18 +97,6 @@ pub enum StateError {
     /// The checkpoint cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// An old checkpoint cannot be removed. The new one is saved and listed: a training may go on.
-    #[error(
-        "the new checkpoint {} is saved, but an old one cannot be removed, which the next save tries again: \
-         {source}",
-        shown::path(prefix)
-    )]
-    Remove {
-        /// The prefix of the new checkpoint.
-        prefix: PathBuf,
-        /// Why the old one cannot be removed.
-        source: WriteError,
-    },
 }
 
 impl StateError {

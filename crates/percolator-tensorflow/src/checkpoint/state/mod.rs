@@ -3,7 +3,6 @@
 mod error;
 mod text;
 
-use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -11,6 +10,7 @@ use percolator::whole_file;
 
 pub use self::error::StateError;
 use super::writer::{PREVIOUS, index_path, previous_prefix};
+use crate::paths::open_regular;
 use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.
@@ -74,15 +74,7 @@ impl StateFile {
     ///
     /// [`StateError`] if it cannot be read, or names no latest checkpoint.
     pub fn read(&self) -> Result<Option<CheckpointState>, StateError> {
-        let Some(text) = self.text()? else { return Ok(None) };
-        let mut state = text::parse(&text).map_err(|fault| StateError::Text {
-            path: self.path.clone(),
-            line: fault.line,
-            message: fault.message,
-        })?;
-        if state.model_checkpoint_path.is_empty() {
-            return Err(StateError::NoPath { path: self.path.clone() });
-        }
+        let Some(mut state) = self.parsed()? else { return Ok(None) };
         let paths = state.all_model_checkpoint_paths.iter_mut();
         for path in paths.chain([&mut state.model_checkpoint_path]) {
             let joined = self.folder.join(&*path);
@@ -92,23 +84,30 @@ impl StateFile {
         Ok(Some(state))
     }
 
+    /// Returns its contents as they are.
+    fn parsed(&self) -> Result<Option<CheckpointState>, StateError> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        let state = text::parse(&text).map_err(|fault| StateError::Text {
+            path: self.path.clone(),
+            line: fault.line,
+            message: fault.message,
+        })?;
+        if state.model_checkpoint_path.is_empty() {
+            return Err(StateError::NoPath { path: self.path.clone() });
+        }
+        Ok(Some(state))
+    }
+
     fn text(&self) -> Result<Option<String>, StateError> {
         let io = |action| StateError::io(&self.path, action);
-        let found = match fs::metadata(&self.path) {
+        let (file, bytes) = match open_regular(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(io("find the file"))?,
+            opened => opened.map_err(io("open the file"))?,
         };
-        // To open a FIFO waits for a writer.
-        if !found.is_file() {
-            let error =
-                io::Error::new(io::ErrorKind::InvalidInput, "a list of checkpoints is a regular file");
-            return Err(io("read the file")(error));
-        }
         let too_long = |found| StateError::Length { path: self.path.clone(), found, allowed: BYTES_MAX };
-        if found.len() > BYTES_MAX {
-            return Err(too_long(found.len()));
+        if bytes > BYTES_MAX {
+            return Err(too_long(bytes));
         }
-        let file = File::open(&self.path).map_err(io("open the file"))?;
         let mut text = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(io("read the file"))?;
         // It has grown.
@@ -129,8 +128,9 @@ impl StateFile {
     ///
     /// As [`latest_checkpoint`].
     pub fn latest(&self) -> Result<Option<PathBuf>, StateError> {
-        let Some(state) = self.read()? else { return Ok(None) };
-        let prefix = PathBuf::from(&state.model_checkpoint_path);
+        let Some(state) = self.parsed()? else { return Ok(None) };
+        // The folder's own path need not be UTF-8.
+        let prefix = self.folder.join(&state.model_checkpoint_path);
         match self.found(&prefix)? {
             Some(found) => Ok(Some(found)),
             None => {
@@ -145,13 +145,13 @@ impl StateFile {
     ///
     /// As [`all_checkpoints`].
     pub fn all(&self) -> Result<Vec<PathBuf>, StateError> {
-        self.read()?.map_or(Ok(Vec::new()), |state| self.those_of(&state))
+        self.parsed()?.map_or(Ok(Vec::new()), |state| self.those_of(&state))
     }
 
     fn those_of(&self, state: &CheckpointState) -> Result<Vec<PathBuf>, StateError> {
         let mut found = Vec::new();
         for path in &state.all_model_checkpoint_paths {
-            found.extend(self.found(Path::new(path))?);
+            found.extend(self.found(&self.folder.join(path))?);
         }
         Ok(found)
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use percolator::whole_file::WholeFile;
 use percolator_table::checksum::Crc32c;
 
+use crate::paths::with_suffix;
+
 /// Bytes that are gathered before the system is asked to write them.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Long pieces are written in parts that are still in the processor's cache when their checksum is known.
@@ -77,14 +79,10 @@ impl DataFile {
 
 /// The path of a checkpoint's data file.
 pub(in crate::checkpoint) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
-    let mut path = prefix.as_os_str().to_owned();
-    path.push(format!(".data-{shard:05}-of-{shards:05}"));
-    path.into()
+    with_suffix(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
 }
 
 /// The path of a checkpoint's index.
 pub(in crate::checkpoint) fn index_path(prefix: &Path) -> PathBuf {
-    let mut path = prefix.as_os_str().to_owned();
-    path.push(".index");
-    path.into()
+    with_suffix(prefix, ".index")
 }

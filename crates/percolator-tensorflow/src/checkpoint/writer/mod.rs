@@ -118,11 +118,7 @@ impl CheckpointWriter {
     /// As [`create`](Self::create), and [`WriteError::Shards`] for none or more than 99,999.
     pub fn create_sharded(prefix: impl AsRef<Path>, shards: usize) -> Result<Self, WriteError> {
         let prefix = prefix.as_ref().to_owned();
-        check_prefix(&prefix)?;
-        if !(1..=SHARDS_MAX).contains(&shards) {
-            let allowed = format!("1 to {SHARDS_MAX} are allowed");
-            return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
-        }
+        Self::check(&prefix, shards)?;
         if let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(WriteError::io(folder, "make the folder"))?;
         }
@@ -134,6 +130,17 @@ impl CheckpointWriter {
         }
         let (entries, sliced) = (BTreeMap::new(), BTreeMap::new());
         Ok(CheckpointWriter { prefix, files, shard: 0, entries, sliced, failed: None })
+    }
+
+    /// Checks that a checkpoint can have this prefix and so many data files.
+    pub(crate) fn check(prefix: &Path, shards: usize) -> Result<(), WriteError> {
+        check_prefix(prefix)?;
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            let allowed = format!("1 to {SHARDS_MAX} are allowed");
+            let prefix = prefix.to_owned();
+            return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
+        }
+        Ok(())
     }
 
     /// Sets the data file that the next tensors go to, counted from 0.

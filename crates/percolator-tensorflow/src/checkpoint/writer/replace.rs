@@ -12,6 +12,7 @@ use percolator::whole_file;
 
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
+use crate::paths::{folder_of, with_suffix};
 
 /// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
 pub(in crate::checkpoint) const PREVIOUS: &str = ".percolator-previous";
@@ -35,9 +36,7 @@ impl<'a> Replacement<'a> {
             // If there are both, a writer was killed before it removed one, and both are whole.
             remove(&previous)?;
             for (path, ending) in data_files(prefix)? {
-                let mut kept = previous.clone().into_os_string();
-                kept.push(ending);
-                keep(&path, Path::new(&kept))?;
+                keep(&path, &with_suffix(&previous, &ending))?;
             }
             sync_folder(prefix);
             keep(&index_path(prefix), &index_path(&previous))?;
@@ -118,9 +117,7 @@ pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
 
 /// The prefix that the earlier checkpoint has while the new one is not there.
 pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
-    let mut previous = prefix.as_os_str().to_owned();
-    previous.push(PREVIOUS);
-    previous.into()
+    with_suffix(prefix, PREVIOUS)
 }
 
 /// Removes a checkpoint's files, its index first.
@@ -181,10 +178,6 @@ fn is_data_ending(ending: &str) -> bool {
     let numbers = ending.strip_prefix(".data-").and_then(|rest| rest.split_once("-of-"));
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers.is_some_and(|(shard, shards)| is_number(shard) && is_number(shards))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Syncs names to the disk. A failure matters only if the machine then loses its power.

@@ -33,7 +33,10 @@ pub(crate) struct Header {
 /// the file has.
 pub(crate) fn length(front: &[u8], part: Part<'_>) -> Result<usize, ConvertError> {
     if !front.starts_with(MAGIC) {
-        let found = format!("found {}", front.get(..MAGIC.len()).unwrap_or(front).escape_ascii());
+        let found = match front.get(..MAGIC.len()).unwrap_or(front) {
+            [] => "found nothing".to_owned(),
+            front => format!("found {}", front.escape_ascii()),
+        };
         return Err(part.damaged(0, found, "an array of NumPy's starts with \\x93NUMPY"));
     }
     let little = |bytes: &[u8]| bytes.iter().rev().fold(0_usize, |sum, &byte| (sum << 8) | usize::from(byte));
@@ -217,7 +220,7 @@ mod tests {
         let deep = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}), }}", "1,".repeat(65));
         let mut wrong: Vec<(Vec<u8>, &str)> = vec![
             (of(3, &deep), "an array of 65 axes; NumPy's have 64 at most"),
-            (vec![], "starts with"),
+            (vec![], "found nothing; an array of NumPy's starts with"),
             (b"\x93NUMPZ\x01\x00v\x00".to_vec(), "starts with"),
             (b"\x93NUMPY\x01".to_vec(), "length should be here"),
             (b"\x93NUMPY\x02\x00v\x00".to_vec(), "length should be here"),

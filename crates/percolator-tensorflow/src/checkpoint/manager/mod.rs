@@ -1,107 +1,20 @@
 //! Keeps a folder of checkpoints: names the latest, removes old ones.
 
+mod options;
+mod saved;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::state::{NAME, StateError, StateFile};
+pub use self::options::{ManagerOptions, Rules};
+pub use self::saved::{NotRemoved, Saved};
+use super::state::{StateError, StateFile};
 use super::writer::{CheckpointWriter, PREVIOUS, ends_in_name, index_path, previous_prefix, remove};
+use crate::paths::{folder_of, with_suffix};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
-
-/// Whose rules a [`CheckpointManager`] keeps.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
-    /// Those of TensorFlow 2's `tf.train.CheckpointManager`: relative paths, timestamps; what is preserved
-    /// for good is no longer listed.
-    CheckpointManager,
-    /// Those of TensorFlow 1's `tf.train.Saver`: absolute paths if the folder's is, no timestamps; a
-    /// checkpoint is removed with its `.meta`.
-    Saver,
-}
-
-/// How the checkpoints of a folder are kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ManagerOptions {
-    /// Whose rules are kept.
-    pub rules: Rules,
-    /// The front of each checkpoint's name; the step follows after `-`. `ckpt` for TensorFlow 2's manager,
-    /// `model` for its saver.
-    pub name: String,
-    /// How many checkpoints stay, those that are kept for longer not included. `None` or 0: all. `Some(5)` by
-    /// default for the saver, which then lists the last one alone if all stay.
-    pub max_to_keep: Option<usize>,
-    /// Of those that would be removed, one is kept for good each time this many hours have passed.
-    pub keep_every_hours: Option<f64>,
-    /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is
-    /// not.
-    pub relative_paths: bool,
-    /// Whether steps have eight digits in names at the least, so that names sort as steps do.
-    pub pad_steps: bool,
-    /// The name of the file that lists the checkpoints: `checkpoint`.
-    pub state_name: String,
-}
-
-impl ManagerOptions {
-    /// The defaults of TensorFlow 2's `tf.train.CheckpointManager`, which has none for `max_to_keep`.
-    #[must_use]
-    pub fn checkpoint_manager(max_to_keep: Option<usize>) -> Self {
-        ManagerOptions {
-            rules: Rules::CheckpointManager,
-            name: "ckpt".to_owned(),
-            max_to_keep,
-            keep_every_hours: None,
-            relative_paths: true,
-            pad_steps: false,
-            state_name: NAME.to_owned(),
-        }
-    }
-
-    /// The defaults of TensorFlow 1's `tf.train.Saver`.
-    #[must_use]
-    pub fn saver() -> Self {
-        ManagerOptions {
-            rules: Rules::Saver,
-            name: "model".to_owned(),
-            max_to_keep: Some(5),
-            keep_every_hours: Some(10_000.0),
-            relative_paths: false,
-            ..Self::checkpoint_manager(None)
-        }
-    }
-
-    fn check(&self) -> Result<(), StateError> {
-        let refused = |option, found: String, allowed| Err(StateError::Option { option, found, allowed });
-        let is_name = |name: &str| Path::new(name).file_name().is_some_and(|only| only == name);
-        if !is_name(&self.name) {
-            return refused("name", format!("{:?}", self.name), "give a file's name, without `/`");
-        }
-        if !is_name(&self.state_name) {
-            return refused(
-                "state_name",
-                format!("{:?}", self.state_name),
-                "give a file's name, without `/`",
-            );
-        }
-        match self.keep_every_hours {
-            Some(hours) if !(hours > 0.0 && hours.is_finite()) => {
-                refused("keep_every_hours", hours.to_string(), "give a number greater than 0, or None")
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn hours(&self) -> Option<f64> {
-        self.keep_every_hours
-    }
-
-    /// How many stay, or `None` for all.
-    fn limit(&self) -> Option<usize> {
-        self.max_to_keep.filter(|&most| most > 0)
-    }
-}
 
 /// Writes checkpoints into a folder, one after the other, as TensorFlow's own managers do: the file
 /// `checkpoint` names them, old ones are removed. It and TensorFlow can take turns in one folder; one at a
@@ -135,6 +48,8 @@ pub struct CheckpointManager {
     latest: Option<PathBuf>,
     /// Those that may be removed, the oldest first.
     kept: Vec<Kept>,
+    /// Those that could not be removed, by the saver's rules, whose list does not have them any longer.
+    unremoved: Vec<PathBuf>,
     /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
     /// written; with the saver's, after when the next one is.
     preserved: f64,
@@ -181,9 +96,9 @@ impl CheckpointManager {
             let mut paths = listed.all_model_checkpoint_paths.iter().chain([&listed.model_checkpoint_path]);
             paths.any(|path| path.ends_with(PREVIOUS))
         });
-        let (latest, kept, preserved) = (None, Vec::new(), 0.0);
+        let (latest, kept, unremoved, preserved) = (None, Vec::new(), Vec::new(), 0.0);
         let mut manager =
-            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous };
+            CheckpointManager { folder, options, state, latest, kept, unremoved, preserved, lists_previous };
         match manager.options.rules {
             Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
             Rules::Saver => manager.resume_saver(listed, seconds(now)),
@@ -258,6 +173,7 @@ impl CheckpointManager {
     /// Puts a checkpoint behind all others.
     fn enter(&mut self, prefix: PathBuf, written: f64) {
         let previous = previous_prefix(&prefix);
+        self.unremoved.retain(|other| !is_same_checkpoint(other, &prefix));
         self.kept.retain(|kept| {
             !is_same_checkpoint(&kept.prefix, &prefix) && !is_same_checkpoint(&kept.prefix, &previous)
         });
@@ -291,14 +207,13 @@ impl CheckpointManager {
         self.kept.iter().map(|kept| &*kept.prefix)
     }
 
-    /// Finishes a checkpoint, lists it as the latest, and removes old ones. Returns its prefix.
+    /// Finishes a checkpoint, lists it as the latest, and removes old ones. An old one that cannot be removed
+    /// is in what is returned.
     ///
     /// # Errors
     ///
     /// [`StateError`] if a file cannot be written: the latest checkpoint is the one before then.
-    /// [`StateError::Remove`] if the checkpoint is saved and listed, and an old one cannot be removed: it has
-    /// the new one's prefix, a training may go on, and the next save tries again.
-    pub fn save(&mut self, writer: CheckpointWriter) -> Result<PathBuf, StateError> {
+    pub fn save(&mut self, writer: CheckpointWriter) -> Result<Saved, StateError> {
         self.save_at(writer, SystemTime::now())
     }
 
@@ -307,7 +222,7 @@ impl CheckpointManager {
     /// # Errors
     ///
     /// As [`save`](Self::save).
-    pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<PathBuf, StateError> {
+    pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<Saved, StateError> {
         let prefix = writer.prefix().to_owned();
         self.state.check(&prefix)?;
         if self.lists_previous {
@@ -324,8 +239,10 @@ impl CheckpointManager {
             |previous| manager.borrow_mut().list_previous(&prefix, previous),
             || manager.borrow_mut().list_new(&prefix, seconds(now)),
         )?;
-        self.sweep()?;
-        Ok(prefix)
+        let mut saved = Saved::new(prefix);
+        saved.outdated_list = self.sweep(&mut saved).err();
+        saved.warn();
+        Ok(saved)
     }
 
     /// While a checkpoint is replaced, the list names the earlier one by the path at which it is kept.
@@ -385,69 +302,75 @@ impl CheckpointManager {
         self.state.write(&state)
     }
 
-    /// Removes old checkpoints, or keeps them for good.
-    fn sweep(&mut self) -> Result<(), StateError> {
+    /// Removes old checkpoints, or keeps them for good. One that cannot be removed is tried again the next
+    /// time, and those after it are removed nevertheless.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if the list cannot be written once they are removed.
+    fn sweep(&mut self, saved: &mut Saved) -> Result<(), StateError> {
         match (self.options.rules, self.options.limit()) {
-            (Rules::CheckpointManager, Some(most)) => self.sweep_manager(most),
-            (Rules::Saver, Some(most)) => self.sweep_saver(most),
+            (Rules::CheckpointManager, Some(most)) => self.sweep_manager(most, saved),
+            (Rules::Saver, Some(most)) => {
+                self.sweep_saver(most, saved);
+                Ok(())
+            }
             (_, None) => Ok(()),
         }
     }
 
-    fn sweep_manager(&mut self, most: usize) -> Result<(), StateError> {
-        let mut removed = Ok(());
-        let mut is_changed = false;
-        while self.kept.len() > most {
-            let oldest = &self.kept[0];
+    fn sweep_manager(&mut self, most: usize, saved: &mut Saved) -> Result<(), StateError> {
+        let surplus = self.kept.len().saturating_sub(most);
+        let newer = self.kept.split_off(surplus);
+        for oldest in std::mem::take(&mut self.kept) {
             let is_due = |hours: f64| oldest.written - hours * SECONDS_PER_HOUR >= self.preserved;
             if self.options.hours().is_some_and(is_due) {
                 self.preserved = oldest.written;
-            } else {
-                removed = self.remove_old(&oldest.prefix);
-                if removed.is_err() {
-                    break;
-                }
+            } else if !self.remove_old(&oldest.prefix, saved) {
+                self.kept.push(oldest);
             }
-            self.kept.remove(0);
-            is_changed = true;
         }
+        let is_changed = self.kept.len() < surplus;
+        self.kept.extend(newer);
         // Until here the list names what is removed: if the process is killed, the next manager goes on.
         if is_changed {
             let latest = self.latest.clone().unwrap_or_default();
             self.list(&latest, &self.kept)?;
         }
-        removed
+        Ok(())
     }
 
-    fn sweep_saver(&mut self, most: usize) -> Result<(), StateError> {
+    /// As TensorFlow, it removes one at a time; and those again that could not be removed before.
+    fn sweep_saver(&mut self, most: usize, saved: &mut Saved) {
+        let unremoved = std::mem::take(&mut self.unremoved);
+        self.unremoved = unremoved.into_iter().filter(|prefix| !self.remove_old(prefix, saved)).collect();
         if self.kept.len() <= most {
-            return Ok(());
+            return;
         }
-        let oldest = &self.kept[0];
+        let oldest = self.kept.remove(0);
         if let Some(hours) = self.options.hours().filter(|_| oldest.written > self.preserved) {
             self.preserved += hours * SECONDS_PER_HOUR;
-        } else {
-            self.remove_old(&oldest.prefix)?;
+        } else if !self.remove_old(&oldest.prefix, saved) {
+            self.unremoved.push(oldest.prefix);
         }
-        self.kept.remove(0);
-        Ok(())
     }
 
-    /// Removes a checkpoint, and what a killed writer has left of an earlier one; never the latest.
-    fn remove_old(&self, prefix: &Path) -> Result<(), StateError> {
+    /// Removes a checkpoint, and what a killed writer has left of an earlier one; never the latest. Returns
+    /// whether it need not be tried again.
+    fn remove_old(&self, prefix: &Path, saved: &mut Saved) -> bool {
         if self.latest.as_deref().is_some_and(|latest| is_same_checkpoint(latest, prefix)) {
-            return Ok(());
+            return true;
         }
-        remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(|source| {
-            StateError::Remove { prefix: self.latest.clone().unwrap_or_default(), source }
-        })?;
+        if let Err(error) = remove(prefix).and_then(|()| remove(&previous_prefix(prefix))) {
+            saved.not_removed.push(NotRemoved { prefix: prefix.to_owned(), error });
+            return false;
+        }
         if self.options.rules == Rules::Saver {
-            let mut meta = prefix.as_os_str().to_owned();
-            meta.push(".meta");
             // As TensorFlow: not every checkpoint has one.
-            let _ = fs::remove_file(meta);
+            let _ = fs::remove_file(with_suffix(prefix, ".meta"));
         }
-        Ok(())
+        saved.removed.push(prefix.to_owned());
+        true
     }
 }
 
@@ -464,10 +387,7 @@ fn forget_folders(listed: &mut CheckpointState) {
 
 /// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.
 fn is_same_checkpoint(one: &Path, other: &Path) -> bool {
-    let folder = |prefix: &Path| {
-        let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty());
-        fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
-    };
+    let folder = |prefix: &Path| fs::canonicalize(folder_of(prefix)).ok();
     one == other
         || one.file_name() == other.file_name()
             && folder(one).is_some_and(|found| folder(other) == Some(found))

@@ -1,10 +1,15 @@
 //! What tensors are named in another file.
 
+mod line;
+mod unused;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
+use self::line::Line;
+pub use self::unused::UnusedRule;
 use super::ConvertError;
 use super::file::InputFile;
 
@@ -28,9 +33,13 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// ```
 ///
 /// White space around names does not count. A name that has any at its ends, that contains ` -> `, or that
-/// starts with `"` or `drop `, is written as a JSON text (`"a -> b"`). In the text that replaces a match,
-/// `$1` or `${1}` is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions
-/// are those of the crate `regex-lite`: a name is matched in time linear in its length.
+/// starts with `"`, `#`, `drop ` or `regex `, is written as a JSON text (`"drop out/W" -> dropout.W`). In the
+/// text that replaces a match, `$1` or `${1}` is the first group, `${name}` a named one, and `$$` a dollar
+/// sign. The regular expressions are those of the crate `regex-lite`: a name is matched in time linear in its
+/// length.
+///
+/// [`unused`](Self::unused) finds the rules that decide the name of no tensor, such as one with a misspelt
+/// name.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     path: Option<PathBuf>,
@@ -81,6 +90,39 @@ impl Rule {
     }
 }
 
+/// Finds the first rule that matches a name.
+struct First<'r> {
+    rules: &'r [Rule],
+    /// The first rule of each whole name. Files with a rule a name have thousands of them, so the first one
+    /// is found without trying each.
+    whole: HashMap<&'r str, usize>,
+    /// The rules with a regular expression, in their order.
+    regexes: Vec<usize>,
+}
+
+impl<'r> First<'r> {
+    fn new(rules: &'r [Rule]) -> Self {
+        let (mut whole, mut regexes) = (HashMap::new(), Vec::new());
+        for (place, rule) in rules.iter().enumerate() {
+            match &rule.pattern {
+                Pattern::Name(name) => {
+                    whole.entry(&**name).or_insert(place);
+                }
+                Pattern::Regex(_) => regexes.push(place),
+            }
+        }
+        First { rules, whole, regexes }
+    }
+
+    /// Returns the place of the rule.
+    fn of(&self, name: &str) -> Option<usize> {
+        let by_name = self.whole.get(name).copied();
+        let earlier = self.regexes.iter().take_while(|place| by_name.is_none_or(|first| **place < first));
+        let by_regex = earlier.copied().find(|&place| self.rules[place].matches(name));
+        by_regex.or(by_name)
+    }
+}
+
 impl Rules {
     /// Returns no rules: all names stay.
     #[must_use]
@@ -104,7 +146,7 @@ impl Rules {
             let at = error.utf8_error().valid_up_to() as u64;
             file.part(None, at).damaged(0, "found a byte that is not UTF-8", "rules are UTF-8")
         })?;
-        Self::read(&text, Some(path))
+        line::read(&text, Some(path))
     }
 
     /// Reads rules from a text.
@@ -113,7 +155,7 @@ impl Rules {
     ///
     /// [`ConvertError::Rule`] if a line is no rule.
     pub fn parse(text: &str) -> Result<Self, ConvertError> {
-        Self::read(text, None)
+        line::read(text, None)
     }
 
     /// Returns the rule that replaces each match of a regular expression: `REGEX=TO`. The first `=` ends the
@@ -137,37 +179,6 @@ impl Rules {
         self
     }
 
-    fn read(text: &str, path: Option<&Path>) -> Result<Self, ConvertError> {
-        let mut rules = Rules { path: path.map(Path::to_owned), ..Rules::none() };
-        for (number, text) in (1..).zip(text.lines()) {
-            let line = Line { path, number };
-            let text = text.trim();
-            if text.is_empty() || text.starts_with('#') {
-                continue;
-            }
-            match (text.split_once(" -> "), text.split_once(char::is_whitespace)) {
-                _ if text.starts_with('"') => rules.rules.push(line.quoted(text)?),
-                // Before the arrow is looked for: a tensor that is left out may have one in its name.
-                (_, Some(("drop", pattern))) if !pattern.trim_start().starts_with("->") => {
-                    rules.rules.push(match pattern.trim().strip_prefix("regex ") {
-                        Some(regex) => line.regex(regex.trim(), None)?,
-                        None => line.plain(pattern, None)?,
-                    });
-                }
-                (Some((from, to)), _) => {
-                    let to = line.name(to)?;
-                    rules.rules.push(match from.trim().strip_prefix("regex ") {
-                        Some(regex) => line.regex(regex.trim(), Some(&to))?,
-                        None => line.plain(from, Some(to))?,
-                    });
-                }
-                (None, Some(("unmatched", what))) => rules.unmatched = line.unmatched(what.trim())?,
-                _ => return Err(line.wrong(format!("found {text:?}"), GRAMMAR)),
-            }
-        }
-        Ok(rules)
-    }
-
     /// Returns the new name of each of these names, in their order, or `None` of those to be left out.
     ///
     /// # Errors
@@ -178,29 +189,12 @@ impl Rules {
         &self,
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<Vec<Option<String>>, ConvertError> {
-        // Files with a rule a name have thousands of them, so the first one is found without trying each.
-        let mut whole: HashMap<&str, usize> = HashMap::new();
-        let mut regexes = Vec::new();
-        for (place, rule) in self.rules.iter().enumerate() {
-            match &rule.pattern {
-                Pattern::Name(name) => {
-                    whole.entry(name).or_insert(place);
-                }
-                Pattern::Regex(_) => regexes.push(place),
-            }
-        }
-        let first = |name: &str| {
-            let by_name = whole.get(name).copied();
-            let by_regex =
-                regexes.iter().copied().take_while(|place| by_name.is_none_or(|first| *place < first));
-            let by_regex = by_regex.into_iter().find(|place| self.rules[*place].matches(name));
-            by_regex.or(by_name).map(|place| &self.rules[place])
-        };
+        let first = First::new(&self.rules);
         let mut renamed = Vec::new();
         let mut taken: HashMap<String, &str> = HashMap::new();
         let mut unmatched = Vec::new();
         for name in names {
-            let to = match (first(name), self.unmatched) {
+            let to = match (first.of(name).map(|place| &self.rules[place]), self.unmatched) {
                 (Some(rule), _) => {
                     let to = rule.renamed(name);
                     if to.as_deref() == Some("") {
@@ -235,103 +229,6 @@ impl Rules {
     }
 }
 
-const GRAMMAR: &str = "a line is \"NAME -> NAME\", \"regex PATTERN -> NAME\", \"drop NAME\", \
-                       \"drop regex PATTERN\", \
-                       \"unmatched keep\" (or drop, or error), or a comment (# ...)";
-
-/// A line that is read, for messages.
-#[derive(Clone, Copy)]
-struct Line<'a> {
-    path: Option<&'a Path>,
-    number: usize,
-}
-
-impl Line<'_> {
-    fn wrong(&self, found: String, allowed: &'static str) -> ConvertError {
-        ConvertError::Rule { path: self.path.map(Path::to_owned), line: self.number, found, allowed }
-    }
-
-    /// A name, quoted or not.
-    fn name(&self, text: &str) -> Result<String, ConvertError> {
-        let text = text.trim();
-        match text.starts_with('"') {
-            true => serde_json::from_str(text)
-                .map_err(|_| self.wrong(format!("found {text}"), "a quoted name is a JSON text: \"a -> b\"")),
-            false if text.is_empty() => Err(self.wrong("found no name".to_owned(), GRAMMAR)),
-            false => Ok(text.to_owned()),
-        }
-    }
-
-    fn plain(&self, from: &str, to: Option<String>) -> Result<Rule, ConvertError> {
-        Ok(Rule { pattern: Pattern::Name(self.name(from)?), to, line: self.number })
-    }
-
-    /// A rule whose name is quoted, and may contain an arrow.
-    fn quoted(&self, text: &str) -> Result<Rule, ConvertError> {
-        let mut names = serde_json::Deserializer::from_str(text).into_iter::<String>();
-        let from = names.next().and_then(Result::ok);
-        let rest = text.get(names.byte_offset()..).unwrap_or_default().trim_start();
-        match (from, rest.strip_prefix("->")) {
-            (Some(from), Some(to)) => {
-                Ok(Rule { pattern: Pattern::Name(from), to: Some(self.name(to)?), line: self.number })
-            }
-            _ => Err(self.wrong(format!("found {text}"), "a quoted name is a JSON text: \"a -> b\" -> c")),
-        }
-    }
-
-    fn regex(&self, pattern: &str, to: Option<&str>) -> Result<Rule, ConvertError> {
-        let regex = Regex::new(pattern).map_err(|error| {
-            let found = format!("the regular expression {pattern:?}: {error}");
-            self.wrong(found, "see https://docs.rs/regex-lite for what is allowed")
-        })?;
-        if let Some(wrong) = to.and_then(|to| unknown_group(&regex, to)) {
-            let found = format!("there is no group {wrong:?} in {pattern:?}");
-            return Err(
-                self.wrong(found, "write ${1}x for the first group and an x, and $$ for a dollar sign")
-            );
-        }
-        Ok(Rule { pattern: Pattern::Regex(regex), to: to.map(str::to_owned), line: self.number })
-    }
-
-    fn unmatched(&self, what: &str) -> Result<Unmatched, ConvertError> {
-        match what {
-            "keep" => Ok(Unmatched::Keep),
-            "drop" => Ok(Unmatched::Drop),
-            "error" => Ok(Unmatched::Error),
-            _ => Err(self.wrong(format!("found \"unmatched {what}\""), "it is keep, drop or error")),
-        }
-    }
-}
-
-/// Returns a group that a replacement names and the expression does not have. Such a group would be empty
-/// without a word: of `$1_x`, the name is `1_x`.
-fn unknown_group(regex: &Regex, to: &str) -> Option<String> {
-    let mut rest = to;
-    while let Some((_, after)) = rest.split_once('$') {
-        if let Some(after) = after.strip_prefix('$') {
-            rest = after;
-            continue;
-        }
-        let (group, after) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
-            Some((group, after)) => (group, after),
-            None => {
-                let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-                let end = after.find(|letter| !is_name(letter)).unwrap_or(after.len());
-                after.split_at(end)
-            }
-        };
-        rest = after;
-        let is_known = match group.parse::<usize>() {
-            Ok(number) => number < regex.captures_len(),
-            Err(_) => regex.capture_names().flatten().any(|name| name == group),
-        };
-        if !is_known {
-            return Some(group.to_owned());
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,16 +251,24 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_and_carriage_returns_are_not_of_names() {
+        let rules = Rules::parse("\u{feff}a -> x\r\nb -> y\r\n").unwrap();
+        assert_eq!(applied(&rules, &["a", "b"]), ["x", "y"]);
+    }
+
+    #[test]
     fn what_is_dropped_may_have_an_arrow() {
         let rules = "drop a -> b\ndrop regex ^x -> \\d$\ndrop -> c\n\"drop d\" -> e";
         let names = ["a -> b", "x -> 1", "drop", "drop d", "drop a", "a"];
         let rules = Rules::parse(rules).unwrap();
         assert_eq!(applied(&rules, &names), ["-", "-", "c", "e", "drop a", "a"]);
+        let rules = Rules::parse("\"regex a\" -> b\n\"#c\" -> d\ndrop \"regex e\"\ndrop drop f").unwrap();
+        assert_eq!(applied(&rules, &["regex a", "#c", "regex e", "drop f"]), ["b", "d", "-", "-"]);
     }
 
     #[test]
     fn the_guides_rules_are_rules() {
-        let guide = include_str!("../../../../docs/guide/command-line.md");
+        let guide = include_str!("../../../../../docs/guide/command-line.md");
         let rules = guide.split("```text\n").find(|text| text.starts_with("# A comment.")).unwrap();
         let rules = Rules::parse(rules.split("```").next().unwrap()).unwrap();
         let names = ["layer1/W", "layer23/W", "global_step", "w/Adam_1"];
