@@ -26,8 +26,9 @@ const MAGIC: &[u8] = b"percolator parts 1\n";
 const NAME_BYTES_MAX: usize = 255;
 /// What is written in small steps is gathered into pieces of so many bytes.
 const GATHERED_BYTES: usize = 64 << 10;
-/// So many bytes are passed on and summed at a time: they are still in a cache when they are summed.
-const SUMMED_BYTES: usize = 256 << 10;
+/// So many bytes are summed and passed on at a time: they are still in a cache when they are copied. The other
+/// order, and other lengths, take longer: up to 1.3 times a copy, and this 1.1 times.
+const SUMMED_BYTES: usize = 64 << 10;
 /// What stands before a part, and after the last one.
 const PART: u8 = 1;
 const END: u8 = 0;
@@ -146,8 +147,8 @@ impl<'a> PartWriter<'a> {
         let length = u32::try_from(piece.len()).map_err(io::Error::other)?;
         to.write_all(&length.to_le_bytes())?;
         for bytes in piece.chunks(SUMMED_BYTES) {
-            to.write_all(bytes)?;
             sum.update(bytes);
+            to.write_all(bytes)?;
         }
         Ok(())
     }
