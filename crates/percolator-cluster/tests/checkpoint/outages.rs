@@ -22,7 +22,8 @@ const SHORT: Duration = Duration::from_millis(1);
 struct Place {
     store: MemoryStore,
     metadata: MemoryMetadata,
-    /// 0: it answers; 1: it cannot be reached; 2: what it does is not heard of.
+    /// 0: it answers; 1: it cannot be reached; 2: what it puts is not heard of; 3: the same, and after it, it
+    /// cannot be reached.
     outage: Arc<AtomicU8>,
 }
 
@@ -36,6 +37,10 @@ impl Place {
             match outage.load(Ordering::Relaxed) {
                 1 if is_metadata => Verdict::Fail,
                 2 if operation == Put => Verdict::Lost,
+                3 if operation == Put => {
+                    outage.store(1, Ordering::Relaxed);
+                    Verdict::Lost
+                }
                 _ => Verdict::Go,
             }
         };
@@ -119,6 +124,26 @@ fn a_put_that_nobody_heard_of_is_found() {
     assert_eq!((quiet.files(), checkpoints.stats().written), (1, 1));
     drop(checkpoints);
     assert_eq!(*quiet.begin(LONG).state().read(), b"three");
+}
+
+/// A put of which its writer does not know that it happened, and whose file its successor keeps.
+#[test]
+fn a_file_that_may_count_is_not_removed_by_one_that_is_superseded() {
+    let place = Place::default();
+    let old = place.begin(SHORT);
+    place.set(3);
+    assert!(matches!(save(&old, b"one"), Err(CheckpointError::NotRecorded { .. })));
+    let lease = place.metadata.read("/checkpoints-held/").unwrap().records[0].lease.unwrap();
+    place.metadata.revoke(lease).unwrap();
+    let how = Checkpointer::new(Arc::new(place.store.clone()), Arc::new(place.metadata.clone()), ID).unwrap();
+    let new = how.keep(2).restore(|| -> Vec<u8> { Vec::new() }).unwrap();
+    assert_eq!(*new.state().read(), b"one");
+    save(&new, b"two").unwrap();
+    place.set(0);
+    settles(|| matches!(old.step(), Err(CheckpointError::Superseded { .. })), &true, "superseded");
+    drop(old);
+    // The newest, and the one before it.
+    assert_eq!(place.files(), 2);
 }
 
 /// As long as nobody knows which of several files counts, all of them stay; so there are only so many.
