@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// What is written in small steps is gathered into pieces of so many bytes.
 const GATHERED_BYTES: usize = 64 << 10;
 /// So many bytes are summed and passed on at a time: they are still in a cache when they are copied. Where it
-/// was measured, this takes 1.1 times as long as a copy, and the other order or longer pieces up to 1.3 times.
+/// was measured, this takes 1.1 times as long as a copy; the other order, or longer pieces, take up to 1.3.
 const SUMMED_BYTES: usize = 64 << 10;
 /// What stands before a part, and after the last one.
 const PART: u8 = 1;
