@@ -3,7 +3,24 @@
 //! [`metadata`] holds small records under keys, changed by transactions, which leases may hold: in etcd, in a
 //! folder of one machine, or in memory for threads and tests. [`leases`] deals an epoch's blocks of steps to
 //! workers that come and go.
+//!
+//! [`checkpoint`] writes the state of a process into a [`store`] while it trains, records that in metadata,
+//! and finds it again after the process has moved.
 
+pub mod checkpoint;
 pub mod clock;
 pub mod leases;
 pub mod metadata;
+pub mod store;
+
+pub use checkpoint::Checkpointer;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/checkpoints.md")]
+pub struct Guide;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,0 +1,110 @@
+//! Why a checkpoint cannot be written, or none restored.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::entry::Writer;
+use crate::metadata::MetadataError;
+use crate::store::{Id, IdError, StoreError};
+
+/// Why a checkpoint cannot be written, or none restored.
+#[non_exhaustive]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The id cannot be one.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// An option has a value that it cannot have.
+    #[error("{option} cannot be {value}: {allowed}")]
+    Options {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// Another process has the id.
+    #[error(
+        "the id {id} is held by {by}, and was for the {waited:.1?} that were waited: stop that process, or \
+         use another id"
+    )]
+    Held {
+        /// The id.
+        id: Id,
+        /// Who has it.
+        by: Box<Writer>,
+        /// Since when, by the clock of whoever has it.
+        since: SystemTime,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A successor has the id: this process writes no more checkpoints, and should end.
+    #[error(
+        "the id {id} now belongs to {}: this process was cut off, and its state no longer counts",
+        by_whom(by.as_deref())
+    )]
+    Superseded {
+        /// The id.
+        id: Id,
+        /// Who has it, if it is known.
+        by: Option<Box<Writer>>,
+    },
+    /// The records cannot be read or changed.
+    #[error("the records of checkpoints cannot be used")]
+    Metadata(#[from] MetadataError),
+    /// The files cannot be written or read.
+    #[error("the store of checkpoints cannot be used")]
+    Store(#[from] StoreError),
+    /// The state could not be written.
+    #[error("the state could not be written")]
+    State {
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// The state panicked while it was written.
+    #[error("the state panicked while it was written: {message}")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+    /// The file is written, and its record could not be put: that is tried again.
+    #[error(
+        "the checkpoint {uuid} is written, but does not count yet: its record will be put when that is \
+         possible"
+    )]
+    NotRecorded {
+        /// The file.
+        uuid: Uuid,
+        /// The cause.
+        source: MetadataError,
+    },
+    /// It took too long. It goes on.
+    #[error("no checkpoint was complete within {waited:.1?}: it is still being written")]
+    TooLong {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Checkpoints are no longer written.
+    #[error("checkpoints are no longer written: their thread has ended")]
+    Ended,
+    /// A thread cannot be started.
+    #[error("could not start a thread for checkpoints")]
+    Thread {
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+}
+
+fn by_whom(by: Option<&Writer>) -> String {
+    by.map_or_else(|| "a process that is not known".to_owned(), Writer::to_string)
+}
+
+impl CheckpointError {
+    pub(super) fn thread(error: io::Error) -> Self {
+        CheckpointError::Thread { source: error.into() }
+    }
+}

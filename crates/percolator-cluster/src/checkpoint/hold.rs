@@ -1,0 +1,142 @@
+//! Holding an id: a record under a lease, which one process at a time can have.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tracing::{info, warn};
+
+use super::entry::{Held, Writer, nanoseconds};
+use super::error::CheckpointError;
+use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Records, Transaction};
+use crate::store::Id;
+
+/// Keys of the records of an id.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// Which checkpoint counts.
+    pub(super) record: String,
+    /// Who holds the id.
+    pub(super) held: String,
+    /// Records that could not be read, which others took the place of.
+    pub(super) unreadable: String,
+}
+
+impl Keys {
+    pub(super) fn new(id: &Id) -> Self {
+        let id = id.as_str();
+        Keys {
+            record: format!("/checkpoints/{id}"),
+            held: format!("/checkpoints-held/{id}"),
+            unreadable: format!("/checkpoints-unreadable/{id}/"),
+        }
+    }
+}
+
+/// Reads exactly these records, as they were at one moment. (A read by prefix would return those of other ids
+/// as well.)
+pub(super) fn read_exactly(metadata: &dyn Metadata, keys: &[&str]) -> Result<Records, MetadataError> {
+    let asked = keys.iter().fold(Transaction::new(), |all, &key| all.when_missing(key));
+    match metadata.transact(&asked)? {
+        Outcome::Refused(found) => Ok(found),
+        Outcome::Committed(revision) => Ok(Records { revision, records: Vec::new() }),
+    }
+}
+
+/// An id that this process holds.
+#[derive(Debug)]
+pub(super) struct Hold {
+    lease: Lease,
+}
+
+/// What an attempt to take an id found.
+pub(super) enum Taken {
+    Ours(Hold),
+    /// A condition did not hold.
+    Refused(Records),
+}
+
+impl Hold {
+    pub(super) fn lease(&self) -> LeaseId {
+        self.lease.id()
+    }
+
+    /// Takes the id if nobody has it, and if the conditions of `also` hold.
+    pub(super) fn take(
+        metadata: &Arc<dyn Metadata>,
+        keys: &Keys,
+        ttl: Duration,
+        also: Transaction,
+    ) -> Result<Taken, MetadataError> {
+        let lease = Lease::keep(metadata.clone(), ttl)?;
+        let Writer { host, pid } = Writer::this();
+        let held = Held { host, pid, since: nanoseconds(SystemTime::now()) };
+        let held = serde_json::to_vec(&held).expect("texts and numbers have a JSON");
+        let take = also.when_missing(&keys.held).put_under(lease.id(), &keys.held, held);
+        match metadata.transact(&take)? {
+            Outcome::Committed(_) => Ok(Taken::Ours(Hold { lease })),
+            Outcome::Refused(found) => Ok(Taken::Refused(found)),
+        }
+        // If nobody answers, dropping the lease lets go of what may have been taken.
+    }
+
+    /// Takes the id, once nobody else has it.
+    pub(super) fn wait(
+        metadata: &Arc<dyn Metadata>,
+        id: &Id,
+        keys: &Keys,
+        ttl: Duration,
+        at_most: Duration,
+    ) -> Result<Self, CheckpointError> {
+        /// While nobody answers, it is asked so often.
+        const PAUSE: Duration = Duration::from_millis(200);
+
+        let start = Instant::now();
+        loop {
+            let failed = match Self::take(metadata, keys, ttl, Transaction::new()) {
+                Ok(Taken::Ours(hold)) => return Ok(hold),
+                Ok(Taken::Refused(found)) => {
+                    let Some(record) = found.get(&keys.held) else { continue };
+                    let (by, since) = holder(&record.value);
+                    let waited = start.elapsed();
+                    let Some(left) = at_most.checked_sub(waited).filter(|left| !left.is_zero()) else {
+                        return Err(CheckpointError::Held {
+                            id: id.clone(),
+                            by: Box::new(by),
+                            since,
+                            waited,
+                        });
+                    };
+                    info!(%id, %by, "the id is held by another process, and is waited for");
+                    // A short look again makes up for a wait that others' changes would end.
+                    metadata.wait(&keys.held, found.revision, left.min(ttl)).err()
+                }
+                Err(error) => Some(error),
+            };
+            if let Some(error) = failed {
+                let is_passing =
+                    matches!(error, MetadataError::Unreachable { .. } | MetadataError::LeaseExpired { .. });
+                let left = at_most.saturating_sub(start.elapsed());
+                if !is_passing || left.is_zero() {
+                    return Err(error.into());
+                }
+                warn!(%id, %error, "the id cannot be taken yet");
+                std::thread::sleep(PAUSE.min(left));
+            }
+        }
+    }
+}
+
+/// Who has an id, and since when. What is not understood is not known.
+pub(super) fn holder(value: &[u8]) -> (Writer, SystemTime) {
+    match serde_json::from_slice::<Held>(value) {
+        Ok(held) => {
+            let since = Duration::from_nanos(held.since.unsigned_abs());
+            let time = match held.since < 0 {
+                true => UNIX_EPOCH.checked_sub(since),
+                false => UNIX_EPOCH.checked_add(since),
+            };
+            (held.writer(), time.unwrap_or(UNIX_EPOCH))
+        }
+        Err(_) => (Writer { host: "a machine that is not known".to_owned(), pid: 0 }, UNIX_EPOCH),
+    }
+}

@@ -1,0 +1,259 @@
+//! A state from the checkpoint that counts, or from an older one, or from the beginning.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::Checkpoint;
+use super::entry::Entry;
+use super::error::CheckpointError;
+use super::hash::Summing;
+use super::protocol::{Found, Protocol};
+use super::record::RecordError;
+use crate::store::{Id, Store, StoreError};
+
+/// Where a state comes from.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The checkpoint that counts.
+    Newest(Entry),
+    /// One before it, because the newer ones could not be read.
+    Older(Entry),
+    /// The function that was given: there is no checkpoint, or none that could be read.
+    Initial,
+}
+
+/// What was wrong with a checkpoint, or with the record of all of them.
+#[non_exhaustive]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The record is not understood. It is kept under another key when it is replaced, and no file is
+    /// removed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The file is not there, or cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file does not have its length.
+    #[error("its file has {found} bytes, and had {recorded}")]
+    Length {
+        /// What it has.
+        found: u64,
+        /// What the record says.
+        recorded: u64,
+    },
+    /// The file does not have its sum.
+    #[error("the {algorithm} of its file is {found}, and was {recorded}")]
+    Sum {
+        /// MD5 or SHA-256.
+        algorithm: &'static str,
+        /// What it is.
+        found: String,
+        /// What the record says.
+        recorded: String,
+    },
+    /// The file is as it was written, and the state does not take it.
+    #[error("the state does not take it: {source}")]
+    State {
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// The state did not read the whole file.
+    #[error("the state took {taken} bytes of it, and there are {bytes}")]
+    Rest {
+        /// What was read.
+        taken: u64,
+        /// What the file has.
+        bytes: u64,
+    },
+}
+
+impl Fault {
+    /// Whether the file will never be what it was.
+    fn is_damage(&self) -> bool {
+        matches!(self, Fault::Length { .. } | Fault::Sum { .. })
+    }
+}
+
+/// What could not be restored.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// The checkpoint; none if it is the record itself.
+    pub entry: Option<Entry>,
+    /// Why.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.entry {
+            Some(entry) => write!(f, "checkpoint {}: {}", entry.uuid, chain(&self.fault)),
+            None => write!(f, "{}", self.fault),
+        }
+    }
+}
+
+/// An error with its causes, unless it shows them itself.
+fn chain(fault: &Fault) -> String {
+    match fault {
+        Fault::Store(error) => super::feed::chain(error),
+        _ => fault.to_string(),
+    }
+}
+
+/// Where a state comes from, and why not from a newer checkpoint.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What was tried before, in this order.
+    pub rejected: Vec<Rejected>,
+}
+
+impl Restored {
+    /// The checkpoint that it comes from, if it comes from one.
+    #[must_use]
+    pub fn entry(&self) -> Option<&Entry> {
+        match &self.origin {
+            Origin::Newest(entry) | Origin::Older(entry) => Some(entry),
+            Origin::Initial => None,
+        }
+    }
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Newest(entry) => write!(f, "restored from the newest checkpoint, {}", entry.uuid)?,
+            Origin::Older(entry) => write!(f, "restored from an older checkpoint, {}", entry.uuid)?,
+            Origin::Initial if self.rejected.is_empty() => write!(f, "begun: there is no checkpoint")?,
+            Origin::Initial => write!(f, "begun: no checkpoint could be restored")?,
+        }
+        self.rejected.iter().try_for_each(|rejected| write!(f, "; {rejected}"))
+    }
+}
+
+/// Reads a file to its end, and compares it with what the record says. Returns its length.
+fn verify(store: &dyn Store, id: &Id, entry: &Entry) -> Result<Result<u64, Fault>, CheckpointError> {
+    const READ_BYTES: usize = 1 << 20;
+
+    let mut file = match store.open(id, entry.uuid) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    let mut summing = Summing::start().map_err(CheckpointError::thread)?;
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(read) => summing.update(&bytes[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Ok(Err(StoreError::new("read a checkpoint from", &store.place(), error).into()));
+            }
+        }
+    }
+    let sums = summing.finish();
+    if let Some(recorded) = entry.bytes.filter(|&recorded| recorded != sums.bytes) {
+        return Ok(Err(Fault::Length { found: sums.bytes, recorded }));
+    }
+    for (algorithm, found, recorded) in
+        [("MD5", sums.md5, Some(&entry.md5)), ("SHA-256", sums.sha256, entry.sha256.as_ref())]
+    {
+        if let Some(recorded) = recorded.filter(|recorded| **recorded != found) {
+            return Ok(Err(Fault::Sum { algorithm, found, recorded: recorded.clone() }));
+        }
+    }
+    Ok(Ok(sums.bytes))
+}
+
+/// A file that counts what was read of it.
+struct Taken<'a> {
+    file: Box<dyn Read + Send + 'a>,
+    taken: u64,
+    /// The store failed, and not the state.
+    is_store: bool,
+}
+
+impl Read for Taken<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(bytes);
+        self.is_store |= read.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        self.taken += *read.as_ref().unwrap_or(&0) as u64;
+        read
+    }
+}
+
+/// Lets a state take a file that was verified.
+fn take<S: Checkpoint>(
+    store: &dyn Store,
+    id: &Id,
+    entry: &Entry,
+    bytes: u64,
+    state: &mut S,
+) -> Result<(), Fault> {
+    let mut taken = Taken { file: store.open(id, entry.uuid)?, taken: 0, is_store: false };
+    // Small reads of a state do not each ask the store.
+    let mut buffered = io::BufReader::with_capacity(1 << 16, &mut taken);
+    let done = state.read(&mut buffered);
+    let unused = buffered.buffer().len() as u64;
+    match done {
+        Ok(()) => {}
+        Err(error) if taken.is_store => {
+            return Err(StoreError::new("read a checkpoint from", &store.place(), error).into());
+        }
+        Err(error) => return Err(Fault::State { source: error.into() }),
+    }
+    let taken = taken.taken - unused;
+    if taken == bytes { Ok(()) } else { Err(Fault::Rest { taken, bytes }) }
+}
+
+/// Makes the state that the record leads to. A checkpoint is verified whole before a state takes it, and each
+/// one is taken by a state that `initial` has just made.
+pub(super) fn restore<S: Checkpoint>(
+    protocol: &mut Protocol,
+    found: Found,
+    initial: &mut dyn FnMut() -> S,
+) -> Result<(S, Restored), CheckpointError> {
+    let mut rejected = Vec::new();
+    let record = match found {
+        Found::Nothing => None,
+        Found::Record(record) => Some(record),
+        Found::Unreadable(error) => {
+            rejected.push(Rejected { entry: None, fault: error.into() });
+            None
+        }
+    };
+    for entry in record.iter().flat_map(|record| record.entries()) {
+        let tried = verify(&*protocol.store, &protocol.id, entry)?.and_then(|bytes| {
+            let mut state = initial();
+            take(&*protocol.store, &protocol.id, entry, bytes, &mut state).map(|()| state)
+        });
+        match tried {
+            Ok(state) => {
+                let origin = match rejected.is_empty() {
+                    true => Origin::Newest(entry.clone()),
+                    false => Origin::Older(entry.clone()),
+                };
+                return Ok((state, logged(protocol, Restored { origin, rejected })));
+            }
+            Err(fault) => {
+                protocol.reject(entry.uuid, fault.is_damage());
+                rejected.push(Rejected { entry: Some(entry.clone()), fault });
+            }
+        }
+    }
+    Ok((initial(), logged(protocol, Restored { origin: Origin::Initial, rejected })))
+}
+
+fn logged(protocol: &Protocol, restored: Restored) -> Restored {
+    match restored.rejected.is_empty() {
+        true => info!(id = %protocol.id, "{restored}"),
+        false => warn!(id = %protocol.id, "{restored}"),
+    }
+    restored
+}

@@ -1,0 +1,309 @@
+//! The thread that writes checkpoints.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use tracing::{error, info, warn};
+use uuid::Uuid;
+
+use super::Checkpoint;
+use super::checkpointer::{Mode, Options};
+use super::copy_buffer::CopyBuffer;
+use super::entry::{Entry, Writer, nanoseconds};
+use super::error::CheckpointError;
+use super::files::{Target, Written, copy};
+use super::protocol::{Protocol, Put};
+use super::running::Shared;
+use crate::metadata::MetadataError;
+
+/// How often a checkpoint is written anew because the lease ended while it was.
+const RETAKES_MAX: usize = 3;
+
+pub(super) struct Thread<S> {
+    protocol: Protocol,
+    state: Arc<RwLock<S>>,
+    shared: Arc<Shared>,
+    options: Options,
+    buffer: CopyBuffer,
+    /// A file whose record could not be put.
+    pending: Option<Pending>,
+    /// When the next checkpoint is due by time.
+    due: Option<Instant>,
+}
+
+struct Pending {
+    entry: Entry,
+    /// When it was begun.
+    begun: Instant,
+    retry_at: Instant,
+    /// The pause before the next try but one, without what chance adds.
+    pause: Duration,
+}
+
+/// What is to be done.
+enum Work {
+    Stop,
+    /// Write a checkpoint. Whoever had asked by then gets its outcome.
+    Save(u64),
+    /// Try again to put the record.
+    Retry,
+}
+
+/// Says that there will be no more checkpoints, however the thread ends.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.control.lock().ended.get_or_insert(CheckpointError::Ended);
+        self.0.done.notify_all();
+    }
+}
+
+impl<S: Checkpoint> Thread<S> {
+    pub(super) fn new(
+        protocol: Protocol,
+        state: Arc<RwLock<S>>,
+        shared: Arc<Shared>,
+        options: Options,
+    ) -> Self {
+        let due = options.every.and_then(|every| Instant::now().checked_add(every));
+        Thread { protocol, state, shared, options, buffer: CopyBuffer::default(), pending: None, due }
+    }
+
+    pub(super) fn run(mut self) {
+        let _ended = Ended(self.shared.clone());
+        loop {
+            let done = match self.next_work() {
+                Work::Stop => break,
+                Work::Save(asked) => {
+                    let outcome = self.save();
+                    self.answer(asked, outcome)
+                }
+                Work::Retry => self.retry(),
+            };
+            if let Err(error) = done {
+                error!(id = %self.protocol.id, %error, "no more checkpoints are written");
+                self.shared.control.lock().ended = Some(error);
+                break;
+            }
+        }
+        if let Some(pending) = self.pending.take() {
+            // If it was sent, it may count yet.
+            self.protocol.discard(pending.entry.uuid);
+        }
+    }
+
+    fn next_work(&mut self) -> Work {
+        let mut control = self.shared.control.lock();
+        control.is_busy = false;
+        loop {
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return Work::Stop;
+            }
+            let now = Instant::now();
+            let is_due = control.is_due || self.due.is_some_and(|due| now >= due);
+            if control.asked > control.answered || (is_due && self.protocol.has_room()) {
+                (control.is_due, control.is_busy) = (false, true);
+                self.due = self.options.every.and_then(|every| now.checked_add(every));
+                return Work::Save(control.asked);
+            }
+            if is_due {
+                // So many files wait for an answer already that no more are written.
+                control.is_due = false;
+                control.stats.left_out += 1;
+                self.due = self.options.every.and_then(|every| now.checked_add(every));
+            }
+            let retry_at = self.pending.as_ref().map(|pending| pending.retry_at);
+            if retry_at.is_some_and(|retry_at| now >= retry_at) {
+                control.is_busy = true;
+                return Work::Retry;
+            }
+            match self.due.into_iter().chain(retry_at).min() {
+                Some(next) => _ = self.shared.due.wait_until(&mut control, next),
+                None => self.shared.due.wait(&mut control),
+            }
+        }
+    }
+
+    /// Answers whoever asked for this checkpoint. Returns an error after which there are no more.
+    fn answer(&mut self, asked: u64, outcome: Result<Entry, CheckpointError>) -> Result<(), CheckpointError> {
+        let is_over = matches!(outcome, Err(CheckpointError::Superseded { .. }));
+        let mut control = self.shared.control.lock();
+        if let Err(error) = &outcome {
+            warn!(id = %self.protocol.id, %error, "a checkpoint failed, or must wait");
+            control.stats.failed += u64::from(!matches!(error, CheckpointError::NotRecorded { .. }));
+            control.stats.last_error = Some(error.clone());
+        }
+        control.stats.is_waiting = self.pending.is_some();
+        let late = self.due.and_then(|due| Instant::now().checked_duration_since(due));
+        if let (Some(every), Some(late)) = (self.options.every, late) {
+            // Those that were due meanwhile.
+            let left_out = late.as_nanos() / every.as_nanos() + 1;
+            control.stats.left_out += u64::try_from(left_out).unwrap_or(u64::MAX);
+            self.due = Instant::now().checked_add(every);
+        }
+        control.answered = asked;
+        control.answer.clone_from(&outcome);
+        if is_over {
+            control.ended = outcome.as_ref().err().cloned();
+        }
+        drop(control);
+        self.shared.done.notify_all();
+        if is_over { outcome.map(drop) } else { Ok(()) }
+    }
+
+    /// Writes a checkpoint and lets it count.
+    fn save(&mut self) -> Result<Entry, CheckpointError> {
+        if !self.protocol.has_room()
+            && let Some(pending) = &self.pending
+        {
+            // No more files are begun before it is known which of those that wait count.
+            let (entry, begun) = (pending.entry.clone(), pending.begun);
+            self.put(entry, begun)?;
+        }
+        for _ in 0..RETAKES_MAX {
+            let begun = Instant::now();
+            let step = self.shared.control.lock().steps;
+            let written = self.write()?;
+            // The newest file wins.
+            if let Some(older) = self.pending.take() {
+                self.protocol.discard(older.entry.uuid);
+            }
+            let entry = self.entry(written, step);
+            if let Some(entry) = self.put(entry, begun)? {
+                return Ok(entry);
+            }
+        }
+        // The lease ends faster than a checkpoint is written.
+        let (place, what) = (self.protocol.id.to_string(), "hold the id while a checkpoint was written");
+        let source = Arc::new(std::io::Error::other("its lease ended each time: let it last longer (ttl)"));
+        Err(MetadataError::Failed { place, what, source }.into())
+    }
+
+    /// Writes the state into a new file.
+    fn write(&mut self) -> Result<Written, CheckpointError> {
+        let (state, buffer, options) = (&self.state, &mut self.buffer, &self.options);
+        let target = Target { store: &*self.protocol.store, id: &self.protocol.id, stop: &self.shared.stop };
+        let write = || match options.mode {
+            Mode::Hold => target.write_held(state),
+            Mode::Copy => {
+                let lock_held = copy(state, buffer, options.state_bytes)?;
+                target.write_copy(buffer.bytes(), lock_held)
+            }
+        };
+        let written = match catch_unwind(AssertUnwindSafe(write)) {
+            Ok(written) => written?,
+            Err(payload) => return Err(CheckpointError::Panicked { message: message_of(&*payload) }),
+        };
+        let mut control = self.shared.control.lock();
+        let stats = &mut control.stats;
+        stats.lock_held += written.lock_held;
+        stats.lock_held_last = written.lock_held;
+        stats.lock_held_max = stats.lock_held_max.max(written.lock_held);
+        stats.growths = self.buffer.growths();
+        Ok(written)
+    }
+
+    fn entry(&self, written: Written, step: u64) -> Entry {
+        Entry {
+            uuid: written.uuid,
+            md5: written.sums.md5,
+            timestamp: nanoseconds((self.options.now)()),
+            sha256: Some(written.sums.sha256),
+            bytes: Some(written.sums.bytes),
+            step: Some(step),
+            writer: Some(Writer::this()),
+        }
+    }
+
+    /// Lets a written file count, or keeps it to try again. Returns nothing if the id was lost, and taken
+    /// again: then the file cannot be used, and is gone.
+    fn put(&mut self, entry: Entry, begun: Instant) -> Result<Option<Entry>, CheckpointError> {
+        self.shared.control.lock().stats.puts_tried += 1;
+        let done = match self.protocol.put(&entry) {
+            Ok(Put::HoldLost) => match self.protocol.retake() {
+                Ok(()) => {
+                    self.pending = None;
+                    self.protocol.discard(entry.uuid);
+                    self.shared.control.lock().stats.holds_lost += 1;
+                    return Ok(None);
+                }
+                Err(error) => Err(error),
+            },
+            Ok(Put::Done) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(()) => {
+                self.recorded(&entry, begun);
+                Ok(Some(entry))
+            }
+            Err(CheckpointError::Metadata(source)) => {
+                self.keep_pending(entry.clone(), begun);
+                Err(CheckpointError::NotRecorded { uuid: entry.uuid, source })
+            }
+            Err(error) => {
+                self.pending = None;
+                // Unless an earlier put of it may have happened, no record names it, or ever will.
+                self.protocol.discard(entry.uuid);
+                Err(error)
+            }
+        }
+    }
+
+    fn keep_pending(&mut self, entry: Entry, begun: Instant) {
+        let pause = self.pending.as_ref().map_or(self.options.pause_min, |pending| pending.pause);
+        // Many processes that lost the same server do not come back at one moment.
+        let share = Uuid::new_v4().as_bytes()[0];
+        let jittered = pause + pause / 2 * u32::from(share) / u32::from(u8::MAX);
+        let retry_at = Instant::now() + jittered;
+        let next = pause.saturating_mul(2).min(self.options.pause_max);
+        self.pending = Some(Pending { entry, begun, retry_at, pause: next });
+        self.shared.control.lock().stats.puts_failed += 1;
+    }
+
+    /// A checkpoint counts: what was before it may go.
+    fn recorded(&mut self, entry: &Entry, begun: Instant) {
+        self.pending = None;
+        {
+            let mut control = self.shared.control.lock();
+            control.last_good = Instant::now();
+            let stats = &mut control.stats;
+            stats.written += 1;
+            stats.last_duration = begun.elapsed();
+            stats.last_bytes = entry.bytes.unwrap_or(0);
+            stats.is_waiting = false;
+        }
+        info!(id = %self.protocol.id, uuid = %entry.uuid, bytes = entry.bytes, "a checkpoint counts");
+        match self.protocol.clean() {
+            Ok(removed) => self.shared.control.lock().stats.files_removed += removed,
+            Err(error) => {
+                warn!(id = %self.protocol.id, %error, "older checkpoints could not be removed yet");
+                self.shared.control.lock().stats.last_error = Some(error);
+            }
+        }
+    }
+
+    /// Tries again to put the record of a file. Returns an error after which there are no more checkpoints.
+    fn retry(&mut self) -> Result<(), CheckpointError> {
+        let Some(pending) = &self.pending else { return Ok(()) };
+        let (entry, begun) = (pending.entry.clone(), pending.begun);
+        let outcome = match self.put(entry, begun) {
+            Ok(Some(entry)) => Ok(entry),
+            Ok(None) => self.save(),
+            Err(error) => Err(error),
+        };
+        let answered = self.shared.control.lock().answered;
+        self.answer(answered, outcome)
+    }
+}
+
+/// What a panic said.
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+}

@@ -1,0 +1,77 @@
+//! Why files cannot be kept.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use percolator::shown;
+
+/// Why a file cannot be written, read, listed or removed.
+#[non_exhaustive]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such file.
+    #[error("there is no file {path}")]
+    Missing {
+        /// Where it would be.
+        path: String,
+    },
+    /// The place where files are kept is not there, or is no folder.
+    #[error("the store {path} is no folder that can be used: make it, or mount it, and try again")]
+    NoStore {
+        /// The place.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// The store is full.
+    #[error("could not {what} {path}: the store is full, or a quota is used up: make room in it")]
+    Full {
+        /// What was to be done.
+        what: &'static str,
+        /// The file, or the store.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// The store may not be written.
+    #[error("could not {what} {path}: the store is read-only, or belongs to another user")]
+    Refused {
+        /// What was to be done.
+        what: &'static str,
+        /// The file, or the store.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// Something else failed.
+    #[error("could not {what} {path}")]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// The file, or the store.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+}
+
+impl StoreError {
+    /// Says what failed, and where, and sorts the cause.
+    #[must_use]
+    pub fn new(what: &'static str, path: &str, error: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let (path, kind) = (shown::message(path).to_string(), error.kind());
+        let source = Arc::new(error);
+        match kind {
+            Kind::StorageFull | Kind::QuotaExceeded => StoreError::Full { what, path, source },
+            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => StoreError::Refused { what, path, source },
+            _ => StoreError::Io { what, path, source },
+        }
+    }
+
+    /// The same for a file.
+    pub(super) fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| StoreError::new(what, &path.to_string_lossy(), error)
+    }
+}

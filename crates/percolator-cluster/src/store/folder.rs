@@ -1,0 +1,272 @@
+//! Files in a folder, which machines may share.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use percolator::whole_file::WholeFile;
+use uuid::Uuid;
+
+use super::error::StoreError;
+use super::{Id, NewFile, Store};
+
+/// Files in a folder: `FOLDER/ID/UUID`.
+///
+/// A file is written under a temporary name beside its place, synced, and renamed; then the folder is synced.
+/// The temporary file is locked (`flock`) while its writer lives. On NFS that needs a server that has locks;
+/// without them, [`remove_abandoned`](Store::remove_abandoned) relies on what it says: only whoever holds the
+/// id asks for it.
+///
+/// Two ids must not differ by the case of letters alone if the file system takes both for one name.
+#[derive(Debug)]
+pub struct FolderStore {
+    folder: PathBuf,
+}
+
+impl FolderStore {
+    /// Keeps files in a folder that exists. It is not made: an empty folder in place of one that should have
+    /// been mounted would look as if nothing had ever been kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoStore`] if it is not there, or is no folder.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let folder = folder.into();
+        // What is opened by a relative path stays the same if the process changes its folder.
+        let found = fs::canonicalize(&folder).and_then(|folder| match fs::metadata(&folder)?.is_dir() {
+            true => Ok(folder),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        });
+        match found {
+            Ok(folder) => Ok(FolderStore { folder }),
+            Err(error) => {
+                let path = percolator::shown::path(&folder).to_string();
+                Err(StoreError::NoStore { path, source: error.into() })
+            }
+        }
+    }
+
+    fn folder_of(&self, id: &Id) -> PathBuf {
+        self.folder.join(id.as_str())
+    }
+
+    fn path_of(&self, id: &Id, name: Uuid) -> PathBuf {
+        self.folder_of(id).join(name.to_string())
+    }
+
+    /// Makes the folder of an id, and its name lasting.
+    fn make_folder_of(&self, id: &Id) -> Result<(), StoreError> {
+        let folder = self.folder_of(id);
+        match fs::create_dir(&folder) {
+            Ok(()) => sync(&self.folder).map_err(StoreError::at("sync the folder", &self.folder)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(StoreError::at("make the folder", &folder)(error)),
+        }
+    }
+
+    /// Looks at each entry of the folder of an id, which may not be there.
+    fn each_name(&self, id: &Id, mut look: impl FnMut(&OsStr)) -> Result<(), StoreError> {
+        let folder = self.folder_of(id);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(StoreError::at("list the folder", &folder))?,
+        };
+        for entry in entries {
+            look(&entry.map_err(StoreError::at("list the folder", &folder))?.file_name());
+        }
+        Ok(())
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The name of a file of ours. Other files in the folder are nobody's business.
+fn uuid_of(name: &[u8]) -> Option<Uuid> {
+    let uuid = Uuid::try_parse_ascii(name).ok()?;
+    // There is one spelling, so that a name found is the name opened.
+    (uuid.to_string().as_bytes() == name).then_some(uuid)
+}
+
+/// Whether a file is a temporary one of [`WholeFile`], whose final name would be a UUID.
+fn is_partial(name: &OsStr) -> bool {
+    const UUID_BYTES: usize = 36;
+    let Some((uuid, rest)) = name.as_bytes().split_at_checked(UUID_BYTES) else { return false };
+    uuid_of(uuid).is_some() && rest.starts_with(b".") && rest.ends_with(b".percolator-partial")
+}
+
+impl Store for FolderStore {
+    fn create<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn NewFile + 'a>, StoreError> {
+        self.make_folder_of(id)?;
+        let path = self.path_of(id, name);
+        let file = WholeFile::create(&path).map_err(StoreError::at("write", &path))?;
+        Ok(Box::new(FolderFile { file, path, folder: self.folder_of(id) }))
+    }
+
+    fn open<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn Read + Send + 'a>, StoreError> {
+        let path = self.path_of(id, name);
+        match File::open(&path) {
+            Ok(file) => Ok(Box::new(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Missing { path: percolator::shown::path(&path).to_string() })
+            }
+            Err(error) => Err(StoreError::at("open", &path)(error)),
+        }
+    }
+
+    fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
+        let mut names = Vec::new();
+        self.each_name(id, |name| names.extend(uuid_of(name.as_bytes())))?;
+        Ok(names)
+    }
+
+    fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError> {
+        remove(&self.path_of(id, name))
+    }
+
+    fn remove_abandoned(&self, id: &Id) -> Result<usize, StoreError> {
+        let mut paths = Vec::new();
+        self.each_name(id, |name| {
+            paths.extend(is_partial(name).then(|| self.folder_of(id).join(name)));
+        })?;
+        let mut removed = 0;
+        for path in paths {
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(StoreError::at("open", &path))?,
+            };
+            // It stays locked until it is gone: a writer that has only just created it makes another.
+            if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+                remove(&path)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn place(&self) -> String {
+        percolator::shown::path(&self.folder).to_string()
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(StoreError::at("remove", path)),
+    }
+}
+
+/// A file that is being written.
+struct FolderFile {
+    file: WholeFile,
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+impl Write for FolderFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl NewFile for FolderFile {
+    fn finish(self: Box<Self>) -> Result<(), StoreError> {
+        let FolderFile { file, path, folder } = *self;
+        file.finish().map_err(StoreError::at("finish", &path))?;
+        // A record will say that the file is there, so its name must outlast the machine's power.
+        sync(&folder).map_err(StoreError::at("sync the folder", &folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(store: &FolderStore, id: &Id, bytes: &[u8]) -> Uuid {
+        let name = Uuid::new_v4();
+        let mut file = store.create(id, name).unwrap();
+        file.write_all(bytes).unwrap();
+        file.finish().unwrap();
+        name
+    }
+
+    fn entries(folder: &Path) -> usize {
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn a_file_is_there_when_it_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderStore::open(folder.path()).unwrap();
+        let [id, other] = ["shard", "shard 2"].map(|id| Id::new(id).unwrap());
+        assert!(store.list(&id).unwrap().is_empty());
+        assert_eq!(store.remove_abandoned(&id).unwrap(), 0);
+        let name = put(&store, &id, b"bytes");
+        let elsewhere = put(&store, &other, b"others");
+        fs::write(folder.path().join("shard/notes.txt"), "a user's").unwrap();
+        fs::write(folder.path().join("shard").join(name.simple().to_string()), "no name of ours").unwrap();
+        assert_eq!(store.list(&id).unwrap(), [name]);
+        let mut bytes = Vec::new();
+        store.open(&id, name).unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"bytes");
+
+        let mut dropped = store.create(&id, Uuid::new_v4()).unwrap();
+        dropped.write_all(b"half").unwrap();
+        assert_eq!(store.list(&id).unwrap(), [name]);
+        drop(dropped);
+        assert_eq!(entries(&folder.path().join("shard")), 3);
+
+        store.remove(&id, name).unwrap();
+        store.remove(&id, name).unwrap();
+        let missing = store.open(&id, name).err().unwrap();
+        assert!(matches!(&missing, StoreError::Missing { path } if path.ends_with(&name.to_string())));
+        assert_eq!(store.list(&other).unwrap(), [elsewhere]);
+    }
+
+    #[test]
+    fn what_nobody_writes_any_more_is_removed_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderStore::open(folder.path()).unwrap();
+        let id = Id::new("shard").unwrap();
+        let kept = put(&store, &id, b"kept");
+        let mut living = store.create(&id, Uuid::new_v4()).unwrap();
+        let at = |name: String| folder.path().join("shard").join(name);
+        let partial = |boot: &str| format!("{}.{boot}-7f-1a2b-0.percolator-partial", Uuid::new_v4());
+        let dead = [at(partial("ffffffff")), at(partial("0"))];
+        let others = [
+            at("notes.ffffffff-7f-1a2b-0.percolator-partial".to_owned()),
+            at("a.percolator-partial".to_owned()),
+        ];
+        dead.iter().chain(&others).for_each(|path| fs::write(path, "half").unwrap());
+        assert_eq!(store.remove_abandoned(&id).unwrap(), 2);
+        assert!(dead.iter().all(|dead| !dead.exists()) && others.iter().all(|other| other.exists()));
+        living.write_all(b"whole").unwrap();
+        living.finish().unwrap();
+        assert_eq!(store.list(&id).unwrap().len(), 2);
+        assert!(store.list(&id).unwrap().contains(&kept));
+    }
+
+    #[test]
+    fn a_store_that_is_not_there_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for name in ["none", "file"] {
+            let error = FolderStore::open(folder.path().join(name)).unwrap_err();
+            assert!(matches!(error, StoreError::NoStore { .. }), "{error:?}");
+            assert!(error.to_string().contains(name) && error.to_string().contains("mount it"), "{error}");
+        }
+        assert!(!folder.path().join("none").exists());
+        let store = FolderStore::open(folder.path()).unwrap();
+        let error = store.create(&Id::new("file").unwrap(), Uuid::new_v4()).err().unwrap();
+        assert!(error.to_string().contains("could not write"), "{error}");
+        let message = StoreError::new("write", "x", io::ErrorKind::StorageFull.into()).to_string();
+        assert!(message.contains("the store is full"), "{message}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Checkpoints: the last one whose record was put is what is restored, whatever fails, and whoever dies.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod bad_stores;
+mod faults;
+mod file_metadata;
+mod killed;
+mod memory_store;
+mod outages;
+mod periodic;
+#[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../../tests/common/process.rs"]
+mod process;
+mod restored;
+mod scripts;
+mod states;
+mod successors;
+mod timestamps;
