@@ -16,13 +16,12 @@ use std::time::Duration;
 
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{Checkpoints, Mode, Origin, Record};
-use percolator_cluster::metadata::Metadata;
+use percolator_cluster::metadata::{FolderMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
 use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
 use crate::faults::{Verdict, faulty};
-use crate::file_metadata::FileMetadata;
 use crate::process::{child_command, role, this_test};
 
 const ID: &str = "shard";
@@ -31,9 +30,9 @@ const KILLS: u64 = 160;
 const LINES: u64 = 2;
 const NEVER: u64 = u64::MAX;
 
-/// The metadata that processes share. Another implementation can stand here.
-fn metadata(folder: &Path) -> FileMetadata {
-    FileMetadata::open(folder)
+/// The metadata that processes share.
+fn metadata(folder: &Path) -> FolderMetadata {
+    FolderMetadata::open(folder).unwrap()
 }
 
 fn mixed(number: u64) -> u64 {

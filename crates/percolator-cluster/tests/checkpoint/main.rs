@@ -4,7 +4,6 @@
 
 mod bad_stores;
 mod faults;
-mod file_metadata;
 mod killed;
 mod memory_store;
 mod outages;
