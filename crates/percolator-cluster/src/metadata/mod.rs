@@ -22,7 +22,7 @@ pub use self::lease::Lease;
 pub use self::memory::MemoryMetadata;
 pub use self::records::{LeaseId, Record, Records, Revision};
 pub use self::transaction::{
-    Change, Condition, KEY_BYTES_MAX, OPERATIONS_MAX, Outcome, Transaction, VALUE_BYTES_MAX,
+    Change, Condition, KEY_BYTES_MAX, OPERATIONS_MAX, Outcome, Transaction, VALUE_BYTES_MAX, VALUES_BYTES_MAX,
 };
 
 /// Records that processes share.
