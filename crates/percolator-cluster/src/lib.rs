@@ -4,4 +4,6 @@
 //! folder of one machine, or in memory for threads and tests.
 
 pub mod clock;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod metadata;

@@ -7,8 +7,11 @@
 //! | implementation | for |
 //! |---|---|
 //! | [`MemoryMetadata`] | threads of one process, and tests |
+//! | `EtcdMetadata` (feature `etcd`) | processes on any machine, through an etcd cluster |
 
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod lease;
 mod memory;
 mod records;
@@ -18,6 +21,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::error::MetadataError;
+#[cfg(feature = "etcd")]
+pub use self::etcd::EtcdMetadata;
 pub use self::lease::Lease;
 pub use self::memory::MemoryMetadata;
 pub use self::records::{LeaseId, Record, Records, Revision};
@@ -47,8 +52,8 @@ pub trait Metadata: Send + Sync + fmt::Debug {
     /// ended. Conditions that do not hold are no error, but [`Outcome::Refused`].
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError>;
 
-    /// Grants a lease, which ends after `ttl`, unless it is kept alive. Implementations may round `ttl` up to
-    /// whole seconds. [`Lease::keep`] keeps one alive on a thread.
+    /// Grants a lease, which ends after `ttl`, unless it is kept alive. Implementations may round `ttl` up,
+    /// to whole seconds and to the shortest that they have. [`Lease::keep`] keeps one alive on a thread.
     ///
     /// # Errors
     ///
@@ -70,7 +75,8 @@ pub trait Metadata: Send + Sync + fmt::Debug {
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError>;
 
     /// Waits until a record whose key begins with `prefix` was put or removed after `revision`, but no longer
-    /// than `at_most`. Returns whether one was. It may return earlier, and say that one was where none was.
+    /// than `at_most`, or than an answer of another process may take, if that is longer. Returns whether one
+    /// was. It may return earlier, and say that one was where none was.
     ///
     /// # Errors
     ///
