@@ -55,7 +55,7 @@ impl Lease {
         // It may have begun as soon as it was asked for.
         let asked = BootClock.now();
         let id = metadata.grant(ttl)?;
-        let state = State { lasts_until: asked + ttl, has_ended: false, is_given_up: false };
+        let state = State { lasts_until: asked.saturating_add(ttl), has_ended: false, is_given_up: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), given_up: Condvar::new() });
         let keeper = Keeper { id, ttl, shared: shared.clone(), metadata: metadata.clone() };
         let spawned = thread::Builder::new().name(format!("lease:{id}")).spawn(move || keeper.run());
@@ -131,7 +131,7 @@ impl Keeper {
             let renewed = self.metadata.keep_alive(self.id);
             let mut state = self.shared.state.lock();
             match renewed {
-                Ok(ttl) => state.lasts_until = asked + ttl,
+                Ok(ttl) => state.lasts_until = asked.saturating_add(ttl),
                 Err(MetadataError::LeaseExpired { .. }) => {
                     state.has_ended = true;
                     warn!(lease = %self.id, "a lease has ended: it was not kept alive in time");

@@ -187,7 +187,7 @@ impl Metadata for MemoryMetadata {
         Ok(self.with(|book, now| {
             book.last_lease += 1;
             let lease = LeaseId(book.last_lease);
-            book.leases.insert(lease, (now + ttl, ttl));
+            book.leases.insert(lease, (now.saturating_add(ttl), ttl));
             lease
         }))
     }
@@ -195,7 +195,7 @@ impl Metadata for MemoryMetadata {
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
         self.with(|book, now| {
             let (end, ttl) = book.leases.get_mut(&lease).ok_or(MetadataError::LeaseExpired { lease })?;
-            *end = now + *ttl;
+            *end = now.saturating_add(*ttl);
             Ok(*ttl)
         })
     }

@@ -141,6 +141,11 @@ fn a_lease_takes_its_records_with_it(metadata: &dyn Metadata) {
     ended(metadata.transact(&Transaction::new().put_under(one, "e", "8")).map(drop), one);
     assert_eq!(keys(&metadata.read("").unwrap()), ["b", "c", "d"]);
     metadata.revoke(other).unwrap();
+    // One for ever is granted or refused.
+    if let Ok(longest) = metadata.grant(Duration::MAX) {
+        assert!(metadata.keep_alive(longest).unwrap() >= LONG);
+        metadata.revoke(longest).unwrap();
+    }
 }
 
 fn changes_are_waited_for(metadata: &Arc<dyn Metadata>) {
