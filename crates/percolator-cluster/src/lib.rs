@@ -9,6 +9,8 @@
 
 pub mod checkpoint;
 pub mod clock;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod leases;
 pub mod metadata;
 pub mod store;

@@ -38,6 +38,14 @@ pub enum MetadataError {
         /// What the other side says.
         message: String,
     },
+    /// Options that cannot be met.
+    #[error("the options of {place} cannot be met: {message}")]
+    Options {
+        /// Where the records are to be.
+        place: String,
+        /// What was found, and what is allowed.
+        message: String,
+    },
     /// A transaction that no implementation takes.
     #[error("the transaction cannot be made: {message}")]
     Transaction {

@@ -8,8 +8,11 @@
 //! |---|---|
 //! | [`MemoryMetadata`] | threads of one process, and tests |
 //! | [`FolderMetadata`] | processes of one machine, with nothing to install |
+//! | `EtcdMetadata` (feature `etcd`) | processes on any machine, through an etcd cluster |
 
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod folder;
 mod lease;
 mod memory;
@@ -20,12 +23,14 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::error::MetadataError;
+#[cfg(feature = "etcd")]
+pub use self::etcd::EtcdMetadata;
 pub use self::folder::{FolderMetadata, FolderOptions};
 pub use self::lease::Lease;
 pub use self::memory::MemoryMetadata;
 pub use self::records::{LeaseId, Record, Records, Revision};
 pub use self::transaction::{
-    Change, Condition, KEY_BYTES_MAX, OPERATIONS_MAX, Outcome, Transaction, VALUE_BYTES_MAX,
+    Change, Condition, KEY_BYTES_MAX, OPERATIONS_MAX, Outcome, Transaction, VALUE_BYTES_MAX, VALUES_BYTES_MAX,
 };
 
 /// Records that processes share.
@@ -50,8 +55,8 @@ pub trait Metadata: Send + Sync + fmt::Debug {
     /// ended. Conditions that do not hold are no error, but [`Outcome::Refused`].
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError>;
 
-    /// Grants a lease, which ends after `ttl`, unless it is kept alive. Implementations may round `ttl` up to
-    /// whole seconds. [`Lease::keep`] keeps one alive on a thread.
+    /// Grants a lease, which ends after `ttl`, unless it is kept alive. Implementations may round `ttl` up,
+    /// to whole seconds and to the shortest that they have. [`Lease::keep`] keeps one alive on a thread.
     ///
     /// # Errors
     ///
@@ -73,7 +78,8 @@ pub trait Metadata: Send + Sync + fmt::Debug {
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError>;
 
     /// Waits until a record whose key begins with `prefix` was put or removed after `revision`, but no longer
-    /// than `at_most`. Returns whether one was. It may return earlier, and say that one was where none was.
+    /// than `at_most`, or than an answer of another process may take, if that is longer. Returns whether one
+    /// was. It may return earlier, and say that one was where none was.
     ///
     /// # Errors
     ///

@@ -9,6 +9,9 @@ use super::records::{LeaseId, Records, Revision};
 pub const KEY_BYTES_MAX: usize = 480;
 /// The most bytes of a value: etcd takes one and a half times as many in a request.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of all values of a transaction: with as many keys as there can be, and what is before each,
+/// that is as much as etcd takes by default.
+pub const VALUES_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 17);
 /// The most conditions, and the most changes, of a transaction: as many as etcd takes by default.
 pub const OPERATIONS_MAX: usize = 128;
 
@@ -157,18 +160,24 @@ impl Transaction {
             }
         }
         let mut changed = BTreeSet::new();
+        let mut values_bytes = 0;
         for change in &self.changes {
             if !changed.insert(change.key()) {
                 return refused(format!("it changes the record {:?} twice", change.key()));
             }
-            if let Change::Put { key, value, .. } = change
-                && value.len() > VALUE_BYTES_MAX
-            {
-                let bytes = value.len();
+            let Change::Put { key, value, .. } = change else { continue };
+            let bytes = value.len();
+            if bytes > VALUE_BYTES_MAX {
                 return refused(format!(
                     "the record {key:?} has {bytes} bytes, and at most {VALUE_BYTES_MAX} are allowed"
                 ));
             }
+            values_bytes += bytes;
+        }
+        if values_bytes > VALUES_BYTES_MAX {
+            return refused(format!(
+                "its records have {values_bytes} bytes together, and at most {VALUES_BYTES_MAX} are allowed"
+            ));
         }
         for key in changed.into_iter().chain(self.conditions.iter().map(Condition::key)) {
             if key.is_empty() || key.len() > KEY_BYTES_MAX || key.contains('\0') {
@@ -197,6 +206,9 @@ mod tests {
         refused(Transaction::new().when_missing("a\0"), "none of them zero");
         refused(Transaction::new().put("k".repeat(KEY_BYTES_MAX + 1), "1"), "a key has 1 to 480");
         refused(Transaction::new().put("a", vec![0; VALUE_BYTES_MAX + 1]), "at most 1048576");
+        let together =
+            Transaction::new().put("a", vec![0; VALUE_BYTES_MAX]).put("b", vec![0; VALUE_BYTES_MAX]);
+        refused(together, "2097152 bytes together, and at most 1179648");
         let many = (0..=OPERATIONS_MAX).fold(Transaction::new(), |all, key| all.remove(key.to_string()));
         refused(many, "129 changes, and at most 128");
         let largest = Transaction::new().put("k".repeat(KEY_BYTES_MAX), vec![0; VALUE_BYTES_MAX]);

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use percolator_cluster::metadata::{
-    LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction,
+    KEY_BYTES_MAX, LeaseId, Metadata, MetadataError, OPERATIONS_MAX, Outcome, Records, Revision, Transaction,
+    VALUE_BYTES_MAX, VALUES_BYTES_MAX,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -19,6 +20,10 @@ pub(crate) fn check(new: &dyn Fn() -> Arc<dyn Metadata>) {
     a_lease_takes_its_records_with_it(&*new());
     changes_are_waited_for(&new());
     what_cannot_be_is_refused(&*new());
+    what_cannot_hold_does_not(&*new());
+    a_refusal_comes_before_the_end_of_a_lease(&*new());
+    what_happened_is_seen_at_once(&*new());
+    the_largest_transaction_is_taken(&*new());
 }
 
 fn committed(found: Result<Outcome, MetadataError>) -> Revision {
@@ -136,6 +141,11 @@ fn a_lease_takes_its_records_with_it(metadata: &dyn Metadata) {
     ended(metadata.transact(&Transaction::new().put_under(one, "e", "8")).map(drop), one);
     assert_eq!(keys(&metadata.read("").unwrap()), ["b", "c", "d"]);
     metadata.revoke(other).unwrap();
+    // One for ever is granted or refused.
+    if let Ok(longest) = metadata.grant(Duration::MAX) {
+        assert!(metadata.keep_alive(longest).unwrap() >= LONG);
+        metadata.revoke(longest).unwrap();
+    }
 }
 
 fn changes_are_waited_for(metadata: &Arc<dyn Metadata>) {
@@ -175,4 +185,74 @@ fn what_cannot_be_is_refused(metadata: &dyn Metadata) {
     assert!(matches!(metadata.transact(&twice), Err(MetadataError::Transaction { .. })));
     assert_eq!(metadata.read("").unwrap().records, []);
     assert!(!metadata.place().is_empty());
+}
+
+/// No record was ever put at such a revision, or is held by such a lease: not even one that is not there.
+fn what_cannot_hold_does_not(metadata: &dyn Metadata) {
+    committed(metadata.transact(&Transaction::new().put("a", "1")));
+    for key in ["a", "z"] {
+        for revision in [0, -1, i64::MIN, i64::MAX] {
+            let never = Transaction::new().when_modified(key, Revision(revision)).put("b", "2");
+            refused(metadata.transact(&never));
+        }
+        for lease in [0, -1, i64::MIN, i64::MAX] {
+            refused(metadata.transact(&Transaction::new().when_held_by(key, LeaseId(lease)).put("b", "2")));
+        }
+    }
+    for lease in [0, -1, i64::MIN, i64::MAX].map(LeaseId) {
+        let put = metadata.transact(&Transaction::new().put_under(lease, "b", "2"));
+        assert!(
+            matches!(put, Err(MetadataError::LeaseExpired { lease: found }) if found == lease),
+            "{put:?}"
+        );
+        let kept = metadata.keep_alive(lease);
+        assert!(
+            matches!(kept, Err(MetadataError::LeaseExpired { lease: found }) if found == lease),
+            "{kept:?}"
+        );
+        metadata.revoke(lease).unwrap();
+    }
+    assert_eq!(keys(&metadata.read("").unwrap()), ["a"]);
+}
+
+/// Conditions are compared first. The records of their keys come once each, in order.
+fn a_refusal_comes_before_the_end_of_a_lease(metadata: &dyn Metadata) {
+    let ended = metadata.grant(LONG).unwrap();
+    metadata.revoke(ended).unwrap();
+    let first =
+        committed(metadata.transact(&Transaction::new().put("b", "1").put("a", "2").put("\u{fc}", "3")));
+    let stale = Transaction::new()
+        .when_modified("\u{fc}", first)
+        .when_missing("b")
+        .when_missing("x")
+        .when_modified("b", first)
+        .when_missing("a")
+        .put_under(ended, "c", "4");
+    assert_eq!(keys(&refused(metadata.transact(&stale))), ["a", "b", "\u{fc}"]);
+    let ends = Transaction::new().when_modified("b", first).put("d", "5").put_under(ended, "c", "4");
+    assert!(matches!(metadata.transact(&ends), Err(MetadataError::LeaseExpired { .. })));
+    assert_eq!(keys(&metadata.read("").unwrap()), ["a", "b", "\u{fc}"], "nothing was changed");
+}
+
+fn what_happened_is_seen_at_once(metadata: &dyn Metadata) {
+    let first = committed(metadata.transact(&Transaction::new().put("a", "1")));
+    let last = committed(metadata.transact(&Transaction::new().remove("a")));
+    for revision in [first, Revision(first.0 - 1), Revision(0), Revision(-5), Revision(i64::MIN)] {
+        assert!(metadata.wait("", revision, Duration::ZERO).unwrap(), "after {revision}");
+    }
+    assert!(!metadata.wait("", Revision(i64::MAX), Duration::ZERO).unwrap());
+    assert!(!metadata.wait("", last, Duration::ZERO).unwrap());
+}
+
+fn the_largest_transaction_is_taken(metadata: &dyn Metadata) {
+    let key = |number: usize| format!("{number:03}").repeat(KEY_BYTES_MAX / 3);
+    let rest = (VALUES_BYTES_MAX - VALUE_BYTES_MAX) / (OPERATIONS_MAX - 1);
+    let largest = (0..OPERATIONS_MAX).fold(Transaction::new(), |largest, number| {
+        let bytes = if number == 0 { VALUE_BYTES_MAX } else { rest };
+        largest.when_missing(key(number)).put(key(number), vec![1; bytes])
+    });
+    committed(metadata.transact(&largest));
+    assert_eq!(refused(metadata.transact(&largest)).records.len(), OPERATIONS_MAX);
+    let larger = Transaction::new().put("a", vec![1; VALUE_BYTES_MAX]).put("b", vec![1; VALUE_BYTES_MAX]);
+    assert!(matches!(metadata.transact(&larger), Err(MetadataError::Transaction { .. })));
 }

@@ -39,6 +39,7 @@ fn a_lease_is_kept_until_it_is_dropped() {
     assert!(lease.is_alive() && !lease.has_ended());
     drop(lease);
     assert_eq!(records.read("").unwrap().records.len(), 0);
+    assert!(Lease::keep(records, Duration::MAX).unwrap().is_alive());
 }
 
 #[test]

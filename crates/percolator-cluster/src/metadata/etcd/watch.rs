@@ -1,0 +1,99 @@
+//! Waiting for a change.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_stream::StreamExt as _;
+use tonic::{Code, Status, Streaming};
+
+use super::messages::Range;
+use crate::etcd::proto::{WatchCreateRequest, WatchRequest, WatchResponse, watch_request};
+use crate::etcd::{Calls, Failure, Repeat, Session};
+
+/// The longest wait. Time is added to it, so it has an end.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
+/// What has happened before a watch begins is looked for every 100 ms. A wait that ends before that cannot
+/// tell.
+const SETTLED_AFTER: Duration = Duration::from_millis(500);
+/// The pause after a watch was cut off.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until something in a range has changed after a revision, but no longer than `at_most` once etcd has
+/// answered. Returns whether something has, or may have.
+pub(super) async fn changed(
+    calls: Calls,
+    range: Range,
+    revision: i64,
+    at_most: Duration,
+) -> Result<bool, Failure> {
+    let end = Instant::now() + at_most.min(WAIT_MAX);
+    loop {
+        let (mut answers, mut answer) = calls.request(Repeat::Allowed, |s| open(s, &range, revision)).await?;
+        let begun = Instant::now();
+        // The newest revision that is known of.
+        let mut newest = 0;
+        loop {
+            if !answer.events.is_empty() || answer.compact_revision != 0 {
+                return Ok(true);
+            }
+            if answer.canceled {
+                return Err(canceled(&answer));
+            }
+            newest = newest.max(answer.header.as_ref().map_or(0, |header| header.revision));
+            answer = match timeout_at(end, answers.message()).await {
+                Ok(Ok(Some(answer))) => answer,
+                // tonic's message: only changes can be as large.
+                Ok(Err(error)) if error.message().contains("decoded message length too large") => {
+                    return Ok(true);
+                }
+                // It was cut off. The next attempt finds out what can be done.
+                Ok(Ok(None) | Err(_)) => break,
+                Err(_) => return Ok(newest > revision && begun.elapsed() < SETTLED_AFTER),
+            };
+        }
+        sleep_until(end.min(Instant::now() + PAUSE)).await;
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+    }
+}
+
+/// Begins a watch. Returns what will be said, and what is said first: that it has begun.
+async fn open(
+    session: Session,
+    range: &Range,
+    revision: i64,
+) -> Result<(Streaming<WatchResponse>, WatchResponse), Status> {
+    let create = WatchCreateRequest {
+        key: range.key.clone(),
+        range_end: range.range_end.clone(),
+        // 0 would be from now on.
+        start_revision: revision.saturating_add(1).max(1),
+        progress_notify: false,
+        fragment: true,
+    };
+    let create = watch_request::RequestUnion::CreateRequest(create);
+    // The watch ends when what asks for it does.
+    let request = tokio_stream::once(WatchRequest { request_union: Some(create) });
+    let request = session.request(request.chain(tokio_stream::pending()));
+    let mut answers = session.watch().watch(request).await?.into_inner();
+    let first = Session::due(answers.message().await?)?;
+    // What etcd says of a token that is no longer valid differs from version to version, and may be what it
+    // says of a user who may not: a token that was just given tells.
+    let reason = &first.cancel_reason;
+    let is_refused =
+        ["permission denied", "auth token", "revision of auth"].map(|part| reason.contains(part));
+    if first.canceled && first.compact_revision == 0 && (reason.is_empty() || is_refused.contains(&true)) {
+        return Err(Status::unauthenticated(format!("{reason:?} (or an invalid auth token)")));
+    }
+    Ok((answers, first))
+}
+
+fn canceled(answer: &WatchResponse) -> Failure {
+    let reason = match &answer.cancel_reason[..] {
+        // Before 3.4, it gave none.
+        "" => "the watch was refused, or cancelled, without a reason",
+        reason => reason,
+    };
+    Failure::Answer { code: Code::Cancelled, message: percolator::shown::message(reason).to_string() }
+}

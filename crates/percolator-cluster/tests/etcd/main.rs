@@ -1,0 +1,14 @@
+//! Records in a real etcd, which each test starts for itself and stops. Without the program `etcd`, the tests
+//! say that they did not run; `PERCOLATOR_NEED_ETCD` makes that an error.
+#![cfg(feature = "etcd")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod access;
+mod cluster;
+#[path = "../metadata/contract.rs"]
+mod contract;
+mod model;
+mod outage;
+mod server;
+mod single;
+mod tls;
