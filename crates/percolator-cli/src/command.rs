@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, devices, digest, dump, feed, model, plan, prepare, verify_run};
+use crate::{bench, devices, digest, dump, feed, leases, model, plan, prepare, verify_run};
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ enum Command {
     /// The exit code is 1 if anything is missing or doubled in an epoch that has ended, that is, if its last
     /// step was given or another epoch has begun. An epoch under way is not an error.
     VerifyRun(verify_run::VerifyRun),
+    /// Show, drain or remove a job whose workers come and go, and lease blocks of its epochs.
+    Leases(leases::Leases),
     /// Digest the contents of a data set, for the option --digest of verify-run and feed.
     ///
     /// Reads the whole data set once.
@@ -56,6 +58,7 @@ impl Cli {
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),
+            Command::Leases(leases) => leases.run(),
             Command::Digest(digest) => digest.run(),
             Command::Devices(devices) => devices.run(),
         }?;

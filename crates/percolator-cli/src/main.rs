@@ -11,6 +11,8 @@ mod dump;
 mod feed;
 mod fields;
 mod job;
+mod leases;
+mod metadata;
 mod model;
 mod npy;
 mod out;

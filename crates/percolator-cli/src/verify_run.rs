@@ -9,15 +9,22 @@ use percolator::receipt::{
     ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
 };
 use percolator::{Receipt, shown};
+use percolator_cluster::leases::Job;
 use serde_json::{Value, json};
 
+use super::metadata::MetadataArgs;
 use super::out::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
     /// All receipts of the run: of every rank, and from before and after it was resumed.
-    #[arg(value_name = "RECEIPT", required = true)]
+    #[arg(value_name = "RECEIPT", required_unless_present = "job", conflicts_with = "job")]
     receipts: Vec<PathBuf>,
+    /// The receipts of this job, whose workers lease blocks: they are where its records are.
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    #[command(flatten)]
+    metadata: MetadataArgs,
     /// Require the first N epochs to be covered [default: every epoch that another one follows].
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
@@ -32,8 +39,7 @@ pub(crate) struct VerifyRun {
 
 impl VerifyRun {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<String> = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
+        let (names, receipts) = self.receipts()?;
         let named = names.iter().map(String::as_str).zip(&receipts);
         let verdict = match &self.digest {
             None => Verdict::of(named)?,
@@ -68,6 +74,19 @@ impl VerifyRun {
             writeln!(out, "{}", summary(&verdict))?;
         }
         out.finish()
+    }
+
+    /// The receipts, and their names.
+    fn receipts(&self) -> anyhow::Result<(Vec<String>, Vec<Receipt>)> {
+        if let Some(job) = &self.job {
+            let found = Job::open(self.metadata.open()?, job)?.receipts()?;
+            if found.is_empty() {
+                bail!("no worker of the job {job:?} has delivered anything yet: nothing is proven");
+            }
+            return Ok(found.into_iter().unzip());
+        }
+        let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
+        Ok((self.receipts.iter().map(|path| shown::path(path).to_string()).collect(), receipts))
     }
 
     fn as_json(&self, verdict: &Verdict) -> Value {

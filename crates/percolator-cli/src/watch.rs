@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -47,10 +48,16 @@ pub(super) fn watched<P: Watched, T: Send>(
 ) -> anyhow::Result<Ended<T>> {
     let signals = Signals::catch()?;
     let start = Instant::now();
+    let (is_over, watcher) = (AtomicBool::new(false), thread::current());
     let done = thread::scope(|scope| {
-        let work = scope.spawn(work);
+        let is_over = &is_over;
+        let work = scope.spawn(move || {
+            let _end = End { is_over, watcher };
+            work()
+        });
         let bar = bar(is_quiet)?;
-        while !work.is_finished() {
+        // Acquire pairs with the Release in `End`; the result comes by the join.
+        while !is_over.load(Ordering::Acquire) {
             if signals.caught().is_some() {
                 progress.stop();
             }
@@ -77,6 +84,19 @@ pub(super) fn watched<P: Watched, T: Send>(
     }
 }
 
+/// Wakes the watcher when the work is over, also by a panic.
+struct End<'a> {
+    is_over: &'a AtomicBool,
+    watcher: Thread,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.watcher.unpark();
+    }
+}
+
 fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
         .context("the progress bar's template")?;
@@ -91,7 +111,7 @@ pub(super) fn megabytes_per_second(bytes: u64, took: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! `percolator model copy`: a checkpoint's tensors, written anew.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,12 +50,18 @@ impl Copy {
         };
         let is_folder = self.to.is_dir() || self.to.as_os_str().as_encoded_bytes().ends_with(b"/");
         let prefix = match (is_folder, checkpoint.prefix().file_name()) {
-            (true, Some(name)) => self.to.join(name),
+            (true, Some(name)) => self.to.join(own_name(name)),
             _ => self.to.clone(),
         };
         if is_folder {
-            // A list that cannot be read is found before the copy, not after it.
+            // What cannot be listed is found before the copy, not after it.
             StateFile::of(&self.to).read()?;
+            if prefix.file_name().is_some_and(|name| name.to_str().is_none()) {
+                bail!(
+                    "{}: the list of a folder has names in UTF-8: give the copy another name",
+                    shown::path(&prefix)
+                );
+            }
         } else {
             check_prefix(&prefix)?;
         }
@@ -113,8 +120,12 @@ fn meta_path(prefix: &Path) -> PathBuf {
 fn copy_graph(graph: Option<Graph>, prefix: &Path) -> anyhow::Result<()> {
     let to = meta_path(prefix);
     let Some(Graph { path, mut file }) = graph else {
-        // A graph that is there belongs to the checkpoint that was just replaced.
-        return whole_file::remove(&to).with_context(|| format!("cannot remove {}", shown::path(&to)));
+        // A graph that is there belongs to the checkpoint that was just replaced. If it is a link, others may
+        // have what it leads to.
+        return match fs::remove_file(&to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.with_context(|| format!("cannot remove {}", shown::path(&to))),
+        };
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", shown::path(&path)))?;
@@ -132,7 +143,7 @@ fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
     let times = &mut state.all_model_checkpoint_timestamps;
     // Savers may write no times; if there are any, there is one for each path.
     let has_times = !times.is_empty() && times.len() == all.len();
-    if let Some(place) = all.iter().position(|other| *other == name) {
+    while let Some(place) = all.iter().position(|other| is_same(folder, other, prefix)) {
         all.remove(place);
         if has_times {
             times.remove(place);
@@ -145,6 +156,19 @@ fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
     state.model_checkpoint_path = name;
     state.all_model_checkpoint_paths = all;
     Ok(file.write(&state)?)
+}
+
+/// The name that a checkpoint had before its writer put it aside, to replace it, and was killed.
+fn own_name(name: &OsStr) -> &OsStr {
+    let kept = name.to_str().and_then(|name| name.strip_suffix(".percolator-previous"));
+    kept.map_or(name, OsStr::new)
+}
+
+/// Whether a path of a folder's list is this prefix, however it is spelled.
+fn is_same(folder: &Path, listed: &str, prefix: &Path) -> bool {
+    let listed = folder.join(listed);
+    let place = |path: &Path| path.parent().and_then(|parent| parent.canonicalize().ok());
+    listed.file_name() == prefix.file_name() && place(&listed) == place(prefix)
 }
 
 /// Reading a state puts the folder before its relative paths.

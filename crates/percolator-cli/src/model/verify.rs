@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use percolator::shown;
 use percolator_tensorflow::Checkpoint;
-use percolator_tensorflow::checkpoint::TensorInfo;
 use percolator_tensorflow::convert::{Format, Model, Progress};
 use serde_json::json;
 
@@ -73,48 +72,19 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
         1 => "1 fault".to_owned(),
         faults => format!("{faults} faults"),
     };
-    writeln!(out, "{}: {tensors} tensors; {verified}; {faults}", shown::path(model.path()))?;
+    let plural = if tensors == 1 { "" } else { "s" };
+    writeln!(out, "{}: {tensors} tensor{plural}; {verified}; {faults}", shown::path(model.path()))?;
     out.finish()
 }
 
-/// Verifies tensors one by one; of those in slices, each slice by itself, so that each fault is found.
 fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result<Verified> {
-    let pieces: Vec<_> = checkpoint.tensors().flat_map(pieces).collect();
-    progress.set_total(pieces.iter().map(|(_, _, bytes)| (*bytes).max(1)).sum());
-    let checked = each(pieces.len(), |number| {
-        progress.check()?;
-        let (name, region, bytes) = &pieces[number];
-        let read = match region {
-            None => checkpoint.tensor(name),
-            Some(region) => checkpoint.region(name, region),
-        };
-        progress.add_done((*bytes).max(1));
-        anyhow::Ok((*bytes, read.map(drop)))
-    });
-    let mut verified = Verified { checksums: 0, bytes: 0, faults: Vec::new() };
-    for checked in checked {
-        match checked? {
-            (bytes, Ok(())) => {
-                verified.checksums += 1;
-                verified.bytes += bytes;
-            }
-            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
-        }
-    }
-    // A missing data file is one fault, not one for each of its tensors.
-    verified.faults.dedup();
-    Ok(verified)
-}
-
-/// What has a checksum of its own: a tensor's name, the region of a slice, the bytes.
-type Piece<'a> = (&'a str, Option<Vec<std::ops::Range<usize>>>, u64);
-
-fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {
-    let name = tensor.name;
-    let whole = tensor.place.map(|place| (name, None, place.bytes));
-    let slices = tensor.slices.iter();
-    let slices = slices.map(move |slice| (name, Some(slice.region(tensor.shape)), slice.place.bytes));
-    whole.into_iter().chain(slices)
+    progress.set_total(checkpoint.tensors().map(|tensor| tensor.bytes).sum());
+    let found = checkpoint.verify_watched(0, |bytes| {
+        progress.add_done(bytes);
+        progress.check()
+    })?;
+    let faults = found.faults.into_iter().map(|fault| said::chain(&fault.into())).collect();
+    Ok(Verified { checksums: found.checksums, bytes: found.bytes, faults })
 }
 
 fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {

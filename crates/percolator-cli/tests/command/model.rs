@@ -206,6 +206,11 @@ fn a_verification_names_all_faults() {
     fs::remove_file(&file).unwrap();
     let (found, _) = fail(path, "verify model");
     assert!(found.contains("model.data-00000-of-00001"), "{found}");
+    // A missing data file is one fault, however many tensors it has.
+    fs::create_dir(path.join("sharded")).unwrap();
+    fs::copy(data("sharded/model.index"), path.join("sharded/model.index")).unwrap();
+    let (found, _) = fail(path, "verify sharded/model");
+    assert!(found.ends_with("; 3 faults\n"), "{found}");
     // Each slice has a checksum of its own.
     fs::create_dir(path.join("sliced")).unwrap();
     for name in ["model.index", "model.data-00000-of-00001"] {
@@ -230,6 +235,39 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         .collect();
     files.sort();
     files
+}
+
+/// What a copy replaces or lists is its own, whatever leads to it.
+#[test]
+fn a_copy_touches_only_what_is_its_own() {
+    let folder = written(&[("a", floats(&[1.0]))]);
+    let path = folder.path();
+    // The graph of the checkpoint that is replaced is a link to one that others have.
+    fs::create_dir(path.join("to")).unwrap();
+    fs::write(path.join("to/graph.meta"), "of others").unwrap();
+    std::os::unix::fs::symlink("graph.meta", path.join("to/model.meta")).unwrap();
+    pass(path, "copy model to/model");
+    assert_eq!(fs::read(path.join("to/graph.meta")).unwrap(), b"of others");
+    assert!(!path.join("to/model.meta").is_symlink());
+    // A checkpoint that was put aside by a writer that was killed gets its own name back.
+    for ending in ["index", "data-00000-of-00001"] {
+        fs::rename(
+            path.join(format!("model.{ending}")),
+            path.join(format!("model.percolator-previous.{ending}")),
+        )
+        .unwrap();
+    }
+    pass(path, "copy model.percolator-previous back/");
+    assert!(pass(path, "latest back").contains("back/model"));
+    // A checkpoint is listed once, however the list spells it.
+    let list = format!(
+        "model_checkpoint_path: \"{0}\"\nall_model_checkpoint_paths: \"{0}\"\n",
+        path.join("back/model").display()
+    );
+    fs::write(path.join("back/checkpoint"), list).unwrap();
+    pass(path, "copy to/model back/");
+    let list = fs::read_to_string(path.join("back/checkpoint")).unwrap();
+    assert_eq!(list, "model_checkpoint_path: \"model\"\nall_model_checkpoint_paths: \"model\"\n");
 }
 
 #[test]

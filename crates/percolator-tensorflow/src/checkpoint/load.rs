@@ -5,9 +5,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 
@@ -36,7 +38,8 @@ pub struct Verification {
     pub checksums: usize,
     /// How many bytes of the data files those are over.
     pub bytes: u64,
-    /// What is wrong, in the order of the tensors' names; nothing if all checksums are right.
+    /// What is wrong, in the order of the tensors' names; nothing if all checksums are right. A data file that
+    /// is missing is one fault.
     pub faults: Vec<CheckpointError>,
 }
 
@@ -174,32 +177,77 @@ impl Checkpoint {
     /// verified when it was opened.
     #[must_use]
     pub fn verify(&self, threads: usize) -> Verification {
+        match self.verify_watched(threads, |_| Ok::<(), Infallible>(())) {
+            Ok(found) => found,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Does the same as [`verify`](Self::verify), and says how far it is: `watch` is called with the number of
+    /// bytes of each part that is done, of all that the tensors [take](TensorInfo::bytes), by several threads.
+    ///
+    /// # Errors
+    ///
+    /// The error of `watch`, which ends the work.
+    pub fn verify_watched<E: Send>(
+        &self,
+        threads: usize,
+        watch: impl Fn(u64) -> Result<(), E> + Sync,
+    ) -> Result<Verification, E> {
         let mut found = Verification { tensors: self.len(), ..Verification::default() };
-        let mut works = Vec::new();
         let numbers: Vec<_> = (0..self.len()).collect();
         if let Err(error) = self.check_sharing(&numbers) {
             found.faults.push(error);
-            return found;
+            return Ok(found);
         }
-        for number in numbers {
-            works.extend(self.check_complete(number).err().map(Err));
-            for (piece, _) in self.pieces(number) {
-                if piece.data_type.size().is_none() {
-                    works.push(Ok(Work::Strings(piece)));
-                } else {
-                    match self.parts(piece) {
-                        Ok(parts) => works.extend(parts.into_iter().map(|part| Ok(Work::Sum(part)))),
-                        Err(error) => works.push(Err(error)),
-                    }
-                }
+        let works = numbers.into_iter().flat_map(|number| self.sums(number)).collect();
+        let stopped: Mutex<Option<E>> = Mutex::new(None);
+        let lock = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = parallel::map(works, threads, |work| {
+            let work = work?;
+            if lock().is_some() {
+                return Ok(Done::Stopped);
             }
+            let bytes = match &work {
+                Work::Sum(part) | Work::Copy(part, _) => part.bytes as u64,
+                Work::Strings(piece) => piece.place.bytes,
+                Work::Slices(..) => 0,
+            };
+            let done = self.work(work);
+            if let Err(error) = watch(bytes) {
+                lock().get_or_insert(error);
+            }
+            done
+        });
+        if let Some(error) = stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
         }
-        let done = parallel::map(works, threads, |work| work.and_then(|work| self.work(work)));
         found.faults = self.join(done, |piece| {
             found.checksums = found.checksums.saturating_add(1);
             found.bytes = found.bytes.saturating_add(piece.place.bytes);
         });
-        found
+        let mut missing = BTreeSet::new();
+        found.faults.retain(|fault| match fault {
+            CheckpointError::MissingShard { file, .. } => missing.insert(file.clone()),
+            _ => true,
+        });
+        Ok(found)
+    }
+
+    /// The work of verifying a tensor.
+    fn sums(&self, number: usize) -> Vec<Result<Work<'_, 'static>, CheckpointError>> {
+        let mut works: Vec<_> = self.check_complete(number).err().map(Err).into_iter().collect();
+        for (piece, _) in self.pieces(number) {
+            if piece.data_type.size().is_none() {
+                works.push(Ok(Work::Strings(piece)));
+            } else {
+                match self.parts(piece) {
+                    Ok(parts) => works.extend(parts.into_iter().map(|part| Ok(Work::Sum(part)))),
+                    Err(error) => works.push(Err(error)),
+                }
+            }
+        }
+        works
     }
 
     /// Loads tensors of fixed-size elements. The memory of each is as long as the tensor.

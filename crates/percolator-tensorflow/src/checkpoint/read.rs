@@ -147,29 +147,28 @@ impl Checkpoint {
         region: &[Range<usize>],
     ) -> Result<Vec<Cow<'_, [u8]>>, CheckpointError> {
         let total = self.count_of(number, region)?;
-        let mut assembled: Option<Vec<Cow<'_, [u8]>>> = None;
-        for (piece, from) in self.pieces(number) {
-            if from == region {
-                return self.verified_strings(piece);
-            }
-            if Runs::new(&from, region).next().is_none() {
-                continue;
-            }
+        if let Some((piece, _)) = self.pieces(number).find(|(_, from)| from == region) {
+            return self.verified_strings(piece);
+        }
+        let pieces = || self.pieces(number).filter(|(_, from)| Runs::new(from, region).next().is_some());
+        // Before memory is taken: then there are as many strings as the index states.
+        pieces().try_for_each(|(piece, _)| self.verify_strings(piece))?;
+        let mut into: Vec<Cow<'_, [u8]>> = Vec::new();
+        if into.try_reserve_exact(total).is_err() {
+            let bytes = total.saturating_mul(size_of::<Cow<'_, [u8]>>());
+            let error = io::ErrorKind::OutOfMemory.into();
+            return Err(self.no_memory(self.index.name(number), bytes, &error));
+        }
+        into.resize(total, Cow::default());
+        for (piece, from) in pieces() {
             let mut found = self.verified_strings(piece)?;
-            let into = match &mut assembled {
-                Some(into) => into,
-                None => {
-                    drop(self.room(number, total)?);
-                    assembled.insert(vec![Cow::default(); total])
-                }
-            };
             for Run { from, to, elements } in Runs::new(&from, region) {
                 let source = found.get_mut(from..from.saturating_add(elements)).unwrap_or_default();
                 let target = into.get_mut(to..to.saturating_add(elements)).unwrap_or_default();
                 target.swap_with_slice(source);
             }
         }
-        Ok(assembled.unwrap_or_default())
+        Ok(into)
     }
 
     /// How many elements a region has.

@@ -1,6 +1,7 @@
 //! Checkpoints made by hand: of other machines, other layouts, and of somebody who means ill.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator::source::Access;
 use percolator_table::checksum::{crc32c, mask};
@@ -421,6 +422,26 @@ fn a_type_of_strings_takes_bytes_at_least() {
         message.contains("string of shape [1125899906842624] takes at least 1125899906842628"),
         "{message}"
     );
+}
+
+#[test]
+fn a_verification_can_be_watched_and_ended() {
+    let mut bundle = Bundle::new();
+    for number in 0..20 {
+        bundle.add(format!("t{number}"), DataType::Uint8, &[100], &[number; 100]);
+    }
+    let (_folder, checkpoint) = open(&bundle);
+    let done = AtomicU64::new(0);
+    let watch = |bytes| {
+        done.fetch_add(bytes, Ordering::Relaxed);
+        Ok::<_, ()>(())
+    };
+    assert_eq!(checkpoint.verify_watched(2, watch), Ok(checkpoint.verify(1)));
+    assert_eq!(done.into_inner(), checkpoint.tensors().map(|tensor| tensor.bytes).sum::<u64>());
+    let calls = AtomicU64::new(0);
+    let end = |_| if calls.fetch_add(1, Ordering::Relaxed) == 4 { Err("enough") } else { Ok(()) };
+    assert_eq!(checkpoint.verify_watched(1, end), Err("enough"));
+    assert_eq!(calls.into_inner(), 5, "nothing is verified after that");
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! `percolator leases`: a job whose workers lease blocks of its epochs.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use percolator::shown;
+use percolator_cluster::leases::{BlockId, Holder, Job, JobStatus, OpenBlock};
+use serde_json::{Value, json};
+
+use crate::metadata::MetadataArgs;
+use crate::out::Out;
+
+#[derive(Debug, Args)]
+pub(crate) struct Leases {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Show how far a job is: blocks done, held (by whom) and left, and its workers.
+    Status {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Hand out no more blocks: the workers finish what they have, and end.
+    Drain {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Hand out blocks again.
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Remove all records of a job, its receipts too. The next worker begins it anew.
+    Reset {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Also if workers live: what they have is lost to them.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct JobArgs {
+    /// The job's name.
+    #[arg(long = "job", value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    metadata: MetadataArgs,
+}
+
+impl JobArgs {
+    fn open(&self) -> anyhow::Result<Job> {
+        Ok(Job::open(self.metadata.open()?, &self.name)?)
+    }
+}
+
+impl Leases {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.what {
+            What::Status { job, json } => {
+                let status = job.open()?.status()?;
+                let mut out = Out::new(std::io::stdout().lock());
+                match json {
+                    true => writeln!(out, "{}", as_json(&status))?,
+                    false => say(&mut out, &job.name, &status)?,
+                }
+                out.finish()
+            }
+            What::Drain { job, undo: false } => Ok(job.open()?.drain()?),
+            What::Drain { job, undo: true } => Ok(job.open()?.undrain()?),
+            What::Reset { job, force } => Ok(job.open()?.reset(*force)?),
+        }
+    }
+}
+
+fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<()> {
+    let JobStatus { source, steps_per_epoch, steps_per_block, blocks_per_epoch, done, open, workers, .. } =
+        status;
+    writeln!(out, "{}: {}", shown::message(name), shown::message(source))?;
+    let epochs =
+        status.epochs.map_or_else(|| "no end of epochs".to_owned(), |epochs| format!("{epochs} epochs"));
+    writeln!(
+        out,
+        "{epochs}; an epoch has {steps_per_epoch} steps in {blocks_per_epoch} blocks of {steps_per_block}"
+    )?;
+    let held = open.iter().filter(|open| open.holder.is_some()).count() as u64;
+    let waits = open.len() as u64 - held;
+    let ended = if status.is_drained { "; drained: no more are handed out" } else { "" };
+    match status.blocks() {
+        Some(blocks) => {
+            let left = blocks.saturating_sub(done + held);
+            writeln!(
+                out,
+                "{} {done} of {blocks} blocks done, {held} held, {left} left{ended}",
+                bar(*done, blocks)
+            )?;
+        }
+        None => writeln!(out, "{done} blocks done, {held} held, up to {}{ended}", status.next)?,
+    }
+    if waits > 0 {
+        writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;
+    }
+    for OpenBlock { block, times, acknowledged, holder, .. } in open {
+        let holder = holder.as_ref().map_or_else(|| "nobody".to_owned(), who);
+        writeln!(out, "  {block}: {holder}; {acknowledged} steps acknowledged, handed out {times} time(s)")?;
+    }
+    for worker in workers {
+        writeln!(out, "worker {}", who(worker))?;
+    }
+    Ok(())
+}
+
+fn who(Holder { worker, host, pid, .. }: &Holder) -> String {
+    format!("{} (process {pid} on {})", shown::message(worker), shown::message(host))
+}
+
+fn bar(done: u64, of: u64) -> String {
+    const WIDTH: usize = 20;
+    let full = u128::from(done) * WIDTH as u128 / u128::from(of.max(1));
+    let full = usize::try_from(full).unwrap_or(WIDTH).min(WIDTH);
+    format!("[{}{}]", "#".repeat(full), ".".repeat(WIDTH - full))
+}
+
+fn as_json(status: &JobStatus) -> Value {
+    let block = |BlockId { epoch, number }: BlockId| json!({ "epoch": epoch, "number": number });
+    let holder = |Holder { worker, host, pid, since, .. }: &Holder| json!({ "worker": worker, "host": host, "pid": pid, "since": since });
+    let open = status.open.iter().map(|open| {
+        json!({
+            "block": block(open.block),
+            "times": open.times,
+            "acknowledged_steps": open.acknowledged,
+            "holder": open.holder.as_ref().map(holder),
+        })
+    });
+    json!({
+        "source": status.source,
+        "epochs": status.epochs,
+        "steps_per_epoch": status.steps_per_epoch,
+        "steps_per_block": status.steps_per_block,
+        "blocks_per_epoch": status.blocks_per_epoch,
+        "blocks": status.blocks(),
+        "done": status.done,
+        "is_done": status.is_done(),
+        "is_drained": status.is_drained,
+        "next": block(status.next),
+        "open": open.collect::<Vec<_>>(),
+        "workers": status.workers.iter().map(holder).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,71 @@
+//! Where the records of a job's processes are: arguments of several commands.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use percolator::shown;
+use percolator_cluster::etcd::EtcdOptions;
+use percolator_cluster::metadata::{EtcdMetadata, FolderMetadata, Metadata};
+
+/// The variable that has the password of --etcd-user: other users of a machine see its processes' arguments.
+const PASSWORD: &str = "PERCOLATOR_ETCD_PASSWORD";
+
+#[derive(Debug, Args)]
+pub(crate) struct MetadataArgs {
+    /// The endpoints of the etcd cluster that has the records, with commas between them.
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "metadata_folder")]
+    etcd: Vec<String>,
+    /// The front of all keys in etcd.
+    #[arg(long, value_name = "PREFIX", requires = "etcd")]
+    etcd_prefix: Option<String>,
+    /// The user as whom etcd is asked. The password is in the variable PERCOLATOR_ETCD_PASSWORD.
+    #[arg(long, value_name = "NAME", requires = "etcd")]
+    etcd_user: Option<String>,
+    /// The certificates that etcd's is checked with [default: the system's].
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_cacert: Option<PathBuf>,
+    /// The certificate that is shown to etcd, with --etcd-key.
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    etcd_cert: Option<PathBuf>,
+    /// The key of --etcd-cert.
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+    /// The folder that has the records, if all processes run on this machine.
+    #[arg(long, value_name = "DIR")]
+    metadata_folder: Option<PathBuf>,
+}
+
+impl MetadataArgs {
+    /// Opens the records, which somebody else has begun.
+    pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Metadata>> {
+        if let Some(folder) = &self.metadata_folder {
+            // A folder that is mistyped must not become one without records.
+            if !folder.join("metadata.mdb").exists() {
+                bail!("{}: there are no records (metadata.mdb) in this folder", shown::path(folder));
+            }
+            return Ok(Arc::new(FolderMetadata::open(folder)?));
+        }
+        if self.etcd.is_empty() {
+            bail!("say where the records are, with --etcd URL or --metadata-folder DIR");
+        }
+        let mut options = EtcdOptions::new(&self.etcd);
+        if let Some(prefix) = &self.etcd_prefix {
+            options = options.prefix(prefix);
+        }
+        if let Some(user) = &self.etcd_user {
+            let password = std::env::var(PASSWORD).with_context(|| {
+                format!("--etcd-user {user} has a password: it is taken from the variable {PASSWORD}")
+            })?;
+            options = options.user(user, password);
+        }
+        if let Some(file) = &self.etcd_cacert {
+            options = options.root_certificates(file);
+        }
+        if let (Some(certificate), Some(key)) = (&self.etcd_cert, &self.etcd_key) {
+            options = options.client_certificate(certificate, key);
+        }
+        Ok(Arc::new(EtcdMetadata::connect(&options)?))
+    }
+}
