@@ -154,7 +154,8 @@ impl FeedBuilder {
         let schedule = &self.spec.schedule;
         let is_mixed = !schedule.mix.is_empty();
         let is_shared = self.replica_span()?.world.workers() > 1;
-        let jumps = schedule.shuffles_records() || is_mixed || is_shared || self.attached.resume.is_some();
+        let is_resumed = self.attached.resume.is_some();
+        let jumps = schedule.shuffles_records() || is_mixed || is_shared || is_resumed || schedule.blocks;
         if !jumps && source.records().is_none() {
             source.count(&self.index_place())?;
         } else if jumps {

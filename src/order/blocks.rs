@@ -4,7 +4,6 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::shown::with_sources;
 use crate::base::sync::Mutex;
 use crate::order::Plan;
 use crate::record::StepId;
@@ -57,16 +56,17 @@ pub trait Blocks: Send + fmt::Debug {
 
 /// Where a feed gets its blocks from. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockSource(Arc<Mutex<Box<dyn Blocks>>>);
+pub(crate) struct BlockSource(Arc<Mutex<Option<Box<dyn Blocks>>>>);
 
 impl BlockSource {
     pub(crate) fn new(blocks: impl Blocks + 'static) -> Self {
-        BlockSource(Arc::new(Mutex::new(Box::new(blocks))))
+        BlockSource(Arc::new(Mutex::new(Some(Box::new(blocks)))))
     }
 
-    /// The next block; the error is its text, with the causes.
-    pub(crate) fn next(&self, plan: &Plan, is_stopping: &dyn Fn() -> bool) -> Result<Option<Block>, String> {
-        self.0.lock().next(plan, is_stopping).map_err(|error| with_sources(&*error))
+    /// Takes what hands out the blocks, which then ends with its reader, whoever still has a clone of this;
+    /// `None` if another reader has it.
+    pub(crate) fn take(&self) -> Option<Box<dyn Blocks>> {
+        self.0.lock().take()
     }
 }
 

@@ -126,8 +126,9 @@ impl Plan {
         self.last_batch == LastBatch::Pad
     }
 
-    /// Whether batches wrap into the next epoch.
-    pub(super) fn wraps(&self) -> bool {
+    /// Returns whether batches wrap into the next epoch.
+    #[must_use]
+    pub fn wraps(&self) -> bool {
         self.last_batch == LastBatch::Wrap
     }
 

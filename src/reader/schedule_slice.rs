@@ -1,6 +1,7 @@
 //! Deals the steps of a plan.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use super::ReaderError;
 use super::dealer::{Dealer, NobodyLeft, Step};
 use super::thread::Activity;
-use crate::order::{Block, BlockSource, OrderError, Plan, ReplicaShare};
+use crate::base::shown::with_sources;
+use crate::order::{Block, BlockSource, Blocks, OrderError, Plan, ReplicaShare};
 use crate::record::{RecordId, StepEnd, StepId};
 use crate::source::{Cursor, Source, SourceError};
 
@@ -220,7 +222,11 @@ impl Dealer<'_> {
                 schedule_slice.start()..schedule_slice.end.unwrap_or(StepId { epoch: u64::MAX, step: 0 });
             return self.deal_range(schedule_slice, whole, &mut consumers, &mut seeker).map(|_| ());
         };
-        while let Some(block) = self.next_block(schedule_slice, blocks)? {
+        let Some(mut blocks) = blocks.take() else {
+            let message = "another feed of the same builder has them: call .blocks(...) for each".to_owned();
+            return Err(ReaderError::Blocks { key: self.key().to_string(), message });
+        };
+        while let Some(block) = self.next_block(schedule_slice, &mut *blocks)? {
             let Block { first, steps } = block;
             let range = first..StepId { epoch: first.epoch, step: first.step + steps };
             if self.deal_range(schedule_slice, range, &mut consumers, &mut seeker)?.is_err() {
@@ -237,7 +243,7 @@ impl Dealer<'_> {
     fn next_block(
         &self,
         schedule_slice: &ScheduleSlice,
-        blocks: &BlockSource,
+        blocks: &mut dyn Blocks,
     ) -> Result<Option<Block>, ReaderError> {
         if self.is_stopping() {
             return Ok(None);
@@ -246,9 +252,11 @@ impl Dealer<'_> {
         let next = blocks.next(&schedule_slice.plan, &|| self.is_stopping());
         self.set_activity(Activity::Reading);
         let key = || self.key().to_string();
-        let Some(block) = next.map_err(|message| ReaderError::Blocks { key: key(), message })? else {
-            return Ok(None);
+        let failed = |error: Box<dyn Error + Send + Sync>| {
+            let message = with_sources(&*error);
+            ReaderError::Blocks { key: key(), message }
         };
+        let Some(block) = next.map_err(failed)? else { return Ok(None) };
         let refused = |message: String| Err(ReaderError::NoSuchBlock { key: key(), block, message });
         if schedule_slice.end.is_some_and(|end| block.first >= end) {
             return refused(format!("the feed has {} epochs", schedule_slice.end.unwrap_or_default().epoch));

@@ -168,6 +168,15 @@ fn a_block_that_the_plan_does_not_have_is_an_error() {
     refused(block(2, 0, 1), 2, "the feed has 2 epochs");
 }
 
+#[test]
+fn blocks_are_handed_out_to_one_feed() {
+    let builder = describe(1, LastBatch::Keep).blocks(Listed::of([block(0, 0, 2)]));
+    let mut first = builder.clone().build().unwrap();
+    assert_eq!(delivered(&mut first).len(), 2);
+    let error = builder.build().unwrap().steps().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("another feed of the same builder has them"), "{error}");
+}
+
 #[derive(Debug)]
 struct Failing;
 

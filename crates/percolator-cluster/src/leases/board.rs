@@ -118,7 +118,7 @@ impl Board {
                 }
                 Choice::Again { block, revision, open } => {
                     let open_key = self.keys.open(block);
-                    let again = OpenRecord { times: open.times + 1, ..open };
+                    let again = OpenRecord { times: open.times.saturating_add(1), ..open };
                     let transaction =
                         Transaction::new().when_modified(&*open_key, revision).put(open_key, write(&again));
                     (transaction, (block, open.acknowledged))
@@ -173,16 +173,18 @@ impl Board {
         }
         let key = self.keys.next();
         let next = live.get(&key).ok_or_else(|| LeaseError::Record {
-            key,
+            key: key.clone(),
             message: "it is missing: the job was reset while it ran".to_owned(),
         })?;
         let block = BlockId::from(read::<NextRecord>(next)?);
+        if block.epoch == u64::MAX {
+            return Err(LeaseError::Record { key, message: "its epoch is past all numbers".to_owned() });
+        }
         if self.job.has(block) {
             return Ok(Choice::Next { block, revision: next.modified });
         }
-        // Who has delivered its own blocks and waits for none of others' is not needed any more.
-        let is_any_of_others = open().any(|(block, ..)| !known.contains(&block));
-        Ok(if is_any_of_others { Choice::Wait } else { Choice::Over })
+        // A worker stays until all blocks are done: it may be the only one that is left when another dies.
+        Ok(if open().next().is_some() { Choice::Wait } else { Choice::Over })
     }
 
     /// Waits until something has changed, but not long.
@@ -191,50 +193,62 @@ impl Board {
         Ok(())
     }
 
-    /// Says what is done of a block, and adds what was delivered to the worker's receipt. If the answer is
-    /// lost, it may be said once more: the receipt has it once.
+    /// Says what is done of a block, and adds what was delivered to the worker's receipt: the steps of the
+    /// block from `from` on. If the answer is lost, the same may be said once more: the receipt has it once.
+    ///
+    /// If something else was said meanwhile of the block, by this worker and unknown to it, because its answer
+    /// was lost, the block is not kept: its receipt has those steps, and must not get them again.
     pub(super) fn change(
         &self,
         worker: &str,
         lease: LeaseId,
         block: BlockId,
+        from: u64,
         change: Change,
         delivered: &Receipt,
     ) -> Result<Kept, LeaseError> {
         let (held, open) = (self.keys.held(block, worker), self.keys.open(block));
         let key = self.keys.receipt(block.epoch, worker);
         let last = match change {
-            Change::Acknowledge(steps) => format!("{}, {steps} steps", block.key()),
-            Change::Finish => format!("{}, all steps", block.key()),
+            Change::Acknowledge(steps) => format!("{}, lease {lease}, {steps} steps", block.key()),
+            Change::Finish => format!("{}, lease {lease}, all steps", block.key()),
         };
-        let mut transaction = Transaction::new().when_held_by(&*held, lease);
         let mut receipt = delivered.clone();
-        match self.metadata.read(&key)?.get(&key) {
-            None => transaction = transaction.when_missing(&*key),
+        let found = self.metadata.read(&key)?;
+        let mut transaction = match found.get(&key) {
+            None => Transaction::new().when_missing(&*key),
             Some(record) => {
                 let before: ReceiptRecord = read(record)?;
                 if before.last == last {
                     return Ok(Kept::Yes);
                 }
-                transaction = transaction.when_modified(&*key, record.modified);
                 receipt = receipt_of(record, &before)?;
                 receipt.merge(delivered)?;
+                Transaction::new().when_modified(&*key, record.modified)
             }
+        };
+        let found = self.metadata.read(&open)?;
+        let Some(record) = found.get(&open) else { return Ok(Kept::No) };
+        let before: OpenRecord = read(record)?;
+        if before.acknowledged != from {
+            return Ok(Kept::No);
         }
-        transaction = transaction.put(key, write(&ReceiptRecord { last, receipt: receipt.to_string() }));
+        let value = write(&ReceiptRecord { last: last.clone(), receipt: receipt.to_string() });
+        transaction =
+            transaction.when_held_by(&*held, lease).when_modified(&*open, record.modified).put(&*key, value);
         transaction = match change {
             Change::Finish => transaction.remove(open).remove(held),
             Change::Acknowledge(steps) => {
-                let found = self.metadata.read(&open)?;
-                // If it is gone, so is the held record, and the transaction is refused.
-                let before = found.get(&open).map_or(Ok(OpenRecord::default()), read::<OpenRecord>)?;
                 transaction.put(open, write(&OpenRecord { acknowledged: steps, ..before }))
             }
         };
         match self.metadata.transact(&transaction)? {
             Outcome::Committed(_) => Ok(Kept::Yes),
-            // Nobody else changes this worker's receipt.
-            Outcome::Refused(_) => Ok(Kept::No),
+            // An earlier try may have happened late: then it is what was said last.
+            Outcome::Refused(found) => match found.get(&key).map(read::<ReceiptRecord>).transpose()? {
+                Some(after) if after.last == last => Ok(Kept::Yes),
+                _ => Ok(Kept::No),
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use percolator::record::StepId;
-use percolator::{Batch, Feed, FeedBuilder, LastBatch};
+use percolator::{Batch, Feed, FeedBuilder};
 use sha2::{Digest as _, Sha256};
 
 use super::board::{Board, Kept};
@@ -24,7 +24,9 @@ pub struct LeasedStep {
     pub block: BlockId,
 }
 
-/// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done.
+/// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done. If
+/// only blocks of others are left, it waits for them, because one of those workers may die: so two leased feeds
+/// of one job do not go together on one thread.
 ///
 /// A step counts once it is confirmed: by asking for the next one, or, if that was [chosen](Confirm::ByCall),
 /// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
@@ -61,12 +63,6 @@ impl Leases {
                 return Err(LeaseError::Zero { option });
             }
         }
-        if builder.spec().schedule.last_batch == Some(LastBatch::Wrap) {
-            return Err(LeaseError::Feed {
-                message: "cannot wrap its last batches into the next epoch, which may be another \
-                          worker's: keep, drop or pad them",
-            });
-        }
         let joined = Arc::new(OnceLock::new());
         let resolved = builder.receipts(true).blocks(Taker(joined.clone())).resolve()?;
         let Some(plan) = resolved.plan() else {
@@ -74,6 +70,12 @@ impl Leases {
                 message: "follows a plan, and this one deals in round-robin order",
             });
         };
+        if plan.wraps() {
+            return Err(LeaseError::Feed {
+                message: "cannot wrap its last batches into the next epoch, which may be another \
+                          worker's: keep, drop or pad them",
+            });
+        }
         let record = JobRecord {
             version: VERSION,
             schedule: hex(&Sha256::digest(resolved.schedule_text())),

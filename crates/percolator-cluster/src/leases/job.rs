@@ -9,7 +9,7 @@ use super::board::{Board, receipt_of};
 use super::error::LeaseError;
 use super::keys::BlockId;
 use super::records::{NextRecord, OpenRecord, ReceiptRecord, WhoRecord, read};
-use crate::metadata::{Metadata, OPERATIONS_MAX, Outcome, Record, Records, Transaction};
+use crate::metadata::{Metadata, OPERATIONS_MAX, Record, Records, Transaction};
 
 /// A job that workers have begun.
 #[derive(Clone, Debug)]
@@ -204,19 +204,29 @@ impl Job {
         if workers > 0 && !is_forced {
             return Err(LeaseError::InUse { job: self.name.clone(), workers });
         }
-        // The live records go first, in one transaction if they are few: nobody can take a block from then
-        // on.
+        // From here on nobody takes a block.
+        metadata.transact(&Transaction::new().put(keys.drain(), "{}").remove(keys.next()))?;
+        // The job's own record goes last: a reset that was cut short can be made again, and nobody begins the
+        // job anew over records that are left.
+        let drain = keys.drain();
+        self.remove(&keys.live(), |key| key != drain)?;
+        self.remove(&keys.receipts(), |_| true)?;
+        metadata.transact(&Transaction::new().remove(drain).remove(keys.job()))?;
+        Ok(())
+    }
+
+    /// Removes the records whose keys begin so, and are wanted.
+    fn remove(&self, front: &str, is_wanted: impl Fn(&str) -> bool) -> Result<(), LeaseError> {
+        let metadata = &self.board.metadata;
         loop {
-            let found = metadata.read(&keys.live())?;
-            let found = if found.records.is_empty() { metadata.read(&keys.all())? } else { found };
-            if found.records.is_empty() {
+            let found = metadata.read(front)?;
+            let some: Vec<_> =
+                found.records.iter().filter(|record| is_wanted(&record.key)).take(OPERATIONS_MAX).collect();
+            if some.is_empty() {
                 return Ok(());
             }
-            let some = found.records.iter().take(OPERATIONS_MAX);
-            let remove = some.fold(Transaction::new(), |remove, record| remove.remove(&*record.key));
-            match metadata.transact(&remove)? {
-                Outcome::Committed(_) | Outcome::Refused(_) => {}
-            }
+            metadata
+                .transact(&some.iter().fold(Transaction::new(), |all, record| all.remove(&*record.key)))?;
         }
     }
 }

@@ -62,11 +62,6 @@ impl Keys {
         format!("/leases/{}/job", self.job)
     }
 
-    /// The front of all keys of the job.
-    pub(super) fn all(&self) -> String {
-        format!("/leases/{}/", self.job)
-    }
-
     pub(super) fn live(&self) -> String {
         format!("/leases/{}/live/", self.job)
     }

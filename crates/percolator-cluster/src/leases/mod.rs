@@ -51,7 +51,8 @@ pub enum Confirm {
     #[default]
     ByAsking,
     /// When [`LeasedFeed::confirm`] is called: for a trainer whose state is lost with it, after each of its
-    /// checkpoints.
+    /// checkpoints. Such a worker does not wait for the blocks of others: it ends when there is none to take.
+    /// If another worker dies after that, its blocks are left, as [`Job::status`] says.
     ByCall,
 }
 

@@ -12,12 +12,12 @@ use percolator::order::{Block, Blocks, Plan};
 use percolator::record::StepId;
 use tracing::warn;
 
-use super::LeaseOptions;
 use super::board::{Board, Change, Kept, Taken};
 use super::error::LeaseError;
 use super::keys::BlockId;
 use super::records::{JobRecord, WhoRecord};
-use crate::metadata::{Lease, MetadataError};
+use super::{Confirm, LeaseOptions};
+use crate::metadata::{Lease, LeaseId, MetadataError};
 
 /// A worker of a job. Its feed's reading thread takes blocks; its consumer says what is done of them.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Worker {
     who: WhoRecord,
     options: LeaseOptions,
     lease: Mutex<Arc<Lease>>,
+    /// One that was granted in place of `lease`, and under which the worker may not be registered yet.
+    next_lease: Mutex<Option<Lease>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -56,6 +58,8 @@ pub struct LeaseStats {
 #[derive(Debug)]
 pub(super) struct HeldBlock {
     pub(super) id: BlockId,
+    /// The lease that it was taken under: it is this worker's by no other.
+    lease: LeaseId,
     /// The steps that come: all of the block, or those after the acknowledged ones.
     pub(super) steps: Block,
     /// How many steps of the block were acknowledged before it was taken.
@@ -85,7 +89,7 @@ impl Worker {
         })?;
         patiently(&name, options.patience, &go_on, || board.register(&name, lease.id(), &who))?;
         let (lease, state) = (Mutex::new(Arc::new(lease)), Mutex::default());
-        Ok(Worker { board, name, who, options, lease, state })
+        Ok(Worker { board, name, who, options, lease, next_lease: Mutex::default(), state })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -94,28 +98,32 @@ impl Worker {
 
     /// Its lease. If that has ended, all blocks are lost, and the worker goes on under another.
     fn lease(&self) -> Result<Arc<Lease>, LeaseError> {
-        let lease = self.lease.lock();
-        match lease.has_ended() {
-            false => Ok(lease.clone()),
-            true => {
-                let ended = lease.clone();
-                drop(lease);
-                self.go_on_after(&ended)
-            }
-        }
+        let lease = self.lease.lock().clone();
+        if lease.has_ended() { self.go_on_after(&lease) } else { Ok(lease) }
     }
 
     /// Gets another lease in place of one that has ended, unless another thread has.
     fn go_on_after(&self, ended: &Lease) -> Result<Arc<Lease>, LeaseError> {
-        let mut lease = self.lease.lock();
-        if lease.id() == ended.id() {
-            self.lose_all();
-            let next = Lease::keep(self.board.metadata.clone(), self.options.ttl)?;
-            self.board.register(&self.name, next.id(), &self.who)?;
-            warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
-            *lease = Arc::new(next);
+        // Not the lease's own lock: the consumer looks at that at each step.
+        let mut next = self.next_lease.lock();
+        let lease = self.lease.lock().clone();
+        if lease.id() != ended.id() {
+            return Ok(lease);
         }
-        Ok(lease.clone())
+        self.lose_all();
+        // If the answer to a registration was lost, the name may be this lease's already: it is tried again.
+        let lease = match next.take().filter(|lease| !lease.has_ended()) {
+            Some(lease) => lease,
+            None => Lease::keep(self.board.metadata.clone(), self.options.ttl)?,
+        };
+        if let Err(error) = self.board.register(&self.name, lease.id(), &self.who) {
+            *next = Some(lease);
+            return Err(error);
+        }
+        warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
+        let lease = Arc::new(lease);
+        *self.lease.lock() = lease.clone();
+        Ok(lease)
     }
 
     pub(super) fn lose_all(&self) {
@@ -143,7 +151,11 @@ impl Worker {
             let taken =
                 self.patiently(is_stopping, || self.board.take(&self.name, lease.id(), &self.who, &known));
             match taken {
-                Ok(Taken::Block { block, acknowledged }) => return self.add(block, acknowledged).map(Some),
+                Ok(Taken::Block { block, acknowledged }) => {
+                    return self.add(block, lease.id(), acknowledged).map(Some);
+                }
+                // It may be waited for itself: for the blocks that it has and does not confirm.
+                Ok(Taken::Wait(_)) if self.options.confirm == Confirm::ByCall => return Ok(None),
                 Ok(Taken::Wait(revision)) => {
                     self.patiently(is_stopping, || self.board.wait(revision, LOOK))?;
                 }
@@ -158,9 +170,10 @@ impl Worker {
     }
 
     /// Adds a block that was taken; returns its steps that come.
-    fn add(&self, id: BlockId, acknowledged: u64) -> Result<Block, LeaseError> {
+    fn add(&self, id: BlockId, lease: LeaseId, acknowledged: u64) -> Result<Block, LeaseError> {
         let JobRecord { steps, steps_per_block, .. } = self.board.job;
-        let first = id.number * steps_per_block;
+        // The job has the block, so this is a step of its epoch.
+        let first = id.number.saturating_mul(steps_per_block);
         let length = steps_per_block.min(steps.saturating_sub(first));
         if acknowledged >= length {
             let message =
@@ -171,6 +184,7 @@ impl Worker {
         let steps = Block { first, steps: length - acknowledged };
         let block = HeldBlock {
             id,
+            lease,
             steps,
             before: acknowledged,
             handed: 0,
@@ -187,7 +201,7 @@ impl Worker {
     /// Says that the steps of the first block that were handed over are done: all of them, or, if the block
     /// goes on, those up to here. Its receipt has them. Returns whether the block was still this worker's.
     pub(super) fn confirm_first(&self) -> Result<Kept, LeaseError> {
-        let (id, change, receipt, acknowledged) = {
+        let (id, lease, from, change, receipt, acknowledged) = {
             let state = self.state.lock();
             let Some(block) = state.blocks.front() else { return Ok(Kept::Yes) };
             let Some(receipt) = block.receipt.clone() else {
@@ -197,11 +211,11 @@ impl Worker {
                 true => Change::Finish,
                 false => Change::Acknowledge(block.before + block.handed),
             };
-            (block.id, change, receipt, block.handed)
+            let from = block.before + block.acknowledged;
+            (block.id, block.lease, from, change, receipt, block.handed)
         };
-        let lease = self.lease.lock().id();
         let kept =
-            self.patiently(&|| false, || self.board.change(&self.name, lease, id, change, &receipt))?;
+            self.patiently(&|| false, || self.board.change(&self.name, lease, id, from, change, &receipt))?;
         let State { blocks, stats } = &mut *self.state.lock();
         // Only the consumer removes blocks: it is the same one.
         let Some(block) = blocks.front_mut() else { return Ok(kept) };

@@ -19,6 +19,8 @@ use crate::{assert_proven, counts, each_once, feed, leases, records};
 struct Faulty {
     records: MemoryMetadata,
     is_cut_off: AtomicBool,
+    /// Everything happens, and no answer comes.
+    is_mute: AtomicBool,
     /// Every so many transactions, the answer is lost; 0 for never.
     loses_every: u64,
     transactions: AtomicU64,
@@ -26,8 +28,13 @@ struct Faulty {
 
 impl Faulty {
     fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
-        let (is_cut_off, transactions) = (AtomicBool::new(false), AtomicU64::new(0));
-        Arc::new(Faulty { records: records.clone(), is_cut_off, loses_every, transactions })
+        Arc::new(Faulty {
+            records: records.clone(),
+            is_cut_off: AtomicBool::new(false),
+            is_mute: AtomicBool::new(false),
+            loses_every,
+            transactions: AtomicU64::new(0),
+        })
     }
 
     fn cut_off(&self) {
@@ -50,7 +57,10 @@ fn unreachable() -> MetadataError {
 impl Metadata for Faulty {
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.check()?;
-        self.records.read(prefix)
+        match self.is_mute.load(Ordering::SeqCst) && self.transactions.load(Ordering::SeqCst) > 0 {
+            true => Err(unreachable()),
+            false => self.records.read(prefix),
+        }
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
@@ -58,6 +68,7 @@ impl Metadata for Faulty {
         let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
         let outcome = self.records.transact(transaction)?;
         match self.loses_every > 0 && number.is_multiple_of(self.loses_every) {
+            _ if self.is_mute.load(Ordering::SeqCst) => Err(unreachable()),
             true => Err(unreachable()),
             false => Ok(outcome),
         }
@@ -161,6 +172,30 @@ fn steps_count_when_they_are_confirmed_by_call() {
     assert_proven(&records_of_job);
 }
 
+/// A confirmation happens, and nobody answers for so long that it fails. The steps count once.
+#[test]
+fn a_confirmation_that_failed_and_happened_counts_once() {
+    let shared = MemoryMetadata::new();
+    let cable = Faulty::new(&shared, 0);
+    let by_call = |metadata: Arc<dyn Metadata>| of(metadata).confirm(Confirm::ByCall).acknowledge_every(1);
+    let mut leased = by_call(cable.clone()).steps_per_block(10).feed(feed(1)).unwrap();
+    for _ in 0..2 {
+        leased.next().unwrap().unwrap();
+    }
+    cable.transactions.store(0, Ordering::SeqCst);
+    cable.is_mute.store(true, Ordering::SeqCst);
+    let error = leased.confirm().unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    cable.is_mute.store(false, Ordering::SeqCst);
+    // What the worker does not know of costs it the block, and no step is there twice.
+    leased.next().unwrap().unwrap();
+    leased.confirm().unwrap();
+    drop(leased);
+    let shared: Arc<dyn Metadata> = Arc::new(shared);
+    assert!(of(shared.clone()).steps_per_block(10).feed(feed(1)).unwrap().all(|step| step.is_ok()));
+    assert_proven(&shared);
+}
+
 /// What happens to a worker.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -200,6 +235,7 @@ proptest! {
         steps_per_block in 1..6_u64,
         acknowledge_every in prop::option::of(1..4_u64),
         loses_every in prop_oneof![Just(0_u64), 2..6_u64],
+        cut_off_after in 0..60_usize,
     ) {
         let clock = ManualClock::new();
         let shared = MemoryMetadata::with_clock(clock.clone());
@@ -245,6 +281,13 @@ proptest! {
         drop(workers);
         clock.advance(TTL);
         let mut last = join().unwrap();
+        // Its own lease ends, too: somewhere on its way, or after it has taken all there is.
+        for _ in 0..cut_off_after {
+            if let Some(step) = last.feed.next() {
+                step.unwrap();
+            }
+        }
+        clock.advance(TTL);
         last.feed.by_ref().for_each(|step| drop(step.unwrap()));
         drop(last);
         let shared: Arc<dyn Metadata> = Arc::new(shared);

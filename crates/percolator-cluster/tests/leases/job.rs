@@ -131,14 +131,29 @@ fn a_job_says_how_far_it_is() {
     assert_eq!(metadata.read("").unwrap().records, []);
 }
 
+/// Who watches a feed keeps neither it nor its blocks.
+#[test]
+fn a_watched_feed_gives_its_blocks_back() {
+    let metadata = memory();
+    let mut leased = leases(&metadata).feed(feed(1)).unwrap();
+    leased.next().unwrap().unwrap();
+    let watch = leased.feed().watch();
+    drop(leased);
+    let status = Job::open(metadata.clone(), "numbers").unwrap().status().unwrap();
+    assert_eq!(status.workers, []);
+    assert!(status.open.iter().all(|open| open.holder.is_none()));
+    assert!(watch.stats().lanes[0].batches > 0);
+}
+
 #[test]
 fn a_job_is_reset_under_a_worker_only_by_force() {
     let metadata: Arc<dyn Metadata> = memory();
     let mut leased = leases(&metadata).feed(feed(1)).unwrap();
     leased.next().unwrap().unwrap();
     Job::open(metadata.clone(), "numbers").unwrap().reset(true).unwrap();
-    // What it has is lost, and there are no more blocks.
-    let error = leased.find_map(Result::err).unwrap();
-    assert!(error.to_string().contains("the job was reset while it ran"), "{error}");
+    // What it has is lost, and there are no more blocks: it ends, and says why if it asks for another.
+    for error in leased.filter_map(Result::err) {
+        assert!(error.to_string().contains("the job was reset while it ran"), "{error}");
+    }
     assert_eq!(metadata.read("").unwrap().records, [], "nothing comes back");
 }

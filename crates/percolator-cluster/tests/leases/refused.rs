@@ -1,6 +1,6 @@
 //! What cannot be leased, or is not the same job.
 
-use percolator::order::World;
+use percolator::order::{Assignment, World};
 use percolator::{FeedError, LastBatch, Shuffle};
 use percolator_cluster::leases::{Job, LeaseError, Leases};
 use percolator_cluster::metadata::Transaction;
@@ -43,6 +43,14 @@ fn a_feed_that_cannot_be_leased_is_refused() {
     let metadata = memory();
     let refused = |feed| leases(&metadata).feed(feed).unwrap_err();
     let error = refused(feed(1).last_batch(LastBatch::Wrap));
+    assert!(matches!(error, LeaseError::Feed { .. }), "{error}");
+    // Caffe's order wraps if nothing else is said; `feed` says so.
+    let source = percolator::source::FnSource::new("numbers", 103, |position, value| {
+        value.extend(position.to_le_bytes());
+        Ok(())
+    });
+    let caffes = percolator::Feed::builder().source(source).decoder(percolator::RawBytes::fixed());
+    let error = refused(caffes.batch_size(4).assignment(Assignment::Caffe).epochs(5));
     assert!(matches!(error, LeaseError::Feed { .. }), "{error}");
     let error = refused(feed(1).worker(World::new(2, 2).unwrap(), 1));
     assert!(matches!(error, LeaseError::Of(FeedError::Config(_))), "{error}");
