@@ -128,7 +128,10 @@ fn bar(done: u64, of: u64) -> String {
 
 fn as_json(status: &JobStatus) -> Value {
     let block = |BlockId { epoch, number }: BlockId| json!({ "epoch": epoch, "number": number });
-    let holder = |Holder { worker, host, pid, since, .. }: &Holder| json!({ "worker": worker, "host": host, "pid": pid, "since": since });
+    let holder = |holder: &Holder| {
+        let Holder { worker, host, pid, since, .. } = holder;
+        json!({ "worker": worker, "host": host, "pid": pid, "since": since })
+    };
     let open = status.open.iter().map(|open| {
         json!({
             "block": block(open.block),

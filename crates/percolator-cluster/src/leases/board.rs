@@ -196,7 +196,7 @@ impl Board {
     /// Says what is done of a block, and adds what was delivered to the worker's receipt: the steps of the
     /// block from `from` on. If the answer is lost, the same may be said once more: the receipt has it once.
     ///
-    /// If something else was said meanwhile of the block, by this worker and unknown to it, because its answer
+    /// If something else was said meanwhile of the block, by this worker and unknown to it because the answer
     /// was lost, the block is not kept: its receipt has those steps, and must not get them again.
     pub(super) fn change(
         &self,

@@ -24,9 +24,9 @@ pub struct LeasedStep {
     pub block: BlockId,
 }
 
-/// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done. If
-/// only blocks of others are left, it waits for them, because one of those workers may die: so two leased feeds
-/// of one job do not go together on one thread.
+/// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done.
+/// If only blocks of others are left, it waits for them, because one of those workers may die: so two leased
+/// feeds of one job do not go together on one thread.
 ///
 /// A step counts once it is confirmed: by asking for the next one, or, if that was [chosen](Confirm::ByCall),
 /// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
@@ -127,11 +127,11 @@ impl LeasedFeed {
 
     /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
     /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
-    /// over is acknowledged if steps [are](LeaseOptions::acknowledge_every). Nobody gets those steps again.
+    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again.
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](LeaseOptions::patience).
+    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience).
     pub fn confirm(&mut self) -> Result<(), LeaseError> {
         self.confirm_from(1)
     }

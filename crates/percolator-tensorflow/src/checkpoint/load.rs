@@ -38,8 +38,8 @@ pub struct Verification {
     pub checksums: usize,
     /// How many bytes of the data files those are over.
     pub bytes: u64,
-    /// What is wrong, in the order of the tensors' names; nothing if all checksums are right. A data file that
-    /// is missing is one fault.
+    /// What is wrong, in the order of the tensors' names; nothing if all checksums are right. A data file
+    /// that is missing is one fault.
     pub faults: Vec<CheckpointError>,
 }
 
@@ -183,8 +183,9 @@ impl Checkpoint {
         }
     }
 
-    /// Does the same as [`verify`](Self::verify), and says how far it is: `watch` is called with the number of
-    /// bytes of each part that is done, of all that the tensors [take](TensorInfo::bytes), by several threads.
+    /// Does the same as [`verify`](Self::verify), and says how far it is: `watch` is called with the number
+    /// of bytes of each part that is done, of all that the tensors [take](TensorInfo::bytes), by several
+    /// threads.
     ///
     /// # Errors
     ///
