@@ -22,6 +22,11 @@ pub use checkpoint::Checkpointer;
 #[doc = include_str!("../../../docs/guide/checkpoints.md")]
 pub struct Guide;
 
+/// So does that of the page on workers that come and go.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/elastic-workers.md")]
+pub struct ElasticWorkers;
+
 /// The README's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

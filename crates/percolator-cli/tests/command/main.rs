@@ -18,6 +18,7 @@ mod feed;
 mod gpu;
 mod jobs;
 mod killed;
+mod leases;
 mod model;
 mod model_refused;
 mod plan;

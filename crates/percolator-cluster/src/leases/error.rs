@@ -76,10 +76,8 @@ pub enum LeaseError {
         /// The job's name.
         job: String,
     },
-    /// Workers still have blocks of a job that is to be removed.
-    #[error(
-        "{workers} worker(s) still have blocks of the job {job:?}: stop them, drain the job, or force it"
-    )]
+    /// Workers of a job that is to be removed are alive.
+    #[error("{workers} worker(s) of the job {job:?} are alive: stop them, drain the job, or force it")]
     InUse {
         /// The job's name.
         job: String,

@@ -1,0 +1,85 @@
+//! `percolator leases` shows, drains and removes a job whose workers lease blocks; `verify-run --job` proves
+//! it.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use percolator::source::FnSource;
+use percolator::{Feed, LastBatch, RawBytes, Shuffle};
+use percolator_cluster::leases::{LeasedFeed, Leases};
+use percolator_cluster::metadata::FolderMetadata;
+use serde_json::{Value, json};
+
+/// The command's exit code, what it printed, and its messages.
+fn command(arguments: &str, folder: &Path) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .env_remove("RUST_LOG")
+        .args(arguments.split(' '))
+        .args(["--metadata-folder", "records"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let [printed, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code().unwrap(), printed, said)
+}
+
+fn pass(arguments: &str, folder: &Path) -> String {
+    let (code, printed, said) = command(arguments, folder);
+    assert_eq!((code, &*said), (0, ""), "{arguments}");
+    printed
+}
+
+/// A worker of a job of two epochs of 5 steps each, in blocks of 2.
+fn worker(folder: &Path) -> LeasedFeed {
+    let source = FnSource::new("numbers", 20, |position, value| {
+        value.extend(position.to_le_bytes());
+        Ok(())
+    });
+    let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(4);
+    let feed = feed.shuffle(Shuffle::Global).last_batch(LastBatch::Keep).epochs(2).threads(1).prefetch(2);
+    let metadata = Arc::new(FolderMetadata::open(folder.join("records")).unwrap());
+    Leases::of(metadata, "digits").worker("me").steps_per_block(2).feed(feed).unwrap()
+}
+
+#[test]
+fn a_job_is_shown_proven_drained_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (code, _, said) = command("leases status --job digits", folder);
+    assert_eq!((code, said.contains("there are no records (metadata.mdb)")), (1, true), "{said}");
+
+    let mut leased = worker(folder);
+    for _ in 0..3 {
+        leased.next().unwrap().unwrap();
+    }
+    let (code, _, said) = command("leases status --job other", folder);
+    assert_eq!((code, said.contains("there is no job \"other\"")), (1, true), "{said}");
+    let shown = pass("leases status --job digits", folder);
+    assert!(shown.contains("2 epochs; an epoch has 5 steps in 3 blocks of 2"), "{shown}");
+    assert!(shown.contains("] 1 of 6 blocks done") && shown.contains("\nworker me (process "), "{shown}");
+    let found: Value = serde_json::from_str(&pass("leases status --job digits --json", folder)).unwrap();
+    assert_eq!((&found["done"], &found["blocks"], &found["is_done"]), (&json!(1), &json!(6), &json!(false)));
+    assert_eq!(found["open"][0]["block"], json!({ "epoch": 0, "number": 1 }));
+    assert_eq!(found["open"][0]["holder"]["worker"], "me");
+
+    pass("leases drain --job digits", folder);
+    assert!(pass("leases status --job digits", folder).contains("; drained: no more are handed out"));
+    assert!(leased.by_ref().all(|step| step.is_ok()));
+    let (code, _, said) = command("leases reset --job digits", folder);
+    assert_eq!((code, said.contains("1 worker(s)")), (1, true), "{said}");
+    drop(leased);
+    pass("leases drain --job digits --undo", folder);
+
+    assert!(worker(folder).all(|step| step.is_ok()));
+    let shown = pass("leases status --job digits", folder);
+    assert!(shown.contains("[####################] 6 of 6 blocks done, 0 held, 0 left"), "{shown}");
+    let proven = pass("verify-run --job digits --epochs 2", folder);
+    assert!(proven.ends_with("all 2 epoch(s) were covered exactly once\n"), "{proven}");
+    let (code, ..) = command("verify-run --job digits --epochs 3", folder);
+    assert_eq!(code, 1);
+
+    pass("leases reset --job digits", folder);
+    let (code, _, said) = command("verify-run --job digits", folder);
+    assert_eq!((code, said.contains("there is no job \"digits\"")), (1, true), "{said}");
+}
