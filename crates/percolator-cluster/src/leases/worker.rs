@@ -48,7 +48,7 @@ pub struct LeaseStats {
     pub taken: u64,
     /// Those that it has finished.
     pub finished: u64,
-    /// Those that were dealt anew, because its lease had ended before they were done.
+    /// Those that were handed out again, because its lease had ended before they were done.
     pub lost: u64,
     /// The steps of lost blocks that were not handed over any more.
     pub skipped_steps: u64,
