@@ -1,10 +1,11 @@
 //! `percolator leases`: a job whose workers lease blocks of its epochs.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use percolator::shown;
-use percolator_cluster::leases::{BlockId, Holder, Job, JobStatus, OpenBlock};
+use percolator_cluster::leases::{BlockId, Holder, Job, JobStatus, LiveWorker, OpenBlock};
 use serde_json::{Value, json};
 
 use crate::metadata::MetadataArgs;
@@ -18,7 +19,7 @@ pub(crate) struct Leases {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show how far a job is: blocks done, held (by whom) and left, and its workers.
+    /// Show how far a job is: blocks done, held (by whom, how long) and left, and its workers.
     Status {
         #[command(flatten)]
         job: JobArgs,
@@ -88,7 +89,7 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
         out,
         "{epochs}; an epoch has {steps_per_epoch} steps in {blocks_per_epoch} blocks of {steps_per_block}"
     )?;
-    let held = open.iter().filter(|open| open.holder.is_some()).count() as u64;
+    let held = open.iter().filter(|open| !open.holders.is_empty()).count() as u64;
     let waits = open.len() as u64 - held;
     let ended = if status.is_drained { "; drained: no more are handed out" } else { "" };
     match status.blocks() {
@@ -105,18 +106,29 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
     if waits > 0 {
         writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;
     }
-    for OpenBlock { block, times, acknowledged, holder, .. } in open {
-        let holder = holder.as_ref().map_or_else(|| "nobody".to_owned(), who);
-        writeln!(out, "  {block}: {holder}; {acknowledged} steps acknowledged, handed out {times} time(s)")?;
+    if status.is_removed {
+        writeln!(out, "the job is being removed; if its reset was cut short, make it again")?;
     }
-    for worker in workers {
-        writeln!(out, "worker {}", who(worker))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    for OpenBlock { block, times, acknowledged, holders, .. } in open {
+        let holders: Vec<_> = holders.iter().map(|held| holder(held, now)).collect();
+        let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(" and ") };
+        writeln!(out, "  {block}: {holders}; {acknowledged} steps acknowledged, handed out {times} time(s)")?;
+    }
+    for LiveWorker { worker, host, pid, steps_per_second, .. } in workers {
+        write!(out, "worker {} (process {pid} on {})", shown::message(worker), shown::message(host))?;
+        match steps_per_second {
+            Some(rate) => writeln!(out, ", {rate:.3} steps/s")?,
+            None => writeln!(out)?,
+        }
     }
     Ok(())
 }
 
-fn who(Holder { worker, host, pid, .. }: &Holder) -> String {
-    format!("{} (process {pid} on {})", shown::message(worker), shown::message(host))
+/// Who has a block, and how long it has had it by the clocks of both machines.
+fn holder(Holder { worker, host, pid, since, .. }: &Holder, now: u64) -> String {
+    let held = now.saturating_sub(*since);
+    format!("{} (process {pid} on {}) for {held} s", shown::message(worker), shown::message(host))
 }
 
 fn bar(done: u64, of: u64) -> String {
@@ -132,12 +144,16 @@ fn as_json(status: &JobStatus) -> Value {
         let Holder { worker, host, pid, since, .. } = holder;
         json!({ "worker": worker, "host": host, "pid": pid, "since": since })
     };
+    let worker = |worker: &LiveWorker| {
+        let LiveWorker { worker, host, pid, since, steps_per_second, .. } = worker;
+        json!({ "worker": worker, "host": host, "pid": pid, "since": since, "steps_per_second": steps_per_second })
+    };
     let open = status.open.iter().map(|open| {
         json!({
             "block": block(open.block),
             "times": open.times,
             "acknowledged_steps": open.acknowledged,
-            "holder": open.holder.as_ref().map(holder),
+            "holders": open.holders.iter().map(holder).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -150,8 +166,10 @@ fn as_json(status: &JobStatus) -> Value {
         "done": status.done,
         "is_done": status.is_done(),
         "is_drained": status.is_drained,
+        "is_removed": status.is_removed,
+        "duplicates_below": status.duplicates_below,
         "next": block(status.next),
         "open": open.collect::<Vec<_>>(),
-        "workers": status.workers.iter().map(holder).collect::<Vec<_>>(),
+        "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
     })
 }

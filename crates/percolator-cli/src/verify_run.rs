@@ -9,7 +9,7 @@ use percolator::receipt::{
     ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
 };
 use percolator::{Receipt, shown};
-use percolator_cluster::leases::Job;
+use percolator_cluster::leases::{EpochUnderWay, Job};
 use serde_json::{Value, json};
 
 use super::metadata::MetadataArgs;
@@ -20,7 +20,8 @@ pub(crate) struct VerifyRun {
     /// All receipts of the run: of every rank, and from before and after it was resumed.
     #[arg(value_name = "RECEIPT", required_unless_present = "job", conflicts_with = "job")]
     receipts: Vec<PathBuf>,
-    /// The receipts of this job, whose workers lease blocks: they are where its records are.
+    /// The receipts of this job, whose workers lease blocks: they are where its records are. The epochs are
+    /// judged that are done, from the first on.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
     #[command(flatten)]
@@ -39,7 +40,7 @@ pub(crate) struct VerifyRun {
 
 impl VerifyRun {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let (names, receipts) = self.receipts()?;
+        let Found { names, receipts, done, under_way } = self.receipts()?;
         let named = names.iter().map(String::as_str).zip(&receipts);
         let verdict = match &self.digest {
             None => Verdict::of(named)?,
@@ -48,11 +49,12 @@ impl VerifyRun {
                 Verdict::with_digest((&name, &DataDigest::load(path)?), named)?
             }
         };
+        let required = self.epochs.unwrap_or(0).max(done);
         // The exit code reports the result even if nobody reads the output.
         let mut out = Out::new(std::io::stdout().lock());
         match self.json {
-            true => writeln!(out, "{}", self.as_json(&verdict))?,
-            false => say(&mut out, &receipts, &verdict)?,
+            true => writeln!(out, "{}", as_json(&verdict, required, &under_way))?,
+            false => say(&mut out, &receipts, &verdict, &under_way)?,
         }
         out.flush()?;
         if !verdict.is_sound() {
@@ -66,9 +68,11 @@ impl VerifyRun {
         if verdict.epochs.is_empty() {
             bail!("the receipts have no step of any epoch: nothing is proven");
         }
-        let asked = self.epochs.unwrap_or(0);
-        if let Some(epoch) = verdict.first_not_covered(asked) {
-            bail!("epoch {epoch} was not covered, and --epochs {asked} requires it");
+        if let Some(epoch) = verdict.first_not_covered(required) {
+            match epoch < done {
+                true => bail!("all blocks of epoch {epoch} are done, and their receipts do not cover it"),
+                false => bail!("epoch {epoch} was not covered, and --epochs {required} requires it"),
+            }
         }
         if !self.json {
             writeln!(out, "{}", summary(&verdict))?;
@@ -76,34 +80,70 @@ impl VerifyRun {
         out.finish()
     }
 
-    /// The receipts, and their names.
-    fn receipts(&self) -> anyhow::Result<(Vec<String>, Vec<Receipt>)> {
+    fn receipts(&self) -> anyhow::Result<Found> {
         if let Some(job) = &self.job {
-            let found = Job::open(self.metadata.open()?, job)?.receipts()?;
-            if found.is_empty() {
-                bail!("no worker of the job {job:?} has delivered anything yet: nothing is proven");
+            let account = Job::open(self.metadata.open()?, job)?.account()?;
+            if account.done == 0 {
+                bail!(
+                    "no epoch of the job {job:?} is done yet: nothing is proven{}",
+                    far(&account.under_way)
+                );
             }
-            return Ok(found.into_iter().unzip());
+            if account.receipts.is_empty() {
+                bail!(
+                    "{} epoch(s) of the job {job:?} are done, and there are no receipts of them",
+                    account.done
+                );
+            }
+            let (names, receipts) = account.receipts.into_iter().unzip();
+            return Ok(Found { names, receipts, done: account.done, under_way: account.under_way });
         }
         let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
-        Ok((self.receipts.iter().map(|path| shown::path(path).to_string()).collect(), receipts))
-    }
-
-    fn as_json(&self, verdict: &Verdict) -> Value {
-        let asked = verdict.first_not_covered(self.epochs.unwrap_or(0));
-        let epochs = verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]);
-        let replicas =
-            verdict.absent_replicas.iter().map(|absent| [absent.replicas.start, absent.replicas.end]);
-        json!({
-            "is_sound": verdict.is_sound() && asked.is_none(),
-            "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
-            "absent_epochs": epochs.collect::<Vec<_>>(),
-            "absent_replicas": replicas.collect::<Vec<_>>(),
-        })
+        let names = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
+        Ok(Found { names, receipts, done: 0, under_way: Vec::new() })
     }
 }
 
-fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io::Result<()> {
+/// What is to be verified.
+struct Found {
+    /// A name for each receipt.
+    names: Vec<String>,
+    receipts: Vec<Receipt>,
+    /// How many epochs are known to be done.
+    done: u64,
+    /// The epochs after them, which are not judged.
+    under_way: Vec<EpochUnderWay>,
+}
+
+/// How far the first epoch is.
+fn far(under_way: &[EpochUnderWay]) -> String {
+    under_way.first().map_or_else(String::new, |EpochUnderWay { epoch, done, blocks, .. }| {
+        format!(" ({done} of {blocks} blocks of epoch {epoch})")
+    })
+}
+
+fn as_json(verdict: &Verdict, required: u64, under_way: &[EpochUnderWay]) -> Value {
+    let asked = verdict.first_not_covered(required);
+    let epochs = verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]);
+    let under_way = under_way.iter().map(|EpochUnderWay { epoch, done, blocks, .. }| {
+            json!({ "epoch": epoch, "blocks_done": done, "blocks": blocks })
+        });
+    let replicas = verdict.absent_replicas.iter().map(|absent| [absent.replicas.start, absent.replicas.end]);
+    json!({
+        "is_sound": verdict.is_sound() && asked.is_none(),
+        "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
+        "absent_epochs": epochs.collect::<Vec<_>>(),
+        "absent_replicas": replicas.collect::<Vec<_>>(),
+        "under_way": under_way.collect::<Vec<_>>(),
+    })
+}
+
+fn say(
+    out: &mut impl Write,
+    receipts: &[Receipt],
+    verdict: &Verdict,
+    under_way: &[EpochUnderWay],
+) -> std::io::Result<()> {
     if let Some(first) = receipts.first() {
         let (plan, count) = (first.plan(), receipts.len());
         let world = plan.world();
@@ -128,7 +168,10 @@ fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io
     if let Some(EpochVerdict { epoch: first @ 1.., .. }) = verdict.epochs.first() {
         writeln!(out, "epochs 0..{first}: in no receipt, and not verified")?;
     }
-    verdict.epochs.iter().try_for_each(|epoch| writeln!(out, "{epoch}"))
+    verdict.epochs.iter().try_for_each(|epoch| writeln!(out, "{epoch}"))?;
+    under_way.iter().try_for_each(|EpochUnderWay { epoch, done, blocks, .. }| {
+        writeln!(out, "epoch {epoch} is under way, and not judged: {done} of {blocks} blocks are done")
+    })
 }
 
 /// Why the bytes are not proven of an epoch that was covered or is under way.

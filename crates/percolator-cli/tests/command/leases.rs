@@ -61,7 +61,18 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let found: Value = serde_json::from_str(&pass("leases status --job digits --json", folder)).unwrap();
     assert_eq!((&found["done"], &found["blocks"], &found["is_done"]), (&json!(1), &json!(6), &json!(false)));
     assert_eq!(found["open"][0]["block"], json!({ "epoch": 0, "number": 1 }));
-    assert_eq!(found["open"][0]["holder"]["worker"], "me");
+    assert_eq!(found["open"][0]["holders"][0]["worker"], "me");
+    assert!(shown.contains(") for ") && shown.contains(" steps/s\n"), "{shown}");
+    let (code, _, said) = command("verify-run --job digits", folder);
+    let due = "no epoch of the job \"digits\" is done yet: nothing is proven (1 of 3 blocks of epoch 0)";
+    assert_eq!((code, said.contains(due)), (1, true), "{said}");
+    for _ in 0..3 {
+        leased.next().unwrap().unwrap();
+    }
+    let judged = pass("verify-run --job digits", folder);
+    assert!(judged.contains("epoch 1 is under way, and not judged: 0 of 3 blocks are done"), "{judged}");
+    let judged: Value = serde_json::from_str(&pass("verify-run --job digits --json", folder)).unwrap();
+    assert_eq!(judged["under_way"], json!([{ "epoch": 1, "blocks_done": 0, "blocks": 3 }]));
 
     pass("leases drain --job digits", folder);
     assert!(pass("leases status --job digits", folder).contains("; drained: no more are handed out"));

@@ -1,26 +1,31 @@
-//! Who has which block: every change is one transaction, and each race is decided by it.
+//! The records of a job, and how a worker gets in and takes blocks: each race is decided by a transaction.
 //!
 //! # Invariants
 //!
 //! 1. A block below `next` is open or done; one from `next` on was never handed out.
-//! 2. A block is held by at most one worker: a worker takes one by a transaction that changes `next` or the
-//!    block's open record, both as it has read them, while nobody held the block.
+//! 2. A worker takes a block by a transaction that changes `next` or the block's open record, both as it has
+//!    read them. Nobody holds the block then, or, of a job that duplicates slow blocks, one other worker.
 //! 3. Only who holds a block changes its open record or removes it, and what it delivered goes into its
 //!    receipt in the same transaction. So the receipts have each step once that is acknowledged or done, and
 //!    no other, whatever was delivered twice.
-//! 4. A worker that dies loses its lease, which takes its held records with it. Its blocks are then open and
+//! 4. No step of a block is acknowledged while two workers have it: both deliver the same steps, and those
+//!    count of which the block is finished first.
+//! 5. A worker that dies loses its lease, which takes its held records with it. Its blocks are then open and
 //!    held by nobody: the next worker that asks takes them first.
+//! 6. Every transaction has the job's own record among its conditions, as it was when the worker joined. So
+//!    nothing that a worker does reaches a later job of the same name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
-
-use percolator::Receipt;
 
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
-use super::records::{JobRecord, NextRecord, OpenRecord, ReceiptRecord, WhoRecord, read, write};
-use crate::metadata::{LeaseId, Metadata, Outcome, Record, Records, Revision, Transaction};
+use super::live::{Live, Open};
+use super::pace::Sight;
+use super::records::{JobRecord, NextRecord, OpenRecord, VERSION, WhoRecord, WorkerRecord, read, write};
+use crate::metadata::{LeaseId, Metadata, Outcome, Records, Revision, Transaction};
 
 /// The records of a job.
 #[derive(Clone, Debug)]
@@ -28,33 +33,41 @@ pub(super) struct Board {
     pub(super) metadata: Arc<dyn Metadata>,
     pub(super) keys: Keys,
     pub(super) job: JobRecord,
+    name: String,
+    /// The revision of the job's own record.
+    begun: Revision,
+}
+
+/// A worker that asks for a block.
+#[derive(Debug)]
+pub(super) struct Asker<'a> {
+    pub(super) worker: &'a str,
+    pub(super) lease: LeaseId,
+    /// Who it is, now.
+    pub(super) who: WhoRecord,
+    /// The blocks that it has. If an answer was lost, it has one more without knowing.
+    pub(super) known: &'a BTreeSet<BlockId>,
 }
 
 /// What a worker that asks for a block gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// A block, from the step on that is not acknowledged.
-    Block { block: BlockId, acknowledged: u64 },
+    Block(TakenBlock),
     /// Other workers have all that is left. It is worth asking again once something has changed since then.
     Wait(Revision),
     /// All blocks are done, or the job is drained.
     Over,
 }
 
-/// What becomes of a block that a worker says something of.
+/// A block that a worker has got, from the step on that is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// All of its steps up to this number are done, counted from its first.
-    Acknowledge(u64),
-    /// All of its steps are done.
-    Finish,
-}
-
-/// Whether a change was made. If not, the block is no longer this worker's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    Yes,
-    No,
+pub(super) struct TakenBlock {
+    pub(super) block: BlockId,
+    pub(super) open: OpenRecord,
+    /// When its open record was last changed.
+    pub(super) revision: Revision,
+    /// Another worker has it as well.
+    pub(super) is_shared: bool,
 }
 
 impl Board {
@@ -67,12 +80,20 @@ impl Board {
             .put(keys.job(), write(&job))
             .put(keys.next(), write(&first));
         // Made twice, it changes nothing.
-        if let Outcome::Refused(found) = metadata.transact(&begin)? {
-            let missing = || LeaseError::NoJob { job: name.to_owned() };
-            let stated: JobRecord = read(found.get(&keys.job()).ok_or_else(missing)?)?;
-            check_same(name, &job, &stated)?;
-        }
-        Ok(Board { metadata, keys, job })
+        let begun = match metadata.transact(&begin)? {
+            Outcome::Committed(revision) => revision,
+            Outcome::Refused(found) => {
+                let missing = || LeaseError::NoJob { job: name.to_owned() };
+                let record = found.get(&keys.job()).ok_or_else(missing)?;
+                let stated: JobRecord = read(record)?;
+                check_same(name, &job, &stated)?;
+                if stated.is_removed {
+                    return Err(LeaseError::Reset { job: name.to_owned() });
+                }
+                record.modified
+            }
+        };
+        Ok(Board { metadata, keys, job, name: name.to_owned(), begun })
     }
 
     /// Finds the job of this name.
@@ -80,111 +101,144 @@ impl Board {
         let keys = Keys::new(name)?;
         let found = metadata.read(&keys.job())?;
         let record = found.get(&keys.job()).ok_or_else(|| LeaseError::NoJob { job: name.to_owned() })?;
-        let job: JobRecord = read(record)?;
-        check_version(record.key.clone(), &job)?;
-        Ok(Board { metadata, keys, job })
+        let (job, begun): (JobRecord, _) = (read(record)?, record.modified);
+        check_facts(record.key.clone(), &job)?;
+        Ok(Board { metadata, keys, job, name: name.to_owned(), begun })
+    }
+
+    /// Returns a transaction that changes nothing if the job is no longer this one.
+    pub(super) fn transaction(&self) -> Transaction {
+        Transaction::new().when_modified(self.keys.job(), self.begun)
+    }
+
+    /// Checks that the job is still this one, by records among which its own must be.
+    pub(super) fn check_job(&self, found: &Records) -> Result<(), LeaseError> {
+        match found.get(&self.keys.job()) {
+            Some(record) if record.modified == self.begun => Ok(()),
+            _ => Err(LeaseError::Reset { job: self.name.clone() }),
+        }
+    }
+
+    /// Makes a change that nothing but the end of the job can refuse.
+    pub(super) fn change(&self, transaction: &Transaction) -> Result<Revision, LeaseError> {
+        match self.metadata.transact(transaction)? {
+            Outcome::Committed(revision) => Ok(revision),
+            Outcome::Refused(_) => Err(LeaseError::Reset { job: self.name.clone() }),
+        }
     }
 
     /// Makes a worker known, under its lease. No two of a job have one name.
     pub(super) fn register(&self, worker: &str, lease: LeaseId, who: &WhoRecord) -> Result<(), LeaseError> {
         let key = self.keys.worker(worker);
-        let register = Transaction::new().when_missing(&*key).put_under(lease, &*key, write(who));
-        let Outcome::Refused(found) = self.metadata.transact(&register)? else { return Ok(()) };
-        match found.get(&key) {
-            // It was made, and the answer was lost.
-            Some(record) if record.lease == Some(lease) => Ok(()),
-            Some(record) => {
-                let WhoRecord { host, pid, .. } = read(record)?;
-                Err(LeaseError::SameName { worker: worker.to_owned(), host, pid })
-            }
-            None => self.register(worker, lease, who),
-        }
-    }
-
-    /// Takes a block: one that nobody holds any more, or the next one. `known` are those that the worker has.
-    /// If an answer was lost, it has one more without knowing, which is returned first.
-    pub(super) fn take(
-        &self,
-        worker: &str,
-        lease: LeaseId,
-        who: &WhoRecord,
-        known: &BTreeSet<BlockId>,
-    ) -> Result<Taken, LeaseError> {
+        let record = WorkerRecord { who: who.clone(), pace: super::records::Pace::default() };
+        let register = self.transaction().when_missing(&*key).put_under(lease, &*key, write(&record));
         loop {
-            let live = self.metadata.read(&self.keys.live())?;
-            let (transaction, taken) = match self.choose(&live, lease, known)? {
-                Choice::Own { block, open } => {
-                    return Ok(Taken::Block { block, acknowledged: open.acknowledged });
+            let Outcome::Refused(found) = self.metadata.transact(&register)? else { return Ok(()) };
+            self.check_job(&found)?;
+            match found.get(&key) {
+                // It was made, and the answer was lost.
+                Some(record) if record.lease == Some(lease) => return Ok(()),
+                Some(record) => {
+                    let WhoRecord { host, pid, .. } = read::<WorkerRecord>(record)?.who;
+                    return Err(LeaseError::SameName { worker: worker.to_owned(), host, pid });
                 }
-                Choice::Again { block, revision, open } => {
-                    let open_key = self.keys.open(block);
-                    let again = OpenRecord { times: open.times.saturating_add(1), ..open };
-                    let transaction =
-                        Transaction::new().when_modified(&*open_key, revision).put(open_key, write(&again));
-                    (transaction, (block, open.acknowledged))
-                }
-                Choice::Next { block, revision } => {
-                    let first = OpenRecord { times: 1, acknowledged: 0 };
-                    let transaction = Transaction::new()
-                        .when_modified(self.keys.next(), revision)
-                        .put(self.keys.next(), write(&self.job.after(block)))
-                        .put(self.keys.open(block), write(&first));
-                    (transaction, (block, 0))
-                }
-                Choice::Wait => return Ok(Taken::Wait(live.revision)),
-                Choice::Over => return Ok(Taken::Over),
-            };
-            let (block, acknowledged) = taken;
-            let transaction = transaction.put_under(lease, self.keys.held(block, worker), write(who));
-            if let Outcome::Committed(_) = self.metadata.transact(&transaction)? {
-                return Ok(Taken::Block { block, acknowledged });
+                // The other one's lease has ended just now.
+                None => {}
             }
-            // Another worker was faster.
         }
     }
 
-    fn choose(
-        &self,
-        live: &Records,
-        lease: LeaseId,
-        known: &BTreeSet<BlockId>,
-    ) -> Result<Choice, LeaseError> {
-        let held: BTreeMap<BlockId, &Record> = live
-            .records
-            .iter()
-            .filter_map(|record| self.keys.of_held(&record.key).map(|(block, _)| (block, record)))
-            .collect();
-        let open = || {
-            let open =
-                live.records.iter().filter_map(|record| Some((self.keys.of_open(&record.key)?, record)));
-            open.map(|(block, record)| (block, record, held.get(&block)))
-        };
-        let is_own = |held: &Record| held.lease == Some(lease);
-        let unknown =
-            open().find(|(block, _, held)| held.is_some_and(|held| is_own(held)) && !known.contains(block));
-        if let Some((block, record, _)) = unknown {
-            return Ok(Choice::Own { block, open: read(record)? });
+    /// Takes a block: one that nobody holds any more, one that a slow worker holds, or the next one.
+    pub(super) fn take(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Taken, LeaseError> {
+        // Many workers may ask for the next block at once, and each that gets one refuses all others: they try
+        // again with what the refusal says is next, and less and less at once.
+        let (mut next, mut refusals) = (None, 0_u32);
+        loop {
+            if refusals > 1 {
+                thread::sleep(Duration::from_micros(u64::from(super::random() % (refusals.min(64) * 500))));
+            }
+            let choice = match next.take() {
+                Some((block, revision)) => Choice::Next(block, revision),
+                None => self.look(asker, sight)?,
+            };
+            let (transaction, taken) = match choice {
+                Choice::Own(taken) => return Ok(Taken::Block(taken)),
+                Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
+                Choice::Over => return Ok(Taken::Over),
+                Choice::Again(taken) => {
+                    let open = self.keys.open(taken.block);
+                    let again = OpenRecord { times: taken.open.times.saturating_add(1), ..taken.open };
+                    let transaction = self.transaction().when_modified(&*open, taken.revision);
+                    (transaction.put(open, write(&again)), TakenBlock { open: again, ..taken })
+                }
+                Choice::Next(block, revision) => {
+                    let open = OpenRecord { times: 1, acknowledged: 0 };
+                    let transaction = self.transaction().when_modified(self.keys.next(), revision);
+                    let transaction = transaction
+                        .when_missing(self.keys.drain())
+                        .put(self.keys.next(), write(&self.job.after(block)))
+                        .put(self.keys.open(block), write(&open));
+                    (transaction, TakenBlock { block, open, revision, is_shared: false })
+                }
+            };
+            let held = self.keys.held(taken.block, asker.worker);
+            let transaction = transaction.put_under(asker.lease, held, write(&asker.who));
+            match self.metadata.transact(&transaction)? {
+                Outcome::Committed(revision) => return Ok(Taken::Block(TakenBlock { revision, ..taken })),
+                Outcome::Refused(found) => {
+                    self.check_job(&found)?;
+                    next = self.next_in(&found)?;
+                    refusals = refusals.saturating_add(1);
+                }
+            }
         }
-        if live.get(&self.keys.drain()).is_some() {
+    }
+
+    /// The next block, by records that a refused transaction has found: if one is there to be handed out.
+    fn next_in(&self, found: &Records) -> Result<Option<(BlockId, Revision)>, LeaseError> {
+        let live = Live::read(&self.keys, &self.job, found)?;
+        Ok(live.next.filter(|&(block, _)| !live.is_drained && self.job.has(block)))
+    }
+
+    /// Looks which block a worker may take.
+    fn look(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
+        let records = self.metadata.read(&self.keys.live())?;
+        self.check_job(&records)?;
+        self.choose(&Live::read(&self.keys, &self.job, &records)?, asker, sight)
+    }
+
+    fn choose(&self, live: &Live<'_>, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
+        let taken = |block, open: &Open<'_>, is_shared| TakenBlock {
+            block,
+            open: open.record,
+            revision: open.revision,
+            is_shared,
+        };
+        let unknown = live.open.iter().find(|(block, open)| {
+            !asker.known.contains(block) && open.holders.iter().any(|held| held.lease == Some(asker.lease))
+        });
+        if let Some((&block, open)) = unknown {
+            return Ok(Choice::Own(taken(block, open, open.holders.len() > 1)));
+        }
+        if live.is_drained {
             return Ok(Choice::Over);
         }
-        if let Some((block, record, _)) = open().find(|(_, _, held)| held.is_none()) {
-            return Ok(Choice::Again { block, revision: record.modified, open: read(record)? });
+        if let Some((&block, open)) = live.open.iter().find(|(_, open)| open.holders.is_empty()) {
+            return Ok(Choice::Again(taken(block, open, false)));
         }
-        let key = self.keys.next();
-        let next = live.get(&key).ok_or_else(|| LeaseError::Record {
-            key: key.clone(),
-            message: "it is missing: the job was reset while it ran".to_owned(),
-        })?;
-        let block = BlockId::from(read::<NextRecord>(next)?);
-        if block.epoch == u64::MAX {
-            return Err(LeaseError::Record { key, message: "its epoch is past all numbers".to_owned() });
+        let Some((next, revision)) = live.next else {
+            return Err(LeaseError::Record { key: self.keys.next(), message: "it is missing".to_owned() });
+        };
+        if let Some(share) = self.job.duplicates_below
+            && let Some((block, open)) = sight.slow_block(live, next, asker, share)
+        {
+            return Ok(Choice::Again(taken(block, open, true)));
         }
-        if self.job.has(block) {
-            return Ok(Choice::Next { block, revision: next.modified });
+        if self.job.has(next) {
+            return Ok(Choice::Next(next, revision));
         }
         // A worker stays until all blocks are done: it may be the only one that is left when another dies.
-        Ok(if open().next().is_some() { Choice::Wait } else { Choice::Over })
+        Ok(if live.open.is_empty() { Choice::Over } else { Choice::Wait(live.revision) })
     }
 
     /// Waits until something has changed, but not long.
@@ -192,112 +246,39 @@ impl Board {
         self.metadata.wait(&self.keys.live(), revision, at_most)?;
         Ok(())
     }
-
-    /// Says what is done of a block, and adds what was delivered to the worker's receipt: the steps of the
-    /// block from `from` on. If the answer is lost, the same may be said once more: the receipt has it once.
-    ///
-    /// If something else was said meanwhile of the block, by this worker and unknown to it because the answer
-    /// was lost, the block is not kept: its receipt has those steps, and must not get them again.
-    pub(super) fn change(
-        &self,
-        worker: &str,
-        lease: LeaseId,
-        block: BlockId,
-        from: u64,
-        change: Change,
-        delivered: &Receipt,
-    ) -> Result<Kept, LeaseError> {
-        let (held, open) = (self.keys.held(block, worker), self.keys.open(block));
-        let key = self.keys.receipt(block.epoch, worker);
-        let last = match change {
-            Change::Acknowledge(steps) => format!("{}, lease {lease}, {steps} steps", block.key()),
-            Change::Finish => format!("{}, lease {lease}, all steps", block.key()),
-        };
-        let mut receipt = delivered.clone();
-        let found = self.metadata.read(&key)?;
-        let mut transaction = match found.get(&key) {
-            None => Transaction::new().when_missing(&*key),
-            Some(record) => {
-                let before: ReceiptRecord = read(record)?;
-                if before.last == last {
-                    return Ok(Kept::Yes);
-                }
-                receipt = receipt_of(record, &before)?;
-                receipt.merge(delivered)?;
-                Transaction::new().when_modified(&*key, record.modified)
-            }
-        };
-        let found = self.metadata.read(&open)?;
-        let Some(record) = found.get(&open) else { return Ok(Kept::No) };
-        let before: OpenRecord = read(record)?;
-        if before.acknowledged != from {
-            return Ok(Kept::No);
-        }
-        let value = write(&ReceiptRecord { last: last.clone(), receipt: receipt.to_string() });
-        transaction =
-            transaction.when_held_by(&*held, lease).when_modified(&*open, record.modified).put(&*key, value);
-        transaction = match change {
-            Change::Finish => transaction.remove(open).remove(held),
-            Change::Acknowledge(steps) => {
-                transaction.put(open, write(&OpenRecord { acknowledged: steps, ..before }))
-            }
-        };
-        match self.metadata.transact(&transaction)? {
-            Outcome::Committed(_) => Ok(Kept::Yes),
-            // An earlier try may have happened late: then it is what was said last.
-            Outcome::Refused(found) => match found.get(&key).map(read::<ReceiptRecord>).transpose()? {
-                Some(after) if after.last == last => Ok(Kept::Yes),
-                _ => Ok(Kept::No),
-            },
-        }
-    }
-}
-
-/// Returns the receipt in a record.
-pub(super) fn receipt_of(record: &Record, read: &ReceiptRecord) -> Result<Receipt, LeaseError> {
-    read.receipt.parse().map_err(|error| LeaseError::Record {
-        key: record.key.clone(),
-        message: format!("its receipt: {error}"),
-    })
 }
 
 /// Which block a worker may take.
 enum Choice {
     /// One that this worker holds without knowing.
-    Own {
-        block: BlockId,
-        open: OpenRecord,
-    },
-    /// One that was handed out, and is held by nobody.
-    Again {
-        block: BlockId,
-        revision: Revision,
-        open: OpenRecord,
-    },
-    /// One that was never handed out.
-    Next {
-        block: BlockId,
-        revision: Revision,
-    },
-    Wait,
+    Own(TakenBlock),
+    /// One that was handed out before.
+    Again(TakenBlock),
+    /// One that was never handed out, and the revision that says so.
+    Next(BlockId, Revision),
+    Wait(Revision),
     Over,
 }
 
-fn check_version(key: String, job: &JobRecord) -> Result<(), LeaseError> {
-    let allowed = super::records::VERSION;
-    if job.version == allowed {
-        return Ok(());
-    }
-    let found = job.version;
-    Err(LeaseError::Record { key, message: format!("its version is {found}, and {allowed} is known") })
+fn check_facts(key: String, job: &JobRecord) -> Result<(), LeaseError> {
+    let message = match job {
+        JobRecord { version, .. } if *version != VERSION => {
+            format!("its version is {version}, and {VERSION} is known")
+        }
+        JobRecord { steps_per_block: 0, .. } => "its blocks have no steps".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(LeaseError::Record { key, message })
 }
 
 fn check_same(name: &str, here: &JobRecord, there: &JobRecord) -> Result<(), LeaseError> {
+    let share = |job: &JobRecord| job.duplicates_below.map_or("none".to_owned(), |share| share.to_string());
     let facts = [
         ("version of its records", here.version.to_string(), there.version.to_string()),
         ("number of epochs", here.epochs.to_string(), there.epochs.to_string()),
         ("size of a block in steps", here.steps_per_block.to_string(), there.steps_per_block.to_string()),
         ("number of steps of an epoch", here.steps.to_string(), there.steps.to_string()),
+        ("share below which slow blocks are duplicated", share(here), share(there)),
         ("data set, or order of it", here.schedule.clone(), there.schedule.clone()),
     ];
     match facts.into_iter().find(|(_, found, stated)| found != stated) {

@@ -28,12 +28,24 @@ pub enum LeaseError {
         /// The option.
         option: &'static str,
     },
-    /// The feed has no end, or another option that does not go with blocks.
+    /// The feed does not go with blocks: it follows no plan, or its batches reach into the next epoch.
     #[error("a leased feed {message}")]
     Feed {
         /// What is wrong with it.
         message: &'static str,
     },
+    /// Blocks cannot be duplicated below this share of the median.
+    #[error(
+        "blocks cannot be given to a second worker below {found} of the median rate: give a share above 0, \
+         and at most 1"
+    )]
+    Share {
+        /// The share.
+        found: f64,
+    },
+    /// The thread that makes a worker's progress known cannot be started.
+    #[error("the thread that makes the worker's progress known cannot be started")]
+    Thread(#[from] std::io::Error),
     /// The job of this name is another one.
     #[error(
         "the job {job:?} was begun with another {what}: {found} here, and {stated} there; give this one \
@@ -76,6 +88,15 @@ pub enum LeaseError {
         /// The job's name.
         job: String,
     },
+    /// The job was removed while this worker had it, or is being removed.
+    #[error(
+        "the job {job:?} was reset: what its workers had is lost; if a reset was cut short, make it again with \
+         `percolator leases reset`"
+    )]
+    Reset {
+        /// The job's name.
+        job: String,
+    },
     /// Workers of a job that is to be removed are alive.
     #[error("{workers} worker(s) of the job {job:?} are alive: stop them, drain the job, or force it")]
     InUse {
@@ -85,7 +106,10 @@ pub enum LeaseError {
         workers: usize,
     },
     /// A block has a step that nobody has taken.
-    #[error("the feed delivered a step of no block that this worker has, after {last:?}: this is a bug")]
+    #[error(
+        "the feed delivered a step of no block that this worker has{}: this is a bug",
+        last.map_or_else(String::new, |last| format!(", after {last}"))
+    )]
     Unexpected {
         /// The block before it.
         last: Option<BlockId>,

@@ -6,12 +6,16 @@ use percolator::record::StepId;
 use percolator::{Batch, Feed, FeedBuilder};
 use sha2::{Digest as _, Sha256};
 
-use super::board::{Board, Kept};
+use super::account::Account;
+use super::board::Board;
 use super::error::LeaseError;
 use super::keys::{BlockId, check_name};
+use super::pace::REPORTS;
 use super::records::{JobRecord, VERSION};
+use super::reporter::Reporter;
 use super::worker::{HeldBlock, LeaseStats, State, Taker, Worker, patiently};
 use super::{Confirm, LeaseOptions, Leases};
+use crate::clock::{BootClock, Clock as _};
 
 /// The batches of all devices for one step of a block.
 #[derive(Debug)]
@@ -22,6 +26,20 @@ pub struct LeasedStep {
     pub step: StepId,
     /// The block that it is of.
     pub block: BlockId,
+    /// The blocks that this worker has lost since the step before, of which it was handed steps that count
+    /// for nobody here: its lease had ended, or a second worker had the block as well and was faster.
+    pub lost: Vec<BlockId>,
+}
+
+/// What a confirmation has come to.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The steps that count now, and did not before.
+    pub steps: u64,
+    /// The blocks that this worker has lost since it was told last, of which it was handed steps that count
+    /// for nobody here. Others get them, or have finished them.
+    pub lost: Vec<BlockId>,
 }
 
 /// An iterator over the steps that this worker gets, block by block, until all blocks of the job are done.
@@ -34,9 +52,12 @@ pub struct LeasedStep {
 /// handed over, and it goes on with other blocks.
 #[derive(Debug)]
 pub struct LeasedFeed {
+    /// Dropped first: it has the worker as well.
+    _reporter: Option<Reporter>,
     /// Before the worker: its reading thread takes blocks.
     feed: Feed,
     worker: Arc<Worker>,
+    account: Account,
     options: LeaseOptions,
     has_ended: bool,
 }
@@ -63,6 +84,9 @@ impl Leases {
                 return Err(LeaseError::Zero { option });
             }
         }
+        if let Some(found) = options.duplicates_below.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+            return Err(LeaseError::Share { found });
+        }
         let joined = Arc::new(OnceLock::new());
         let resolved = builder.receipts(true).blocks(Taker(joined.clone())).resolve()?;
         let Some(plan) = resolved.plan() else {
@@ -82,6 +106,8 @@ impl Leases {
             source: resolved.source().path().to_string_lossy().into_owned(),
             epochs: resolved.spec().schedule.epochs.unwrap_or(0),
             steps_per_block: options.steps_per_block,
+            duplicates_below: options.duplicates_below,
+            is_removed: false,
             steps: plan
                 .steps(0)
                 .map_err(percolator::feed::ConfigError::Order)
@@ -93,7 +119,19 @@ impl Leases {
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
         // Nobody else has it yet.
         let _ = joined.set(worker.clone());
-        Ok(LeasedFeed { feed: resolved.launch()?, worker, options, has_ended: false })
+        let feed = resolved.launch()?;
+        let reporter = match options.duplicates_below {
+            None => None,
+            Some(_) => Some(Reporter::start(worker.clone(), options.ttl / REPORTS)?),
+        };
+        Ok(LeasedFeed {
+            _reporter: reporter,
+            feed,
+            worker,
+            account: Account::default(),
+            options,
+            has_ended: false,
+        })
     }
 }
 
@@ -127,59 +165,63 @@ impl LeasedFeed {
 
     /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
     /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
-    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again.
+    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again. Returns
+    /// how many count now, and which blocks were lost.
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience).
-    pub fn confirm(&mut self) -> Result<(), LeaseError> {
-        self.confirm_from(1)
+    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience). What was
+    /// said then may count all the same: the next call finds out.
+    pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
+        let steps = self.confirm_from(1)?;
+        Ok(Confirmed { steps, lost: self.worker.state.lock().take_lost() })
     }
 
     /// Confirms what was handed over; of the block under way only if it has at least this many new steps.
-    fn confirm_from(&mut self, steps: u64) -> Result<(), LeaseError> {
-        if self.worker.has_lost_its_lease() {
-            self.worker.lose_all();
-        }
+    /// Returns how many steps count now.
+    fn confirm_from(&mut self, steps: u64) -> Result<u64, LeaseError> {
+        let mut counted = self.account.settle_unanswered(&self.worker)?;
+        self.worker.look_at_lease();
         loop {
             let mut state = self.worker.state.lock();
-            let Some(block) = state.blocks.front_mut() else { return Ok(()) };
+            let Some(block) = state.blocks.front_mut() else { return Ok(counted) };
             if block.is_lost {
                 // The rest of it is skipped as it comes.
                 if !block.is_handed_over() {
-                    return Ok(());
+                    return Ok(counted);
                 }
                 state.blocks.pop_front();
                 continue;
             }
-            if !block.is_handed_over() {
+            let goes_on = !block.is_handed_over();
+            if goes_on {
                 let new = block.handed - block.acknowledged;
-                if self.options.acknowledge_every.is_none() || new < steps.max(1) {
-                    return Ok(());
+                if self.options.acknowledge_every.is_none() || block.is_shared || new < steps.max(1) {
+                    return Ok(counted);
                 }
                 let receipt = self.feed.steps().take_receipt();
                 keep(block, receipt)?;
             }
-            let goes_on = !block.is_handed_over();
             drop(state);
-            if self.worker.confirm_first()? == Kept::Yes && goes_on {
-                return Ok(());
+            counted += self.account.settle_first(&self.worker)?;
+            if goes_on {
+                return Ok(counted);
             }
         }
     }
 
     /// The next step of a block that is still this worker's.
     fn next_step(&mut self) -> Result<Option<LeasedStep>, LeaseError> {
+        self.worker.state.lock().stopwatch.ask(BootClock.now());
         if self.options.confirm == Confirm::ByAsking {
             self.confirm_from(self.options.acknowledge_every.unwrap_or(1))?;
         }
         loop {
             let mut steps = self.feed.steps();
             let Some(batches) = steps.next().transpose()? else { return Ok(None) };
-            if self.worker.has_lost_its_lease() {
-                self.worker.lose_all();
-            }
-            let State { blocks, stats } = &mut *self.worker.state.lock();
+            self.worker.look_at_lease();
+            let mut state = self.worker.state.lock();
+            let State { blocks, stats, stopwatch, .. } = &mut *state;
             let last = blocks.back().map(|block| block.id);
             let step = batches.first().and_then(Batch::step).map(|step| step.id());
             let block = blocks.iter_mut().find(|block| !block.is_handed_over());
@@ -195,12 +237,15 @@ impl LeasedFeed {
                 let _ = steps.take_receipt();
                 stats.skipped_steps += 1;
                 block.receipt = None;
+                stopwatch.lose();
                 continue;
             }
+            stopwatch.hand_over(block.is_handed_over());
+            let id = block.id;
             if block.is_handed_over() {
                 keep(block, steps.take_receipt())?;
             }
-            return Ok(Some(LeasedStep { batches, step, block: block.id }));
+            return Ok(Some(LeasedStep { batches, step, block: id, lost: state.take_lost() }));
         }
     }
 }

@@ -1,15 +1,16 @@
-//! A job as others see it: how far it is, what it has delivered, and its end.
+//! A job as others see it: how far it is, and its end.
 
 use std::sync::Arc;
 
 use percolator::Receipt;
-use percolator::receipt::{DataDigest, Verdict};
 
-use super::board::{Board, receipt_of};
+use super::board::Board;
 use super::error::LeaseError;
 use super::keys::BlockId;
-use super::records::{NextRecord, OpenRecord, ReceiptRecord, WhoRecord, read};
-use crate::metadata::{Metadata, OPERATIONS_MAX, Record, Records, Transaction};
+use super::live::{Live, Living};
+use super::records::{JobRecord, NextRecord, Progress, WhoRecord, write};
+use super::settle::receipt_of;
+use crate::metadata::{Metadata, OPERATIONS_MAX, Transaction};
 
 /// A job that workers have begun.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub struct Job {
 
 /// How far a job is.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobStatus {
     /// The path of the data, as the first worker had it.
     pub source: String,
@@ -32,16 +33,20 @@ pub struct JobStatus {
     pub steps_per_block: u64,
     /// The number of blocks of an epoch.
     pub blocks_per_epoch: u64,
+    /// The share of the median rate below which a second worker gets a block as well, if it does.
+    pub duplicates_below: Option<f64>,
     /// The blocks that are done, of all epochs.
     pub done: u64,
     /// The first block that was never handed out; none of an epoch past the last.
     pub next: BlockId,
-    /// The blocks that were handed out and are not done.
+    /// The blocks that were handed out and are not done, in order.
     pub open: Vec<OpenBlock>,
     /// The workers that live, by their names.
-    pub workers: Vec<Holder>,
+    pub workers: Vec<LiveWorker>,
     /// Whether no more blocks are handed out.
     pub is_drained: bool,
+    /// Whether the job is being removed, or its removal was cut short.
+    pub is_removed: bool,
 }
 
 /// A block that was handed out and is not done.
@@ -54,14 +59,28 @@ pub struct OpenBlock {
     pub times: u64,
     /// How many of its steps are done for good.
     pub acknowledged: u64,
-    /// Who has it; `None` if its worker has died and no other has asked yet.
-    pub holder: Option<Holder>,
+    /// Who has it: nobody if its worker has died and no other has asked yet, or a second worker as well.
+    pub holders: Vec<Holder>,
 }
 
-/// A worker.
+/// Who has a block.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
+    /// The worker's name.
+    pub worker: String,
+    /// Its host.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// When it took the block, in seconds since 1970 by its own clock.
+    pub since: u64,
+}
+
+/// A worker whose lease lasts.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveWorker {
     /// Its name.
     pub worker: String,
     /// Its host.
@@ -70,6 +89,8 @@ pub struct Holder {
     pub pid: u32,
     /// When it joined, in seconds since 1970 by its own clock.
     pub since: u64,
+    /// The steps a second of the last block that it has finished, if it has.
+    pub steps_per_second: Option<f64>,
 }
 
 impl JobStatus {
@@ -100,73 +121,59 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] if the records cannot be read.
+    /// [`LeaseError::Reset`] if the job was removed since; [`LeaseError`] if the records cannot be read.
     pub fn status(&self) -> Result<JobStatus, LeaseError> {
-        let Board { metadata, keys, job } = &self.board;
-        let live = metadata.read(&keys.live())?;
-        let next = live.get(&keys.next()).map_or(Ok(NextRecord::default()), read)?;
-        let mut open = Vec::new();
-        let mut workers = Vec::new();
-        for record in &live.records {
-            if let Some(block) = keys.of_open(&record.key) {
-                let OpenRecord { times, acknowledged } = read(record)?;
-                open.push(OpenBlock { block, times, acknowledged, holder: self.holder(&live, block)? });
-            } else if let Some(worker) = keys.of_worker(&record.key) {
-                workers.push(holder(worker, record)?);
-            }
-        }
+        let Board { metadata, keys, job, .. } = &self.board;
+        let records = metadata.read(&keys.live())?;
+        self.board.check_job(&records)?;
+        let live = Live::read(keys, job, &records)?;
+        let next = live.next.map_or_else(|| NextRecord::default().into(), |(next, _)| next);
         let blocks_per_epoch = job.blocks();
         let handed_out = next.epoch.saturating_mul(blocks_per_epoch).saturating_add(next.number);
+        let open: Vec<_> = live.open.iter().map(|(&block, open)| open_block(block, open)).collect();
         Ok(JobStatus {
             source: job.source.clone(),
             epochs: (job.epochs > 0).then_some(job.epochs),
             steps_per_epoch: job.steps,
             steps_per_block: job.steps_per_block,
             blocks_per_epoch,
+            duplicates_below: job.duplicates_below,
             done: handed_out.saturating_sub(open.len() as u64),
-            next: next.into(),
+            next,
             open,
-            workers,
-            is_drained: live.get(&keys.drain()).is_some(),
+            workers: live.workers.iter().map(|(worker, living)| live_worker(worker, living)).collect(),
+            is_drained: live.is_drained,
+            is_removed: job.is_removed,
         })
     }
 
-    fn holder(&self, live: &Records, block: BlockId) -> Result<Option<Holder>, LeaseError> {
-        let held = live.records.iter().find_map(|record| {
-            let (held, worker) = self.board.keys.of_held(&record.key)?;
-            (held == block).then(|| holder(worker, record))
-        });
-        held.transpose()
-    }
-
-    /// Returns what the workers have delivered, of blocks and steps that count, with a name for each receipt.
+    /// Returns what the workers have delivered so far, of blocks and steps that count, with a name for each
+    /// receipt.
     ///
     /// # Errors
     ///
     /// [`LeaseError`] if the records cannot be read.
     pub fn receipts(&self) -> Result<Vec<(String, Receipt)>, LeaseError> {
-        let front = self.board.keys.receipts();
-        let found = self.board.metadata.read(&front)?;
-        let receipt = |record: &Record| {
-            let name = record.key.strip_prefix(&front).unwrap_or(&record.key).to_owned();
-            Ok((name, receipt_of(record, &read::<ReceiptRecord>(record)?)?))
-        };
-        found.records.iter().map(receipt).collect()
+        self.receipts_of(|_| true)
     }
 
-    /// Judges what the workers have delivered: whether each epoch that is done had every record once. With
-    /// the digest of a data set (its name and itself), also whether the bytes were the right ones.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseError`] if the records cannot be read, or the receipts are not of one run.
-    pub fn verdict(&self, digest: Option<(&str, &DataDigest)>) -> Result<Verdict, LeaseError> {
-        let receipts = self.receipts()?;
-        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
-        Ok(match digest {
-            None => Verdict::of(named)?,
-            Some(digest) => Verdict::with_digest(digest, named)?,
-        })
+    /// Returns the receipts of some epochs.
+    pub(super) fn receipts_of(
+        &self,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(String, Receipt)>, LeaseError> {
+        let Board { metadata, keys, .. } = &self.board;
+        let mut receipts = Vec::new();
+        for record in &metadata.read(&keys.receipts())?.records {
+            let Some((epoch, name)) = keys.of_receipt(&record.key) else {
+                let message = "it is no key of a receipt: EPOCH/WORKER/LEASE-NUMBER".to_owned();
+                return Err(LeaseError::Record { key: record.key.clone(), message });
+            };
+            if is_wanted(epoch) {
+                receipts.push((name.to_owned(), receipt_of(record)?));
+            }
+        }
+        Ok(receipts)
     }
 
     /// Hands out no more blocks: the workers finish what they have, and end.
@@ -175,8 +182,8 @@ impl Job {
     ///
     /// [`LeaseError`] if the records cannot be changed.
     pub fn drain(&self) -> Result<(), LeaseError> {
-        let Board { metadata, keys, .. } = &self.board;
-        metadata.transact(&Transaction::new().put(keys.drain(), "{}"))?;
+        let board = &self.board;
+        board.change(&board.transaction().put(board.keys.drain(), "{}"))?;
         Ok(())
     }
 
@@ -186,32 +193,33 @@ impl Job {
     ///
     /// [`LeaseError`] if the records cannot be changed.
     pub fn undrain(&self) -> Result<(), LeaseError> {
-        let Board { metadata, keys, .. } = &self.board;
-        metadata.transact(&Transaction::new().remove(keys.drain()))?;
+        let board = &self.board;
+        board.change(&board.transaction().remove(board.keys.drain()))?;
         Ok(())
     }
 
-    /// Removes all records of the job, its receipts too. The next worker begins it anew. Blocks that workers
-    /// still have are lost to them if `is_forced`.
+    /// Removes all records of the job, its receipts too. The next worker begins it anew. If it is forced while
+    /// workers live, they get [`LeaseError::Reset`], and what they have is lost to them. One that was cut short
+    /// is to be made again: nobody joins the job until then.
     ///
     /// # Errors
     ///
     /// [`LeaseError::InUse`] if workers live and it is not forced; [`LeaseError`] if the records cannot be
     /// changed.
     pub fn reset(self, is_forced: bool) -> Result<(), LeaseError> {
-        let Board { metadata, keys, .. } = &self.board;
+        let Board { metadata, keys, job, .. } = &self.board;
         let workers = self.status()?.workers.len();
         if workers > 0 && !is_forced {
             return Err(LeaseError::InUse { job: self.name.clone(), workers });
         }
-        // From here on nobody takes a block.
-        metadata.transact(&Transaction::new().put(keys.drain(), "{}").remove(keys.next()))?;
-        // The job's own record goes last: a reset that was cut short can be made again, and nobody begins the
-        // job anew over records that are left.
-        let drain = keys.drain();
-        self.remove(&keys.live(), |key| key != drain)?;
+        // From here on no worker's transaction is made, because this record has changed. It goes last, so that
+        // nobody begins the job anew over records that are left.
+        let removed = JobRecord { is_removed: true, ..job.clone() };
+        let own = keys.job();
+        let removed = self.board.change(&self.board.transaction().put(&*own, write(&removed)))?;
         self.remove(&keys.receipts(), |_| true)?;
-        metadata.transact(&Transaction::new().remove(drain).remove(keys.job()))?;
+        self.remove(&keys.live(), |key| key != own)?;
+        metadata.transact(&Transaction::new().when_modified(&*own, removed).remove(&*own))?;
         Ok(())
     }
 
@@ -220,18 +228,27 @@ impl Job {
         let metadata = &self.board.metadata;
         loop {
             let found = metadata.read(front)?;
-            let some: Vec<_> =
-                found.records.iter().filter(|record| is_wanted(&record.key)).take(OPERATIONS_MAX).collect();
+            let keys = found.records.iter().map(|record| &*record.key);
+            let some: Vec<_> = keys.filter(|key| is_wanted(key)).take(OPERATIONS_MAX).collect();
             if some.is_empty() {
                 return Ok(());
             }
-            metadata
-                .transact(&some.iter().fold(Transaction::new(), |all, record| all.remove(&*record.key)))?;
+            metadata.transact(&some.into_iter().fold(Transaction::new(), Transaction::remove))?;
         }
     }
 }
 
-fn holder(worker: &str, record: &Record) -> Result<Holder, LeaseError> {
-    let WhoRecord { host, pid, since } = read(record)?;
-    Ok(Holder { worker: worker.to_owned(), host, pid, since })
+fn open_block(block: BlockId, open: &super::live::Open<'_>) -> OpenBlock {
+    let holders = open.holders.iter().map(|held| {
+        let WhoRecord { host, pid, since } = held.who.clone();
+        Holder { worker: held.worker.to_owned(), host, pid, since }
+    });
+    let super::records::OpenRecord { times, acknowledged } = open.record;
+    OpenBlock { block, times, acknowledged, holders: holders.collect() }
+}
+
+fn live_worker(worker: &str, living: &Living) -> LiveWorker {
+    let WhoRecord { host, pid, since } = living.record.who.clone();
+    let steps_per_second = living.record.pace.before.and_then(Progress::rate);
+    LiveWorker { worker: worker.to_owned(), host, pid, since, steps_per_second }
 }

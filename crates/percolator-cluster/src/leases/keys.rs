@@ -1,19 +1,24 @@
 //! Where the records of a job are.
 //!
 //! ```text
-//! /leases/JOB/job                     what all workers must have in common
+//! /leases/JOB/live/job                what all workers must have in common
 //! /leases/JOB/live/next               the first block that was never handed out
 //! /leases/JOB/live/open/BLOCK         a block that was handed out and is not done
 //! /leases/JOB/live/held/BLOCK/WORKER  who has it, under the worker's lease
-//! /leases/JOB/live/workers/WORKER     a worker, under its lease
+//! /leases/JOB/live/workers/WORKER     a worker and how fast it is, under its lease
 //! /leases/JOB/live/drain              no more blocks are handed out
-//! /leases/JOB/receipts/EPOCH/WORKER   what a worker has delivered of an epoch, of blocks that are its own
+//! /leases/JOB/receipts/EPOCH/WORKER/LEASE-NUMBER
+//!                                     what a worker has delivered of an epoch, of blocks that are its own
 //! ```
 //!
 //! All that a worker must know to take a block is below `live/`, so one read has it all, as it was at one
 //! moment. A block below `next` that is not open is done.
+//!
+//! A worker puts its receipts under its lease's number, which nobody else ever has: so it knows what they
+//! hold without reading them. One that has grown large is left, and the next one begins.
 
 use super::error::LeaseError;
+use crate::metadata::LeaseId;
 
 /// The most bytes of the name of a job or a worker.
 const NAME_BYTES_MAX: usize = 100;
@@ -59,7 +64,7 @@ impl Keys {
     }
 
     pub(super) fn job(&self) -> String {
-        format!("/leases/{}/job", self.job)
+        self.live() + "job"
     }
 
     pub(super) fn live(&self) -> String {
@@ -74,8 +79,12 @@ impl Keys {
         self.live() + "drain"
     }
 
+    pub(super) fn all_open(&self) -> String {
+        self.live() + "open/"
+    }
+
     pub(super) fn open(&self, block: BlockId) -> String {
-        format!("{}open/{}", self.live(), block.key())
+        self.all_open() + &block.key()
     }
 
     pub(super) fn held(&self, block: BlockId, worker: &str) -> String {
@@ -95,8 +104,16 @@ impl Keys {
         format!("/leases/{}/receipts/", self.job)
     }
 
-    pub(super) fn receipt(&self, epoch: u64, worker: &str) -> String {
-        format!("{}{epoch:010}/{worker}", self.receipts())
+    /// The receipt of this number that a worker puts of an epoch while it has this lease.
+    pub(super) fn receipt(&self, epoch: u64, worker: &str, lease: LeaseId, number: u64) -> String {
+        format!("{}{epoch:010}/{worker}/{lease}-{number:06}", self.receipts())
+    }
+
+    /// The epoch of a key of a receipt, and a name for the receipt.
+    pub(super) fn of_receipt<'k>(&self, key: &'k str) -> Option<(u64, &'k str)> {
+        let name = key.strip_prefix(&self.receipts())?;
+        let (epoch, _) = name.split_once('/')?;
+        Some((epoch.parse().ok()?, name))
     }
 
     /// The block of a key of an open one.
@@ -136,6 +153,9 @@ mod tests {
         assert_eq!(keys.of_open(&held), None);
         assert_eq!(keys.of_held("/leases/other/live/held/0000000000-000000000000/a"), None);
         assert_eq!(BlockId::of_key("0-0"), None, "keys have one spelling");
+        let receipt = keys.receipt(10, "host:1", LeaseId(255), 3);
+        assert_eq!(keys.of_receipt(&receipt), Some((10, "0000000010/host:1/ff-000003")));
+        assert_eq!(keys.of_receipt(&held), None);
     }
 
     #[test]

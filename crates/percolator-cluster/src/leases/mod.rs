@@ -24,21 +24,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod account;
 mod board;
 mod error;
 mod feed;
 mod job;
 mod keys;
+mod live;
+mod pace;
+mod proof;
 mod records;
+mod reporter;
+mod settle;
 mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::LeaseError;
-pub use self::feed::{LeasedFeed, LeasedStep};
-pub use self::job::{Holder, Job, JobStatus, OpenBlock};
+pub use self::feed::{Confirmed, LeasedFeed, LeasedStep};
+pub use self::job::{Holder, Job, JobStatus, LiveWorker, OpenBlock};
 pub use self::keys::BlockId;
+pub use self::proof::{EpochUnderWay, JobAccount, JobVerdict};
 pub use self::worker::LeaseStats;
 
 use crate::metadata::Metadata;
@@ -64,6 +71,7 @@ pub(crate) struct LeaseOptions {
     worker: Option<String>,
     acknowledge_every: Option<u64>,
     confirm: Confirm,
+    duplicates_below: Option<f64>,
     patience: Duration,
 }
 
@@ -103,6 +111,7 @@ impl Leases {
             worker: None,
             acknowledge_every: None,
             confirm: Confirm::default(),
+            duplicates_below: None,
             patience: Duration::from_secs(60),
         };
         Leases { metadata, job: job.into(), options }
@@ -125,7 +134,8 @@ impl Leases {
     }
 
     /// Sets the worker's name (default: the host, the process and a random number). No two workers that run
-    /// at one time have the same.
+    /// at one time have the same: one that finds its name taken waits for the other's lease to end, for as long
+    /// as its [patience](Self::patience) lasts.
     #[must_use]
     pub fn worker(mut self, name: impl Into<String>) -> Self {
         self.options.worker = Some(name.into());
@@ -144,6 +154,30 @@ impl Leases {
     #[must_use]
     pub fn confirm(mut self, confirm: Confirm) -> Self {
         self.options.confirm = confirm;
+        self
+    }
+
+    /// Gives a block to a second worker as well if the rate of the one that has it falls below half of the
+    /// median of all workers' rates (default: never). See [`duplicate_below`](Self::duplicate_below).
+    #[must_use]
+    pub fn duplicate_slow(self) -> Self {
+        self.duplicate_below(0.5)
+    }
+
+    /// Gives a block to a second worker as well if the rate of the one that has it, in steps a second, falls
+    /// below this share of the median of all workers' rates: above 0, and at most 1 (default: never). All
+    /// workers of a job have the same. What slow workers do helps as long as there are other blocks, so only
+    /// those are duplicated of whose epoch every block was handed out: the end of the epoch waits for them.
+    ///
+    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is
+    /// [told](LeasedStep::lost) with its next step, and what it delivered counts for nobody. While two workers
+    /// have a block, none of its steps is acknowledged before it is finished.
+    ///
+    /// Each worker then has a thread that makes its progress known and looks at the others', ten times in
+    /// its [ttl](Self::ttl).
+    #[must_use]
+    pub fn duplicate_below(mut self, share: f64) -> Self {
+        self.options.duplicates_below = Some(share);
         self
     }
 

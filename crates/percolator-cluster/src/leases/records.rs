@@ -1,5 +1,7 @@
 //! What the records of a job hold, as JSON.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use crate::metadata::Record;
 pub(super) const VERSION: u32 = 1;
 
 /// What all workers of a job must have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct JobRecord {
     pub(super) version: u32,
     /// The SHA-256 of the feed's schedule: of all that decides which record comes when.
@@ -22,6 +24,12 @@ pub(super) struct JobRecord {
     pub(super) steps_per_block: u64,
     /// The steps of each epoch; all epochs have as many.
     pub(super) steps: u64,
+    /// Blocks whose rate is below this share of the median go to a second worker as well.
+    #[serde(default)]
+    pub(super) duplicates_below: Option<f64>,
+    /// The job is being removed. Its workers are to end, and nobody joins it.
+    #[serde(default)]
+    pub(super) is_removed: bool,
 }
 
 /// The first block that was never handed out.
@@ -32,7 +40,7 @@ pub(super) struct NextRecord {
 }
 
 /// A block that was handed out and is not done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenRecord {
     /// How often it was handed out.
     pub(super) times: u64,
@@ -40,13 +48,49 @@ pub(super) struct OpenRecord {
     pub(super) acknowledged: u64,
 }
 
-/// A worker, and who has a block.
+/// Who has a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WhoRecord {
     pub(super) host: String,
     pub(super) pid: u32,
-    /// Seconds since 1970, for people: nothing is decided by it.
+    /// Since when, in seconds since 1970, for people: nothing is decided by it.
     pub(super) since: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WorkerRecord {
+    pub(super) who: WhoRecord,
+    #[serde(default)]
+    pub(super) pace: Pace,
+}
+
+/// How fast a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pace {
+    /// Of the block under way: the steps that are over, and the time since the block's turn came.
+    pub(super) under_way: Progress,
+    /// The steps that came of the block before it, and the time that they took.
+    pub(super) before: Option<Progress>,
+}
+
+/// Steps, and the time that they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) steps: u64,
+    pub(super) micros: u64,
+}
+
+impl Progress {
+    pub(super) fn new(steps: u64, time: Duration) -> Self {
+        Progress { steps, micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX) }
+    }
+
+    /// Steps a second; none if no time has passed.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is compared, and shown")]
+    pub(super) fn rate(self) -> Option<f64> {
+        (self.micros > 0).then(|| self.steps as f64 * 1e6 / self.micros as f64)
+    }
 }
 
 /// What a worker has delivered of an epoch.
@@ -70,7 +114,7 @@ impl JobRecord {
         self.steps.div_ceil(self.steps_per_block.max(1))
     }
 
-    /// The block after this one, or `None` if the job has no more.
+    /// The block after this one.
     pub(super) fn after(&self, BlockId { epoch, number }: BlockId) -> NextRecord {
         match number + 1 < self.blocks() {
             true => NextRecord { epoch, number: number + 1 },
@@ -81,6 +125,12 @@ impl JobRecord {
     /// Whether the job has this block.
     pub(super) fn has(&self, block: BlockId) -> bool {
         block.number < self.blocks() && (self.epochs == 0 || block.epoch < self.epochs)
+    }
+
+    /// The number of steps of a block that the job has.
+    pub(super) fn steps_of(&self, block: BlockId) -> u64 {
+        let first = block.number.saturating_mul(self.steps_per_block);
+        self.steps_per_block.min(self.steps.saturating_sub(first))
     }
 }
 
@@ -93,4 +143,31 @@ pub(super) fn write(record: &impl Serialize) -> Vec<u8> {
 pub(super) fn read<T: DeserializeOwned>(record: &Record) -> Result<T, LeaseError> {
     serde_json::from_slice(&record.value)
         .map_err(|error| LeaseError::Record { key: record.key.clone(), message: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_those_of_the_job() {
+        let job = JobRecord {
+            version: VERSION,
+            schedule: String::new(),
+            source: String::new(),
+            epochs: 2,
+            steps_per_block: 4,
+            steps: 10,
+            duplicates_below: None,
+            is_removed: false,
+        };
+        let block = |epoch, number| BlockId { epoch, number };
+        assert_eq!(job.blocks(), 3);
+        assert_eq!([0, 2, 3].map(|number| job.steps_of(block(0, number))), [4, 2, 0]);
+        assert_eq!([block(1, 2), block(1, 3), block(2, 0)].map(|block| job.has(block)), [true, false, false]);
+        assert_eq!(BlockId::from(job.after(block(0, 1))), block(0, 2));
+        assert_eq!(BlockId::from(job.after(block(0, 2))), block(1, 0));
+        assert_eq!(Progress::new(3, Duration::from_millis(1500)).rate(), Some(2.0));
+        assert_eq!(Progress::default().rate(), None);
+    }
 }

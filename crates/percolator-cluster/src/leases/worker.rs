@@ -1,5 +1,6 @@
 //! One worker: its lease, and the blocks that it has.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -12,12 +13,15 @@ use percolator::order::{Block, Blocks, Plan};
 use percolator::record::StepId;
 use tracing::warn;
 
-use super::board::{Board, Change, Kept, Taken};
+use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
-use super::keys::BlockId;
-use super::records::{JobRecord, WhoRecord};
+use super::keys::{BlockId, Keys};
+use super::pace::{Sight, Stopwatch};
+use super::records::{OpenRecord, WhoRecord, WorkerRecord};
+use super::settle::{Change, Settled, Settlement};
 use super::{Confirm, LeaseOptions};
-use crate::metadata::{Lease, LeaseId, MetadataError};
+use crate::clock::{BootClock, Clock as _};
+use crate::metadata::{Lease, LeaseId, MetadataError, Revision};
 
 /// A worker of a job. Its feed's reading thread takes blocks; its consumer says what is done of them.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub(super) struct Worker {
     lease: Mutex<Arc<Lease>>,
     /// One that was granted in place of `lease`, and under which the worker may not be registered yet.
     next_lease: Mutex<Option<Lease>>,
+    sight: Mutex<Sight>,
     pub(super) state: Mutex<State>,
 }
 
@@ -38,6 +43,9 @@ pub(super) struct State {
     /// The blocks that were taken and are not done, in the order in which their steps come.
     pub(super) blocks: VecDeque<HeldBlock>,
     pub(super) stats: LeaseStats,
+    pub(super) stopwatch: Stopwatch,
+    /// Blocks that were lost after steps of them were handed over, and of which the consumer does not know.
+    lost: Vec<BlockId>,
 }
 
 /// How a worker's blocks have fared.
@@ -48,7 +56,8 @@ pub struct LeaseStats {
     pub taken: u64,
     /// Those that it has finished.
     pub finished: u64,
-    /// Those that were handed out again, because its lease had ended before they were done.
+    /// Those that are another worker's: its lease had ended before they were done, or a second worker had
+    /// them as well, and was faster.
     pub lost: u64,
     /// The steps of lost blocks that were not handed over any more.
     pub skipped_steps: u64,
@@ -59,17 +68,24 @@ pub struct LeaseStats {
 pub(super) struct HeldBlock {
     pub(super) id: BlockId,
     /// The lease that it was taken under: it is this worker's by no other.
-    lease: LeaseId,
+    pub(super) lease: LeaseId,
     /// The steps that come: all of the block, or those after the acknowledged ones.
     pub(super) steps: Block,
     /// How many steps of the block were acknowledged before it was taken.
-    before: u64,
+    pub(super) before: u64,
+    /// How often the block was handed out, and when its open record was last changed, as far as is known.
+    pub(super) times: u64,
+    pub(super) open: Revision,
+    /// A second worker has it as well, so its steps are not acknowledged one by one.
+    pub(super) is_shared: bool,
     /// How many of `steps` were handed over.
     pub(super) handed: u64,
     /// How many of those were acknowledged.
     pub(super) acknowledged: u64,
     /// What was handed over and not acknowledged, as far as it was taken out of the feed.
     pub(super) receipt: Option<Receipt>,
+    /// Something was said of it, and no answer has come: it may be done.
+    pub(super) is_in_doubt: bool,
     /// It is another worker's, or will be.
     pub(super) is_lost: bool,
 }
@@ -83,13 +99,18 @@ impl HeldBlock {
 impl Worker {
     pub(super) fn join(board: Board, name: String, options: LeaseOptions) -> Result<Self, LeaseError> {
         let who = who();
-        let go_on = || false;
-        let lease = patiently(&name, options.patience, &go_on, || {
-            Ok(Lease::keep(board.metadata.clone(), options.ttl)?)
+        let next_lease = Mutex::default();
+        // Who died and was started again at once finds its own name, until its former lease has ended.
+        let lease = patiently_while(is_same_name, &name, options.patience, &|| false, || {
+            register(&board, &name, &who, options.ttl, &mut next_lease.lock())
         })?;
-        patiently(&name, options.patience, &go_on, || board.register(&name, lease.id(), &who))?;
         let (lease, state) = (Mutex::new(Arc::new(lease)), Mutex::default());
-        Ok(Worker { board, name, who, options, lease, next_lease: Mutex::default(), state })
+        let sight = Mutex::new(Sight::new(options.ttl));
+        Ok(Worker { board, name, who, options, lease, next_lease, sight, state })
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.board.keys
     }
 
     pub(super) fn name(&self) -> &str {
@@ -111,31 +132,22 @@ impl Worker {
             return Ok(lease);
         }
         self.lose_all();
-        // If the answer to a registration was lost, the name may be this lease's already: it is tried again.
-        let lease = match next.take().filter(|lease| !lease.has_ended()) {
-            Some(lease) => lease,
-            None => Lease::keep(self.board.metadata.clone(), self.options.ttl)?,
-        };
-        if let Err(error) = self.board.register(&self.name, lease.id(), &self.who) {
-            *next = Some(lease);
-            return Err(error);
-        }
+        let lease = register(&self.board, &self.name, &self.who, self.options.ttl, &mut next)?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
         let lease = Arc::new(lease);
         *self.lease.lock() = lease.clone();
         Ok(lease)
     }
 
-    pub(super) fn lose_all(&self) {
-        let State { blocks, stats } = &mut *self.state.lock();
-        for block in blocks.iter_mut().filter(|block| !block.is_lost) {
-            lose(block, stats);
-        }
+    fn lose_all(&self) {
+        self.state.lock().lose(|_| true);
     }
 
-    /// Whether the lease has ended, as far as it is known here.
-    pub(super) fn has_lost_its_lease(&self) -> bool {
-        self.lease.lock().has_ended()
+    /// If the lease is known to have ended, all blocks are lost.
+    pub(super) fn look_at_lease(&self) {
+        if self.lease.lock().has_ended() {
+            self.lose_all();
+        }
     }
 
     /// Takes the next block. Returns `None` if there is none, or nobody wants it any more.
@@ -146,14 +158,15 @@ impl Worker {
             let lease = self.patiently(is_stopping, || self.lease())?;
             let known: BTreeSet<BlockId> = {
                 let state = self.state.lock();
-                state.blocks.iter().filter(|block| !block.is_lost).map(|block| block.id).collect()
+                let has = |block: &&HeldBlock| !block.is_lost && block.lease == lease.id();
+                state.blocks.iter().filter(has).map(|block| block.id).collect()
             };
-            let taken =
-                self.patiently(is_stopping, || self.board.take(&self.name, lease.id(), &self.who, &known));
+            let taken = self.patiently(is_stopping, || {
+                let asker = Asker { worker: &self.name, lease: lease.id(), who: who(), known: &known };
+                self.board.take(&asker, self.sight.lock().at(BootClock.now()))
+            });
             match taken {
-                Ok(Taken::Block { block, acknowledged }) => {
-                    return self.add(block, lease.id(), acknowledged).map(Some);
-                }
+                Ok(Taken::Block(taken)) => return Ok(Some(self.add(taken, lease.id()))),
                 // It may be waited for itself: for the blocks that it has and does not confirm.
                 Ok(Taken::Wait(_)) if self.options.confirm == Confirm::ByCall => return Ok(None),
                 Ok(Taken::Wait(revision)) => {
@@ -170,66 +183,101 @@ impl Worker {
     }
 
     /// Adds a block that was taken; returns its steps that come.
-    fn add(&self, id: BlockId, lease: LeaseId, acknowledged: u64) -> Result<Block, LeaseError> {
-        let JobRecord { steps, steps_per_block, .. } = self.board.job;
-        // The job has the block, so this is a step of its epoch.
-        let first = id.number.saturating_mul(steps_per_block);
-        let length = steps_per_block.min(steps.saturating_sub(first));
-        if acknowledged >= length {
-            let message =
-                format!("{acknowledged} steps of it are acknowledged, and it has {length}: there is no rest");
-            return Err(LeaseError::Record { key: self.board.keys.open(id), message });
-        }
-        let first = StepId { epoch: id.epoch, step: first + acknowledged };
-        let steps = Block { first, steps: length - acknowledged };
+    fn add(&self, taken: TakenBlock, lease: LeaseId) -> Block {
+        let TakenBlock { block: id, open: OpenRecord { times, acknowledged }, revision, is_shared } = taken;
+        let job = &self.board.job;
+        let first = id.number.saturating_mul(job.steps_per_block).saturating_add(acknowledged);
+        let steps = Block {
+            first: StepId { epoch: id.epoch, step: first },
+            steps: job.steps_of(id).saturating_sub(acknowledged),
+        };
         let block = HeldBlock {
             id,
             lease,
             steps,
             before: acknowledged,
+            times,
+            open: revision,
+            is_shared,
             handed: 0,
             acknowledged: 0,
             receipt: None,
+            is_in_doubt: false,
             is_lost: false,
         };
-        let State { blocks, stats } = &mut *self.state.lock();
+        let State { blocks, stats, .. } = &mut *self.state.lock();
         stats.taken += 1;
         blocks.push_back(block);
-        Ok(steps)
+        steps
     }
 
-    /// Says that the steps of the first block that were handed over are done: all of them, or, if the block
-    /// goes on, those up to here. Its receipt has them. Returns whether the block was still this worker's.
-    pub(super) fn confirm_first(&self) -> Result<Kept, LeaseError> {
-        let (id, lease, from, change, receipt, acknowledged) = {
+    /// Says something of a block, for as long as was chosen.
+    pub(super) fn settle(&self, settlement: &mut Settlement) -> Result<Settled, LeaseError> {
+        let record = self.record();
+        let settlement = RefCell::new(settlement);
+        self.patiently(&|| false, || self.board.settle(&self.name, &record, &mut settlement.borrow_mut()))
+    }
+
+    /// What was said of a block is answered.
+    pub(super) fn has_settled(&self, settlement: &Settlement, settled: Settled) -> Result<(), LeaseError> {
+        let lease = self.lease.lock().id();
+        let mut state = self.state.lock();
+        let is_it = |block: &HeldBlock| block.id == settlement.block && block.lease == settlement.lease;
+        // Only the consumer removes blocks, and it keeps one that is in doubt.
+        let Some(block) = state.blocks.front_mut().filter(|block| is_it(block)) else { return Ok(()) };
+        block.is_in_doubt = false;
+        match (settled, settlement.change) {
+            (Settled::Kept(_), Change::Finish) => {
+                state.stats.finished += 1;
+                state.blocks.pop_front();
+            }
+            (Settled::Kept(revision), Change::Acknowledge(steps)) => {
+                (block.open, block.acknowledged) = (revision, steps - block.before);
+            }
+            (Settled::Shared, _) => {
+                let mut delivered = settlement.delivered.clone();
+                if let Some(since) = &block.receipt {
+                    delivered.merge(since)?;
+                }
+                (block.is_shared, block.receipt) = (true, Some(delivered));
+            }
+            (Settled::Lost, _) => drop(state.lose(is_it)),
+        }
+        // The worker may have got another lease meanwhile.
+        state.lose(|block| is_it(block) && block.lease != lease);
+        Ok(())
+    }
+
+    /// This worker's record, as of now.
+    pub(super) fn record(&self) -> WorkerRecord {
+        let pace = self.state.lock().stopwatch.pace(BootClock.now());
+        WorkerRecord { who: self.who.clone(), pace }
+    }
+
+    /// Makes its progress known, and looks whether others have finished its blocks.
+    pub(super) fn report(&self, reported: &mut WorkerRecord) -> Result<(), LeaseError> {
+        let lease = self.lease.lock().id();
+        let record = self.record();
+        if record.pace.under_way.steps != reported.pace.under_way.steps
+            || record.pace.before != reported.pace.before
+        {
+            self.board.report(&self.name, lease, &record)?;
+            *reported = record;
+        }
+        let held: Vec<BlockId> = {
             let state = self.state.lock();
-            let Some(block) = state.blocks.front() else { return Ok(Kept::Yes) };
-            let Some(receipt) = block.receipt.clone() else {
-                return Err(LeaseError::Unexpected { last: Some(block.id) });
-            };
-            let change = match block.is_handed_over() {
-                true => Change::Finish,
-                false => Change::Acknowledge(block.before + block.handed),
-            };
-            let from = block.before + block.acknowledged;
-            (block.id, block.lease, from, change, receipt, block.handed)
+            let blocks = state.blocks.iter().filter(|block| !block.is_lost && block.lease == lease);
+            blocks.map(|block| block.id).collect()
         };
-        let kept =
-            self.patiently(&|| false, || self.board.change(&self.name, lease, id, from, change, &receipt))?;
-        let State { blocks, stats } = &mut *self.state.lock();
-        // Only the consumer removes blocks: it is the same one.
-        let Some(block) = blocks.front_mut() else { return Ok(kept) };
-        block.receipt = None;
-        match (kept, change) {
-            (Kept::No, _) if !block.is_lost => lose(block, stats),
-            (Kept::No, _) => {}
-            (Kept::Yes, Change::Acknowledge(_)) => block.acknowledged = acknowledged,
-            (Kept::Yes, Change::Finish) => {
-                stats.finished += 1;
-                blocks.pop_front();
+        for block in self.board.finished(&held)? {
+            let mut state = self.state.lock();
+            let lost = state.lose(|held| held.id == block && held.lease == lease);
+            drop(state);
+            if lost {
+                self.board.give_back(&self.name, lease, block)?;
             }
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Does what asks another process, for as long as was chosen.
@@ -242,6 +290,56 @@ impl Worker {
     }
 }
 
+impl State {
+    /// Loses some of the blocks, but none of which it is not known whether it is done. Returns whether there
+    /// were any.
+    fn lose(&mut self, which: impl Fn(&HeldBlock) -> bool) -> bool {
+        let before = self.stats.lost;
+        let blocks = self.blocks.iter_mut().filter(|block| !block.is_lost && !block.is_in_doubt);
+        for block in blocks.filter(|block| which(block)) {
+            block.is_lost = true;
+            self.stats.lost += 1;
+            if block.handed > block.acknowledged {
+                self.lost.push(block.id);
+            }
+            warn!(block = %block.id, "the block is lost: its lease has ended, or another worker was faster");
+        }
+        self.stats.lost > before
+    }
+
+    /// Returns the blocks that were lost since the last time, of those of which steps were handed over that do
+    /// not count.
+    pub(super) fn take_lost(&mut self) -> Vec<BlockId> {
+        std::mem::take(&mut self.lost)
+    }
+}
+
+/// Gets a lease, and makes the worker known under it. If there is no answer, the name may be that lease's
+/// already: it is kept in `next` for the next try.
+fn register(
+    board: &Board,
+    name: &str,
+    who: &WhoRecord,
+    ttl: Duration,
+    next: &mut Option<Lease>,
+) -> Result<Lease, LeaseError> {
+    loop {
+        let lease = match next.take().filter(|lease| !lease.has_ended()) {
+            Some(lease) => lease,
+            None => Lease::keep(board.metadata.clone(), ttl)?,
+        };
+        match board.register(name, lease.id(), who) {
+            Ok(()) => return Ok(lease),
+            // The process stood still since it was granted.
+            Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {}
+            Err(error) => {
+                *next = Some(lease);
+                return Err(error);
+            }
+        }
+    }
+}
+
 /// Does what asks another process, again and again while nobody answers. It must be such that doing it twice
 /// is as good as once: what was asked for may have happened.
 pub(super) fn patiently<T>(
@@ -250,14 +348,26 @@ pub(super) fn patiently<T>(
     is_stopping: &dyn Fn() -> bool,
     work: impl Fn() -> Result<T, LeaseError>,
 ) -> Result<T, LeaseError> {
+    patiently_while(|_| false, worker, patience, is_stopping, work)
+}
+
+/// As [`patiently`]; also while there is an error that may pass.
+fn patiently_while<T>(
+    may_pass: impl Fn(&LeaseError) -> bool,
+    worker: &str,
+    patience: Duration,
+    is_stopping: &dyn Fn() -> bool,
+    work: impl Fn() -> Result<T, LeaseError>,
+) -> Result<T, LeaseError> {
     const PAUSE_MIN: Duration = Duration::from_millis(20);
     const PAUSE_MAX: Duration = Duration::from_secs(1);
+    let may_pass = |error: &LeaseError| {
+        matches!(error, LeaseError::Metadata(MetadataError::Unreachable { .. })) || may_pass(error)
+    };
     let (start, mut pause) = (Instant::now(), PAUSE_MIN);
     loop {
         match work() {
-            Err(LeaseError::Metadata(error @ MetadataError::Unreachable { .. }))
-                if start.elapsed() + pause < patience && !is_stopping() =>
-            {
+            Err(error) if may_pass(&error) && start.elapsed() + pause < patience && !is_stopping() => {
                 warn!(worker, %error, "it is tried again");
                 thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -267,10 +377,8 @@ pub(super) fn patiently<T>(
     }
 }
 
-fn lose(block: &mut HeldBlock, stats: &mut LeaseStats) {
-    block.is_lost = true;
-    stats.lost += 1;
-    warn!(block = %block.id, "the block is lost: its lease has ended, and another worker gets it");
+fn is_same_name(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::SameName { .. })
 }
 
 /// This process, for people.

@@ -117,7 +117,8 @@ struct Keeper {
 
 impl Keeper {
     fn run(self) {
-        let pause = self.ttl / RENEWALS;
+        // The time that was granted may be longer than the one that was asked for.
+        let mut pause = self.ttl / RENEWALS;
         loop {
             let mut state = self.shared.state.lock();
             if !state.is_given_up {
@@ -131,7 +132,10 @@ impl Keeper {
             let renewed = self.metadata.keep_alive(self.id);
             let mut state = self.shared.state.lock();
             match renewed {
-                Ok(ttl) => state.lasts_until = asked.saturating_add(ttl),
+                Ok(ttl) => {
+                    state.lasts_until = asked.saturating_add(ttl);
+                    pause = ttl / RENEWALS;
+                }
                 Err(MetadataError::LeaseExpired { .. }) => {
                     state.has_ended = true;
                     warn!(lease = %self.id, "a lease has ended: it was not kept alive in time");

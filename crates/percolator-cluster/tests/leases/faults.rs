@@ -16,7 +16,7 @@ use crate::{assert_proven, counts, each_once, feed, leases, records};
 
 /// Records that a worker can be cut off from, and whose answers can be lost.
 #[derive(Debug)]
-struct Faulty {
+pub(crate) struct Faulty {
     records: MemoryMetadata,
     is_cut_off: AtomicBool,
     /// Everything happens, and no answer comes.
@@ -24,21 +24,31 @@ struct Faulty {
     /// Every so many transactions, the answer is lost; 0 for never.
     loses_every: u64,
     transactions: AtomicU64,
+    /// From this transaction on, counted from 0, nothing happens.
+    pub(crate) fails_at: AtomicU64,
 }
 
 impl Faulty {
-    fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
+    pub(crate) fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
         Arc::new(Faulty {
             records: records.clone(),
             is_cut_off: AtomicBool::new(false),
             is_mute: AtomicBool::new(false),
             loses_every,
             transactions: AtomicU64::new(0),
+            fails_at: AtomicU64::new(u64::MAX),
         })
     }
 
-    fn cut_off(&self) {
+    pub(crate) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::SeqCst);
+    }
+
+    /// The answer to something that has happened, unless it is lost.
+    fn answer(&self) -> Result<(), MetadataError> {
+        let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_lost = self.loses_every > 0 && number.is_multiple_of(self.loses_every);
+        if is_lost { Err(unreachable()) } else { Ok(()) }
     }
 
     fn check(&self) -> Result<(), MetadataError> {
@@ -66,6 +76,9 @@ impl Metadata for Faulty {
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
         self.check()?;
         let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
+        if number > self.fails_at.load(Ordering::SeqCst) {
+            return Err(unreachable());
+        }
         let outcome = self.records.transact(transaction)?;
         match self.loses_every > 0 && number.is_multiple_of(self.loses_every) {
             _ if self.is_mute.load(Ordering::SeqCst) => Err(unreachable()),
@@ -76,7 +89,9 @@ impl Metadata for Faulty {
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
         self.check()?;
-        self.records.grant(ttl)
+        let lease = self.records.grant(ttl)?;
+        self.answer()?;
+        Ok(lease)
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
@@ -86,7 +101,8 @@ impl Metadata for Faulty {
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
         self.check()?;
-        self.records.revoke(lease)
+        self.records.revoke(lease)?;
+        self.answer()
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
@@ -187,12 +203,15 @@ fn a_confirmation_that_failed_and_happened_counts_once() {
     let error = leased.confirm().unwrap_err();
     assert!(error.to_string().contains("did not answer"), "{error}");
     cable.is_mute.store(false, Ordering::SeqCst);
-    // What the worker does not know of costs it the block, and no step is there twice.
-    leased.next().unwrap().unwrap();
-    leased.confirm().unwrap();
+    // The next time, it finds out that they count: the block is still its own.
+    let third = leased.next().unwrap().unwrap();
+    assert_eq!((third.step.step, leased.confirm().unwrap().steps, leased.stats().lost), (2, 3, 0));
     drop(leased);
     let shared: Arc<dyn Metadata> = Arc::new(shared);
-    assert!(of(shared.clone()).steps_per_block(10).feed(feed(1)).unwrap().all(|step| step.is_ok()));
+    let mut rest = of(shared.clone()).steps_per_block(10).feed(feed(1)).unwrap();
+    let next = rest.next().unwrap().unwrap();
+    assert_eq!(next.step.step, 3);
+    assert!(rest.all(|step| step.is_ok()));
     assert_proven(&shared);
 }
 

@@ -1,10 +1,12 @@
 //! A job from its beginning to its end, as its workers and as others see it.
 
-use std::sync::Arc;
 use std::thread;
 
-use percolator_cluster::leases::{BlockId, Job, LeaseError, LeaseStats};
-use percolator_cluster::metadata::Metadata;
+use percolator::reader::Registry;
+use percolator::source::FnSource;
+use percolator::{Feed, LastBatch, RawBytes, Shuffle};
+use percolator_cluster::leases::{BlockId, Confirm, Job, LeaseError, LeaseStats, Leases};
+use percolator_cluster::metadata::Transaction;
 
 use crate::{assert_proven, counts, each_once, feed, leases, memory, records};
 
@@ -63,7 +65,7 @@ fn a_block_of_a_worker_that_leaves_is_dealt_anew_from_its_beginning() {
     drop(leaves);
     let status = Job::open(metadata.clone(), "numbers").unwrap().status().unwrap();
     assert_eq!((status.done, status.workers.len()), (1, 0));
-    assert!(status.open.iter().all(|open| open.holder.is_none() && open.acknowledged == 0));
+    assert!(status.open.iter().all(|open| open.holders.is_empty() && open.acknowledged == 0));
     assert_eq!(status.open[0].block, BlockId { epoch: 0, number: 1 });
     let mut stays = leases(&metadata).feed(feed(1)).unwrap();
     let first = stays.next().unwrap().unwrap();
@@ -110,7 +112,8 @@ fn a_job_says_how_far_it_is() {
     assert_eq!(status.workers[0].pid, std::process::id());
     let open = &status.open[0];
     assert_eq!((open.block, open.times), (BlockId { epoch: 0, number: 1 }, 1));
-    assert_eq!(open.holder.as_ref().unwrap().worker, "me");
+    assert_eq!((open.holders.len(), &*open.holders[0].worker), (1, "me"));
+    assert!(open.holders[0].since >= status.workers[0].since);
     assert_eq!(job.receipts().unwrap().len(), 1);
 
     // Drained, it ends after what it has.
@@ -141,19 +144,61 @@ fn a_watched_feed_gives_its_blocks_back() {
     drop(leased);
     let status = Job::open(metadata.clone(), "numbers").unwrap().status().unwrap();
     assert_eq!(status.workers, []);
-    assert!(status.open.iter().all(|open| open.holder.is_none()));
+    assert!(status.open.iter().all(|open| open.holders.is_empty()));
     assert!(watch.stats().lanes[0].batches > 0);
 }
 
+/// What is judged of a job under way is what is done of it: nothing looks as if it were missing.
 #[test]
-fn a_job_is_reset_under_a_worker_only_by_force() {
-    let metadata: Arc<dyn Metadata> = memory();
+fn epochs_are_judged_once_they_are_done() {
+    let metadata = memory();
     let mut leased = leases(&metadata).feed(feed(1)).unwrap();
-    leased.next().unwrap().unwrap();
-    Job::open(metadata.clone(), "numbers").unwrap().reset(true).unwrap();
-    // What it has is lost, and there are no more blocks: it ends, and says why if it asks for another.
-    for error in leased.filter_map(Result::err) {
-        assert!(error.to_string().contains("the job was reset while it ran"), "{error}");
+    let verdict = || Job::open(metadata.clone(), "numbers").unwrap().verdict(None).unwrap();
+    let none = verdict();
+    assert_eq!((none.done, none.is_sound(), none.verdict.epochs.len()), (0, true, 0));
+    // The first epoch has 26 steps in 9 blocks; two steps of the second are not confirmed.
+    for _ in 0..28 {
+        leased.next().unwrap().unwrap();
     }
-    assert_eq!(metadata.read("").unwrap().records, [], "nothing comes back");
+    let found = verdict();
+    assert_eq!((found.done, found.is_sound(), found.verdict.epochs.len()), (1, true, 1));
+    assert_eq!((found.under_way[0].epoch, found.under_way[0].done, found.under_way[0].blocks), (1, 0, 9));
+    // The first epoch has lost its receipts: that is seen although it is the last one that is judged.
+    let receipts = metadata.read("/leases/numbers/receipts/0000000000/").unwrap().records;
+    assert_eq!(receipts.len(), 1);
+    metadata.transact(&Transaction::new().remove(&*receipts[0].key)).unwrap();
+    assert!(!verdict().is_sound());
+}
+
+/// A receipt is left once it is large, and the next one begins.
+#[test]
+fn receipts_stay_small() {
+    let metadata = memory();
+    let source = FnSource::new("numbers", 6_000, |position, value| {
+        value.extend(position.to_le_bytes());
+        Ok(())
+    });
+    let feed = || {
+        let feed = Feed::builder().source(source.clone()).decoder(RawBytes::fixed()).batch_size(1);
+        feed.shuffle(Shuffle::Global).last_batch(LastBatch::Keep).epochs(1).registry(&Registry::new())
+    };
+    // Workers that end when there is nothing to take: they can be asked in turn, so that no two blocks of a
+    // receipt follow each other.
+    let join = || {
+        let leases = Leases::of(metadata.clone(), "numbers").steps_per_block(1).confirm(Confirm::ByCall);
+        leases.feed(feed()).unwrap()
+    };
+    let mut workers = [join(), join()];
+    loop {
+        let came = workers.each_mut().map(|worker| worker.next().transpose().unwrap().is_some());
+        workers.iter_mut().for_each(|worker| drop(worker.confirm().unwrap()));
+        if !came.contains(&true) {
+            break;
+        }
+    }
+    let receipts = metadata.read("/leases/numbers/receipts/").unwrap().records;
+    let largest = receipts.iter().map(|record| record.value.len()).max().unwrap();
+    assert!(receipts.len() > 2 && largest < 30_000, "{} receipts, at most {largest} bytes", receipts.len());
+    let verdict = Job::open(metadata.clone(), "numbers").unwrap().verdict(None).unwrap();
+    assert!(verdict.is_sound() && verdict.done == 1, "{verdict:?}");
 }

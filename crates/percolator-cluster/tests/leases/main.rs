@@ -5,6 +5,8 @@
 mod faults;
 mod job;
 mod refused;
+mod reset;
+mod slow;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,9 +75,9 @@ fn each_once() -> BTreeMap<(u64, u64), usize> {
 fn assert_proven(metadata: &Arc<dyn Metadata>) {
     let job = Job::open(metadata.clone(), "numbers").unwrap();
     let verdict = job.verdict(None).unwrap();
-    let states: Vec<_> = verdict.epochs.iter().map(|epoch| epoch.state).collect();
+    let states: Vec<_> = verdict.verdict.epochs.iter().map(|epoch| epoch.state).collect();
     assert_eq!(states, [EpochState::Covered; 2], "{verdict:?}");
-    assert!(verdict.is_sound());
+    assert!(verdict.is_sound() && verdict.done == EPOCHS && verdict.under_way.is_empty(), "{verdict:?}");
     let status = job.status().unwrap();
     assert!(status.is_done() && status.open.is_empty(), "{status:?}");
 }

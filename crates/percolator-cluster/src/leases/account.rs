@@ -1,0 +1,134 @@
+//! What a worker has made count: its receipts, and what it has said without hearing an answer.
+
+use std::collections::BTreeMap;
+
+use percolator::Receipt;
+
+use super::error::LeaseError;
+use super::keys::Keys;
+use super::settle::{Change, Draft, Settled, Settlement};
+use super::worker::Worker;
+use crate::metadata::{LeaseId, Revision};
+
+/// The bytes from which a receipt is left, and the next one begins: each block that is done puts it whole. An
+/// empty one has about 6 KiB.
+const RECEIPT_BYTES: usize = 16 << 10;
+
+/// A worker's receipts. Only its consumer has them.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    receipts: Receipts,
+    /// What was said, and has had no answer.
+    unanswered: Option<Settlement>,
+}
+
+impl Account {
+    /// Says again what has had no answer. Returns how many steps count that did not before.
+    pub(super) fn settle_unanswered(&mut self, worker: &Worker) -> Result<u64, LeaseError> {
+        match self.unanswered.take() {
+            None => Ok(0),
+            Some(settlement) => self.settle(worker, settlement),
+        }
+    }
+
+    /// Says that the steps of the first block that were handed over are done: all of them, or, if the block
+    /// goes on, those up to here. Returns how many steps count that did not before.
+    pub(super) fn settle_first(&mut self, worker: &Worker) -> Result<u64, LeaseError> {
+        let settlement = {
+            let mut state = worker.state.lock();
+            let Some(block) = state.blocks.front_mut() else { return Ok(0) };
+            let Some(delivered) = block.receipt.clone() else {
+                return Err(LeaseError::Unexpected { last: Some(block.id) });
+            };
+            let receipt = self.receipts.draft(worker, block.id.epoch, block.lease, &delivered)?;
+            // What comes from here on is for the next time.
+            (block.is_in_doubt, block.receipt) = (true, None);
+            Settlement {
+                block: block.id,
+                lease: block.lease,
+                change: match block.is_handed_over() {
+                    true => Change::Finish,
+                    false => Change::Acknowledge(block.before + block.handed),
+                },
+                from: block.before + block.acknowledged,
+                times: block.times,
+                open: block.open,
+                steps: block.handed - block.acknowledged,
+                delivered,
+                receipt,
+            }
+        };
+        self.settle(worker, settlement)
+    }
+
+    fn settle(&mut self, worker: &Worker, mut settlement: Settlement) -> Result<u64, LeaseError> {
+        let settled = match worker.settle(&mut settlement) {
+            Ok(settled) => settled,
+            Err(error) => {
+                self.unanswered = Some(settlement);
+                return Err(error);
+            }
+        };
+        worker.has_settled(&settlement, settled)?;
+        let Settled::Kept(revision) = settled else { return Ok(0) };
+        self.receipts.keep(settlement.block.epoch, settlement.lease, settlement.receipt, revision);
+        Ok(settlement.steps)
+    }
+}
+
+/// The receipts that a worker has put and goes on with: one of each epoch.
+#[derive(Debug, Default)]
+struct Receipts {
+    /// The lease that they are put under the name of.
+    lease: Option<LeaseId>,
+    /// By epoch.
+    growing: BTreeMap<u64, Growing>,
+    /// The number of the next one that begins: all of a worker have different ones.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Growing {
+    key: String,
+    put: Revision,
+    receipt: Receipt,
+}
+
+impl Receipts {
+    /// Returns the receipt that is to be put, with what was delivered of a block under this lease.
+    fn draft(
+        &self,
+        worker: &Worker,
+        epoch: u64,
+        lease: LeaseId,
+        delivered: &Receipt,
+    ) -> Result<Draft, LeaseError> {
+        let keys: &Keys = worker.keys();
+        let Some(growing) = self.growing.get(&epoch).filter(|_| self.lease == Some(lease)) else {
+            let key = keys.receipt(epoch, worker.name(), lease, self.next);
+            return Ok(Draft { key, after: None, receipt: delivered.clone() });
+        };
+        let mut receipt = growing.receipt.clone();
+        receipt.merge(delivered)?;
+        Ok(Draft { key: growing.key.clone(), after: Some(growing.put), receipt })
+    }
+
+    /// A receipt was put.
+    fn keep(&mut self, epoch: u64, lease: LeaseId, draft: Draft, put: Revision) {
+        if self.lease != Some(lease) {
+            self.growing.clear();
+            self.lease = Some(lease);
+        }
+        if draft.after.is_none() {
+            self.next += 1;
+        }
+        // Blocks come in order, but for those of workers that have died: of older epochs there are few.
+        while self.growing.len() > 2 {
+            self.growing.pop_first();
+        }
+        match draft.receipt.to_string().len() < RECEIPT_BYTES {
+            true => drop(self.growing.insert(epoch, Growing { key: draft.key, put, receipt: draft.receipt })),
+            false => drop(self.growing.remove(&epoch)),
+        }
+    }
+}

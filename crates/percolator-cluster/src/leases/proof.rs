@@ -1,0 +1,108 @@
+//! What the workers of a job have delivered, and what that proves.
+
+use percolator::Receipt;
+use percolator::receipt::{DataDigest, Verdict};
+
+use super::error::LeaseError;
+use super::job::{Job, JobStatus};
+
+/// What counts of a job's epochs.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct JobAccount {
+    /// How many epochs are done, from the first on.
+    pub done: u64,
+    /// The receipts of those epochs, each with a name.
+    pub receipts: Vec<(String, Receipt)>,
+    /// The epochs after them of which blocks were handed out, in order.
+    pub under_way: Vec<EpochUnderWay>,
+}
+
+/// An epoch of which blocks were handed out, and that comes after the first one that is not done.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochUnderWay {
+    /// The epoch.
+    pub epoch: u64,
+    /// How many of its blocks are done.
+    pub done: u64,
+    /// How many it has.
+    pub blocks: u64,
+}
+
+/// What the receipts of a job prove.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobVerdict {
+    /// How many epochs are done, from the first on.
+    pub done: u64,
+    /// What is proven of them.
+    pub verdict: Verdict,
+    /// The epochs after them, of which nothing is said yet.
+    pub under_way: Vec<EpochUnderWay>,
+}
+
+impl JobVerdict {
+    /// Whether each epoch that is done had every record once, and nothing else is wrong with it.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.verdict.is_sound() && self.verdict.first_not_covered(self.done).is_none()
+    }
+}
+
+impl JobAccount {
+    /// Judges it.
+    fn verdict(self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
+        let JobAccount { done, receipts, under_way } = self;
+        let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
+        let verdict = match digest {
+            // What is missing is found by the number of epochs that are done.
+            _ if receipts.is_empty() => {
+                Verdict { epochs: Vec::new(), absent_epochs: Vec::new(), absent_replicas: Vec::new() }
+            }
+            None => Verdict::of(named)?,
+            Some(digest) => Verdict::with_digest(digest, named)?,
+        };
+        Ok(JobVerdict { done, verdict, under_way })
+    }
+}
+
+impl JobStatus {
+    /// The number of epochs that are done, from the first on, and those after them that are under way.
+    fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
+        let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);
+        let done = first_open.min(self.next.epoch);
+        let blocks = self.blocks_per_epoch;
+        let under_way = (done..=self.next.epoch).map(|epoch| {
+            let open = self.open.iter().filter(|open| open.block.epoch == epoch).count() as u64;
+            let handed_out = if epoch < self.next.epoch { blocks } else { self.next.number };
+            EpochUnderWay { epoch, done: handed_out.saturating_sub(open), blocks }
+        });
+        let is_begun = |epoch: &EpochUnderWay| epoch.epoch < self.next.epoch || self.next.number > 0;
+        (done, under_way.filter(is_begun).collect())
+    }
+}
+
+impl Job {
+    /// Returns what counts of the epochs that are done.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseError`] if the records cannot be read.
+    pub fn account(&self) -> Result<JobAccount, LeaseError> {
+        // In this order: what is done stays so.
+        let (done, under_way) = self.status()?.epochs_by_state();
+        let receipts = self.receipts_of(|epoch| epoch < done)?;
+        Ok(JobAccount { done, receipts, under_way })
+    }
+
+    /// Judges what the workers have delivered: whether each epoch that is done had every record once. With
+    /// the digest of a data set (its name and itself), also whether the bytes were the right ones.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseError`] if the records cannot be read, or the receipts are not of one run.
+    pub fn verdict(&self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
+        self.account()?.verdict(digest)
+    }
+}
