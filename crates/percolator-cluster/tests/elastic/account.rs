@@ -198,7 +198,13 @@ impl Blocks {
                 Entry::Granted { lease } => Some(*lease),
                 _ => None,
             });
-            let last = leases.next_back().filter(|_| entries.contains(&Entry::Over));
+            // A lease may end when its worker has nothing more to take, and needs no other.
+            let has_lost = entries.iter().rev().find_map(|entry| match entry {
+                Entry::Confirmed { lost, .. } => Some(*lost > 0),
+                _ => None,
+            });
+            let has_lasted = entries.contains(&Entry::Over) && has_lost != Some(true);
+            let last = leases.next_back().filter(|_| has_lasted);
             for entry in entries {
                 match entry {
                     Entry::Took { block, lease, revision } => {
