@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use percolator::Receipt;
-use percolator::receipt::{Digest, EpochState};
+use percolator::receipt::{Digest, EpochState, Verdict};
 use percolator::record::RecordId;
 use percolator_cluster::leases::Job;
 use percolator_cluster::metadata::Metadata;
@@ -40,16 +40,17 @@ pub(crate) fn check(metadata: &Arc<dyn Metadata>, options: &JobOptions, told: &[
     let job = Job::open(metadata.clone(), JOB).unwrap();
     let status = job.status().unwrap();
     assert!(status.is_done() && status.open.is_empty(), "{status:?}");
-    let verdict = job.verdict(None).unwrap();
+    assert!(job.verdict(None).unwrap().is_sound());
+    let receipts = job.receipts().unwrap();
+    let verdict = Verdict::of(receipts.iter().map(|(name, receipt)| (&**name, receipt))).unwrap();
     let states: Vec<_> = verdict.epochs.iter().map(|epoch| (epoch.state, epoch.delivered)).collect();
     assert_eq!(states, [(EpochState::Covered, RECORDS)], "{verdict:?}");
-    assert!(verdict.is_sound());
 
     let history = |told: &Told| History { role: told.role.clone(), entries: Notes::read(&told.role.notes) };
     let histories: Vec<_> = told.iter().map(history).collect();
-    let counted = counted(&job, options, status.steps_per_epoch);
+    let counted = counted(&receipts, options, status.steps_per_epoch);
     let handed_over = HandedOver::of(&histories);
-    check_receipts(&job, &counted, &handed_over);
+    check_receipts(&receipts, &handed_over);
     check_confirmed(&histories, options, status.steps_per_epoch, &counted);
     let blocks = Blocks::of(&histories, options.steps_per_block);
     blocks.check(status.blocks_per_epoch);
@@ -66,39 +67,42 @@ pub(crate) fn check(metadata: &Arc<dyn Metadata>, options: &JobOptions, told: &[
     );
 }
 
+/// The worker of a receipt of this name, `EPOCH/WORKER`, or more after that if a worker has several.
+fn worker_of(name: &str) -> &str {
+    name.split('/').nth(1).unwrap()
+}
+
 /// The steps that count for each worker: all steps of the epoch, each for one of them.
-fn counted(job: &Job, options: &JobOptions, steps: u64) -> BTreeMap<String, BTreeSet<u64>> {
+fn counted(
+    receipts: &[(String, Receipt)],
+    options: &JobOptions,
+    steps: u64,
+) -> BTreeMap<String, BTreeSet<u64>> {
     let mut all = BTreeSet::new();
-    let mut counted = BTreeMap::new();
-    for (name, receipt) in job.receipts().unwrap() {
-        let (_epoch, worker) = name.split_once('/').unwrap();
-        let replicas = steps_of(&receipt);
-        assert_eq!(replicas.len(), options.lanes, "{receipt}");
-        let own = replicas.values().next().unwrap();
-        assert!(replicas.values().all(|replica| replica == own), "lanes have the same steps: {receipt}");
-        for &step in own {
+    let mut counted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for (name, receipt) in receipts {
+        let own = steps_of(receipt, options.lanes);
+        for &step in &own {
             assert!(all.insert(step), "step {step} counts twice");
         }
-        counted.insert(worker.to_owned(), own.iter().copied().collect());
+        counted.entry(worker_of(name).to_owned()).or_default().extend(own);
     }
     assert!(all.into_iter().eq(0..steps));
     counted
 }
 
-/// The steps of each replica in a receipt's text, one by one.
-fn steps_of(receipt: &Receipt) -> BTreeMap<u64, Vec<u64>> {
+/// The steps in a receipt's text, one by one: each lane has the same.
+fn steps_of(receipt: &Receipt, lanes: usize) -> Vec<u64> {
     let text = receipt.to_string();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("steps "));
-    let replica = |line: &str| {
-        let (replica, ranges) = line.split_once(' ').unwrap();
-        let steps = ranges.split(' ').flat_map(|range| {
-            // Twice would be `0..3*2`, which is no number.
-            let (start, end) = range.split_once("..").unwrap();
-            start.parse::<u64>().unwrap()..end.parse().unwrap()
-        });
-        (replica.parse().unwrap(), steps.collect())
-    };
-    lines.map(replica).collect()
+    let lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("steps ")).collect();
+    let ranges: Vec<_> = lines.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert!(ranges.len() == lanes && ranges.iter().all(|lane| *lane == ranges[0]), "{receipt}");
+    let steps = ranges[0].split(' ').flat_map(|range| {
+        // Twice would be `0..3*2`, which is no number.
+        let (start, end) = range.split_once("..").unwrap();
+        start.parse::<u64>().unwrap()..end.parse().unwrap()
+    });
+    steps.collect()
 }
 
 /// What was handed over to workers, by their names: a name may have had several processes.
@@ -123,17 +127,17 @@ impl<'a> HandedOver<'a> {
 }
 
 /// Each record that counts for a worker was handed over to it.
-fn check_receipts(job: &Job, counted: &BTreeMap<String, BTreeSet<u64>>, handed_over: &HandedOver<'_>) {
-    for (name, receipt) in job.receipts().unwrap() {
-        let (_epoch, worker) = name.split_once('/').unwrap();
+fn check_receipts(receipts: &[(String, Receipt)], handed_over: &HandedOver<'_>) {
+    for (name, receipt) in receipts {
+        let worker = worker_of(name);
         let mut digest = Digest::default();
-        for &step in &counted[worker] {
+        for step in steps_of(receipt, receipt.replicas().count()) {
             let records = handed_over.records.get(&(worker, step));
             let records = records.unwrap_or_else(|| panic!("{worker} never got step {step}, which counts"));
             records.iter().for_each(|&index| digest.add_record(RecordId { epoch: 0, index }));
         }
         let found: Vec<_> = receipt.digests().collect();
-        assert_eq!(found, [(0, digest)], "{worker}: other records count than were handed over");
+        assert_eq!(found, [(0, digest)], "{name}: other records count than were handed over");
     }
 }
 
