@@ -221,10 +221,19 @@ fn main() {
     let rounds: usize = arguments.next().map_or(3, |text| text.parse().unwrap());
     let time = Duration::from_secs_f64(seconds);
     println!("{rounds} rounds of {seconds} s in {}", tempfile::env::temp_dir().display());
-    println!(
-        "| where | workers | leases/min | puts/min | leases/puts | reads (answers) | transactions | refused | bytes read | bytes put |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    let columns = [
+        "where",
+        "workers",
+        "leases/min",
+        "puts/min",
+        "leases/puts",
+        "reads (answers)",
+        "transactions",
+        "refused",
+        "bytes read",
+        "bytes put",
+    ];
+    println!("| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
     let etcd = Etcd::start(&[]);
     let folder = tempfile::tempdir().unwrap();
     for workers in WORKERS {
