@@ -9,17 +9,7 @@ use std::time::Duration;
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, Lease, Metadata, MetadataError, Outcome, Transaction};
 
-use crate::server::{Etcd, Stop, control, until};
-
-/// Which member leads.
-fn leader(members: &[Etcd]) -> usize {
-    let all: Vec<_> = members.iter().collect();
-    let status = control(&all, &["endpoint", "status", "-w", "simple"]);
-    // endpoint, member, version, size, does it lead?
-    let line = status.lines().find(|line| line.split(", ").nth(4) == Some("true")).expect("one leads");
-    let url = line.split(", ").next().unwrap();
-    members.iter().position(|member| member.url == url).unwrap()
-}
+use crate::server::{Etcd, Stop, leader, until};
 
 /// Puts record after record, each once, until it is told to stop. Returns those that were certainly put.
 fn write(records: &EtcdMetadata, count: &AtomicUsize, stop: &AtomicBool) -> BTreeSet<String> {

@@ -236,6 +236,16 @@ pub(crate) fn control(members: &[&Etcd], arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Which member leads.
+pub(crate) fn leader(members: &[Etcd]) -> usize {
+    let all: Vec<_> = members.iter().collect();
+    let status = control(&all, &["endpoint", "status", "-w", "simple"]);
+    // endpoint, member, version, size, does it lead?
+    let line = status.lines().find(|line| line.split(", ").nth(4) == Some("true")).expect("one leads");
+    let url = line.split(", ").next().unwrap();
+    members.iter().position(|member| member.url == url).unwrap()
+}
+
 impl Drop for Etcd {
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
