@@ -90,7 +90,7 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
         "{epochs}; an epoch has {steps_per_epoch} steps in {blocks_per_epoch} blocks of {steps_per_block}"
     )?;
     let held = open.iter().filter(|open| !open.holders.is_empty()).count() as u64;
-    let waits = open.len() as u64 - held;
+    let waits = open.iter().filter(|open| open.holders.is_empty() && open.times > 0).count();
     let ended = if status.is_drained { "; drained: no more are handed out" } else { "" };
     match status.blocks() {
         Some(blocks) => {
@@ -110,7 +110,7 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
         writeln!(out, "the job is being removed; if its reset was cut short, make it again")?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    for OpenBlock { block, times, acknowledged, holders, .. } in open {
+    for OpenBlock { block, times, acknowledged, holders, .. } in open.iter().filter(|open| open.times > 0) {
         let holders: Vec<_> = holders.iter().map(|held| holder(held, now)).collect();
         let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(" and ") };
         writeln!(out, "  {block}: {holders}; {acknowledged} steps acknowledged, handed out {times} time(s)")?;

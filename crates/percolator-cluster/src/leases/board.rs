@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! 1. A block below `next` is open or done; one from `next` on was never handed out.
-//! 2. A worker takes a block by a transaction that changes `next` or the block's open record, both as it has
-//!    read them. Nobody holds the block then, or, of a job that duplicates slow blocks, one other worker.
+//! 1. A block below `next` is open or done; one from `next` on was never opened.
+//! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or opens
+//!    it by changing `next`. Nobody holds the block then, or, of a job that duplicates slow blocks, one other
+//!    worker.
 //! 3. Only who holds a block changes its open record or removes it, and what it delivered goes into its
 //!    receipt in the same transaction. So the receipts have each step once that is acknowledged or done, and
 //!    no other, whatever was delivered twice.
@@ -26,6 +27,12 @@ use super::live::{Live, Open};
 use super::pace::Sight;
 use super::records::{JobRecord, NextRecord, OpenRecord, VERSION, WhoRecord, WorkerRecord, read, write};
 use crate::metadata::{LeaseId, Metadata, Outcome, Records, Revision, Transaction};
+
+/// The most blocks that are opened at once.
+const OPENED_MAX: usize = 64;
+/// How long a worker pauses that was refused, at most: so long for each refusal, and for no more than these.
+const PAUSE_MICROS: u32 = 500;
+const PAUSES_MAX: u32 = 64;
 
 /// The records of a job.
 #[derive(Clone, Debug)]
@@ -150,54 +157,54 @@ impl Board {
 
     /// Takes a block: one that nobody holds any more, one that a slow worker holds, or the next one.
     pub(super) fn take(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Taken, LeaseError> {
-        // Many workers may ask for the next block at once, and each that gets one refuses all others: they try
-        // again with what the refusal says is next, and less and less at once.
-        let (mut next, mut refusals) = (None, 0_u32);
-        loop {
-            if refusals > 1 {
-                thread::sleep(Duration::from_micros(u64::from(super::random() % (refusals.min(64) * 500))));
+        for refusals in 0_u32.. {
+            // Others were faster. Not all of those who were too slow try again at once.
+            if refusals > 0 {
+                let most = refusals.min(PAUSES_MAX) * PAUSE_MICROS;
+                thread::sleep(Duration::from_micros(u64::from(super::random() % most)));
             }
-            let choice = match next.take() {
-                Some((block, revision)) => Choice::Next(block, revision),
-                None => self.look(asker, sight)?,
-            };
-            let (transaction, taken) = match choice {
+            let (transaction, taken) = match self.look(asker, sight)? {
                 Choice::Own(taken) => return Ok(Taken::Block(taken)),
                 Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
                 Choice::Over => return Ok(Taken::Over),
-                Choice::Again(taken) => {
+                Choice::Open(taken) => {
                     let open = self.keys.open(taken.block);
                     let again = OpenRecord { times: taken.open.times.saturating_add(1), ..taken.open };
                     let transaction = self.transaction().when_modified(&*open, taken.revision);
                     (transaction.put(open, write(&again)), TakenBlock { open: again, ..taken })
                 }
-                Choice::Next(block, revision) => {
-                    let open = OpenRecord { times: 1, acknowledged: 0 };
-                    let transaction = self.transaction().when_modified(self.keys.next(), revision);
-                    let transaction = transaction
-                        .when_missing(self.keys.drain())
-                        .put(self.keys.next(), write(&self.job.after(block)))
-                        .put(self.keys.open(block), write(&open));
-                    (transaction, TakenBlock { block, open, revision, is_shared: false })
-                }
+                Choice::Next { block, revision, workers } => self.open(block, revision, workers),
             };
             let held = self.keys.held(taken.block, asker.worker);
             let transaction = transaction.put_under(asker.lease, held, write(&asker.who));
             match self.metadata.transact(&transaction)? {
                 Outcome::Committed(revision) => return Ok(Taken::Block(TakenBlock { revision, ..taken })),
-                Outcome::Refused(found) => {
-                    self.check_job(&found)?;
-                    next = self.next_in(&found)?;
-                    refusals = refusals.saturating_add(1);
-                }
+                Outcome::Refused(found) => self.check_job(&found)?,
             }
         }
+        // After four thousand million refusals it may as well ask anew.
+        Ok(Taken::Wait(Revision::default()))
     }
 
-    /// The next block, by records that a refused transaction has found: if one is there to be handed out.
-    fn next_in(&self, found: &Records) -> Result<Option<(BlockId, Revision)>, LeaseError> {
-        let live = Live::read(&self.keys, &self.job, found)?;
-        Ok(live.next.filter(|&(block, _)| !live.is_drained && self.job.has(block)))
+    /// Opens the next block, for the worker that asks, and as many as there are other workers, for those: if
+    /// each opened its own, each that did would refuse all others.
+    fn open(&self, block: BlockId, revision: Revision, workers: usize) -> (Transaction, TakenBlock) {
+        let open = OpenRecord { times: 1, acknowledged: 0 };
+        let mut transaction = self
+            .transaction()
+            .when_modified(self.keys.next(), revision)
+            .put(self.keys.open(block), write(&open));
+        let mut next = self.job.after(block);
+        for _ in 1..workers.min(OPENED_MAX) {
+            let another = BlockId::from(next);
+            if !self.job.has(another) {
+                break;
+            }
+            transaction = transaction.put(self.keys.open(another), write(&OpenRecord::default()));
+            next = self.job.after(another);
+        }
+        let transaction = transaction.put(self.keys.next(), write(&next));
+        (transaction, TakenBlock { block, open, revision, is_shared: false })
     }
 
     /// Looks which block a worker may take.
@@ -223,8 +230,12 @@ impl Board {
         if live.is_drained {
             return Ok(Choice::Over);
         }
-        if let Some((&block, open)) = live.open.iter().find(|(_, open)| open.holders.is_empty()) {
-            return Ok(Choice::Again(taken(block, open, false)));
+        // First what a worker has left that has died; of the others any, so that not all take the same.
+        let free: Vec<_> = live.open.iter().filter(|(_, open)| open.holders.is_empty()).collect();
+        let left = free.iter().find(|(_, open)| open.record.times > 0);
+        let any = || free.get(super::random() as usize % free.len().max(1));
+        if let Some(&(&block, open)) = left.or_else(any) {
+            return Ok(Choice::Open(taken(block, open, false)));
         }
         let Some((next, revision)) = live.next else {
             return Err(LeaseError::Record { key: self.keys.next(), message: "it is missing".to_owned() });
@@ -232,10 +243,10 @@ impl Board {
         if let Some(share) = self.job.duplicates_below
             && let Some((block, open)) = sight.slow_block(live, next, asker, share)
         {
-            return Ok(Choice::Again(taken(block, open, true)));
+            return Ok(Choice::Open(taken(block, open, true)));
         }
         if self.job.has(next) {
-            return Ok(Choice::Next(next, revision));
+            return Ok(Choice::Next { block: next, revision, workers: live.workers.len() });
         }
         // A worker stays until all blocks are done: it may be the only one that is left when another dies.
         Ok(if live.open.is_empty() { Choice::Over } else { Choice::Wait(live.revision) })
@@ -252,10 +263,14 @@ impl Board {
 enum Choice {
     /// One that this worker holds without knowing.
     Own(TakenBlock),
-    /// One that was handed out before.
-    Again(TakenBlock),
-    /// One that was never handed out, and the revision that says so.
-    Next(BlockId, Revision),
+    /// One that is open, and is held by nobody, or by a slow worker.
+    Open(TakenBlock),
+    /// The next one, the revision that says so, and how many workers there are.
+    Next {
+        block: BlockId,
+        revision: Revision,
+        workers: usize,
+    },
     Wait(Revision),
     Over,
 }

@@ -37,9 +37,9 @@ pub struct JobStatus {
     pub duplicates_below: Option<f64>,
     /// The blocks that are done, of all epochs.
     pub done: u64,
-    /// The first block that was never handed out; none of an epoch past the last.
+    /// The first block that was never opened; none of an epoch past the last.
     pub next: BlockId,
-    /// The blocks that were handed out and are not done, in order.
+    /// The blocks that workers may have or take, and that are not done, in order.
     pub open: Vec<OpenBlock>,
     /// The workers that live, by their names.
     pub workers: Vec<LiveWorker>,
@@ -49,17 +49,18 @@ pub struct JobStatus {
     pub is_removed: bool,
 }
 
-/// A block that was handed out and is not done.
+/// A block that workers may have or take, and that is not done.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBlock {
     /// The block.
     pub block: BlockId,
-    /// How often it was handed out.
+    /// How often it was handed out: not at all if it is ready for the next worker that asks.
     pub times: u64,
     /// How many of its steps are done for good.
     pub acknowledged: u64,
-    /// Who has it: nobody if its worker has died and no other has asked yet, or a second worker as well.
+    /// Who has it: nobody if no worker has asked for it yet, or not again since its worker died; or a second
+    /// worker as well.
     pub holders: Vec<Holder>,
 }
 
@@ -129,7 +130,7 @@ impl Job {
         let live = Live::read(keys, job, &records)?;
         let next = live.next.map_or_else(|| NextRecord::default().into(), |(next, _)| next);
         let blocks_per_epoch = job.blocks();
-        let handed_out = next.epoch.saturating_mul(blocks_per_epoch).saturating_add(next.number);
+        let opened = next.epoch.saturating_mul(blocks_per_epoch).saturating_add(next.number);
         let open: Vec<_> = live.open.iter().map(|(&block, open)| open_block(block, open)).collect();
         Ok(JobStatus {
             source: job.source.clone(),
@@ -138,7 +139,7 @@ impl Job {
             steps_per_block: job.steps_per_block,
             blocks_per_epoch,
             duplicates_below: job.duplicates_below,
-            done: handed_out.saturating_sub(open.len() as u64),
+            done: opened.saturating_sub(open.len() as u64),
             next,
             open,
             workers: live.workers.iter().map(|(worker, living)| live_worker(worker, living)).collect(),

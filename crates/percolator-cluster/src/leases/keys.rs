@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! /leases/JOB/live/job                what all workers must have in common
-//! /leases/JOB/live/next               the first block that was never handed out
-//! /leases/JOB/live/open/BLOCK         a block that was handed out and is not done
+//! /leases/JOB/live/next               the first block that was never opened
+//! /leases/JOB/live/open/BLOCK         a block that workers may have or take, and that is not done
 //! /leases/JOB/live/held/BLOCK/WORKER  who has it, under the worker's lease
 //! /leases/JOB/live/workers/WORKER     a worker and how fast it is, under its lease
 //! /leases/JOB/live/drain              no more blocks are handed out

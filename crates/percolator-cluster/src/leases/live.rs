@@ -11,7 +11,7 @@ use crate::metadata::{LeaseId, Records, Revision};
 #[derive(Debug)]
 pub(super) struct Live<'r> {
     pub(super) revision: Revision,
-    /// The first block that was never handed out, and when that was last changed. None while the job is
+    /// The first block that was never opened, and when that was last changed. None while the job is
     /// being removed.
     pub(super) next: Option<(BlockId, Revision)>,
     pub(super) is_drained: bool,
@@ -19,7 +19,7 @@ pub(super) struct Live<'r> {
     pub(super) workers: BTreeMap<&'r str, Living>,
 }
 
-/// A block that was handed out and is not done.
+/// A block that workers may have or take, and that is not done.
 #[derive(Debug)]
 pub(super) struct Open<'r> {
     pub(super) record: OpenRecord,

@@ -14,11 +14,11 @@ pub struct JobAccount {
     pub done: u64,
     /// The receipts of those epochs, each with a name.
     pub receipts: Vec<(String, Receipt)>,
-    /// The epochs after them of which blocks were handed out, in order.
+    /// The epochs after them of which blocks were opened, in order.
     pub under_way: Vec<EpochUnderWay>,
 }
 
-/// An epoch of which blocks were handed out, and that comes after the first one that is not done.
+/// An epoch of which blocks were opened, and that comes after the first one that is not done.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochUnderWay {
@@ -75,8 +75,8 @@ impl JobStatus {
         let blocks = self.blocks_per_epoch;
         let under_way = (done..=self.next.epoch).map(|epoch| {
             let open = self.open.iter().filter(|open| open.block.epoch == epoch).count() as u64;
-            let handed_out = if epoch < self.next.epoch { blocks } else { self.next.number };
-            EpochUnderWay { epoch, done: handed_out.saturating_sub(open), blocks }
+            let opened = if epoch < self.next.epoch { blocks } else { self.next.number };
+            EpochUnderWay { epoch, done: opened.saturating_sub(open), blocks }
         });
         let is_begun = |epoch: &EpochUnderWay| epoch.epoch < self.next.epoch || self.next.number > 0;
         (done, under_way.filter(is_begun).collect())

@@ -32,14 +32,14 @@ pub(super) struct JobRecord {
     pub(super) is_removed: bool,
 }
 
-/// The first block that was never handed out.
+/// The first block that was never opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NextRecord {
     pub(super) epoch: u64,
     pub(super) number: u64,
 }
 
-/// A block that was handed out and is not done.
+/// A block that workers may have or take, and that is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenRecord {
     /// How often it was handed out.
