@@ -18,8 +18,14 @@ fn workers(test: &'static str, members: &[Etcd], random: &mut Random) -> Workers
     let urls = members.iter().map(|member| member.url.clone()).collect();
     let place = Place::Etcd { urls, prefix: "/faults/".to_owned() };
     let seed = random.next();
-    let steps_per_block = 10;
-    let job = JobOptions { seed, batch_size: 40, lanes: 1, steps_per_block, ttl: Duration::from_secs(1) };
+    let job = JobOptions {
+        seed,
+        batch_size: 40,
+        lanes: 1,
+        steps_per_block: 10,
+        ttl: Duration::from_secs(1),
+        duplicates: random.once_in(2),
+    };
     let mut workers = Workers::new(test, place, job);
     for number in 0..WORKERS {
         let mut role = workers.draw(random);

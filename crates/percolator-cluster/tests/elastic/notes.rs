@@ -91,10 +91,14 @@ impl Holds {
     fn of(transaction: &Transaction) -> Self {
         let mut holds = Holds::default();
         for change in transaction.changes() {
+            if let Change::Remove { key } = change
+                && let Some((_, block)) = key.split_once("/open/")
+            {
+                holds.done.push(block.to_owned());
+            }
             let Some(block) = block_of(change.key()) else { continue };
-            match change {
-                Change::Put { lease, .. } => holds.taken.push((block.clone(), lease.unwrap().0)),
-                Change::Remove { .. } => holds.done.push(block.clone()),
+            if let Change::Put { lease, .. } = change {
+                holds.taken.push((block.clone(), lease.unwrap().0));
             }
             holds.blocks.push(block);
         }

@@ -52,6 +52,8 @@ pub(crate) struct JobOptions {
     pub(crate) lanes: usize,
     pub(crate) steps_per_block: u64,
     pub(crate) ttl: Duration,
+    /// Slow blocks go to a second worker as well.
+    pub(crate) duplicates: bool,
 }
 
 impl JobOptions {
@@ -63,6 +65,7 @@ impl JobOptions {
             steps_per_block: random.one_of(&[1, 2, 5, 10, 20, 50, 100]),
             // etcd has whole seconds.
             ttl: Duration::from_secs(random.one_of(&[1, 1, 1, 2])),
+            duplicates: random.once_in(3),
         }
     }
 
@@ -136,6 +139,9 @@ impl Role {
             .steps_per_block(self.job.steps_per_block)
             .ttl(self.job.ttl)
             .patience(Duration::from_secs(60));
+        if self.job.duplicates {
+            leases = leases.duplicate_slow();
+        }
         if self.confirm_every.is_some() {
             leases = leases.confirm(Confirm::ByCall);
         }
