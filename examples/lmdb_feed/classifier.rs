@@ -2,6 +2,8 @@
 
 use std::iter::zip;
 
+use percolator::distribute::HostValue;
+
 pub(crate) const CLASSES: usize = 10;
 
 /// One row per class: a weight per pixel, and a bias.
@@ -28,6 +30,12 @@ impl Classifier {
     pub(crate) fn count_correct(&self, images: &[f32], labels: &[i32]) -> usize {
         let classes = images.chunks_exact(self.pixels).map(|image| self.classify(image));
         zip(classes, labels).filter(|(class, label)| class == *label).count()
+    }
+
+    /// Row by row, each with its bias at the end.
+    #[allow(dead_code, reason = "only some of the examples compare models")]
+    pub(crate) fn weights(&self) -> &[f32] {
+        &self.weights
     }
 
     fn classify(&self, image: &[f32]) -> i32 {
@@ -77,6 +85,19 @@ impl Gradient {
             }
             self.records += 1.0;
         }
+    }
+}
+
+/// The numbers of a gradient, which processes that train together add.
+impl HostValue for Gradient {
+    fn numbers(&self) -> Vec<f64> {
+        self.slopes.iter().chain(&[self.loss, self.records]).copied().map(f64::from).collect()
+    }
+
+    fn from_numbers(numbers: Vec<f64>) -> Self {
+        let mut slopes = Vec::<f32>::from_numbers(numbers);
+        let records = slopes.pop().unwrap_or_default();
+        Gradient { loss: slopes.pop().unwrap_or_default(), slopes, records }
     }
 }
 

@@ -34,6 +34,7 @@ impl Digits {
         Self::read(file!("t10k-images-idx3-ubyte"), file!("t10k-labels-idx1-ubyte"))
     }
 
+    #[allow(dead_code, reason = "only some of the examples print it")]
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }

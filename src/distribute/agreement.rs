@@ -106,12 +106,18 @@ impl Agreement {
         Ok(of_each.into_iter().map(|words| words[1..].to_vec()).collect())
     }
 
+    /// Leaves the job because of an error, which the others get as the reason.
+    pub(super) fn leave(&self, error: &DistributeError) {
+        self.collective.leave(&error.to_string());
+    }
+
     /// Turns an error of the collective into one that names the workers of the process.
     fn with_workers(&self, error: CollectiveError) -> DistributeError {
         match error {
-            CollectiveError::Left { rank, .. } if self.fed_by.contains(&rank) => {
+            CollectiveError::Left { rank, reason, .. } if self.fed_by.contains(&rank) => {
                 let of_it = self.names.iter().zip(&self.fed_by).filter(|(_, process)| **process == rank);
-                DistributeError::ProcessLeft { rank, workers: of_it.map(|(name, _)| name.clone()).collect() }
+                let workers = of_it.map(|(name, _)| name.clone()).collect();
+                DistributeError::ProcessLeft { rank, workers, reason }
             }
             error => error.into(),
         }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use super::collective::CollectiveError;
+use super::collective::{CollectiveError, because};
 use crate::error::FeedError;
 use crate::order::OrderError;
 use crate::record::StepId;
@@ -66,13 +66,19 @@ pub enum DistributeError {
         /// The worker.
         worker: String,
     },
-    /// A process has left without reporting a failure.
-    #[error("process {rank} has left the job, and with it its worker(s) {}", workers.join(", "))]
+    /// A process has left.
+    #[error(
+        "process {rank} has left the job, and with it its worker(s) {}{}",
+        workers.join(", "),
+        because(reason.as_deref())
+    )]
     ProcessLeft {
         /// Its rank in the collective.
         rank: usize,
         /// The workers that it fed.
         workers: Vec<String>,
+        /// Why, if it said so.
+        reason: Option<Arc<str>>,
     },
     /// The processes must agree, but have no collective.
     #[error(
@@ -149,4 +155,11 @@ pub enum DistributeError {
     /// The processes can no longer agree.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+}
+
+impl DistributeError {
+    /// Whether it arose in this process, so that the others do not know of it.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        !matches!(self, Self::Elsewhere { .. } | Self::ProcessLeft { .. } | Self::Collective(_))
+    }
 }

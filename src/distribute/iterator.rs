@@ -214,7 +214,10 @@ impl Iterator for DistributedIterator {
         };
         if !matches!(step, Ok(Some(_))) {
             self.is_over = true;
-            if step.is_err() {
+            if let Err(error) = &step {
+                if let (Reach::Job(agreement), true) = (&self.reach, error.is_of_this_process()) {
+                    agreement.leave(error);
+                }
                 // Processes that wait for this one see that it has left once nothing else here holds the
                 // collective.
                 self.reach = Reach::Unset;

@@ -19,12 +19,14 @@
 //!    no process ends before all have reported that they have nothing left.
 //! 2. **Every process learns of a failure.** If the processes agree on each step, a process that fails
 //!    reports it in its next round, with the worker's name, and then leaves. It skips no round, so no process
-//!    waits for it.
+//!    waits for it. If they do not, it leaves with its error as the reason, which they get when they next
+//!    meet.
 //! 3. The batches taken for a step go back to their lanes on every path.
 
 mod agreement;
 mod collective;
 mod error;
+mod gather;
 mod input_workers;
 mod iterator;
 mod options;
@@ -36,6 +38,7 @@ use std::sync::Arc;
 
 pub use self::collective::{Collective, CollectiveError, LocalCollective};
 pub use self::error::DistributeError;
+pub use self::gather::{Gather, GatherCollective};
 pub use self::input_workers::{InputWorker, InputWorkers};
 pub use self::iterator::{DistributedIterator, DistributedStep};
 pub use self::options::{InputOptions, InputReplicationMode};

@@ -73,8 +73,10 @@ impl StepWeights {
     /// loss over an empty batch often is. TensorFlow differs here: its mean over replicas (`axis=None`)
     /// weighs all of them equally, including empty ones.
     ///
-    /// This is meant for losses and the like. Every process gets every other's numbers, which are too many
-    /// for a model's gradients.
+    /// This is meant for losses and the like, and for the gradients of small models. Every process gets every
+    /// other's numbers, which are too many for those of a large one. They are added in the order of replicas,
+    /// so all processes get the same, bit for bit; with one replica a process, it is also what one process
+    /// with all replicas gets.
     ///
     /// # Errors
     ///

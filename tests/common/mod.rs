@@ -8,6 +8,7 @@
     reason = "shared by tests only"
 )]
 
+pub mod collectives;
 pub mod indexed;
 pub mod leveldb;
 pub mod lmdb_forge;

@@ -360,8 +360,10 @@ impl Collective for Alone {
     }
 
     fn all_gather(&self, _words: &[u64]) -> Result<Vec<u64>, CollectiveError> {
-        Err(CollectiveError::Left { rank: 0, size: 2 })
+        Err(CollectiveError::Left { rank: 0, size: 2, reason: None })
     }
+
+    fn leave(&self, _reason: &str) {}
 }
 
 #[test]
@@ -492,10 +494,34 @@ fn a_process_that_leaves_without_a_word_is_named_to_the_others() {
     assert!(found[0].is_none());
     for told in &found[1..] {
         match told.as_ref().unwrap() {
-            DistributeError::ProcessLeft { rank: 0, workers } => assert_eq!(*workers, [name(0), name(1)]),
+            DistributeError::ProcessLeft { rank: 0, workers, reason: None } => {
+                assert_eq!(*workers, [name(0), name(1)]);
+            }
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_process_whose_plan_fails_says_why_when_the_others_next_meet_it() {
+    let found = processes(2, |rank, end| {
+        let workers = some_here(2, 1, rank..rank + 1).collective(end);
+        let source = images("failing", 40);
+        let source = if rank == 1 { source.fail_at(9) } else { source };
+        let mut job = distribute(feed(source).epochs(1), 4, &workers, InputOptions::new()).unwrap();
+        job.find_map(|step| {
+            let reduced = step.and_then(|step| {
+                let counts = step.batches.map(|batch| f64::from(u8::try_from(batch.len()).unwrap()));
+                step.weights.reduce(ReduceOp::Sum, &counts)
+            });
+            let reduced = reduced.map_err(|error| error.to_string());
+            reduced.err()
+        })
+    });
+    let told = found[0].as_deref().unwrap();
+    let due = "process 1 has left the job, and with it its worker(s) w1: worker \"w1\": ";
+    assert!(told.starts_with(due), "{told}");
+    assert!(found[1].as_deref().unwrap().starts_with("worker \"w1\": "), "{found:?}");
 }
 
 #[test]
@@ -789,43 +815,4 @@ fn options_say_how_deep_a_ring_is_and_whether_batches_stay_on_the_host() {
         assert_eq!(looks(InputOptions::new().fetch_to_device(false)).1, "host:1");
         assert_eq!(backend.memories.load(Ordering::SeqCst), before);
     });
-}
-
-#[test]
-fn rounds_of_threads_come_in_order_and_bring_what_each_gave() {
-    let found = processes(3, |rank, end| {
-        let rounds = (0..200_u64).map(|round| end.all_gather(&[round, rank as u64]).unwrap());
-        assert_eq!((end.rank(), end.size()), (rank, 3));
-        rounds.collect::<Vec<_>>()
-    });
-    for rounds in &found {
-        assert!((0..200).zip(rounds).all(|(round, words)| *words == [round, 0, round, 1, round, 2]));
-    }
-}
-
-#[test]
-fn who_has_given_to_a_round_may_leave_and_who_has_not_ends_it() {
-    let found = processes(3, |rank, end| {
-        let first = end.all_gather(&[rank as u64]).map_err(|error| error.to_string());
-        if rank == 1 {
-            return (first, Ok(Vec::new()));
-        }
-        (first, end.all_gather(&[7]).map_err(|error| error.to_string()))
-    });
-    assert!(found.iter().all(|(first, _)| first.as_deref() == Ok(&[0, 1, 2])));
-    for (_, second) in [&found[0], &found[2]] {
-        assert_eq!(
-            second.as_ref().unwrap_err(),
-            "process 1 of 3 has left, and the others cannot continue without it"
-        );
-    }
-}
-
-#[test]
-fn a_collective_with_different_contributions_is_an_error_for_all() {
-    let found = processes(2, |rank, end| {
-        let first = end.all_gather(&vec![0; rank + 1]).unwrap_err();
-        (matches!(first, CollectiveError::Uneven { .. }), end.all_gather(&[0]).is_err())
-    });
-    assert_eq!(found, [(true, true), (true, true)]);
 }

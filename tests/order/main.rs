@@ -1,5 +1,6 @@
 //! Which record goes where and when: plans, jobs of several workers, snapshots, and receipts.
 
+mod collectives;
 #[path = "../common/mod.rs"]
 mod common;
 mod distribute;

@@ -2,13 +2,14 @@
 //!
 //! [`metadata`] holds small records under keys, changed by transactions, which leases may hold: in etcd, in a
 //! folder of one machine, or in memory for threads and tests. [`leases`] deals an epoch's blocks of steps to
-//! workers that come and go.
+//! workers that come and go. [`collective`] lets processes agree in rounds.
 //!
 //! [`checkpoint`] writes the state of a process into a [`store`] while it trains, records that in metadata,
 //! and finds it again after the process has moved.
 
 pub mod checkpoint;
 pub mod clock;
+pub mod collective;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod leases;

@@ -5,6 +5,10 @@
 
 mod access;
 mod cluster;
+mod collective;
+#[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../../tests/common/collectives.rs"]
+mod collectives;
 #[path = "../metadata/contract.rs"]
 mod contract;
 mod model;

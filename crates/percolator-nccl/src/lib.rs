@@ -1,0 +1,29 @@
+//! The processes of a job agree over NCCL: a [`Collective`](percolator::distribute::Collective) between GPUs,
+//! for [`percolator::distribute`].
+//!
+//! A round is one `ncclAllGather` of 256 bytes; a round of more than 28 words is two. The words go from the
+//! host to the GPU and back, so this is for jobs whose only network is NCCL's; a framework that trains on the
+//! GPUs reduces its gradients there.
+//!
+//! The communicator does not block (`blocking = 0`): each call returns at once, and the process looks whether
+//! it is done. After a timeout or an error the communicator is aborted (`ncclCommAbort`), which ends what is
+//! on the stream. NCCL's own `Comm` of cudarc is not used: it panics where a call fails.
+//!
+//! # What was shown, and what was not
+//!
+//! The tests run on stand-ins of the driver and of NCCL, in which ranks are threads of one process: the order
+//! of calls, exchanges, timeouts, errors and aborts. Nothing was run with NVIDIA's NCCL, on a GPU, between
+//! processes, or over a network.
+
+mod collective;
+mod engine;
+mod error;
+mod raw;
+
+pub use collective::NcclCollective;
+pub use error::NcclError;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
