@@ -34,7 +34,10 @@ fn mpirun(test: &str, role: &str, processes: usize) -> Option<Output> {
         return None;
     }
     let child = child_command(test, role);
+    // Two mpiruns that begin at once may both want to make the folder of their files, and one fails.
+    let files = tempfile::tempdir().unwrap();
     let mut command = Command::new("mpirun");
+    command.args(["--mca", "orte_tmpdir_base"]).arg(files.path());
     command.args(["--allow-run-as-root", "--oversubscribe", "--timeout", LIMIT]);
     // Containers often forbid processes to read each other's memory, and Open MPI complains.
     command.args(["--mca", "btl_vader_single_copy_mechanism", "none"]);
