@@ -74,7 +74,8 @@ impl Leases {
             }
             What::Drain { job, undo: false } => Ok(job.open()?.drain()?),
             What::Drain { job, undo: true } => Ok(job.open()?.undrain()?),
-            What::Reset { job, force } => Ok(job.open()?.reset(*force)?),
+            What::Reset { job, force: false } => Ok(Job::reset(&job.metadata.open()?, &job.name)?),
+            What::Reset { job, force: true } => Ok(Job::force_reset(&job.metadata.open()?, &job.name)?),
         }
     }
 }
@@ -107,7 +108,7 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
         writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;
     }
     if status.is_removed {
-        writeln!(out, "the job is being removed; if its reset was cut short, make it again")?;
+        writeln!(out, "the job is being removed; if its reset was cut short, run it again")?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     for OpenBlock { block, times, acknowledged, holders, .. } in open.iter().filter(|open| open.times > 0) {

@@ -20,8 +20,8 @@ pub(crate) struct VerifyRun {
     /// All receipts of the run: of every rank, and from before and after it was resumed.
     #[arg(value_name = "RECEIPT", required_unless_present = "job", conflicts_with = "job")]
     receipts: Vec<PathBuf>,
-    /// The receipts of this job, whose workers lease blocks: they are where its records are. The epochs are
-    /// judged that are done, from the first on.
+    /// The receipts of this job, whose workers lease blocks: they are where its records are. Only
+    /// epochs are judged that are finished, from the first on.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
     #[command(flatten)]

@@ -52,6 +52,8 @@ pub(super) struct Asker<'a> {
     pub(super) lease: LeaseId,
     /// Who it is, now.
     pub(super) who: WhoRecord,
+    /// Its own record as of now, if others are to see how fast it is.
+    pub(super) record: Option<WorkerRecord>,
     /// The blocks that it has. If an answer was lost, it has one more without knowing.
     pub(super) known: &'a BTreeSet<BlockId>,
 }
@@ -93,10 +95,10 @@ impl Board {
                 let missing = || LeaseError::NoJob { job: name.to_owned() };
                 let record = found.get(&keys.job()).ok_or_else(missing)?;
                 let stated: JobRecord = read(record)?;
-                check_same(name, &job, &stated)?;
                 if stated.is_removed {
                     return Err(LeaseError::Reset { job: name.to_owned() });
                 }
+                check_same(name, &job, &stated)?;
                 record.modified
             }
         };
@@ -176,13 +178,17 @@ impl Board {
                 Choice::Next { block, revision, workers } => self.open(block, revision, workers),
             };
             let held = self.keys.held(taken.block, asker.worker);
-            let transaction = transaction.put_under(asker.lease, held, write(&asker.who));
+            let mut transaction = transaction.put_under(asker.lease, held, write(&asker.who));
+            if let Some(record) = &asker.record {
+                transaction =
+                    transaction.put_under(asker.lease, self.keys.worker(asker.worker), write(record));
+            }
             match self.metadata.transact(&transaction)? {
                 Outcome::Committed(revision) => return Ok(Taken::Block(TakenBlock { revision, ..taken })),
                 Outcome::Refused(found) => self.check_job(&found)?,
             }
         }
-        // After four thousand million refusals it may as well ask anew.
+        // Nobody is refused so often; asking again is right.
         Ok(Taken::Wait(Revision::default()))
     }
 
@@ -252,10 +258,9 @@ impl Board {
         Ok(if live.open.is_empty() { Choice::Over } else { Choice::Wait(live.revision) })
     }
 
-    /// Waits until something has changed, but not long.
-    pub(super) fn wait(&self, revision: Revision, at_most: Duration) -> Result<(), LeaseError> {
-        self.metadata.wait(&self.keys.live(), revision, at_most)?;
-        Ok(())
+    /// Waits until something has changed, but not long. Returns whether it has.
+    pub(super) fn wait(&self, revision: Revision, at_most: Duration) -> Result<bool, LeaseError> {
+        Ok(self.metadata.wait(&self.keys.live(), revision, at_most)?)
     }
 }
 

@@ -90,15 +90,17 @@ pub enum LeaseError {
     },
     /// The job was removed while this worker had it, or is being removed.
     #[error(
-        "the job {job:?} was reset: what its workers had is lost; if a reset was cut short, make it again with \
-         `percolator leases reset`"
+        "the job {job:?} was reset: what its workers had is lost; if the reset was cut short, run \
+         `percolator leases reset` again"
     )]
     Reset {
         /// The job's name.
         job: String,
     },
     /// Workers of a job that is to be removed are alive.
-    #[error("{workers} worker(s) of the job {job:?} are alive: stop them, drain the job, or force it")]
+    #[error(
+        "{workers} worker(s) of the job {job:?} are alive: stop them, drain the job, or reset it with --force"
+    )]
     InUse {
         /// The job's name.
         job: String,

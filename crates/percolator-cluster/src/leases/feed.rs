@@ -10,14 +10,17 @@ use super::account::Account;
 use super::board::Board;
 use super::error::LeaseError;
 use super::keys::{BlockId, check_name};
-use super::pace::REPORTS;
+use super::pace::{REPORTS, Sight};
+use super::patience::patiently;
 use super::records::{JobRecord, VERSION};
 use super::reporter::Reporter;
-use super::worker::{HeldBlock, LeaseStats, State, Taker, Worker, patiently};
+use super::taker::Taker;
+use super::worker::{HeldBlock, LeaseStats, State, Worker};
 use super::{Confirm, LeaseOptions, Leases};
 use crate::clock::{BootClock, Clock as _};
 
 /// The batches of all devices for one step of a block.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct LeasedStep {
     /// A batch for each device, in their order.
@@ -88,7 +91,8 @@ impl Leases {
             return Err(LeaseError::Share { found });
         }
         let joined = Arc::new(OnceLock::new());
-        let resolved = builder.receipts(true).blocks(Taker(joined.clone())).resolve()?;
+        let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
+        let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let Some(plan) = resolved.plan() else {
             return Err(LeaseError::Feed {
                 message: "follows a plan, and this one deals in round-robin order",
@@ -218,7 +222,11 @@ impl LeasedFeed {
         }
         loop {
             let mut steps = self.feed.steps();
-            let Some(batches) = steps.next().transpose()? else { return Ok(None) };
+            let batches = match steps.next().transpose() {
+                Ok(Some(batches)) => batches,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.worker.failed.lock().take().unwrap_or(error.into())),
+            };
             self.worker.look_at_lease();
             let mut state = self.worker.state.lock();
             let State { blocks, stats, stopwatch, .. } = &mut *state;

@@ -1,4 +1,4 @@
-//! A job as others see it: how far it is, and its end.
+//! A job as others see it: how far it is.
 
 use std::sync::Arc;
 
@@ -7,15 +7,14 @@ use percolator::Receipt;
 use super::board::Board;
 use super::error::LeaseError;
 use super::keys::BlockId;
-use super::live::{Live, Living};
-use super::records::{JobRecord, NextRecord, Progress, WhoRecord, write};
+use super::live::{Live, Living, Open};
+use super::records::{NextRecord, OpenRecord, Progress, WhoRecord};
 use super::settle::receipt_of;
-use crate::metadata::{Metadata, OPERATIONS_MAX, Transaction};
+use crate::metadata::Metadata;
 
 /// A job that workers have begun.
 #[derive(Clone, Debug)]
 pub struct Job {
-    name: String,
     board: Board,
 }
 
@@ -115,7 +114,7 @@ impl Job {
     ///
     /// [`LeaseError::NoJob`] if there is none; [`LeaseError`] if the records cannot be read.
     pub fn open(metadata: Arc<dyn Metadata>, name: &str) -> Result<Self, LeaseError> {
-        Ok(Job { name: name.to_owned(), board: Board::find(metadata, name)? })
+        Ok(Job { board: Board::find(metadata, name)? })
     }
 
     /// Returns how far it is, at one moment.
@@ -199,52 +198,18 @@ impl Job {
         Ok(())
     }
 
-    /// Removes all records of the job, its receipts too. The next worker begins it anew. If it is forced while
-    /// workers live, they get [`LeaseError::Reset`], and what they have is lost to them. One that was cut short
-    /// is to be made again: nobody joins the job until then.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseError::InUse`] if workers live and it is not forced; [`LeaseError`] if the records cannot be
-    /// changed.
-    pub fn reset(self, is_forced: bool) -> Result<(), LeaseError> {
-        let Board { metadata, keys, job, .. } = &self.board;
-        let workers = self.status()?.workers.len();
-        if workers > 0 && !is_forced {
-            return Err(LeaseError::InUse { job: self.name.clone(), workers });
-        }
-        // From here on no worker's transaction is made, because this record has changed. It goes last, so that
-        // nobody begins the job anew over records that are left.
-        let removed = JobRecord { is_removed: true, ..job.clone() };
-        let own = keys.job();
-        let removed = self.board.change(&self.board.transaction().put(&*own, write(&removed)))?;
-        self.remove(&keys.receipts(), |_| true)?;
-        self.remove(&keys.live(), |key| key != own)?;
-        metadata.transact(&Transaction::new().when_modified(&*own, removed).remove(&*own))?;
-        Ok(())
-    }
-
-    /// Removes the records whose keys begin so, and are wanted.
-    fn remove(&self, front: &str, is_wanted: impl Fn(&str) -> bool) -> Result<(), LeaseError> {
-        let metadata = &self.board.metadata;
-        loop {
-            let found = metadata.read(front)?;
-            let keys = found.records.iter().map(|record| &*record.key);
-            let some: Vec<_> = keys.filter(|key| is_wanted(key)).take(OPERATIONS_MAX).collect();
-            if some.is_empty() {
-                return Ok(());
-            }
-            metadata.transact(&some.into_iter().fold(Transaction::new(), Transaction::remove))?;
-        }
+    /// Checks that the job is still there.
+    pub(super) fn check(&self) -> Result<(), LeaseError> {
+        self.board.check_job(&self.board.metadata.read(&self.board.keys.job())?)
     }
 }
 
-fn open_block(block: BlockId, open: &super::live::Open<'_>) -> OpenBlock {
+fn open_block(block: BlockId, open: &Open<'_>) -> OpenBlock {
     let holders = open.holders.iter().map(|held| {
         let WhoRecord { host, pid, since } = held.who.clone();
         Holder { worker: held.worker.to_owned(), host, pid, since }
     });
-    let super::records::OpenRecord { times, acknowledged } = open.record;
+    let OpenRecord { times, acknowledged } = open.record;
     OpenBlock { block, times, acknowledged, holders: holders.collect() }
 }
 

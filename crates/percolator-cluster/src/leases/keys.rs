@@ -63,6 +63,10 @@ impl Keys {
         Ok(Keys { job: job.to_owned() })
     }
 
+    pub(super) fn all(&self) -> String {
+        format!("/leases/{}/", self.job)
+    }
+
     pub(super) fn job(&self) -> String {
         self.live() + "job"
     }

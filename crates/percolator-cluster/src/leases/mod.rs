@@ -32,10 +32,13 @@ mod job;
 mod keys;
 mod live;
 mod pace;
+mod patience;
 mod proof;
 mod records;
 mod reporter;
+mod reset;
 mod settle;
+mod taker;
 mod worker;
 
 use std::sync::Arc;
@@ -169,12 +172,13 @@ impl Leases {
     /// workers of a job have the same. What slow workers do helps as long as there are other blocks, so only
     /// those are duplicated of whose epoch every block was handed out: the end of the epoch waits for them.
     ///
-    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is
-    /// [told](LeasedStep::lost) with its next step, and what it delivered counts for nobody. While two workers
+    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is told with
+    /// its [next step](LeasedStep::lost), or by [`confirm`](LeasedFeed::confirm) if none comes, and what it
+    /// delivered counts for nobody. While two workers
     /// have a block, none of its steps is acknowledged before it is finished.
     ///
-    /// Each worker then has a thread that makes its progress known and looks at the others', ten times in
-    /// its [ttl](Self::ttl).
+    /// Each worker then has a thread that makes its progress known, and looks whether others have finished its
+    /// blocks, ten times in its [ttl](Self::ttl). Who asks for a block looks at the others' progress.
     #[must_use]
     pub fn duplicate_below(mut self, share: f64) -> Self {
         self.options.duplicates_below = Some(share);

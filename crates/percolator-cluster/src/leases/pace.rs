@@ -45,6 +45,13 @@ impl Stopwatch {
         self.is_over = is_last;
     }
 
+    /// A block is taken, and there was none: its turn comes now, however long the worker has waited for it.
+    pub(super) fn begin(&mut self, now: Duration) {
+        if self.handed == 0 && self.since.is_some() {
+            self.since = Some(now);
+        }
+    }
+
     /// The block under way is lost.
     pub(super) fn lose(&mut self) {
         *self = Stopwatch { before: self.before, ..Stopwatch::default() };
@@ -186,7 +193,7 @@ mod tests {
 
     fn slow(sight: &mut Sight, live: &Live<'_>, worker: &str) -> Option<BlockId> {
         let known = BTreeSet::new();
-        let asker = Asker { worker, lease: LeaseId(7), who: who(), known: &known };
+        let asker = Asker { worker, lease: LeaseId(7), who: who(), record: None, known: &known };
         sight.slow_block(live, live.next.unwrap().0, &asker, 0.5).map(|(block, _)| block)
     }
 

@@ -93,6 +93,8 @@ impl Job {
         // In this order: what is done stays so.
         let (done, under_way) = self.status()?.epochs_by_state();
         let receipts = self.receipts_of(|epoch| epoch < done)?;
+        // They are not those of a later job of the name.
+        self.check()?;
         Ok(JobAccount { done, receipts, under_way })
     }
 

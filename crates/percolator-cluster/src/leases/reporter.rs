@@ -9,7 +9,6 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use tracing::warn;
 
-use super::records::{Pace, WorkerRecord};
 use super::worker::Worker;
 
 /// Reports until it is dropped.
@@ -30,8 +29,7 @@ impl Reporter {
 }
 
 fn report(worker: &Worker, period: Duration, stopped: &Receiver<Infallible>) {
-    let mut reported: WorkerRecord = worker.record();
-    reported.pace = Pace::default();
+    let mut reported = None;
     while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
         // It is looked at again the next time, and by the transactions that decide.
         if let Err(error) = worker.report(&mut reported) {

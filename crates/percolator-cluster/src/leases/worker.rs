@@ -2,39 +2,37 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
-use std::error::Error;
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use percolator::Receipt;
-use percolator::order::{Block, Blocks, Plan};
+use percolator::order::Block;
 use percolator::record::StepId;
 use tracing::warn;
 
+use super::LeaseOptions;
 use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::pace::{Sight, Stopwatch};
-use super::records::{OpenRecord, WhoRecord, WorkerRecord};
+use super::patience::{is_same_name, patiently, patiently_while};
+use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
-use super::{Confirm, LeaseOptions};
 use crate::clock::{BootClock, Clock as _};
 use crate::metadata::{Lease, LeaseId, MetadataError, Revision};
 
 /// A worker of a job. Its feed's reading thread takes blocks; its consumer says what is done of them.
 #[derive(Debug)]
 pub(super) struct Worker {
-    board: Board,
+    pub(super) board: Board,
     name: String,
     who: WhoRecord,
-    options: LeaseOptions,
-    lease: Mutex<Arc<Lease>>,
-    /// One that was granted in place of `lease`, and under which the worker may not be registered yet.
-    next_lease: Mutex<Option<Lease>>,
-    sight: Mutex<Sight>,
+    pub(super) options: LeaseOptions,
+    pub(super) lease: Mutex<Arc<Lease>>,
     pub(super) state: Mutex<State>,
+    /// Why the reading thread takes no more blocks: the feed, which ends for it, has only the message.
+    pub(super) failed: Mutex<Option<LeaseError>>,
 }
 
 /// What a worker has, and has had.
@@ -59,7 +57,7 @@ pub struct LeaseStats {
     /// Those that are another worker's: its lease had ended before they were done, or a second worker had
     /// them as well, and was faster.
     pub lost: u64,
-    /// The steps of lost blocks that were not handed over any more.
+    /// The steps that were skipped because their block was lost.
     pub skipped_steps: u64,
 }
 
@@ -99,14 +97,13 @@ impl HeldBlock {
 impl Worker {
     pub(super) fn join(board: Board, name: String, options: LeaseOptions) -> Result<Self, LeaseError> {
         let who = who();
-        let next_lease = Mutex::default();
+        let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
         let lease = patiently_while(is_same_name, &name, options.patience, &|| false, || {
-            register(&board, &name, &who, options.ttl, &mut next_lease.lock())
+            register(&board, &name, &who, options.ttl, &mut next.lock())
         })?;
-        let (lease, state) = (Mutex::new(Arc::new(lease)), Mutex::default());
-        let sight = Mutex::new(Sight::new(options.ttl));
-        Ok(Worker { board, name, who, options, lease, next_lease, sight, state })
+        let (lease, state, failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
+        Ok(Worker { board, name, who, options, lease, state, failed })
     }
 
     pub(super) fn keys(&self) -> &Keys {
@@ -117,73 +114,41 @@ impl Worker {
         &self.name
     }
 
-    /// Its lease. If that has ended, all blocks are lost, and the worker goes on under another.
-    fn lease(&self) -> Result<Arc<Lease>, LeaseError> {
-        let lease = self.lease.lock().clone();
-        if lease.has_ended() { self.go_on_after(&lease) } else { Ok(lease) }
-    }
-
-    /// Gets another lease in place of one that has ended, unless another thread has.
-    fn go_on_after(&self, ended: &Lease) -> Result<Arc<Lease>, LeaseError> {
-        // Not the lease's own lock: the consumer looks at that at each step.
-        let mut next = self.next_lease.lock();
-        let lease = self.lease.lock().clone();
-        if lease.id() != ended.id() {
-            return Ok(lease);
-        }
-        self.lose_all();
-        let lease = register(&self.board, &self.name, &self.who, self.options.ttl, &mut next)?;
+    /// Gets another lease in place of one that has ended: what was taken under that is lost.
+    pub(super) fn go_on_after(&self, ended: LeaseId, next: &mut Option<Lease>) -> Result<(), LeaseError> {
+        self.lose_under(ended);
+        let lease = register(&self.board, &self.name, &self.who, self.options.ttl, next)?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
-        let lease = Arc::new(lease);
-        *self.lease.lock() = lease.clone();
-        Ok(lease)
+        *self.lease.lock() = Arc::new(lease);
+        Ok(())
     }
 
-    fn lose_all(&self) {
-        self.state.lock().lose(|_| true);
+    fn lose_under(&self, lease: LeaseId) {
+        self.state.lock().lose(|block| block.lease == lease);
     }
 
-    /// If the lease is known to have ended, all blocks are lost.
+    /// If the lease is known to have ended, what was taken under it is lost.
     pub(super) fn look_at_lease(&self) {
-        if self.lease.lock().has_ended() {
-            self.lose_all();
+        let lease = self.lease.lock().clone();
+        if lease.has_ended() {
+            self.lose_under(lease.id());
         }
     }
 
-    /// Takes the next block. Returns `None` if there is none, or nobody wants it any more.
-    fn take(&self, is_stopping: &dyn Fn() -> bool) -> Result<Option<Block>, LeaseError> {
-        /// How long a worker waits for others before it looks whether it shall stop.
-        const LOOK: Duration = Duration::from_millis(100);
-        while !is_stopping() {
-            let lease = self.patiently(is_stopping, || self.lease())?;
-            let known: BTreeSet<BlockId> = {
-                let state = self.state.lock();
-                let has = |block: &&HeldBlock| !block.is_lost && block.lease == lease.id();
-                state.blocks.iter().filter(has).map(|block| block.id).collect()
-            };
-            let taken = self.patiently(is_stopping, || {
-                let asker = Asker { worker: &self.name, lease: lease.id(), who: who(), known: &known };
-                self.board.take(&asker, self.sight.lock().at(BootClock.now()))
-            });
-            match taken {
-                Ok(Taken::Block(taken)) => return Ok(Some(self.add(taken, lease.id()))),
-                // It may be waited for itself: for the blocks that it has and does not confirm.
-                Ok(Taken::Wait(_)) if self.options.confirm == Confirm::ByCall => return Ok(None),
-                Ok(Taken::Wait(revision)) => {
-                    self.patiently(is_stopping, || self.board.wait(revision, LOOK))?;
-                }
-                Ok(Taken::Over) => return Ok(None),
-                Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {
-                    self.patiently(is_stopping, || self.go_on_after(&lease))?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+    /// Asks for a block, under this lease. Looks at the other workers as of now.
+    pub(super) fn ask(&self, lease: LeaseId, sight: &mut Sight) -> Result<Taken, LeaseError> {
+        let known: BTreeSet<BlockId> = {
+            let state = self.state.lock();
+            let has = |block: &&HeldBlock| !block.is_lost && block.lease == lease;
+            state.blocks.iter().filter(has).map(|block| block.id).collect()
+        };
+        let record = self.options.duplicates_below.map(|_| self.record());
+        let asker = Asker { worker: &self.name, lease, who: who(), record, known: &known };
+        self.board.take(&asker, sight.at(BootClock.now()))
     }
 
     /// Adds a block that was taken; returns its steps that come.
-    fn add(&self, taken: TakenBlock, lease: LeaseId) -> Block {
+    pub(super) fn add(&self, taken: TakenBlock, lease: LeaseId) -> Block {
         let TakenBlock { block: id, open: OpenRecord { times, acknowledged }, revision, is_shared } = taken;
         let job = &self.board.job;
         let first = id.number.saturating_mul(job.steps_per_block).saturating_add(acknowledged);
@@ -205,8 +170,12 @@ impl Worker {
             is_in_doubt: false,
             is_lost: false,
         };
-        let State { blocks, stats, .. } = &mut *self.state.lock();
+        let State { blocks, stats, stopwatch, .. } = &mut *self.state.lock();
         stats.taken += 1;
+        // Until now it had nothing to do.
+        if blocks.iter().all(HeldBlock::is_handed_over) {
+            stopwatch.begin(BootClock.now());
+        }
         blocks.push_back(block);
         steps
     }
@@ -241,7 +210,15 @@ impl Worker {
                 }
                 (block.is_shared, block.receipt) = (true, Some(delivered));
             }
-            (Settled::Lost, _) => drop(state.lose(is_it)),
+            (Settled::Lost, _) => {
+                state.lose(is_it);
+                drop(state);
+                // Another worker was faster. If this fails, it goes with the lease.
+                if let Err(error) = self.board.give_back(&self.name, settlement.lease, settlement.block) {
+                    warn!(%error, "a block that another worker has finished could not be given back");
+                }
+                return Ok(());
+            }
         }
         // The worker may have got another lease meanwhile.
         state.lose(|block| is_it(block) && block.lease != lease);
@@ -249,20 +226,23 @@ impl Worker {
     }
 
     /// This worker's record, as of now.
-    pub(super) fn record(&self) -> WorkerRecord {
-        let pace = self.state.lock().stopwatch.pace(BootClock.now());
+    fn record(&self) -> WorkerRecord {
+        let State { blocks, stopwatch, .. } = &*self.state.lock();
+        let mut pace = stopwatch.pace(BootClock.now());
+        if blocks.iter().all(|block| block.is_lost || block.is_handed_over()) {
+            pace.under_way = Progress::default();
+        }
         WorkerRecord { who: self.who.clone(), pace }
     }
 
-    /// Makes its progress known, and looks whether others have finished its blocks.
-    pub(super) fn report(&self, reported: &mut WorkerRecord) -> Result<(), LeaseError> {
+    /// Makes its progress known if that has changed, and looks whether others have finished its blocks.
+    pub(super) fn report(&self, reported: &mut Option<(LeaseId, Pace)>) -> Result<(), LeaseError> {
         let lease = self.lease.lock().id();
         let record = self.record();
-        if record.pace.under_way.steps != reported.pace.under_way.steps
-            || record.pace.before != reported.pace.before
-        {
+        let facts = |pace: Pace| (pace.under_way.steps, pace.before);
+        if reported.is_none_or(|(under, pace)| (under, facts(pace)) != (lease, facts(record.pace))) {
             self.board.report(&self.name, lease, &record)?;
-            *reported = record;
+            *reported = Some((lease, record.pace));
         }
         let held: Vec<BlockId> = {
             let state = self.state.lock();
@@ -281,7 +261,7 @@ impl Worker {
     }
 
     /// Does what asks another process, for as long as was chosen.
-    fn patiently<T>(
+    pub(super) fn patiently<T>(
         &self,
         is_stopping: &dyn Fn() -> bool,
         work: impl Fn() -> Result<T, LeaseError>,
@@ -340,47 +320,6 @@ fn register(
     }
 }
 
-/// Does what asks another process, again and again while nobody answers. It must be such that doing it twice
-/// is as good as once: what was asked for may have happened.
-pub(super) fn patiently<T>(
-    worker: &str,
-    patience: Duration,
-    is_stopping: &dyn Fn() -> bool,
-    work: impl Fn() -> Result<T, LeaseError>,
-) -> Result<T, LeaseError> {
-    patiently_while(|_| false, worker, patience, is_stopping, work)
-}
-
-/// As [`patiently`]; also while there is an error that may pass.
-fn patiently_while<T>(
-    may_pass: impl Fn(&LeaseError) -> bool,
-    worker: &str,
-    patience: Duration,
-    is_stopping: &dyn Fn() -> bool,
-    work: impl Fn() -> Result<T, LeaseError>,
-) -> Result<T, LeaseError> {
-    const PAUSE_MIN: Duration = Duration::from_millis(20);
-    const PAUSE_MAX: Duration = Duration::from_secs(1);
-    let may_pass = |error: &LeaseError| {
-        matches!(error, LeaseError::Metadata(MetadataError::Unreachable { .. })) || may_pass(error)
-    };
-    let (start, mut pause) = (Instant::now(), PAUSE_MIN);
-    loop {
-        match work() {
-            Err(error) if may_pass(&error) && start.elapsed() + pause < patience && !is_stopping() => {
-                warn!(worker, %error, "it is tried again");
-                thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            done => return done,
-        }
-    }
-}
-
-fn is_same_name(error: &LeaseError) -> bool {
-    matches!(error, LeaseError::SameName { .. })
-}
-
 /// This process, for people.
 fn who() -> WhoRecord {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -388,21 +327,5 @@ fn who() -> WhoRecord {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
         since: since.map_or(0, |since| since.as_secs()),
-    }
-}
-
-/// Takes blocks for a feed's reading thread. The worker joins its job once the feed is resolved, which is
-/// before anything is read.
-#[derive(Debug)]
-pub(super) struct Taker(pub(super) Arc<OnceLock<Arc<Worker>>>);
-
-impl Blocks for Taker {
-    fn next(
-        &mut self,
-        _plan: &Plan,
-        is_stopping: &dyn Fn() -> bool,
-    ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>> {
-        let worker = self.0.get().ok_or("the feed was started before its worker had joined the job")?;
-        Ok(worker.take(is_stopping)?)
     }
 }

@@ -132,21 +132,14 @@ fn a_worker_that_was_cut_off_loses_its_block_and_goes_on() {
     clock.advance(TTL);
     // Another worker gets the block, and does it.
     let mut other = of(records_of_job.clone()).feed(feed(1)).unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..4 {
-        let step = other.next().unwrap().unwrap();
-        seen.extend(records(&step));
-    }
+    (0..4).for_each(|_| drop(other.next().unwrap().unwrap()));
     // The first one has lost what it had prefetched, too: it does not know yet. It goes on with other blocks.
-    let rest: Vec<_> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let works = scope.spawn(|| other.all(|step| step.is_ok()));
-        let rest = sleeps.by_ref().map(|step| step.unwrap().block).collect();
+        sleeps.by_ref().for_each(|step| drop(step.unwrap()));
         assert!(works.join().unwrap());
-        rest
     });
     assert!(sleeps.stats().lost >= 1, "{:?}", sleeps.stats());
-    let first_block = rest.iter().filter(|block| (block.epoch, block.number) == (0, 0)).count();
-    assert!(first_block <= 1, "the step that was under way may still come");
     assert_proven(&records_of_job);
 }
 

@@ -125,12 +125,12 @@ fn a_job_says_how_far_it_is() {
     assert_eq!(leases(&metadata).feed(feed(1)).unwrap().count(), 0);
     job.undrain().unwrap();
 
-    let refused = job.clone().reset(false).unwrap_err();
+    let refused = Job::reset(&metadata, "numbers").unwrap_err();
     assert!(matches!(refused, LeaseError::InUse { workers: 1, .. }), "{refused}");
     drop(leased);
     assert!(leases(&metadata).feed(feed(1)).unwrap().all(|step| step.is_ok()));
     assert_proven(&metadata);
-    job.reset(false).unwrap();
+    Job::reset(&metadata, "numbers").unwrap();
     assert_eq!(metadata.read("").unwrap().records, []);
 }
 

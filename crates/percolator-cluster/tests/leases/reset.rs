@@ -1,10 +1,13 @@
 //! A job is removed, under living workers as well; nothing of it reaches the next one of its name.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use percolator_cluster::leases::{Job, LeaseError};
-use percolator_cluster::metadata::{MemoryMetadata, Metadata, Transaction};
+use percolator_cluster::leases::{Confirm, Job, JobStatus, LeaseError, Leases};
+use percolator_cluster::metadata::{
+    LeaseId, MemoryMetadata, Metadata, MetadataError, Outcome, Records, Revision, Transaction,
+};
 
 use crate::faults::Faulty;
 use crate::{assert_proven, feed, leases, memory};
@@ -15,8 +18,8 @@ fn a_job_is_reset_under_a_worker_only_by_force() {
     let mut leased = leases(&metadata).feed(feed(1)).unwrap();
     leased.next().unwrap().unwrap();
     let job = Job::open(metadata.clone(), "numbers").unwrap();
-    assert!(matches!(job.clone().reset(false), Err(LeaseError::InUse { workers: 1, .. })));
-    job.clone().reset(true).unwrap();
+    assert!(matches!(Job::reset(&metadata, "numbers"), Err(LeaseError::InUse { workers: 1, .. })));
+    Job::force_reset(&metadata, "numbers").unwrap();
     let error = leased.find_map(Result::err).unwrap();
     assert!(matches!(error, LeaseError::Reset { .. }), "{error}");
     assert!(matches!(leased.confirm(), Ok(_) | Err(LeaseError::Reset { .. })));
@@ -34,7 +37,7 @@ fn a_worker_of_the_removed_job_changes_nothing_of_the_next() {
     for _ in 0..4 {
         old.next().unwrap().unwrap();
     }
-    Job::open(metadata.clone(), "numbers").unwrap().reset(true).unwrap();
+    Job::force_reset(&metadata, "numbers").unwrap();
     let mut new = leases(&metadata).feed(feed(1)).unwrap();
     new.next().unwrap().unwrap();
     let error = old.find_map(Result::err).unwrap();
@@ -58,8 +61,8 @@ fn a_reset_that_was_cut_short_is_made_again() {
         }
         let cable = Faulty::new(&shared, 0);
         cable.fails_at.store(fails_at, Ordering::SeqCst);
-        let job = Job::open(cable.clone(), "numbers").unwrap();
-        let outcome = job.reset(false);
+        let cable: Arc<dyn Metadata> = cable;
+        let outcome = Job::reset(&cable, "numbers");
         if fails_at >= 6 {
             outcome.unwrap();
             assert_eq!(metadata.read("").unwrap().records, []);
@@ -72,7 +75,126 @@ fn a_reset_that_was_cut_short_is_made_again() {
             assert!(matches!(error, LeaseError::Reset { .. }), "{error}");
             assert!(Job::open(metadata.clone(), "numbers").unwrap().status().unwrap().is_removed);
         }
-        Job::open(metadata.clone(), "numbers").unwrap().reset(false).unwrap();
+        Job::reset(&metadata, "numbers").unwrap();
         assert_eq!(metadata.read("").unwrap().records, []);
     }
+}
+
+/// A reset stands still; another one is made, and workers begin the job anew. The first one goes on.
+#[test]
+fn a_reset_that_comes_late_removes_nothing_of_the_next_job() {
+    for stands_at in 1..6 {
+        let shared = MemoryMetadata::new();
+        let metadata: Arc<dyn Metadata> = Arc::new(shared.clone());
+        leases(&metadata).feed(feed(1)).unwrap().for_each(|step| drop(step.unwrap()));
+        let late: Arc<dyn Metadata> = Arc::new(Late {
+            records: shared.clone(),
+            transactions: AtomicU64::new(0),
+            stands_at,
+            meanwhile: Box::new(|metadata| {
+                Job::reset(metadata, "numbers").unwrap();
+                leases(metadata).feed(feed(1)).unwrap().for_each(|step| drop(step.unwrap()));
+            }),
+        });
+        match Job::reset(&late, "numbers") {
+            Err(LeaseError::Reset { .. }) => assert_proven(&metadata),
+            // It had fewer transactions to make.
+            Ok(()) => assert!(stands_at > 3),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Something happens before the transaction of this number, counted from 0.
+struct Late {
+    records: MemoryMetadata,
+    transactions: AtomicU64,
+    stands_at: u64,
+    meanwhile: Box<dyn Fn(&Arc<dyn Metadata>) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.records.fmt(f)
+    }
+}
+
+impl Metadata for Late {
+    fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
+        self.records.read(prefix)
+    }
+
+    fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
+        if self.transactions.fetch_add(1, Ordering::SeqCst) == self.stands_at {
+            (self.meanwhile)(&(Arc::new(self.records.clone()) as Arc<dyn Metadata>));
+        }
+        self.records.transact(transaction)
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
+        self.records.grant(ttl)
+    }
+
+    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
+        self.records.keep_alive(lease)
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
+        self.records.revoke(lease)
+    }
+
+    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
+        self.records.wait(prefix, revision, at_most)
+    }
+
+    fn place(&self) -> String {
+        self.records.place()
+    }
+}
+
+/// Whatever is wrong with its records, a job can be removed.
+#[test]
+fn a_damaged_job_is_reset() {
+    for key in ["job", "next", "open/0000000000-000000000001", "workers/me"] {
+        let metadata = memory();
+        drop(leases(&metadata).feed(feed(1)).unwrap());
+        metadata.transact(&Transaction::new().put(format!("/leases/numbers/live/{key}"), "{")).unwrap();
+        match Job::reset(&metadata, "numbers") {
+            Err(LeaseError::InUse { .. }) => Job::force_reset(&metadata, "numbers").unwrap(),
+            done => done.unwrap(),
+        }
+        assert_eq!(metadata.read("").unwrap().records, []);
+        assert!(matches!(Job::reset(&metadata, "numbers"), Err(LeaseError::NoJob { .. })));
+    }
+}
+
+/// A worker that waits for the block of another is told by the same error as one that works.
+#[test]
+fn a_worker_that_waits_is_told() {
+    let metadata = memory();
+    // It has every block that there is, and confirms none.
+    let mut has = Leases::of(metadata.clone(), "numbers").steps_per_block(26).confirm(Confirm::ByCall);
+    has = has.worker("has");
+    let mut has = has.feed(feed(1).prefetch(1)).unwrap();
+    drop(has.next().unwrap().unwrap());
+    let seen = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let waits = Leases::of(metadata.clone(), "numbers").steps_per_block(26).worker("waits");
+            let mut waits = waits.feed(feed(1)).unwrap();
+            waits.find_map(Result::err)
+        });
+        let job = Job::open(metadata.clone(), "numbers").unwrap();
+        let is_waiting = |status: &JobStatus| {
+            let held = |worker: &str| {
+                status.open.iter().any(|open| open.holders.iter().any(|held| held.worker == worker))
+            };
+            status.workers.len() == 2 && held("has") && !held("waits") && status.next.epoch == 2
+        };
+        while !is_waiting(&job.status().unwrap()) {
+            std::thread::yield_now();
+        }
+        Job::force_reset(&metadata, "numbers").unwrap();
+        waits.join().unwrap()
+    });
+    assert!(matches!(seen, Some(LeaseError::Reset { .. })), "{seen:?}");
 }
