@@ -115,6 +115,9 @@ impl Announcing {
         let start = Instant::now();
         loop {
             let Some((revision, other)) = self.put(lease.id())? else { return Ok(lease) };
+            // Its own under a lease before this one, whose answers were lost, goes with that lease.
+            let is_own = other.value == self.value;
+            let wait = if is_own { self.ttl.saturating_add(AFTER_TTL) } else { wait };
             let left = wait.saturating_sub(start.elapsed());
             if left.is_zero() {
                 let Address { address, host, pid, .. } = Address::parse(&other)?;

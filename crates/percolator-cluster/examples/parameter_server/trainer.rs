@@ -35,12 +35,13 @@ pub(crate) fn run(options: &TrainerOptions) -> anyhow::Result<Ended> {
     if let Some(name) = &options.name {
         leases = leases.worker(name);
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // Before it joins, which may take as long as another trainer's lease.
+    let stop = runtime.block_on(async { Stop::on_signals() })?;
     let mut leased = leases.feed(digits::train_feed(training)?)?;
     let name = format!("trainer {}", leased.worker());
     say(&format!("{name}: process {}, has joined the job {}", std::process::id(), job.name))?;
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let stop = runtime.block_on(async { Stop::on_signals() })?;
     let canceller = leased.feed().canceller();
     let stopped = stop.wait();
     // A trainer that waits for a block, which others have, stops as well.

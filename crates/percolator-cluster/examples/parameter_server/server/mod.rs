@@ -52,7 +52,10 @@ pub(crate) fn run(options: &ServerOptions) -> anyhow::Result<()> {
     let metadata = options.place.open()?;
     let store = Arc::new(FolderStore::open(&options.checkpoints)?);
     let ttl = options.lease.ttl();
-    // Until here nothing is lost if a signal ends the process; so signals are caught later.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // Before anything that takes time: the kernel drops signals to a container's first process that are not
+    // caught.
+    let stop = runtime.block_on(async { Stop::on_signals() })?;
     let weights = &model::initial(options.seed)[shard.weights()];
     let checkpoints = Checkpointer::new(store, metadata.clone(), &shard.id())?
         .every(options.every())
@@ -61,13 +64,11 @@ pub(crate) fn run(options: &ServerOptions) -> anyhow::Result<()> {
         .save_within(SAVE_WITHIN)
         .restore(|| State::new(weights))?;
     check(checkpoints.restored())?;
-
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (stop, listener) = runtime.block_on(async {
-        let listener = TcpListener::bind(options.listen).await;
-        let listener = listener.with_context(|| format!("cannot listen at {}", options.listen))?;
-        anyhow::Ok((Stop::on_signals()?, listener))
-    })?;
+    if stop.is_set() {
+        return say(&format!("{shard}: was asked to end before it began")).map_err(Into::into);
+    }
+    let listener = runtime.block_on(TcpListener::bind(options.listen));
+    let listener = listener.with_context(|| format!("cannot listen at {}", options.listen))?;
     let address = address(options, &listener, &checkpoints)?;
     let failed = stop.clone();
     let announced = Announced::new(metadata, &shard, &address, ttl, move |error| failed.fail(error))?;
