@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::account::{Told, check};
+#[cfg(feature = "etcd")]
 use crate::notes::{Entry, Notes};
 use crate::process::child_command;
 use crate::random::Random;
@@ -142,6 +143,7 @@ impl Workers {
     }
 
     /// How many steps were handed over so far, to all of them.
+    #[cfg(feature = "etcd")]
     pub(crate) fn steps(&self) -> usize {
         let all = self.processes.iter().map(|process| Notes::read(&process.told.role.notes));
         all.flatten().filter(|entry| matches!(entry, Entry::Step { .. })).count()

@@ -91,10 +91,10 @@ fn a_reset_that_comes_late_removes_nothing_of_the_next_job() {
             records: shared.clone(),
             transactions: AtomicU64::new(0),
             stands_at,
-            meanwhile: Box::new(|metadata| {
+            meanwhile: |metadata| {
                 Job::reset(metadata, "numbers").unwrap();
                 leases(metadata).feed(feed(1)).unwrap().for_each(|step| drop(step.unwrap()));
-            }),
+            },
         });
         match Job::reset(&late, "numbers") {
             Err(LeaseError::Reset { .. }) => assert_proven(&metadata),
@@ -110,7 +110,7 @@ struct Late {
     records: MemoryMetadata,
     transactions: AtomicU64,
     stands_at: u64,
-    meanwhile: Box<dyn Fn(&Arc<dyn Metadata>) + Send + Sync>,
+    meanwhile: fn(&Arc<dyn Metadata>),
 }
 
 impl std::fmt::Debug for Late {
