@@ -12,7 +12,7 @@ use percolator_cluster::metadata::{EtcdMetadata, Lease, Metadata, MetadataError,
 use crate::server::{Etcd, Stop, control, until};
 
 /// Which member leads.
-fn leader(members: &[Etcd]) -> usize {
+pub(crate) fn leader(members: &[Etcd]) -> usize {
     let all: Vec<_> = members.iter().collect();
     let status = control(&all, &["endpoint", "status", "-w", "simple"]);
     // endpoint, member, version, size, does it lead?
