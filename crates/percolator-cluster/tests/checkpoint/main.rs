@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod archive;
 mod bad_stores;
 mod faults;
 mod killed;
