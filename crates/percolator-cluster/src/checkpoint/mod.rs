@@ -45,6 +45,8 @@
 //! - A restart waits for the lease of the process before it, unless that has given it back.
 
 mod archive;
+#[cfg(feature = "tensorflow")]
+mod bundle;
 mod checkpointer;
 mod copy_buffer;
 mod entry;
@@ -67,6 +69,8 @@ use std::io::{self, Read, Write};
 pub use self::archive::{
     Archive, ArchiveError, CleanOptions, Cleaned, Extracted, Ids, Kept, KeptFile, Left, Verified,
 };
+#[cfg(feature = "tensorflow")]
+pub use self::bundle::Bundle;
 pub use self::checkpointer::{Checkpointer, Mode};
 pub use self::entry::{Entry, Writer};
 pub use self::error::CheckpointError;

@@ -4,6 +4,8 @@
 
 mod archive;
 mod bad_stores;
+#[cfg(feature = "tensorflow")]
+mod bundle;
 mod faults;
 mod killed;
 mod memory_store;
