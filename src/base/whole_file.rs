@@ -149,7 +149,7 @@ impl WholeFile {
     ///
     /// [`io::ErrorKind::AlreadyExists`] if there is one, which stays. [`io::Error`] if the file cannot be
     /// synced, or named.
-    pub(crate) fn finish_new(mut self) -> io::Result<()> {
+    pub fn finish_new(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let Some(temporary) = &self.temporary else { return Ok(()) };
         match fs::hard_link(temporary, &self.place) {

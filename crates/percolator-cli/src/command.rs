@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, devices, digest, dump, feed, leases, model, plan, prepare, verify_run};
+use crate::{bench, checkpoints, devices, digest, dump, feed, leases, model, plan, prepare, verify_run};
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ enum Command {
     VerifyRun(verify_run::VerifyRun),
     /// Show, drain or remove a job whose workers come and go, and lease blocks of its epochs.
     Leases(leases::Leases),
+    /// List, verify, restore and clean up the checkpoints of processes.
+    Checkpoints(checkpoints::Checkpoints),
     /// Digest the contents of a data set, for the option --digest of verify-run and feed.
     ///
     /// Reads the whole data set once.
@@ -54,6 +56,7 @@ impl Cli {
             Command::Feed(feed) => return feed.run(),
             Command::Prepare(prepare) => return prepare.run(),
             Command::Model(model) => return model.run(),
+            Command::Checkpoints(checkpoints) => return checkpoints.run(),
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),

@@ -3,6 +3,7 @@
 mod args;
 mod arrays;
 mod bench;
+mod checkpoints;
 mod command;
 mod consumer;
 mod devices;

@@ -192,6 +192,14 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Returns the bytes of its elements to be changed, or `None` if they are strings. Lent bytes are copied.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.elements {
+            Elements::Bytes(bytes) => Some(bytes.to_mut()),
+            Elements::Strings(_) => None,
+        }
+    }
+
     /// Returns how many bytes its elements have: of strings, of all of them joined by zero bytes.
     pub(crate) fn byte_length(&self) -> usize {
         match &self.elements {

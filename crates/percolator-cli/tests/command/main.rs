@@ -11,6 +11,8 @@ mod examples;
 mod standin;
 
 mod bench;
+mod checkpoints;
+mod checkpoints_refused;
 mod dump;
 mod example;
 mod feed;

@@ -22,10 +22,15 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// What the keys of all records begin with.
+    pub(super) fn of_records() -> &'static str {
+        "/checkpoints/"
+    }
+
     pub(super) fn new(id: &Id) -> Self {
         let id = id.as_str();
         Keys {
-            record: format!("/checkpoints/{id}"),
+            record: format!("{}{id}", Self::of_records()),
             held: format!("/checkpoints-held/{id}"),
             unreadable: format!("/checkpoints-unreadable/{id}/"),
         }

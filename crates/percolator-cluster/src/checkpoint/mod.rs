@@ -44,6 +44,9 @@
 //!   follows records, and tells a damaged file, not a forged one; SHA-256 is recorded beside it.
 //! - A restart waits for the lease of the process before it, unless that has given it back.
 
+mod archive;
+#[cfg(feature = "tensorflow")]
+mod bundle;
 mod checkpointer;
 mod copy_buffer;
 mod entry;
@@ -63,10 +66,15 @@ mod thread;
 
 use std::io::{self, Read, Write};
 
+pub use self::archive::{
+    Archive, ArchiveError, CleanOptions, Cleaned, Extracted, Ids, Kept, KeptFile, Left, Verified,
+};
+#[cfg(feature = "tensorflow")]
+pub use self::bundle::Bundle;
 pub use self::checkpointer::{Checkpointer, Mode};
 pub use self::entry::{Entry, Writer};
 pub use self::error::CheckpointError;
-pub use self::parts::{Parts, read_parts, write_parts};
+pub use self::parts::{Parts, copy_part, read_parts, write_parts};
 pub use self::record::{KEPT_MAX, RECORD_VERSION, Record, RecordError, SPARED_MAX};
 pub use self::restore::{Fault, Origin, Rejected, Restored};
 pub use self::running::Checkpoints;

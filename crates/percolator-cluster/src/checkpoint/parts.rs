@@ -13,7 +13,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -72,14 +72,7 @@ pub fn write_parts(to: &mut dyn Write, parts: &[(&str, &dyn Checkpoint)]) -> io:
 /// [`io::ErrorKind::InvalidData`], naming the part, if one is missing, is not known, comes twice, is damaged,
 /// or has bytes left that its state does not read; the error of a state, or of `from`.
 pub fn read_parts(from: &mut dyn Read, parts: &mut [(&str, &mut dyn Checkpoint)]) -> io::Result<()> {
-    let mut magic = [0; MAGIC.len()];
-    from.read_exact(&mut magic).map_err(|error| cut(error, "its first line"))?;
-    if magic != MAGIC {
-        let found = magic.escape_ascii();
-        return Err(invalid(format!(
-            "parts begin with \"percolator parts 1\", and this begins with \"{found}\""
-        )));
-    }
+    read_magic(from)?;
     let mut is_read = vec![false; parts.len()];
     while let Some(name) = name_of_next(from)? {
         let found = parts.iter_mut().zip(&mut is_read).find(|((known, _), _)| *known == name);
@@ -97,6 +90,42 @@ pub fn read_parts(from: &mut dyn Read, parts: &mut [(&str, &mut dyn Checkpoint)]
     }
     let missing = parts.iter().zip(&is_read).find(|(_, is_read)| !**is_read);
     missing.map_or(Ok(()), |((name, _), _)| Err(invalid(format!("the part {name:?} is missing"))))
+}
+
+/// Copies one part's bytes, and reads the others to verify them. Returns how many bytes it has.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::InvalidData`] if these are no parts, one is damaged or comes twice, or none has this
+/// name: then it says which there are; the error of `from`, or of `to`.
+pub fn copy_part(from: &mut dyn Read, name: &str, to: &mut dyn Write) -> io::Result<u64> {
+    read_magic(from)?;
+    let (mut names, mut copied) = (BTreeSet::new(), None);
+    while let Some(found) = name_of_next(from)? {
+        if names.contains(&found) {
+            return Err(invalid(format!("the part {found:?} comes twice")));
+        }
+        let mut pieces = PartReader::new(from, &found);
+        match found == name {
+            true => copied = Some(io::copy(&mut pieces, to)?),
+            false => _ = io::copy(&mut pieces, &mut io::sink())?,
+        }
+        pieces.finish()?;
+        names.insert(found);
+    }
+    copied.ok_or_else(|| invalid(format!("there is no part {name:?}: there are {names:?}")))
+}
+
+fn read_magic(from: &mut dyn Read) -> io::Result<()> {
+    let mut magic = [0; MAGIC.len()];
+    from.read_exact(&mut magic).map_err(|error| cut(error, "its first line"))?;
+    if magic != MAGIC {
+        let found = magic.escape_ascii();
+        return Err(invalid(format!(
+            "parts begin with \"percolator parts 1\", and this begins with \"{found}\""
+        )));
+    }
+    Ok(())
 }
 
 fn cut(error: io::Error, what: &str) -> io::Error {

@@ -283,22 +283,54 @@ impl Protocol {
 
     /// Removes the files of the id that the record does not name. Returns how many.
     pub(super) fn clean(&mut self) -> Result<u64, CheckpointError> {
-        let mut names = self.store.list(&self.id)?;
+        let names = self.store.list(&self.id)?;
+        match self.remove(names) {
+            Ok(removed) => Ok(removed.len() as u64),
+            // Whoever has the id now removes them.
+            Err(CheckpointError::Superseded { .. }) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes files that were listed under this hold, but for those that are needed. Returns which went.
+    pub(super) fn remove(&mut self, listed: Vec<Uuid>) -> Result<Vec<Uuid>, CheckpointError> {
+        let mut names = listed;
         names.retain(|&name| self.is_needless(name));
         if names.is_empty() {
-            return Ok(0);
+            return Ok(names);
         }
         // Until this moment nobody else had the id, so none of these files is one that somebody else's record
         // will name; and whoever takes it later makes new ones. What follows may come late.
         let is_ours = self.when_seen(self.when_held());
-        if let Outcome::Refused(_) = self.metadata.transact(&is_ours)? {
-            return Ok(0);
+        if let Outcome::Refused(found) = self.metadata.transact(&is_ours)? {
+            return Err(self.superseded(&found));
         }
         for &name in &names {
             self.store.remove(&self.id, name)?;
             self.dropped.remove(&name);
         }
-        Ok(names.len() as u64)
+        Ok(names)
+    }
+
+    /// Puts the record without some of its older checkpoints, whose files are not needed from then on. If
+    /// nobody answers, it may have happened; no file is gone.
+    pub(super) fn take_out(&mut self, taken: &BTreeSet<Uuid>) -> Result<(), CheckpointError> {
+        let is_left = |entry: &Entry| !taken.contains(&entry.uuid);
+        let Some((newest, kept)) = self.good.split_first() else { return Ok(()) };
+        let kept = kept.iter().filter(|&entry| is_left(entry)).cloned().collect();
+        let spared = self.spared.iter().filter(|&entry| is_left(entry)).cloned().collect();
+        let record = Record { newest: newest.clone(), kept, spared };
+        let put = self.when_seen(self.when_held()).put(&self.keys.record, record.to_json());
+        match self.metadata.transact(&put)? {
+            Outcome::Committed(revision) => self.seen = Some(revision),
+            Outcome::Refused(found) => return Err(self.superseded(&found)),
+        }
+        let named: BTreeSet<_> = record.entries().map(|entry| entry.uuid).collect();
+        self.dropped.extend(self.named.difference(&named));
+        self.named = named;
+        self.good.retain(|entry| self.named.contains(&entry.uuid));
+        self.spared = record.spared;
+        Ok(())
     }
 
     fn is_needless(&self, name: Uuid) -> bool {

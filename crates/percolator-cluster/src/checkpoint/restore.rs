@@ -9,9 +9,10 @@ use tracing::{info, warn};
 use super::Checkpoint;
 use super::entry::Entry;
 use super::error::CheckpointError;
+use super::feed::chain;
 use super::hash::Summing;
 use super::protocol::{Found, Protocol};
-use super::record::RecordError;
+use super::record::{Record, RecordError};
 use crate::store::{Id, Store, StoreError};
 
 /// Where a state comes from.
@@ -56,7 +57,7 @@ pub enum Fault {
         recorded: String,
     },
     /// The file is as it was written, and the state does not take it.
-    #[error("the state does not take it: {source}")]
+    #[error("the state does not take it")]
     State {
         /// The cause.
         source: Arc<io::Error>,
@@ -91,16 +92,8 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entry {
             Some(entry) => write!(f, "checkpoint {}: {}", entry.uuid, chain(&self.fault)),
-            None => write!(f, "{}", self.fault),
+            None => write!(f, "{}", chain(&self.fault)),
         }
-    }
-}
-
-/// An error with its causes, unless it shows them itself.
-fn chain(fault: &Fault) -> String {
-    match fault {
-        Fault::Store(error) => super::feed::chain(error),
-        _ => fault.to_string(),
     }
 }
 
@@ -138,7 +131,11 @@ impl fmt::Display for Restored {
 }
 
 /// Reads a file to its end, and compares it with what the record says. Returns its length.
-fn verify(store: &dyn Store, id: &Id, entry: &Entry) -> Result<Result<u64, Fault>, CheckpointError> {
+pub(super) fn verify(
+    store: &dyn Store,
+    id: &Id,
+    entry: &Entry,
+) -> Result<Result<u64, Fault>, CheckpointError> {
     const READ_BYTES: usize = 1 << 20;
 
     let mut file = match store.open(id, entry.uuid) {
@@ -188,28 +185,60 @@ impl Read for Taken<'_> {
     }
 }
 
-/// Lets a state take a file that was verified.
-fn take<S: Checkpoint>(
+/// Lets a reader have a file that was verified.
+fn take<T, E>(
     store: &dyn Store,
     id: &Id,
     entry: &Entry,
     bytes: u64,
-    state: &mut S,
-) -> Result<(), Fault> {
-    let mut taken = Taken { file: store.open(id, entry.uuid)?, taken: 0, is_store: false };
+    read: impl FnOnce(&mut dyn Read) -> Result<io::Result<T>, E>,
+) -> Result<Result<T, Fault>, E> {
+    let file = match store.open(id, entry.uuid) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    let mut taken = Taken { file, taken: 0, is_store: false };
     // Small reads of a state do not each ask the store.
     let mut buffered = io::BufReader::with_capacity(1 << 16, &mut taken);
-    let done = state.read(&mut buffered);
+    let done = read(&mut buffered)?;
     let unused = buffered.buffer().len() as u64;
-    match done {
-        Ok(()) => {}
+    let taken_bytes = taken.taken - unused;
+    Ok(match done {
+        Ok(_) if taken_bytes != bytes => Err(Fault::Rest { taken: taken_bytes, bytes }),
+        Ok(state) => Ok(state),
         Err(error) if taken.is_store => {
-            return Err(StoreError::new("read a checkpoint from", &store.place(), error).into());
+            Err(StoreError::new("read a checkpoint from", &store.place(), error).into())
         }
-        Err(error) => return Err(Fault::State { source: error.into() }),
+        Err(error) => Err(Fault::State { source: error.into() }),
+    })
+}
+
+/// Finds the first checkpoint of a record that is whole, and that `read` takes. Each one is verified before
+/// `read` sees it. What cannot be restored is added to `rejected`. An outer error of `read` ends the search.
+pub(super) fn first_whole<T, E: From<CheckpointError>>(
+    store: &dyn Store,
+    id: &Id,
+    record: Option<&Record>,
+    rejected: &mut Vec<Rejected>,
+    mut read: impl FnMut(&mut dyn Read) -> Result<io::Result<T>, E>,
+) -> Result<Option<(T, Origin)>, E> {
+    for entry in record.into_iter().flat_map(Record::entries) {
+        let tried = match verify(store, id, entry)? {
+            Ok(bytes) => take(store, id, entry, bytes, &mut read)?,
+            Err(fault) => Err(fault),
+        };
+        match tried {
+            Ok(state) => {
+                let origin = match rejected.is_empty() {
+                    true => Origin::Newest(entry.clone()),
+                    false => Origin::Older(entry.clone()),
+                };
+                return Ok(Some((state, origin)));
+            }
+            Err(fault) => rejected.push(Rejected { entry: Some(entry.clone()), fault }),
+        }
     }
-    let taken = taken.taken - unused;
-    if taken == bytes { Ok(()) } else { Err(Fault::Rest { taken, bytes }) }
+    Ok(None)
 }
 
 /// Makes the state that the record leads to. A checkpoint is verified whole before a state takes it, and each
@@ -228,26 +257,19 @@ pub(super) fn restore<S: Checkpoint>(
             None
         }
     };
-    for entry in record.iter().flat_map(|record| record.entries()) {
-        let tried = verify(&*protocol.store, &protocol.id, entry)?.and_then(|bytes| {
-            let mut state = initial();
-            take(&*protocol.store, &protocol.id, entry, bytes, &mut state).map(|()| state)
-        });
-        match tried {
-            Ok(state) => {
-                let origin = match rejected.is_empty() {
-                    true => Origin::Newest(entry.clone()),
-                    false => Origin::Older(entry.clone()),
-                };
-                return Ok((state, logged(protocol, Restored { origin, rejected })));
-            }
-            Err(fault) => {
-                protocol.reject(entry.uuid, fault.is_damage());
-                rejected.push(Rejected { entry: Some(entry.clone()), fault });
-            }
+    let read = |from: &mut dyn Read| {
+        let mut state = initial();
+        let read = state.read(from).map(|()| state);
+        Ok::<_, CheckpointError>(read)
+    };
+    let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
+    for Rejected { entry, fault } in &rejected {
+        if let Some(entry) = entry {
+            protocol.reject(entry.uuid, fault.is_damage());
         }
     }
-    Ok((initial(), logged(protocol, Restored { origin: Origin::Initial, rejected })))
+    let (state, origin) = found.unwrap_or_else(|| (initial(), Origin::Initial));
+    Ok((state, logged(protocol, Restored { origin, rejected })))
 }
 
 fn logged(protocol: &Protocol, restored: Restored) -> Restored {

@@ -66,6 +66,41 @@ impl FolderStore {
         }
     }
 
+    /// The error of a file that should be there.
+    fn at_file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+        move |error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                StoreError::Missing { path: percolator::shown::path(path).to_string() }
+            }
+            _ => StoreError::at(what, path)(error),
+        }
+    }
+
+    /// Looks at each unfinished file of an id that nobody writes, while it is locked.
+    fn each_abandoned(
+        &self,
+        id: &Id,
+        lock: impl Fn(&File) -> Result<(), TryLockError>,
+        mut look: impl FnMut(&Path) -> Result<(), StoreError>,
+    ) -> Result<usize, StoreError> {
+        let mut paths = Vec::new();
+        self.each_name(id, |name| {
+            paths.extend(is_partial(name).then(|| self.folder_of(id).join(name)));
+        })?;
+        let mut found = 0;
+        for path in paths {
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(StoreError::at("open", &path))?,
+            };
+            if !matches!(lock(&file), Err(TryLockError::WouldBlock)) {
+                look(&path)?;
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
     /// Looks at each entry of the folder of an id, which may not be there.
     fn each_name(&self, id: &Id, mut look: impl FnMut(&OsStr)) -> Result<(), StoreError> {
         let folder = self.folder_of(id);
@@ -108,13 +143,7 @@ impl Store for FolderStore {
 
     fn open<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn Read + Send + 'a>, StoreError> {
         let path = self.path_of(id, name);
-        match File::open(&path) {
-            Ok(file) => Ok(Box::new(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(StoreError::Missing { path: percolator::shown::path(&path).to_string() })
-            }
-            Err(error) => Err(StoreError::at("open", &path)(error)),
-        }
+        Ok(Box::new(File::open(&path).map_err(Self::at_file("open", &path))?))
     }
 
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
@@ -123,28 +152,37 @@ impl Store for FolderStore {
         Ok(names)
     }
 
+    fn ids(&self) -> Result<Vec<Id>, StoreError> {
+        let failed = || StoreError::at("list the folder", &self.folder);
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            // Other folders are nobody's business. Neither is one that goes while it is looked at.
+            let is_folder = fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
+            let id = entry.file_name().into_string().ok().and_then(|name| Id::new(name).ok());
+            ids.extend(id.filter(|_| is_folder));
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    fn length(&self, id: &Id, name: Uuid) -> Result<u64, StoreError> {
+        let path = self.path_of(id, name);
+        Ok(fs::metadata(&path).map_err(Self::at_file("look at", &path))?.len())
+    }
+
     fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError> {
         remove(&self.path_of(id, name))
     }
 
     fn remove_abandoned(&self, id: &Id) -> Result<usize, StoreError> {
-        let mut paths = Vec::new();
-        self.each_name(id, |name| {
-            paths.extend(is_partial(name).then(|| self.folder_of(id).join(name)));
-        })?;
-        let mut removed = 0;
-        for path in paths {
-            let file = match File::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                found => found.map_err(StoreError::at("open", &path))?,
-            };
-            // It stays locked until it is gone: a writer that has only just created it makes another.
-            if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-                remove(&path)?;
-                removed += 1;
-            }
-        }
-        Ok(removed)
+        // It stays locked until it is gone: a writer that has only just created it makes another.
+        self.each_abandoned(id, File::try_lock, remove)
+    }
+
+    fn abandoned(&self, id: &Id) -> Result<usize, StoreError> {
+        // Two that count do not take one another for a writer.
+        self.each_abandoned(id, File::try_lock_shared, |_| Ok(()))
     }
 
     fn place(&self) -> String {
@@ -213,6 +251,10 @@ mod tests {
         fs::write(folder.path().join("shard/notes.txt"), "a user's").unwrap();
         fs::write(folder.path().join("shard").join(name.simple().to_string()), "no name of ours").unwrap();
         assert_eq!(store.list(&id).unwrap(), [name]);
+        assert_eq!(store.length(&id, name).unwrap(), 5);
+        fs::create_dir(folder.path().join(".hidden")).unwrap();
+        fs::write(folder.path().join("a file"), "").unwrap();
+        assert_eq!(store.ids().unwrap(), [id.clone(), other.clone()]);
         let mut bytes = Vec::new();
         store.open(&id, name).unwrap().read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"bytes");
@@ -225,8 +267,9 @@ mod tests {
 
         store.remove(&id, name).unwrap();
         store.remove(&id, name).unwrap();
-        let missing = store.open(&id, name).err().unwrap();
-        assert!(matches!(&missing, StoreError::Missing { path } if path.ends_with(&name.to_string())));
+        for missing in [store.open(&id, name).err().unwrap(), store.length(&id, name).unwrap_err()] {
+            assert!(matches!(&missing, StoreError::Missing { path } if path.ends_with(&name.to_string())));
+        }
         assert_eq!(store.list(&other).unwrap(), [elsewhere]);
     }
 
@@ -245,7 +288,10 @@ mod tests {
             at("a.percolator-partial".to_owned()),
         ];
         dead.iter().chain(&others).for_each(|path| fs::write(path, "half").unwrap());
+        assert_eq!(store.abandoned(&id).unwrap(), 2);
+        assert!(dead.iter().all(|dead| dead.exists()));
         assert_eq!(store.remove_abandoned(&id).unwrap(), 2);
+        assert_eq!(store.abandoned(&id).unwrap(), 0);
         assert!(dead.iter().all(|dead| !dead.exists()) && others.iter().all(|other| other.exists()));
         living.write_all(b"whole").unwrap();
         living.finish().unwrap();

@@ -44,6 +44,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError`].
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError>;
 
+    /// Returns the ids that may have files here, in their order. One whose files have all gone may be among
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    fn ids(&self) -> Result<Vec<Id>, StoreError>;
+
+    /// Returns how many bytes a finished file of `id` has.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Missing`] if there is none of this name, and any other [`StoreError`].
+    fn length(&self, id: &Id, name: Uuid) -> Result<u64, StoreError>;
+
     /// Removes a file of `id`. Removing one that is not there is no error.
     ///
     /// # Errors
@@ -59,6 +74,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// [`StoreError`].
     fn remove_abandoned(&self, id: &Id) -> Result<usize, StoreError>;
+
+    /// Counts what [`remove_abandoned`](Self::remove_abandoned) would remove now.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    fn abandoned(&self, id: &Id) -> Result<usize, StoreError>;
 
     /// Says where the files are, for messages.
     fn place(&self) -> String;

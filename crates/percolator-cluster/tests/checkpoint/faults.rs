@@ -115,12 +115,24 @@ impl Store for Faulty<dyn Store> {
         self.judged(Operation::List, || self.inner.list(id))
     }
 
+    fn ids(&self) -> Result<Vec<Id>, StoreError> {
+        self.judged(Operation::List, || self.inner.ids())
+    }
+
+    fn length(&self, id: &Id, name: Uuid) -> Result<u64, StoreError> {
+        self.judged(Operation::Open, || self.inner.length(id, name))
+    }
+
     fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError> {
         self.judged(Operation::Remove, || self.inner.remove(id, name))
     }
 
     fn remove_abandoned(&self, id: &Id) -> Result<usize, StoreError> {
         self.judged(Operation::RemoveAbandoned, || self.inner.remove_abandoned(id))
+    }
+
+    fn abandoned(&self, id: &Id) -> Result<usize, StoreError> {
+        self.judged(Operation::List, || self.inner.abandoned(id))
     }
 
     fn place(&self) -> String {

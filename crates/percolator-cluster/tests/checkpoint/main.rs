@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod archive;
 mod bad_stores;
+#[cfg(feature = "tensorflow")]
+mod bundle;
 mod faults;
 mod killed;
 mod memory_store;

@@ -1,6 +1,6 @@
 //! Files in memory: what an object store offers, and no rename.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -43,12 +43,27 @@ impl Store for MemoryStore {
         Ok(self.files.lock().keys().filter(|(of, _)| of == id).map(|(_, name)| *name).collect())
     }
 
+    fn ids(&self) -> Result<Vec<Id>, StoreError> {
+        let ids: BTreeSet<_> = self.files.lock().keys().map(|(id, _)| id.clone()).collect();
+        Ok(ids.into_iter().collect())
+    }
+
+    fn length(&self, id: &Id, name: Uuid) -> Result<u64, StoreError> {
+        let files = self.files.lock();
+        let file = files.get(&(id.clone(), name));
+        Ok(file.ok_or_else(|| StoreError::Missing { path: name.to_string() })?.len() as u64)
+    }
+
     fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError> {
         self.files.lock().remove(&(id.clone(), name));
         Ok(())
     }
 
     fn remove_abandoned(&self, _: &Id) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    fn abandoned(&self, _: &Id) -> Result<usize, StoreError> {
         Ok(0)
     }
 

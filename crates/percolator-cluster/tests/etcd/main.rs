@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod access;
+mod checkpoints;
 mod cluster;
 mod collective;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
@@ -11,8 +12,12 @@ mod collective;
 mod collectives;
 #[path = "../metadata/contract.rs"]
 mod contract;
+mod killed;
 mod model;
 mod outage;
+#[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../../tests/common/process.rs"]
+mod process;
 mod server;
 mod single;
 mod tls;

@@ -70,7 +70,7 @@ pub enum BuildError {
         found: usize,
     },
     /// The bytes cannot be written.
-    #[error("the table cannot be written: {0}")]
+    #[error("the table cannot be written")]
     Io(#[from] io::Error),
     /// An earlier entry could not be written.
     #[error("the table is not whole: an earlier entry could not be written")]

@@ -1,4 +1,4 @@
-//! The data files of a checkpoint: mapped, or read.
+//! The data files of a checkpoint: mapped, read, or in memory.
 //!
 //! A mapped file costs no copy, but cannot report an error: if somebody cuts it while it is mapped, or the
 //! disk fails, the kernel ends the process with SIGBUS. A file that is read reports every failure, and costs
@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -40,9 +40,15 @@ pub(super) struct DataFile {
     pub(super) path: PathBuf,
     /// Its length when it was opened.
     bytes: u64,
-    file: File,
-    /// `None` if the file is read.
-    map: Option<Mmap>,
+    from: Bytes,
+}
+
+/// Where bytes come from.
+#[derive(Debug)]
+enum Bytes {
+    /// The file; `None` if it is not mapped, but read.
+    File(File, Option<Mmap>),
+    Memory(Vec<u8>),
 }
 
 impl DataFiles {
@@ -54,6 +60,18 @@ impl DataFiles {
     ) -> Self {
         let files = used.into_iter().map(|shard| (shard, OnceLock::new())).collect();
         DataFiles { prefix: prefix.to_owned(), shards, access, files }
+    }
+
+    /// Data files that are in memory: all of them.
+    pub(super) fn in_memory(prefix: &Path, data: Vec<Vec<u8>>) -> Self {
+        let shards = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let mut files = DataFiles::new(prefix, shards, [], Access::Read);
+        for (shard, bytes) in (0..shards).zip(data) {
+            let (path, length) = (files.path(shard), bytes.len() as u64);
+            let file = DataFile { path, bytes: length, from: Bytes::Memory(bytes) };
+            files.files.insert(shard, OnceLock::from(file));
+        }
+        files
     }
 
     pub(super) fn path(&self, shard: u32) -> PathBuf {
@@ -97,7 +115,7 @@ impl DataFile {
     fn open(path: &Path, access: Access) -> io::Result<Self> {
         let (file, bytes) = open_regular(path)?;
         let map = if access.is_mapped(&file) && bytes > 0 { map(&file, bytes)? } else { None };
-        Ok(DataFile { path: path.to_owned(), bytes, file, map })
+        Ok(DataFile { path: path.to_owned(), bytes, from: Bytes::File(file, map) })
     }
 
     /// Its length when it was opened.
@@ -105,16 +123,17 @@ impl DataFile {
         self.bytes
     }
 
-    /// Whether bytes can be lent.
+    /// Whether bytes are lent: if the file is mapped, or is memory.
     pub(super) fn is_mapped(&self) -> bool {
-        self.map.is_some()
+        matches!(self.from, Bytes::File(_, Some(_)) | Bytes::Memory(_))
     }
 
     /// Returns bytes of the file: lent if it is mapped, read if not.
     pub(super) fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>, CheckpointError> {
-        match &self.map {
-            Some(map) => Ok(Cow::Borrowed(in_map(map, range))),
-            None => {
+        match &self.from {
+            Bytes::File(_, Some(map)) => Ok(Cow::Borrowed(within(map, range))),
+            Bytes::Memory(memory) => Ok(Cow::Borrowed(within(memory, range))),
+            Bytes::File(_, None) => {
                 let mut bytes = zeroed(range.end.saturating_sub(range.start))
                     .map_err(|error| CheckpointError::io(&self.path, "read the data file", &error))?;
                 self.copy(range.start, &mut bytes)?;
@@ -126,7 +145,14 @@ impl DataFile {
     /// Copies bytes of the file into memory.
     pub(super) fn copy(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
         let error = |error: io::Error| CheckpointError::io(&self.path, "read the data file", &error);
-        self.file.read_exact_at(into, offset).map_err(error)
+        match &self.from {
+            Bytes::File(file, _) => file.read_exact_at(into, offset).map_err(error),
+            Bytes::Memory(memory) => {
+                let end = offset.saturating_add(into.len() as u64);
+                let mut found = within(memory, offset..end);
+                found.read_exact(into).map_err(error)
+            }
+        }
     }
 }
 
@@ -142,7 +168,7 @@ fn map(file: &File, bytes: u64) -> io::Result<Option<Mmap>> {
     }
 }
 
-fn in_map(map: &Mmap, range: Range<u64>) -> &[u8] {
+fn within(bytes: &[u8], range: Range<u64>) -> &[u8] {
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-    map.get(index(range.start)..index(range.end)).unwrap_or_default()
+    bytes.get(index(range.start)..index(range.end)).unwrap_or_default()
 }

@@ -34,7 +34,9 @@ pub use self::manager::{CheckpointManager, ManagerOptions, NotRemoved, Rules, Sa
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};
-pub use self::writer::{CheckpointWriter, TensorReason, TensorWriter, WriteError};
+pub use self::writer::{
+    CheckpointWriter, TensorReason, TensorWriter, WriteError, data_file_bytes, write_data_file,
+};
 
 use self::data::DataFiles;
 use self::index::Index;
@@ -98,9 +100,34 @@ impl Checkpoint {
         let (prefix, index_path) = find::paths(prefix.as_ref());
         let index = Index::read(&index_path, &find::read_index(&prefix, &index_path)?)?;
         let data = DataFiles::new(&prefix, index.header.shards, index.shards(), access);
+        Ok(Self::of(prefix, index_path, index, data))
+    }
+
+    /// Opens a checkpoint whose files are in memory: its index, and its data files in their order. `name` is
+    /// for messages, in the place of a prefix.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`CheckpointError::Header`] if it has another number of data files.
+    pub fn from_memory(
+        name: impl AsRef<Path>,
+        index: &[u8],
+        data: Vec<Vec<u8>>,
+    ) -> Result<Self, CheckpointError> {
+        let (prefix, index_path) = find::paths(name.as_ref());
+        let index = Index::read(&index_path, index)?;
+        let (stated, found) = (index.header.shards, data.len());
+        if usize::try_from(stated) != Ok(found) {
+            let message = format!("it states {stated} data files, and there are {found}");
+            return Err(CheckpointError::Header { index: index_path, message });
+        }
+        Ok(Self::of(prefix.clone(), index_path, index, DataFiles::in_memory(&prefix, data)))
+    }
+
+    fn of(prefix: PathBuf, index_path: PathBuf, index: Index, data: DataFiles) -> Self {
         let pieces = index.len() + index.slices.len();
         let verified = std::iter::repeat_with(AtomicBool::default).take(pieces).collect();
-        Ok(Checkpoint { prefix, index_path, index, data, verified, objects: OnceLock::new() })
+        Checkpoint { prefix, index_path, index, data, verified, objects: OnceLock::new() }
     }
 
     /// Returns the path of its files without their endings.

@@ -198,3 +198,8 @@ fn variants(bytes: &[u8], count: usize) -> Vec<Vec<u8>> {
     });
     variants.collect()
 }
+
+/// An error with its causes, each once.
+pub(crate) fn said(error: impl Into<anyhow::Error>) -> String {
+    format!("{:#}", error.into())
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 use percolator_tensorflow::checkpoint::{ManagerOptions, StateFile};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 
-use crate::bundle::{Content, read, with_ending};
+use crate::bundle::{Content, read, said, with_ending};
 use crate::process::{child_command, role, this_test};
 
 /// Steps of which many are written for a second time, while they are the latest or not.
@@ -165,7 +165,7 @@ fn save_under_limit(folder: &Path) {
     });
     match saved {
         Ok(_) => println!("saved"),
-        Err(error) => println!("refused: {error}"),
+        Err(error) => println!("refused: {}", said(error)),
     }
 }
 
@@ -212,7 +212,7 @@ fn a_folder_that_cannot_be_written_to_is_an_error() {
             CheckpointWriter::create(folder.join("model")).map(drop),
             CheckpointWriter::create(folder.join("new/model")).map(drop),
         ] {
-            let message = result.unwrap_err().to_string();
+            let message = said(result.unwrap_err());
             assert!(message.contains(&role) && message.contains("ermission denied"), "{message}");
         }
         return;
@@ -229,10 +229,9 @@ fn a_folder_that_cannot_be_written_to_is_an_error() {
     for taken in ["a.data-00000-of-00001", "b.index"] {
         fs::create_dir(folder.path().join(taken)).unwrap();
     }
-    let message = CheckpointWriter::create(folder.path().join("a")).unwrap_err().to_string();
+    let message = said(CheckpointWriter::create(folder.path().join("a")).unwrap_err());
     assert!(message.contains("a folder is there"), "{message}");
-    let message =
-        CheckpointWriter::create(folder.path().join("b")).unwrap().finish().unwrap_err().to_string();
+    let message = said(CheckpointWriter::create(folder.path().join("b")).unwrap().finish().unwrap_err());
     assert!(message.contains("b.index") && message.contains("a folder is there"), "{message}");
     // Nothing is left of it.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);

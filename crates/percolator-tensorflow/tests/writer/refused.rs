@@ -1,7 +1,11 @@
 //! What cannot be written says why, and harms nothing that was written before.
 
-use percolator_tensorflow::checkpoint::{Extent, WriteError};
-use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
+use std::error::Error;
+use std::io::{self, Write};
+
+use percolator_table::{TableBuilder, TableOptions};
+use percolator_tensorflow::checkpoint::{Extent, ManagerOptions, StateFile, WriteError};
+use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor};
 use tempfile::tempdir;
 
 use crate::bundle::{Content, read};
@@ -136,4 +140,50 @@ fn prefixes_and_numbers_of_files_are_checked() {
     let writer = CheckpointWriter::create(folder.path().join("new/folders/model")).unwrap();
     writer.finish().unwrap();
     assert_eq!(read(&folder.path().join("new/folders/model")).1.len(), 0);
+}
+
+/// A disk that is full.
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+}
+
+#[test]
+fn each_cause_is_said_once() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("file"), "").unwrap();
+    std::fs::create_dir(path.join("checkpoint")).unwrap();
+    let unwritable = || CheckpointWriter::create(path.join("file/model")).unwrap_err();
+    let of_table =
+        TableBuilder::new(Full, TableOptions::default()).finish().map(drop).expect_err("the disk is full");
+    let index = WriteError::Index { path: path.join("model.index"), source: of_table };
+    let of_index = format!("{index}");
+    assert!(of_index.ends_with("model.index: the index cannot be written"), "{of_index}");
+    let errors: [(Box<dyn Error>, &str); 4] = [
+        (unwritable().into(), "file"),
+        (Box::new(index), "no storage space"),
+        (StateFile::of(path).read().unwrap_err().into(), "checkpoint"),
+        (
+            CheckpointManager::open(path.join("file"), ManagerOptions::saver())
+                .map_err(Box::<dyn Error>::from)
+                .expect_err("it is no folder"),
+            "file",
+        ),
+    ];
+    for (error, due) in errors {
+        let causes = std::iter::successors(Some(&*error as &dyn Error), |&cause| cause.source());
+        let said: Vec<_> = causes.map(ToString::to_string).collect();
+        assert!(said.len() > 1 && said.join(": ").contains(due), "{said:?}");
+        for (number, one) in said.iter().enumerate() {
+            assert!(!said[..number].iter().any(|before| before.contains(one)), "{said:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use percolator_tensorflow::checkpoint::{ManagerOptions, StateError, StateFile, a
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
+use crate::bundle::said;
 use crate::data;
 
 fn at(seconds: u64, nanoseconds: u32) -> SystemTime {
@@ -169,21 +170,21 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
         (b"", "no model_checkpoint_path"),
     ] {
         fs::write(&path, text).unwrap();
-        let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+        let message = said(latest_checkpoint(folder.path()).unwrap_err());
         assert!(message.contains(due) && message.contains(&*path.to_string_lossy()), "{message}");
     }
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+    let message = said(latest_checkpoint(folder.path()).unwrap_err());
     assert!(message.contains("it is not a regular file"), "{message}");
     fs::remove_dir(&path).unwrap();
     // No one writes to it, so that opening it would wait for ever.
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+    let message = said(latest_checkpoint(folder.path()).unwrap_err());
     assert!(message.contains("it is not a regular file"), "{message}");
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
-    let message = latest_checkpoint(folder.path()).unwrap_err().to_string();
+    let message = said(latest_checkpoint(folder.path()).unwrap_err());
     assert!(message.contains("it has 314572800 bytes, and 268435456 are allowed"), "{message}");
 }
 

@@ -12,7 +12,7 @@ use crate::checkpoint::WriteError;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The system refuses.
-    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    #[error("{}: cannot {action}", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,

@@ -13,6 +13,21 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Long pieces are written in parts that are still in the processor's cache when their checksum is known.
 const PART_BYTES: usize = 256 << 10;
 
+/// Where the bytes of tensors go.
+pub(super) trait Sink {
+    /// Appends bytes.
+    fn put_unsummed(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Appends bytes, and adds them to a checksum.
+    fn put(&mut self, bytes: &[u8], checksum: &mut Crc32c) -> io::Result<()> {
+        for part in bytes.chunks(PART_BYTES) {
+            checksum.update(part);
+            self.put_unsummed(part)?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct DataFile {
     /// Its path when it is whole.
@@ -35,29 +50,6 @@ impl DataFile {
         self.bytes
     }
 
-    /// Appends bytes, and adds them to a checksum.
-    pub(super) fn put(&mut self, bytes: &[u8], checksum: &mut Crc32c) -> io::Result<()> {
-        for part in bytes.chunks(PART_BYTES) {
-            checksum.update(part);
-            self.put_unsummed(part)?;
-        }
-        Ok(())
-    }
-
-    /// Appends bytes.
-    pub(super) fn put_unsummed(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES || bytes.len() >= PART_BYTES {
-            self.flush()?;
-        }
-        if bytes.len() >= PART_BYTES {
-            self.file.write_all(bytes)?;
-        } else {
-            self.buffer.extend_from_slice(bytes);
-        }
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.file.write_all(&self.buffer)?;
         self.buffer.clear();
@@ -74,6 +66,21 @@ impl DataFile {
     /// Gives the synced file its name.
     pub(super) fn finish(self) -> io::Result<()> {
         self.file.finish()
+    }
+}
+
+impl Sink for DataFile {
+    fn put_unsummed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES || bytes.len() >= PART_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() >= PART_BYTES {
+            self.file.write_all(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
     }
 }
 

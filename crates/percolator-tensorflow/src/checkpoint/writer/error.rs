@@ -33,7 +33,7 @@ pub enum WriteError {
         allowed: String,
     },
     /// The system refuses.
-    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    #[error("{}: cannot {action}", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum WriteError {
         name: String,
     },
     /// The index cannot be written.
-    #[error("{}: {source}", shown::path(path))]
+    #[error("{}: the index cannot be written", shown::path(path))]
     Index {
         /// The file.
         path: PathBuf,

@@ -11,6 +11,7 @@ mod error;
 mod plan;
 mod replace;
 mod slices;
+mod stream;
 mod strings;
 mod tensor_writer;
 
@@ -31,6 +32,7 @@ use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
 pub(super) use self::replace::{PREVIOUS, ends_in_name, previous_prefix, remove};
 use self::replace::{Replacement, check_prefix};
 use self::slices::Region;
+pub use self::stream::{data_file_bytes, write_data_file};
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
 use crate::checkpoint::slices::{Extent, name_of_key};
@@ -308,21 +310,10 @@ impl CheckpointWriter {
 
     /// Returns the name as text, if a tensor can have it.
     fn check_name<'n>(&self, name: &'n [u8]) -> Result<&'n str, WriteError> {
-        if let Some(failed) = &self.failed {
-            return Err(self.unfinished(failed));
+        match &self.failed {
+            Some(failed) => Err(self.unfinished(failed)),
+            None => check_name(&self.prefix, name),
         }
-        let refused =
-            |message| Err(WriteError::Name { prefix: self.prefix.clone(), name: quoted(name), message });
-        if name.is_empty() {
-            return refused("the empty key is the index's header: give another name");
-        }
-        if name_of_key(name).is_some() {
-            return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
-        }
-        let Ok(text) = std::str::from_utf8(name) else {
-            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
-        };
-        Ok(text)
     }
 
     fn write(&mut self, planned: Planned, tensor: &Tensor<'_>) -> Result<(), WriteError> {
@@ -433,14 +424,12 @@ impl CheckpointWriter {
     fn write_index(&mut self) -> Result<WholeFile, WriteError> {
         let path = index_path(&self.prefix);
         let shards = i32::try_from(self.files.len()).unwrap_or(i32::MAX);
-        let version = VersionDef { producer: VERSION, ..VersionDef::default() };
-        let header = BundleHeaderProto { num_shards: shards, version: Some(version), ..Default::default() };
         for (name, sliced) in std::mem::take(&mut self.sliced) {
             self.entries.insert(name.into_bytes(), sliced.into_entry());
         }
         let file = WholeFile::create(&path).map_err(WriteError::io(&path, "create the file"))?;
         let mut builder = TableBuilder::new(file, TableOptions::default());
-        let written = builder.add(b"", &header.encode_to_vec()).and_then(|()| {
+        let written = builder.add(b"", &header(shards).encode_to_vec()).and_then(|()| {
             self.entries.iter().try_for_each(|(key, entry)| builder.add(key, &entry.encode_to_vec()))
         });
         let synced = written.and_then(|()| builder.finish()).and_then(|mut file| {
@@ -463,4 +452,25 @@ impl CheckpointWriter {
     fn unfinished(&self, name: &str) -> WriteError {
         WriteError::Failed { prefix: self.prefix.clone(), name: quoted(name.as_bytes()) }
     }
+}
+
+/// The index's first value.
+fn header(shards: i32) -> BundleHeaderProto {
+    let version = VersionDef { producer: VERSION, ..VersionDef::default() };
+    BundleHeaderProto { num_shards: shards, version: Some(version), ..Default::default() }
+}
+
+/// Returns a name as text, if a tensor can have it.
+fn check_name<'n>(prefix: &Path, name: &'n [u8]) -> Result<&'n str, WriteError> {
+    let refused = |message| Err(WriteError::Name { prefix: prefix.to_owned(), name: quoted(name), message });
+    if name.is_empty() {
+        return refused("the empty key is the index's header: give another name");
+    }
+    if name_of_key(name).is_some() {
+        return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
+    }
+    let Ok(text) = std::str::from_utf8(name) else {
+        return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
+    };
+    Ok(text)
 }

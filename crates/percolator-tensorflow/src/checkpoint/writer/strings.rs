@@ -13,11 +13,11 @@ use std::io;
 use percolator_table::checksum::Crc32c;
 use percolator_table::coding::put_varint;
 
-use super::data_file::DataFile;
+use super::data_file::Sink;
 
 /// Writes strings; returns their masked checksum. They are gone through twice.
 pub(super) fn put_strings<S: AsRef<[u8]>>(
-    file: &mut DataFile,
+    file: &mut impl Sink,
     strings: impl Iterator<Item = S> + Clone,
 ) -> io::Result<u32> {
     let mut checksum = Crc32c::new();
@@ -42,7 +42,7 @@ pub(super) fn put_strings<S: AsRef<[u8]>>(
 
 /// Writes serialized variants; returns their masked checksum.
 pub(super) fn put_variants<S: AsRef<[u8]>>(
-    file: &mut DataFile,
+    file: &mut impl Sink,
     variants: impl Iterator<Item = S>,
 ) -> io::Result<u32> {
     let mut checksum = Crc32c::new();

@@ -1,0 +1,120 @@
+//! `percolator checkpoints gc`
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use percolator_cluster::checkpoint::{CleanOptions, Cleaned, Left};
+use percolator_cluster::store::Id;
+use serde_json::{Value, json};
+
+use super::{Place, id, ids, printable};
+use crate::out::Out;
+
+#[derive(Debug, Args)]
+pub(super) struct Gc {
+    #[command(flatten)]
+    place: Place,
+    /// Only these ids.
+    #[arg(value_name = "ID", value_parser = id)]
+    ids: Vec<Id>,
+    /// Keep so many checkpoints of an id at most, the newest first [default: all that its record names].
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Remove also checkpoints that a restore could not read, although nothing shows that they are damaged.
+    #[arg(long)]
+    spared: bool,
+    /// Remove also the files of ids that have no record. With the wrong --etcd-prefix, or another
+    /// --metadata-folder, no id has one.
+    #[arg(long)]
+    without_record: bool,
+    /// Remove nothing: say what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print a JSON array, with an object for each id.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Gc {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let archive = self.place.open()?;
+        let Gc { keep, spared, without_record, dry_run, .. } = *self;
+        let options = CleanOptions { keep, spared, without_record, dry_run };
+        let ids = ids(&archive, &self.ids)?;
+        let mut out = Out::new(std::io::stdout().lock());
+        let (mut all, mut is_clean) = (Vec::new(), true);
+        for id in &ids {
+            let cleaned = archive.clean(id, &options).with_context(|| format!("the id {id}"))?;
+            is_clean &= match &cleaned.left {
+                None => true,
+                Some(Left::Held(_) | Left::NoRecord { .. }) => self.ids.is_empty(),
+                Some(_) => false,
+            };
+            match self.json {
+                true => all.push(as_json(&cleaned)),
+                false => say(&mut out, &cleaned, dry_run)?,
+            }
+        }
+        match self.json {
+            true => writeln!(out, "{:#}", Value::Array(all))?,
+            false if ids.is_empty() => writeln!(out, "there are no checkpoints")?,
+            false => {}
+        }
+        out.finish()?;
+        Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Why files stay.
+fn reason(left: &Left) -> String {
+    match left {
+        Left::Held(by) => format!("it is held by {by}, which removes its files itself"),
+        Left::NoRecord { files } => {
+            format!("there is no record of it, and its {files} file(s) stay: with --without-record they go")
+        }
+        Left::NotUnderstood(error) => format!("{error}; it may name any file, so all stay"),
+        Left::Unreadable(keys) => {
+            format!(
+                "files stay that no record names: one that was not understood is under {}",
+                keys.join(", ")
+            )
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn say(out: &mut impl Write, cleaned: &Cleaned, is_dry: bool) -> std::io::Result<()> {
+    let id = printable(cleaned.id.as_str());
+    if let Some(left) = &cleaned.left {
+        writeln!(out, "{id}: {}", printable(&reason(left)))?;
+    }
+    for uuid in &cleaned.removed {
+        let was = if cleaned.taken_out.iter().any(|entry| entry.uuid == *uuid) {
+            "was kept"
+        } else {
+            "no record names it"
+        };
+        writeln!(out, "{id}: {} {uuid}: {was}", if is_dry { "would remove" } else { "removed" })?;
+    }
+    if cleaned.unfinished > 0 {
+        let verb = if is_dry { "would remove" } else { "removed" };
+        writeln!(out, "{id}: {verb} {} unfinished file(s)", cleaned.unfinished)?;
+    }
+    if cleaned.left.is_none() && cleaned.removed.is_empty() && cleaned.unfinished == 0 {
+        writeln!(out, "{id}: nothing to remove")?;
+    }
+    Ok(())
+}
+
+fn as_json(cleaned: &Cleaned) -> Value {
+    let uuids = |uuids: &mut dyn Iterator<Item = String>| uuids.collect::<Vec<_>>();
+    json!({
+        "id": cleaned.id.as_str(),
+        "removed": uuids(&mut cleaned.removed.iter().map(ToString::to_string)),
+        "taken_out": uuids(&mut cleaned.taken_out.iter().map(|entry| entry.uuid.to_string())),
+        "unfinished": cleaned.unfinished,
+        "left": cleaned.left.as_ref().map(reason),
+    })
+}

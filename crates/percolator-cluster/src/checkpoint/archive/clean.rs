@@ -1,0 +1,166 @@
+//! Files that no record names are removed, by whoever holds the id.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Archive, ArchiveError, Kept};
+use crate::checkpoint::entry::{Entry, Writer};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::protocol::Protocol;
+use crate::checkpoint::record::{KEPT_MAX, Record, RecordError};
+use crate::store::Id;
+
+/// How long the id is held after this process was last heard of.
+const TTL: Duration = Duration::from_secs(10);
+
+/// What is removed, apart from files that an id's record does not name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanOptions {
+    /// So many checkpoints are kept at most, the newest first; if it is not given, all that the record names.
+    pub keep: Option<usize>,
+    /// Checkpoints are removed that a restore could not read, although nothing shows that they are damaged.
+    pub spared: bool,
+    /// Files are removed of an id that has no record at all. With the wrong metadata, no id has one.
+    pub without_record: bool,
+    /// Nothing is removed: what would be is returned.
+    pub dry_run: bool,
+}
+
+/// What was removed, or would be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Cleaned {
+    /// The id.
+    pub id: Id,
+    /// Checkpoints that were taken out of the record. Their files are among those that were removed.
+    pub taken_out: Vec<Entry>,
+    /// The files.
+    pub removed: Vec<Uuid>,
+    /// How many files were begun, and not finished, that nobody wrote any more.
+    pub unfinished: usize,
+    /// Why other files stay that no record names.
+    pub left: Option<Left>,
+}
+
+/// Why files stay that no record names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Left {
+    /// A process has the id. It removes them itself.
+    Held(Writer),
+    /// The id has no record, and it was not said that its files are to go all the same.
+    NoRecord {
+        /// How many files it has.
+        files: usize,
+    },
+    /// The record is not understood: it may name any of them.
+    NotUnderstood(RecordError),
+    /// Records that were not understood are kept under these keys, and may name any of them.
+    Unreadable(Vec<String>),
+}
+
+/// What is to go, of what there is.
+fn plan(kept: &Kept, options: &CleanOptions) -> Cleaned {
+    let cleaned = Cleaned {
+        id: kept.id.clone(),
+        taken_out: Vec::new(),
+        removed: Vec::new(),
+        unfinished: kept.unfinished,
+        left: None,
+    };
+    let record = match &kept.record {
+        Some(Ok(record)) => record,
+        Some(Err(error)) => return Cleaned { left: Some(Left::NotUnderstood(error.clone())), ..cleaned },
+        None if !options.without_record && !kept.is_empty() => {
+            let left = Some(Left::NoRecord { files: kept.files.len() });
+            return Cleaned { left, unfinished: 0, ..cleaned };
+        }
+        None if kept.unreadable.is_empty() => {
+            return Cleaned { removed: kept.files.iter().map(|file| file.uuid).collect(), ..cleaned };
+        }
+        None => return Cleaned { left: Some(Left::Unreadable(kept.unreadable.clone())), ..cleaned },
+    };
+    let taken_out = taken_out(record, options);
+    let is_out = |uuid| taken_out.iter().any(|entry| entry.uuid == uuid);
+    let is_unknown = |uuid| !record.names(uuid);
+    let may_go = |uuid| is_out(uuid) || (is_unknown(uuid) && kept.unreadable.is_empty());
+    let removed = kept.files.iter().map(|file| file.uuid).filter(|&uuid| may_go(uuid)).collect();
+    let stays = !kept.unreadable.is_empty() && kept.unnamed().next().is_some();
+    let left = stays.then(|| Left::Unreadable(kept.unreadable.clone()));
+    Cleaned { taken_out, removed, left, ..cleaned }
+}
+
+/// Which checkpoints a record is to lose.
+fn taken_out(record: &Record, options: &CleanOptions) -> Vec<Entry> {
+    let kept = options.keep.unwrap_or(KEPT_MAX).saturating_sub(1);
+    let spared = record.spared.iter().filter(|_| options.spared);
+    record.kept.iter().skip(kept).chain(spared).cloned().collect()
+}
+
+impl Archive {
+    /// Removes the files of an id that its record does not name, and those of checkpoints that are more than
+    /// are to be kept. Files of other ids are not touched, nor those that somebody writes: for that moment
+    /// this process holds the id, which nobody else may have.
+    ///
+    /// A process that was cut off for longer than its lease goes on afterwards, unless its record was
+    /// changed: then it gets [`CheckpointError::Superseded`].
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::Keep`] if none, or more than [`KEPT_MAX`], are to be kept;
+    /// [`ArchiveError::Checkpoint`] if records or files cannot be used. A process that has the id is no
+    /// error, but [`Left::Held`].
+    pub fn clean(&self, id: &Id, options: &CleanOptions) -> Result<Cleaned, ArchiveError> {
+        if let Some(found) = options.keep.filter(|&keep| keep == 0 || keep > KEPT_MAX) {
+            return Err(ArchiveError::Keep { found });
+        }
+        let kept = self.look(id)?;
+        let planned = plan(&kept, options);
+        let held = |by: Writer| Cleaned {
+            taken_out: Vec::new(),
+            removed: Vec::new(),
+            unfinished: 0,
+            left: Some(Left::Held(by)),
+            ..planned.clone()
+        };
+        if let Some((by, _)) = kept.held {
+            return Ok(held(by));
+        }
+        let is_nothing =
+            planned.taken_out.is_empty() && planned.removed.is_empty() && planned.unfinished == 0;
+        if options.dry_run || is_nothing {
+            return Ok(planned);
+        }
+        let (store, metadata) = (self.store.clone(), self.metadata.clone());
+        let begun = Protocol::begin(store, metadata, id.clone(), KEPT_MAX, TTL, Duration::ZERO);
+        let mut protocol = match begin_or_held(begun.map(|(protocol, _)| protocol))? {
+            Ok(protocol) => protocol,
+            Err(by) => return Ok(held(by)),
+        };
+        // What was seen before the id was taken may have changed.
+        let planned = plan(&self.look(id)?, options);
+        if !planned.taken_out.is_empty() {
+            let taken: BTreeSet<_> = planned.taken_out.iter().map(|entry| entry.uuid).collect();
+            protocol.take_out(&taken)?;
+        }
+        let removed = protocol.remove(planned.removed)?;
+        let unfinished = match planned.left {
+            Some(Left::NoRecord { .. }) => 0,
+            _ => self.store.remove_abandoned(id)?,
+        };
+        Ok(Cleaned { removed, unfinished, ..planned })
+    }
+}
+
+/// Somebody else has the id: that is no error here.
+fn begin_or_held(
+    begun: Result<Protocol, CheckpointError>,
+) -> Result<Result<Protocol, Writer>, CheckpointError> {
+    match begun {
+        Ok(protocol) => Ok(Ok(protocol)),
+        Err(CheckpointError::Held { by, .. }) => Ok(Err(*by)),
+        Err(error) => Err(error),
+    }
+}
