@@ -54,20 +54,16 @@ const WORDS_MAX: usize = 1 << 24;
 const TAKES_PART: u64 = 0;
 const LEAVES: u64 = 1;
 
-/// How long a process that leaves waits for the others to hear of it.
-const PARTING: Duration = Duration::from_secs(10);
-
 /// A [`Collective`] over an engine.
 ///
 /// A round of up to 28 words is one exchange of 256 bytes; a longer one, of up to 2^24 words, is two. When
 /// an end leaves or is dropped, it waits until all others are in their next round, or leave as well, but no
-/// longer than 10 s.
+/// longer than a round may take: the others may be in a long step.
 #[derive(Debug)]
 pub struct GatherCollective<G: Gather> {
     rank: usize,
     size: usize,
     timeout: Duration,
-    parting: Duration,
     /// Held for a whole round, so that calls on one end are consecutive rounds.
     state: Mutex<State<G>>,
 }
@@ -102,14 +98,14 @@ impl<G: Gather> GatherCollective<G> {
     pub fn new(engine: G, timeout: Duration) -> Self {
         let (rank, size) = (engine.rank(), engine.size());
         let state = Mutex::new(State { engine, round: 0, fault: None });
-        GatherCollective { rank, size, timeout, parting: PARTING.min(timeout), state }
+        GatherCollective { rank, size, timeout, state }
     }
 
     fn part(&self, reason: Option<&str>) {
         let mut state = self.state.lock();
         if state.fault.is_none() {
             let reason: Option<Arc<str>> = reason.map(Into::into);
-            state.tell(Header::Leaves { reason: reason.clone() }, self.parting);
+            state.tell(Header::Leaves { reason: reason.clone() }, self.timeout);
             state.fault = Some(CollectiveError::Left { rank: self.rank, size: self.size, reason });
         }
     }
@@ -134,8 +130,8 @@ impl<G: Gather> State<G> {
     }
 
     /// Tells the others that this process leaves, if they hear it in time.
-    fn tell(&mut self, leaves: Header, parting: Duration) {
-        if let Err(error) = self.gather(&leaves.words(self.round), parting) {
+    fn tell(&mut self, leaves: Header, timeout: Duration) {
+        if let Err(error) = self.gather(&leaves.words(self.round), timeout) {
             tracing::debug!(%error, "not all processes heard that this one leaves");
         }
     }
@@ -245,7 +241,7 @@ impl<G: Gather> Collective for GatherCollective<G> {
         }
         let gathered = if words.len() > WORDS_MAX {
             let error = CollectiveError::TooLong { words: words.len(), allowed: WORDS_MAX };
-            state.tell(Header::Leaves { reason: Some(error.to_string().into()) }, self.parting);
+            state.tell(Header::Leaves { reason: Some(error.to_string().into()) }, self.timeout);
             Err(error)
         } else {
             state.round(words, self.timeout)

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use percolator::shown;
-use percolator_cluster::leases::{BlockId, Holder, Job, JobStatus, LiveWorker, OpenBlock};
+use percolator_cluster::leases::{BlockId, EpochUnderWay, Holder, Job, JobStatus, LiveWorker, OpenBlock};
 use serde_json::{Value, json};
 
 use crate::metadata::MetadataArgs;
@@ -104,6 +104,14 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
         }
         None => writeln!(out, "{done} blocks done, {held} held, up to {}{ended}", status.next)?,
     }
+    for EpochUnderWay { epoch, done, held, blocks, .. } in status.epochs_by_state().1 {
+        let left = blocks.saturating_sub(done + held);
+        writeln!(
+            out,
+            "  epoch {epoch} {} {done} of {blocks} done, {held} held, {left} left",
+            bar(done, blocks)
+        )?;
+    }
     if waits > 0 {
         writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;
     }
@@ -147,7 +155,12 @@ fn as_json(status: &JobStatus) -> Value {
     };
     let worker = |worker: &LiveWorker| {
         let LiveWorker { worker, host, pid, since, steps_per_second, .. } = worker;
-        json!({ "worker": worker, "host": host, "pid": pid, "since": since, "steps_per_second": steps_per_second })
+        let rate = steps_per_second;
+        json!({ "worker": worker, "host": host, "pid": pid, "since": since, "steps_per_second": rate })
+    };
+    let epoch = |one: &EpochUnderWay| {
+        let EpochUnderWay { epoch, done, held, blocks, .. } = one;
+        json!({ "epoch": epoch, "blocks_done": done, "blocks_held": held, "blocks": blocks })
     };
     let open = status.open.iter().map(|open| {
         json!({
@@ -170,6 +183,7 @@ fn as_json(status: &JobStatus) -> Value {
         "is_removed": status.is_removed,
         "duplicates_below": status.duplicates_below,
         "next": block(status.next),
+        "epochs_under_way": status.epochs_by_state().1.iter().map(epoch).collect::<Vec<_>>(),
         "open": open.collect::<Vec<_>>(),
         "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
     })

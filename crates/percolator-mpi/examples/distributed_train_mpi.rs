@@ -61,7 +61,10 @@ fn process(world: &SimpleCommunicator) -> anyhow::Result<()> {
             return Err(error);
         }
     };
-    if collective.rank() == 0 {
+    let rank = collective.rank();
+    // The others wait until this process has no more to say.
+    drop(collective);
+    if rank == 0 {
         let took = begun.elapsed();
         let alone = learn::in_one_process(folder.path(), EPOCHS)?;
         println!("{PROCESSES} processes agreed over MPI, in {took:.1?}");

@@ -9,7 +9,7 @@ use crate::error::MpiError;
 use crate::exchange::Exchange;
 
 /// A [`Collective`] over MPI. When it is dropped, it waits until the others leave as well, or hear that it
-/// has left, but no longer than 10 s. Drop it before the `Universe`.
+/// has left, but no longer than a round may take. Drop it before the `Universe`.
 ///
 /// MPI must run at the thread level `Serialized` or above. At `Serialized`, whoever calls MPI besides must
 /// not do so during a round.

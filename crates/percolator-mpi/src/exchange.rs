@@ -36,7 +36,7 @@ pub(crate) struct Exchange {
 }
 
 // SAFETY: a communicator is a handle, which MPI allows any thread to use at its level `Serialized` or above,
-// one at a time: `new` has checked the level, and the methods that call MPI take the engine mutably.
+// one at a time: `new` has checked the level, and `raw` makes one call at a time.
 unsafe impl Send for Exchange {}
 
 impl Exchange {

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpi::ffi;
 
@@ -20,8 +21,16 @@ const MESSAGE_BYTES: usize = 4096;
 pub(crate) struct Request(ffi::MPI_Request);
 
 // SAFETY: a request is a handle, which MPI allows any thread to use at its level `Serialized` or above, one
-// at a time. Whoever makes one has checked that level, and has the only handle.
+// at a time, which `CALLS` sees to. Whoever makes one has checked that level, and has the only handle.
 unsafe impl Send for Request {}
+
+/// MPI at its level `Serialized` takes one call at a time, whichever communicator it is about.
+static CALLS: Mutex<()> = Mutex::new(());
+
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    // Nothing is left half done by a panic.
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn checked(call: &'static str, code: c_int) -> Result<(), MpiError> {
     if code == SUCCESS {
@@ -42,6 +51,7 @@ fn checked(call: &'static str, code: c_int) -> Result<(), MpiError> {
 ///
 /// MPI runs, `of` is one of its communicators, and `new` stays where it is until the request is complete.
 pub(crate) unsafe fn start_duplicate(of: Comm, new: *mut Comm) -> Result<Request, MpiError> {
+    let _call = one_at_a_time();
     let mut request = MaybeUninit::uninit();
     // SAFETY: as the caller promises; MPI writes the request if it succeeds.
     let code = unsafe { ffi::MPI_Comm_idup(of, new, request.as_mut_ptr()) };
@@ -56,6 +66,7 @@ pub(crate) unsafe fn start_duplicate(of: Comm, new: *mut Comm) -> Result<Request
 ///
 /// MPI runs, and this is one of its communicators.
 pub(crate) unsafe fn return_errors(comm: Comm) -> Result<(), MpiError> {
+    let _call = one_at_a_time();
     // SAFETY: a constant that MPI's library defines.
     let handler = unsafe { ffi::RSMPI_ERRORS_RETURN };
     // SAFETY: as the caller promises.
@@ -68,6 +79,7 @@ pub(crate) unsafe fn return_errors(comm: Comm) -> Result<(), MpiError> {
 ///
 /// MPI runs, and this is one of its communicators.
 pub(crate) unsafe fn place(comm: Comm) -> Result<(usize, usize), MpiError> {
+    let _call = one_at_a_time();
     let (mut rank, mut size) = (0, 0);
     // SAFETY: as the caller promises.
     checked("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(comm, &mut rank) })?;
@@ -89,6 +101,7 @@ pub(crate) unsafe fn start_gather(
     into: *mut u64,
     count: c_int,
 ) -> Result<Request, MpiError> {
+    let _call = one_at_a_time();
     let mut request = MaybeUninit::uninit();
     // SAFETY: a constant that MPI's library defines.
     let word = unsafe { ffi::RSMPI_UINT64_T };
@@ -108,6 +121,7 @@ impl Request {
     ///
     /// MPI runs.
     pub(crate) unsafe fn test(&mut self) -> Result<bool, MpiError> {
+        let _call = one_at_a_time();
         let mut is_complete = 0;
         // SAFETY: a constant that MPI's library defines.
         let no_status = unsafe { ffi::RSMPI_STATUS_IGNORE };

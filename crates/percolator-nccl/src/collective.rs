@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::NcclError;
 
 /// A [`Collective`] over NCCL. When it is dropped, it waits until the others leave as well, or hear that it
-/// has left, but no longer than 10 s.
+/// has left, but no longer than a round may take.
 #[derive(Debug)]
 pub struct NcclCollective(GatherCollective<Engine>);
 

@@ -123,7 +123,7 @@ impl Engine {
             return Ok(Progress::Going);
         }
         let event = stream.record_event(None).map_err(self.driver("record an event"))?;
-        while !event.is_complete() {
+        while !event.try_is_complete().map_err(self.driver("finish a round"))? {
             // NCCL says here that another process has gone.
             self.comm()?.progress()?;
             if start.elapsed() >= timeout {
@@ -138,7 +138,7 @@ impl Engine {
 /// The context and a stream of a GPU.
 fn open(device: usize) -> Result<(Arc<CudaContext>, Arc<CudaStream>), NcclError> {
     raw::start()?;
-    let count = CudaContext::device_count().map_err(driver(device, "be counted"))?;
+    let count = CudaContext::device_count().map_err(driver(device, "be found"))?;
     let found = usize::try_from(count).unwrap_or(0);
     if device >= found {
         return Err(NcclError::NoDevice { device, found });
@@ -146,6 +146,17 @@ fn open(device: usize) -> Result<(Arc<CudaContext>, Arc<CudaStream>), NcclError>
     let context = CudaContext::new(device).map_err(driver(device, "be opened"))?;
     let stream = context.new_stream().map_err(driver(device, "have a stream"))?;
     Ok((context, stream))
+}
+
+impl Drop for Engine {
+    /// The others may still need what this process has sent last.
+    fn drop(&mut self) {
+        /// How long NCCL may take to send it.
+        const FINISH: Duration = Duration::from_secs(10);
+        if let Some(comm) = self.comm.take() {
+            comm.finish(FINISH);
+        }
+    }
 }
 
 fn driver(device: usize, what: &'static str) -> impl Fn(DriverError) -> NcclError {

@@ -4,6 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::nccl::sys;
 use cudarc::nccl::sys::ncclResult_t as Code;
@@ -157,6 +159,30 @@ impl Comm {
         // SAFETY: as the caller promises; the driver's streams and the runtime's are the same.
         let code = unsafe { sys::ncclAllGather(from, into, count, word, self.0, stream.cast()) };
         checked("ncclAllGather", code)
+    }
+}
+
+impl Comm {
+    /// Frees it once everything that was sent has arrived. If that takes too long, or fails, it is aborted.
+    pub(crate) fn finish(mut self, timeout: Duration) {
+        let start = Instant::now();
+        // SAFETY: the communicator lives.
+        let mut state = checked("ncclCommFinalize", unsafe { sys::ncclCommFinalize(self.0) });
+        while matches!(state, Ok(Progress::Going)) && start.elapsed() < timeout {
+            thread::sleep(Duration::from_micros(50));
+            state = self.progress();
+        }
+        match state {
+            Ok(Progress::Done) => {
+                let comm = std::mem::replace(&mut self.0, ptr::null_mut());
+                // SAFETY: it was finalized, nobody uses it after this, and it is not aborted as well.
+                if let Err(error) = checked("ncclCommDestroy", unsafe { sys::ncclCommDestroy(comm) }) {
+                    tracing::warn!(%error, "a communicator could not be freed");
+                }
+            }
+            Ok(Progress::Going) => tracing::warn!("NCCL still has something to send: it is given up"),
+            Err(error) => tracing::warn!(%error, "a communicator could not be finished"),
+        }
     }
 }
 

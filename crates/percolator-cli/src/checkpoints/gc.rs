@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Args;
-use percolator_cluster::checkpoint::{CleanOptions, Cleaned, Left};
+use percolator_cluster::checkpoint::{CleanOptions, Cleaned, KEPT_MAX, Left};
 use percolator_cluster::store::Id;
 use serde_json::{Value, json};
 
-use super::{Place, id, ids, printable};
+use super::{Place, complain, id, ids, printable};
 use crate::out::Out;
 
 #[derive(Debug, Args)]
@@ -19,8 +18,9 @@ pub(super) struct Gc {
     /// Only these ids.
     #[arg(value_name = "ID", value_parser = id)]
     ids: Vec<Id>,
-    /// Keep so many checkpoints of an id at most, the newest first [default: all that its record names].
-    #[arg(long, value_name = "N")]
+    /// Keep so many whole checkpoints of an id, the newest first [default: all that its record names]. Their
+    /// files are read for that.
+    #[arg(long, value_name = "N", value_parser = keep)]
     keep: Option<usize>,
     /// Remove also checkpoints that a restore could not read, although nothing shows that they are damaged.
     #[arg(long)]
@@ -46,7 +46,14 @@ impl Gc {
         let mut out = Out::new(std::io::stdout().lock());
         let (mut all, mut is_clean) = (Vec::new(), true);
         for id in &ids {
-            let cleaned = archive.clean(id, &options).with_context(|| format!("the id {id}"))?;
+            let cleaned = match archive.clean(id, &options) {
+                Ok(cleaned) => cleaned,
+                Err(error) => {
+                    complain(id, error);
+                    is_clean = false;
+                    continue;
+                }
+            };
             is_clean &= match &cleaned.left {
                 None => true,
                 Some(Left::Held(_) | Left::NoRecord { .. }) => self.ids.is_empty(),
@@ -67,10 +74,16 @@ impl Gc {
     }
 }
 
+/// How many checkpoints may be kept.
+fn keep(text: &str) -> Result<usize, String> {
+    let keep = text.parse().ok().filter(|keep| (1..=KEPT_MAX).contains(keep));
+    keep.ok_or_else(|| format!("from 1 to {KEPT_MAX} checkpoints can be kept"))
+}
+
 /// Why files stay.
 fn reason(left: &Left) -> String {
     match left {
-        Left::Held(by) => format!("it is held by {by}, which removes its files itself"),
+        Left::Held(by) => format!("it is held by {by}: its files are left to that process"),
         Left::NoRecord { files } => {
             format!("there is no record of it, and its {files} file(s) stay: with --without-record they go")
         }
@@ -102,7 +115,12 @@ fn say(out: &mut impl Write, cleaned: &Cleaned, is_dry: bool) -> std::io::Result
         let verb = if is_dry { "would remove" } else { "removed" };
         writeln!(out, "{id}: {verb} {} unfinished file(s)", cleaned.unfinished)?;
     }
-    if cleaned.left.is_none() && cleaned.removed.is_empty() && cleaned.unfinished == 0 {
+    for entry in cleaned.taken_out.iter().filter(|entry| !cleaned.removed.contains(&entry.uuid)) {
+        let verb = if is_dry { "would take" } else { "took" };
+        writeln!(out, "{id}: {verb} {} out of the record: its file was missing", entry.uuid)?;
+    }
+    let is_nothing = cleaned.removed.is_empty() && cleaned.taken_out.is_empty() && cleaned.unfinished == 0;
+    if cleaned.left.is_none() && is_nothing {
         writeln!(out, "{id}: nothing to remove")?;
     }
     Ok(())

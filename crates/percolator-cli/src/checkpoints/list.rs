@@ -10,7 +10,7 @@ use percolator_cluster::store::Id;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Place, id, ids, printable};
+use super::{Place, complain, id, ids, printable};
 use crate::out::Out;
 
 #[derive(Debug, Args)]
@@ -29,18 +29,24 @@ impl List {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let archive = self.place.open()?;
         let ids = ids(&archive, &self.ids)?;
-        let kept = ids.iter().map(|id| archive.look(id)).collect::<Result<Vec<_>, _>>()?;
+        let mut kept = Vec::new();
+        for id in &ids {
+            match archive.look(id) {
+                Ok(found) => kept.push(found),
+                Err(error) => complain(id, error),
+            }
+        }
         let mut out = Out::new(std::io::stdout().lock());
         let now = SystemTime::now();
         match self.json {
             true => {
                 writeln!(out, "{:#}", Value::Array(kept.iter().map(|kept| as_json(kept, now)).collect()))?;
             }
-            false if kept.is_empty() => writeln!(out, "there are no checkpoints")?,
+            false if ids.is_empty() => writeln!(out, "there are no checkpoints")?,
             false => kept.iter().try_for_each(|kept| say(&mut out, kept, now))?,
         }
         out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(if kept.len() == ids.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 

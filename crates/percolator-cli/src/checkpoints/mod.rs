@@ -16,6 +16,7 @@ use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
 
 use crate::metadata::MetadataArgs;
+use crate::said;
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -39,7 +40,7 @@ enum What {
     /// Remove files that no record names.
     ///
     /// An id that a process holds is left alone: its writer removes them itself. The exit code is 1 if an id
-    /// that was named could not be cleaned up, or a record is not understood.
+    /// that was named could not be cleaned up, a record is not understood, or a folder cannot be read.
     Gc(gc::Gc),
 }
 
@@ -87,6 +88,12 @@ fn ids(archive: &Archive, named: &[Id]) -> anyhow::Result<Vec<Id>> {
         let _ = writeln!(stderr(), "percolator: the record {key} is not that of an id, and is left alone");
     }
     Ok(found.ids.into_iter().collect())
+}
+
+/// Says what is wrong with an id; the others go on.
+fn complain(id: &Id, error: impl Into<anyhow::Error>) {
+    let _ =
+        writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), said::chain(&error.into()));
 }
 
 /// An id or a key, for a terminal.

@@ -8,7 +8,7 @@ use percolator_cluster::checkpoint::Verified;
 use percolator_cluster::store::Id;
 use serde_json::{Value, json};
 
-use super::{Place, id, ids, printable};
+use super::{Place, complain, id, ids, printable};
 use crate::out::Out;
 use crate::said;
 
@@ -31,7 +31,14 @@ impl Verify {
         let mut out = Out::new(std::io::stdout().lock());
         let (mut all, mut is_whole) = (Vec::new(), true);
         for id in &ids {
-            let verified = archive.verify(id)?;
+            let verified = match archive.verify(id) {
+                Ok(verified) => verified,
+                Err(error) => {
+                    complain(id, error);
+                    is_whole = false;
+                    continue;
+                }
+            };
             // Whoever names an id expects a checkpoint.
             let is_fine = verified.is_whole() && (self.ids.is_empty() || verified.kept.record.is_some());
             is_whole &= is_fine;

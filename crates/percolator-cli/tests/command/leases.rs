@@ -62,6 +62,8 @@ fn a_job_is_shown_proven_drained_and_removed() {
     assert_eq!((&found["done"], &found["blocks"], &found["is_done"]), (&json!(1), &json!(6), &json!(false)));
     assert_eq!(found["open"][0]["block"], json!({ "epoch": 0, "number": 1 }));
     assert_eq!(found["open"][0]["holders"][0]["worker"], "me");
+    assert!(shown.contains("\n  epoch 0 [######..............] 1 of 3 done, "), "{shown}");
+    assert_eq!(found["epochs_under_way"][0]["blocks_done"], json!(1));
     assert!(shown.contains(") for ") && shown.contains(" steps/s\n"), "{shown}");
     let (code, _, said) = command("verify-run --job digits", folder);
     let due = "no epoch of the job \"digits\" is done yet: nothing is proven (1 of 3 blocks of epoch 0)";

@@ -301,15 +301,21 @@ impl Protocol {
         }
         // Until this moment nobody else had the id, so none of these files is one that somebody else's record
         // will name; and whoever takes it later makes new ones. What follows may come late.
-        let is_ours = self.when_seen(self.when_held());
-        if let Outcome::Refused(found) = self.metadata.transact(&is_ours)? {
-            return Err(self.superseded(&found));
-        }
+        self.confirm_hold()?;
         for &name in &names {
             self.store.remove(&self.id, name)?;
             self.dropped.remove(&name);
         }
         Ok(names)
+    }
+
+    /// Makes sure that nobody else has had the id until now.
+    pub(super) fn confirm_hold(&self) -> Result<(), CheckpointError> {
+        let is_ours = self.when_seen(self.when_held());
+        match self.metadata.transact(&is_ours)? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Refused(found) => Err(self.superseded(&found)),
+        }
     }
 
     /// Puts the record without some of its older checkpoints, whose files are not needed from then on. If

@@ -51,8 +51,9 @@
 //!
 //! All that is agreed on is agreed on by transactions. The first process of a job makes the group's record,
 //! and each one that joins changes it; it says who is in which session. When all are there, the session
-//! begins, and nobody joins it any more: a process that starts again is refused until the others have gone,
-//! and their records with them.
+//! begins, and nobody joins it any more: a process that starts again is refused until the maker of the group
+//! has gone, and its record with it. A group that is made after that has a session of its own: rounds of two
+//! sessions never meet.
 //!
 //! # Invariants
 //!

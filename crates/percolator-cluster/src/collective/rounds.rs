@@ -57,7 +57,7 @@ impl MetadataCollective {
         } else if reason.is_some() {
             return;
         }
-        state.say(&self.session, reason);
+        state.say(&self.session, reason, self.timeout);
     }
 }
 
@@ -85,13 +85,13 @@ impl State {
     }
 
     /// Leaves the session, once.
-    fn say(&mut self, session: &Session, reason: Option<&str>) {
+    fn say(&mut self, session: &Session, reason: Option<&str>, timeout: Duration) {
         if std::mem::replace(&mut self.has_left, true) || session.lease.has_ended() {
             return;
         }
         let last = (self.last.0, &*self.last.1);
         let given_up = self.entered.back().map(|entered| entered.round).filter(|round| *round > last.0);
-        if let Err(error) = session.leave(reason, last, given_up, Deadline::after(PARTING)) {
+        if let Err(error) = session.leave(reason, last, given_up, timeout, Deadline::after(PARTING)) {
             warn!(rank = session.rank, %error, "the others cannot be told that this process leaves");
         }
     }
@@ -116,7 +116,7 @@ impl Collective for MetadataCollective {
             state.fault = Some(fault.clone());
             // All see these; of the others, only this process knows.
             if !matches!(fault, CollectiveError::Left { .. } | CollectiveError::Uneven { .. }) {
-                state.say(&self.session, Some(&fault.to_string()));
+                state.say(&self.session, Some(&fault.to_string()), self.timeout);
             }
         }
         gathered

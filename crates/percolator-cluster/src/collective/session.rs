@@ -14,7 +14,7 @@ use crate::metadata::{
     Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
 };
 
-/// How long what a process brought to its last round stays after it has left.
+/// How long what a process brought to its last round stays after it has left, at the least.
 const LINGER: Duration = Duration::from_secs(60);
 /// How often a process that waits looks at its own lease.
 const LOOK: Duration = Duration::from_secs(5);
@@ -278,9 +278,11 @@ impl Session {
         reason: Option<&str>,
         last: (u64, &[u64]),
         given_up: Option<u64>,
+        timeout: Duration,
         deadline: Deadline,
     ) -> Result<(), GroupError> {
-        let linger: LeaseId = deadline.patiently(|| self.metadata.grant(LINGER))?;
+        // The others may be in a step, which is as long as a round may take.
+        let linger: LeaseId = deadline.patiently(|| self.metadata.grant(LINGER.max(timeout)))?;
         let left = write(&LeftRecord { reason: reason.map(str::to_owned) });
         let (round, words) = last;
         for (key, bytes) in self.parts(round, words) {

@@ -3,9 +3,9 @@
 //! # Invariants
 //!
 //! 1. A block below `next` is open or done; one from `next` on was never opened.
-//! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or opens
-//!    it by changing `next`. Nobody holds the block then, or, of a job that duplicates slow blocks, one other
-//!    worker.
+//! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or
+//!    opens it by changing `next`. Nobody holds the block then, or, of a job that duplicates slow blocks, one
+//!    other worker.
 //! 3. Only who holds a block changes its open record or removes it, and what it delivered goes into its
 //!    receipt in the same transaction. So the receipts have each step once that is acknowledged or done, and
 //!    no other, whatever was delivered twice.

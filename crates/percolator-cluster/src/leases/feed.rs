@@ -174,8 +174,8 @@ impl LeasedFeed {
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience). What was
-    /// said then may count all the same: the next call finds out.
+    /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience). What
+    /// was said then may count all the same: the next call finds out.
     pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
         let steps = self.confirm_from(1)?;
         Ok(Confirmed { steps, lost: self.worker.state.lock().take_lost() })

@@ -137,8 +137,8 @@ impl Leases {
     }
 
     /// Sets the worker's name (default: the host, the process and a random number). No two workers that run
-    /// at one time have the same: one that finds its name taken waits for the other's lease to end, for as long
-    /// as its [patience](Self::patience) lasts.
+    /// at one time have the same: one that finds its name taken waits for the other's lease to end, for as
+    /// long as its [patience](Self::patience) lasts.
     #[must_use]
     pub fn worker(mut self, name: impl Into<String>) -> Self {
         self.options.worker = Some(name.into());
@@ -172,13 +172,13 @@ impl Leases {
     /// workers of a job have the same. What slow workers do helps as long as there are other blocks, so only
     /// those are duplicated of whose epoch every block was handed out: the end of the epoch waits for them.
     ///
-    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is told with
-    /// its [next step](LeasedStep::lost), or by [`confirm`](LeasedFeed::confirm) if none comes, and what it
-    /// delivered counts for nobody. While two workers
-    /// have a block, none of its steps is acknowledged before it is finished.
+    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is told
+    /// with its [next step](LeasedStep::lost), or by [`confirm`](LeasedFeed::confirm) if none comes, and what
+    /// it delivered counts for nobody. While two workers have a block, none of its steps is acknowledged
+    /// before it is finished.
     ///
-    /// Each worker then has a thread that makes its progress known, and looks whether others have finished its
-    /// blocks, ten times in its [ttl](Self::ttl). Who asks for a block looks at the others' progress.
+    /// Each worker then has a thread that makes its progress known, and looks whether others have finished
+    /// its blocks, ten times in its [ttl](Self::ttl). Who asks for a block looks at the others' progress.
     #[must_use]
     pub fn duplicate_below(mut self, share: f64) -> Self {
         self.options.duplicates_below = Some(share);

@@ -1,8 +1,8 @@
 //! How fast workers are, and which blocks are slow.
 //!
 //! A worker measures itself by its own clock: the steps of the block under way, and how long its turn has
-//! lasted. Others add how long they have seen that record unchanged, by their own clocks. So no two clocks are
-//! compared, and a worker that stands still is slow, whatever keeps its lease alive.
+//! lasted. Others add how long they have seen that record unchanged, by their own clocks. So no two clocks
+//! are compared, and a worker that stands still is slow, whatever keeps its lease alive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,8 +118,8 @@ impl Sight {
         }
     }
 
-    /// Whether a worker's rate is below the limit, in steps a second. The step that it trains on may end at any
-    /// moment, and what it has not made known yet is no fault of its own.
+    /// Whether a worker's rate is below the limit, in steps a second. The step that it trains on may end at
+    /// any moment, and what it has not made known yet is no fault of its own.
     fn is_slow(&self, live: &Live<'_>, worker: &str, limit: f64) -> bool {
         let (Some(living), Some(seen)) = (live.workers.get(worker), self.seen.get(worker)) else {
             return false;

@@ -26,6 +26,8 @@ pub struct EpochUnderWay {
     pub epoch: u64,
     /// How many of its blocks are done.
     pub done: u64,
+    /// How many of them workers have.
+    pub held: u64,
     /// How many it has.
     pub blocks: u64,
 }
@@ -68,15 +70,18 @@ impl JobAccount {
 }
 
 impl JobStatus {
-    /// The number of epochs that are done, from the first on, and those after them that are under way.
-    fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
+    /// Returns how many epochs are done, from the first on, and those after them that are under way.
+    #[must_use]
+    pub fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
         let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);
         let done = first_open.min(self.next.epoch);
         let blocks = self.blocks_per_epoch;
         let under_way = (done..=self.next.epoch).map(|epoch| {
-            let open = self.open.iter().filter(|open| open.block.epoch == epoch).count() as u64;
+            let of_epoch = || self.open.iter().filter(move |open| open.block.epoch == epoch);
+            let (open, held) =
+                (of_epoch().count(), of_epoch().filter(|open| !open.holders.is_empty()).count());
             let opened = if epoch < self.next.epoch { blocks } else { self.next.number };
-            EpochUnderWay { epoch, done: opened.saturating_sub(open), blocks }
+            EpochUnderWay { epoch, done: opened.saturating_sub(open as u64), held: held as u64, blocks }
         });
         let is_begun = |epoch: &EpochUnderWay| epoch.epoch < self.next.epoch || self.next.number > 0;
         (done, under_way.filter(is_begun).collect())

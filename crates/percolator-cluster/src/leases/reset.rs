@@ -9,14 +9,15 @@ use super::records::{JobRecord, VERSION, read, write};
 use crate::metadata::{Metadata, OPERATIONS_MAX, Outcome, Record, Revision, Transaction};
 
 impl Job {
-    /// Removes all records of the job of this name, its receipts too, also if they are damaged. The next worker
-    /// begins it anew. A reset that was cut short is to be made again: nobody joins the job until then.
+    /// Removes all records of the job of this name, its receipts too, also if they are damaged. The next
+    /// worker begins it anew. A reset that was cut short is to be made again: nobody joins the job until
+    /// then.
     ///
     /// # Errors
     ///
     /// [`LeaseError::InUse`] if workers live; one that joins after it was looked gets [`LeaseError::Reset`].
-    /// [`LeaseError::NoJob`] if there is none; [`LeaseError::Reset`] if another reset was faster; [`LeaseError`]
-    /// if the records cannot be changed.
+    /// [`LeaseError::NoJob`] if there is none; [`LeaseError::Reset`] if another reset was faster;
+    /// [`LeaseError`] if the records cannot be changed.
     pub fn reset(metadata: &Arc<dyn Metadata>, name: &str) -> Result<(), LeaseError> {
         let keys = Keys::new(name)?;
         let live = metadata.read(&keys.live())?;
@@ -27,8 +28,8 @@ impl Job {
         }
     }
 
-    /// As [`reset`](Self::reset), also while workers live: they get [`LeaseError::Reset`], and what they have is
-    /// lost to them.
+    /// As [`reset`](Self::reset), also while workers live: they get [`LeaseError::Reset`], and what they have
+    /// is lost to them.
     ///
     /// # Errors
     ///
@@ -40,9 +41,9 @@ impl Job {
         if found.records.is_empty() {
             return Err(LeaseError::NoJob { job: name.to_owned() });
         }
-        // From here on no worker's transaction is made, because this record has changed. It goes last, so that
-        // nobody begins the job anew over records that are left. Each removal asks for it, too: one that comes
-        // late, or a second reset, finds another and removes nothing of the next job.
+        // From here on no worker's transaction is made, because this record has changed. It goes last, so
+        // that nobody begins the job anew over records that are left. Each removal asks for it, too: one that
+        // comes late, or a second reset, finds another and removes nothing of the next job.
         let record = found.get(&own);
         let mark = match record {
             Some(record) => Transaction::new().when_modified(&*own, record.modified),

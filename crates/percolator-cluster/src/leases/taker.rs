@@ -70,8 +70,8 @@ fn take(
     Ok(None)
 }
 
-/// Waits until it is worth asking again: something has changed, or, if slow blocks are duplicated, some time has
-/// passed.
+/// Waits until it is worth asking again: something has changed, or, if slow blocks are duplicated, some time
+/// has passed.
 fn wait(
     worker: &Worker,
     revision: crate::metadata::Revision,

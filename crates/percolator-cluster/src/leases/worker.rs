@@ -287,8 +287,8 @@ impl State {
         self.stats.lost > before
     }
 
-    /// Returns the blocks that were lost since the last time, of those of which steps were handed over that do
-    /// not count.
+    /// Returns the blocks that were lost since the last time, of those of which steps were handed over that
+    /// do not count.
     pub(super) fn take_lost(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.lost)
     }

@@ -1,9 +1,10 @@
 //! Files in a folder, which machines may share.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use percolator::whole_file::WholeFile;
@@ -80,6 +81,7 @@ impl FolderStore {
     fn each_abandoned(
         &self,
         id: &Id,
+        options: &OpenOptions,
         lock: impl Fn(&File) -> Result<(), TryLockError>,
         mut look: impl FnMut(&Path) -> Result<(), StoreError>,
     ) -> Result<usize, StoreError> {
@@ -89,11 +91,13 @@ impl FolderStore {
         })?;
         let mut found = 0;
         for path in paths {
-            let file = match File::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened.map_err(StoreError::at("open", &path))?,
-            };
-            if !matches!(lock(&file), Err(TryLockError::WouldBlock)) {
+            // What cannot be opened is none of ours: a pipe, a link, another user's.
+            let Ok(file) = options.open(&path) else { continue };
+            if !file.metadata().is_ok_and(|found| found.is_file()) {
+                continue;
+            }
+            // Where there are no locks, nobody knows whether it is written.
+            if lock(&file).is_ok() {
                 look(&path)?;
                 found += 1;
             }
@@ -157,8 +161,9 @@ impl Store for FolderStore {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed())? {
             let entry = entry.map_err(failed())?;
-            // Other folders are nobody's business. Neither is one that goes while it is looked at.
-            let is_folder = fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
+            // Other folders are nobody's business. Neither is one that goes while it is looked at, nor a
+            // link, which may be another id's folder under a second name.
+            let is_folder = entry.file_type().is_ok_and(|found| found.is_dir());
             let id = entry.file_name().into_string().ok().and_then(|name| Id::new(name).ok());
             ids.extend(id.filter(|_| is_folder));
         }
@@ -176,18 +181,27 @@ impl Store for FolderStore {
     }
 
     fn remove_abandoned(&self, id: &Id) -> Result<usize, StoreError> {
-        // It stays locked until it is gone: a writer that has only just created it makes another.
-        self.each_abandoned(id, File::try_lock, remove)
+        // It stays locked until it is gone: a writer that has only just created it makes another. On NFS,
+        // only who may write may have it alone.
+        self.each_abandoned(id, partials().write(true), File::try_lock, remove)
     }
 
     fn abandoned(&self, id: &Id) -> Result<usize, StoreError> {
         // Two that count do not take one another for a writer.
-        self.each_abandoned(id, File::try_lock_shared, |_| Ok(()))
+        self.each_abandoned(id, &partials(), File::try_lock_shared, |_| Ok(()))
     }
 
     fn place(&self) -> String {
         percolator::shown::path(&self.folder).to_string()
     }
+}
+
+/// How unfinished files are opened: through no link, and without waiting for the other end of a pipe.
+fn partials() -> OpenOptions {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    options
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
@@ -314,5 +328,22 @@ mod tests {
         assert!(error.to_string().contains("could not write"), "{error}");
         let message = StoreError::new("write", "x", io::ErrorKind::StorageFull.into()).to_string();
         assert!(message.contains("the store is full"), "{message}");
+    }
+
+    /// A link would be another id's folder under a second name. What is no file of ours is left alone.
+    #[test]
+    fn links_and_pipes_are_not_looked_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderStore::open(folder.path()).unwrap();
+        let id = Id::new("one").unwrap();
+        let name = put(&store, &id, b"whole");
+        std::os::unix::fs::symlink("one", folder.path().join("two")).unwrap();
+        assert_eq!(store.ids().unwrap(), std::slice::from_ref(&id));
+        let partial = |rest: &str| folder.path().join(format!("one/{name}.{rest}.percolator-partial"));
+        std::os::unix::fs::symlink("nowhere", partial("1-0")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, partial("1-1"), rustix::fs::Mode::RUSR).unwrap();
+        fs::write(partial("1-2"), "begun").unwrap();
+        assert_eq!((store.abandoned(&id).unwrap(), store.remove_abandoned(&id).unwrap()), (1, 1));
+        assert_eq!(store.list(&id).unwrap(), [name]);
     }
 }

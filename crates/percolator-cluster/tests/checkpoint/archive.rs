@@ -9,7 +9,8 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{
-    Archive, ArchiveError, CheckpointError, Checkpoints, CleanOptions, Left, Origin, Writer,
+    Archive, ArchiveError, Checkpoint as _, CheckpointError, Checkpoints, CleanOptions, Left, Origin, Parts,
+    Writer,
 };
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _};
 use percolator_cluster::store::{Id, Store as _};
@@ -127,6 +128,47 @@ fn a_process_that_was_cut_off_goes_on_after_its_files_were_cleaned_up() {
     }
 }
 
+/// A damaged checkpoint takes no place of a whole one: what a restore would find stays.
+#[test]
+fn the_last_whole_checkpoint_is_kept() {
+    for is_missing in [false, true] {
+        let place = Place::default();
+        let checkpoints = place.begin(4);
+        let names = [1_u8, 2, 3, 4].map(|number| save(&checkpoints, &[number]).unwrap());
+        drop(checkpoints);
+        for name in &names[2..] {
+            let key = (id(), *name);
+            let mut files = place.store.files.lock();
+            match is_missing {
+                true => drop(files.remove(&key)),
+                false => files.get_mut(&key).unwrap().push(0),
+            }
+        }
+        let cleaned = place.archive().clean(&id(), &CleanOptions { keep: Some(1), ..ALL }).unwrap();
+        assert_eq!(cleaned.removed, [names[0]]);
+        assert_eq!(*place.begin(4).state().read(), [2]);
+    }
+}
+
+/// A part that the newest whole checkpoint has not is not taken from an older one.
+#[test]
+fn a_part_is_of_the_newest_checkpoint() {
+    let place = Place::default();
+    let checkpoints = place.begin(2);
+    for (number, part) in [(1, "model"), (2, "other")] {
+        let mut bytes = Vec::new();
+        Parts::new().with(part, vec![number]).write(&mut bytes).unwrap();
+        save(&checkpoints, &bytes).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("part");
+    let extract = |part| place.archive().extract(&id(), Some(part), &target, false);
+    let error = extract("model").unwrap_err();
+    assert!(matches!(error, ArchiveError::NoPart { .. }), "{error}");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is left");
+    extract("other").unwrap();
+}
+
 /// A writer that begins between the look and the removal has the id: nothing of its own is removed.
 #[test]
 fn nothing_is_removed_once_somebody_else_has_the_id() {
@@ -186,9 +228,8 @@ fn a_failing_store_or_target_is_no_damage() {
     assert!(archive.verify(&id()).unwrap().is_whole());
     // Parts of a state that has none.
     let error = archive.extract(&id(), Some("model"), &folder.path().join("state"), false).unwrap_err();
-    let ArchiveError::NoneWhole { rejected, .. } = &error else { panic!("{error}") };
-    assert_eq!(rejected.len(), 1);
-    assert!(error.to_string().contains("the state does not take it: "), "{error}");
+    let ArchiveError::NoPart { source, .. } = &error else { panic!("{error}") };
+    assert!(source.to_string().contains("ends within its first line"), "{source}");
     assert!(!folder.path().join("state").exists());
     assert_eq!(archive.ids().unwrap().ids, [id()].into());
     assert_eq!(place.store.list(&id()).unwrap().len(), 1);

@@ -68,12 +68,13 @@ fn write_on(url: &str, store: &Path, keep: usize) {
 /// Restores what a process left that was killed, which had begun and saved these states.
 fn check(url: &str, store: &Path, keep: usize, begun: u64, saved: u64) -> u64 {
     let records = records(url);
-    let found = records.read("/checkpoints/shard").unwrap();
-    let before = found.records.first().map(|record| Record::parse(&record.value).unwrap());
-    // The process is known to be dead, so its lease need not run out.
+    // The process is known to be dead, so its lease need not run out. From then on, what it had asked for and
+    // etcd has not done yet is refused.
     for held in records.read("/checkpoints-held/").unwrap().records {
         records.revoke(held.lease.unwrap()).unwrap();
     }
+    let found = records.read("/checkpoints/shard").unwrap();
+    let before = found.records.first().map(|record| Record::parse(&record.value).unwrap());
     let checkpoints = begin(url, store, keep);
     let number = number_of(&checkpoints.state().read());
     assert!((saved..=begun).contains(&number), "{number} was restored; begun {begun}, saved {saved}");

@@ -265,6 +265,25 @@ unsafe extern "C" fn ncclCommAbort(comm: *const Comm) -> u32 {
     fault("ncclCommAbort").unwrap_or(SUCCESS)
 }
 
+/// # Safety
+///
+/// `comm` is a communicator that was not aborted.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommFinalize(comm: *const Comm) -> u32 {
+    assert!(!comm.is_null());
+    fault("ncclCommFinalize").unwrap_or(SUCCESS)
+}
+
+/// # Safety
+///
+/// `comm` was finalized, and is not used after this.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommDestroy(comm: *const Comm) -> u32 {
+    // SAFETY: as the caller promises; this is the count that `ncclCommInitRankConfig` left.
+    drop(unsafe { Arc::from_raw(comm) });
+    fault("ncclCommDestroy").unwrap_or(SUCCESS)
+}
+
 /// Makes the next call of a function return a code.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! Files that no record names are removed, by whoever holds the id.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -10,6 +10,7 @@ use crate::checkpoint::entry::{Entry, Writer};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::protocol::Protocol;
 use crate::checkpoint::record::{KEPT_MAX, Record, RecordError};
+use crate::checkpoint::restore::verify;
 use crate::store::Id;
 
 /// How long the id is held after this process was last heard of.
@@ -18,7 +19,8 @@ const TTL: Duration = Duration::from_secs(10);
 /// What is removed, apart from files that an id's record does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanOptions {
-    /// So many checkpoints are kept at most, the newest first; if it is not given, all that the record names.
+    /// So many whole checkpoints are kept, the newest first, and what is damaged between them; if it is not
+    /// given, all that the record names. Their files are read for that.
     pub keep: Option<usize>,
     /// Checkpoints are removed that a restore could not read, although nothing shows that they are damaged.
     pub spared: bool,
@@ -62,7 +64,11 @@ pub enum Left {
 }
 
 /// What is to go, of what there is.
-fn plan(kept: &Kept, options: &CleanOptions) -> Cleaned {
+fn plan(
+    kept: &Kept,
+    options: &CleanOptions,
+    is_whole: &mut dyn FnMut(&Entry) -> Result<bool, CheckpointError>,
+) -> Result<Cleaned, CheckpointError> {
     let cleaned = Cleaned {
         id: kept.id.clone(),
         taken_out: Vec::new(),
@@ -72,31 +78,46 @@ fn plan(kept: &Kept, options: &CleanOptions) -> Cleaned {
     };
     let record = match &kept.record {
         Some(Ok(record)) => record,
-        Some(Err(error)) => return Cleaned { left: Some(Left::NotUnderstood(error.clone())), ..cleaned },
+        Some(Err(error)) => {
+            return Ok(Cleaned { left: Some(Left::NotUnderstood(error.clone())), ..cleaned });
+        }
         None if !options.without_record && !kept.is_empty() => {
             let left = Some(Left::NoRecord { files: kept.files.len() });
-            return Cleaned { left, unfinished: 0, ..cleaned };
+            return Ok(Cleaned { left, unfinished: 0, ..cleaned });
         }
         None if kept.unreadable.is_empty() => {
-            return Cleaned { removed: kept.files.iter().map(|file| file.uuid).collect(), ..cleaned };
+            return Ok(Cleaned { removed: kept.files.iter().map(|file| file.uuid).collect(), ..cleaned });
         }
-        None => return Cleaned { left: Some(Left::Unreadable(kept.unreadable.clone())), ..cleaned },
+        None => return Ok(Cleaned { left: Some(Left::Unreadable(kept.unreadable.clone())), ..cleaned }),
     };
-    let taken_out = taken_out(record, options);
+    let taken_out = taken_out(record, options, is_whole)?;
     let is_out = |uuid| taken_out.iter().any(|entry| entry.uuid == uuid);
     let is_unknown = |uuid| !record.names(uuid);
     let may_go = |uuid| is_out(uuid) || (is_unknown(uuid) && kept.unreadable.is_empty());
     let removed = kept.files.iter().map(|file| file.uuid).filter(|&uuid| may_go(uuid)).collect();
     let stays = !kept.unreadable.is_empty() && kept.unnamed().next().is_some();
     let left = stays.then(|| Left::Unreadable(kept.unreadable.clone()));
-    Cleaned { taken_out, removed, left, ..cleaned }
+    Ok(Cleaned { taken_out, removed, left, ..cleaned })
 }
 
-/// Which checkpoints a record is to lose.
-fn taken_out(record: &Record, options: &CleanOptions) -> Vec<Entry> {
-    let kept = options.keep.unwrap_or(KEPT_MAX).saturating_sub(1);
-    let spared = record.spared.iter().filter(|_| options.spared);
-    record.kept.iter().skip(kept).chain(spared).cloned().collect()
+/// Which checkpoints a record is to lose: those that come after as many whole ones as are to be kept, so that
+/// a damaged one takes no place of a whole one.
+fn taken_out(
+    record: &Record,
+    options: &CleanOptions,
+    is_whole: &mut dyn FnMut(&Entry) -> Result<bool, CheckpointError>,
+) -> Result<Vec<Entry>, CheckpointError> {
+    let mut taken: Vec<Entry> = record.spared.iter().filter(|_| options.spared).cloned().collect();
+    let Some(keep) = options.keep else { return Ok(taken) };
+    let mut whole = usize::from(is_whole(&record.newest)?);
+    for entry in &record.kept {
+        if whole >= keep {
+            taken.push(entry.clone());
+        } else if is_whole(entry)? {
+            whole += 1;
+        }
+    }
+    Ok(taken)
 }
 
 impl Archive {
@@ -117,7 +138,17 @@ impl Archive {
             return Err(ArchiveError::Keep { found });
         }
         let kept = self.look(id)?;
-        let planned = plan(&kept, options);
+        // Each file is read once, although it is planned twice.
+        let mut known = BTreeMap::new();
+        let mut is_whole = |entry: &Entry| match known.get(&entry.uuid) {
+            Some(&is_whole) => Ok(is_whole),
+            None => {
+                let is_whole = verify(&*self.store, id, entry)?.is_ok();
+                known.insert(entry.uuid, is_whole);
+                Ok::<bool, CheckpointError>(is_whole)
+            }
+        };
+        let planned = plan(&kept, options, &mut is_whole)?;
         let held = |by: Writer| Cleaned {
             taken_out: Vec::new(),
             removed: Vec::new(),
@@ -140,7 +171,7 @@ impl Archive {
             Err(by) => return Ok(held(by)),
         };
         // What was seen before the id was taken may have changed.
-        let planned = plan(&self.look(id)?, options);
+        let planned = plan(&self.look(id)?, options, &mut is_whole)?;
         if !planned.taken_out.is_empty() {
             let taken: BTreeSet<_> = planned.taken_out.iter().map(|entry| entry.uuid).collect();
             protocol.take_out(&taken)?;
@@ -148,7 +179,10 @@ impl Archive {
         let removed = protocol.remove(planned.removed)?;
         let unfinished = match planned.left {
             Some(Left::NoRecord { .. }) => 0,
-            _ => self.store.remove_abandoned(id)?,
+            _ => {
+                protocol.confirm_hold()?;
+                self.store.remove_abandoned(id)?
+            }
         };
         Ok(Cleaned { removed, unfinished, ..planned })
     }

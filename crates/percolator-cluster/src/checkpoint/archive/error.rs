@@ -37,6 +37,16 @@ pub enum ArchiveError {
         /// What was tried, and why it was not taken.
         rejected: Vec<Rejected>,
     },
+    /// The newest checkpoint that is whole has no such part.
+    #[error("the newest whole checkpoint of the id {id} has no part {part:?}")]
+    NoPart {
+        /// The id.
+        id: Id,
+        /// The part that was asked for.
+        part: String,
+        /// Which parts there are, or that these are none.
+        source: Arc<io::Error>,
+    },
     /// There is a file already.
     #[error(
         "{}: a file is there already: give another path, or say that it is to be replaced",

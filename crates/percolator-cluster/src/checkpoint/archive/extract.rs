@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use percolator::whole_file::WholeFile;
 
@@ -44,16 +45,27 @@ impl Write for Target {
 }
 
 /// Copies a checkpoint, or a part of it, into a new file.
-fn copy(from: &mut dyn Read, part: Option<&str>, path: &Path) -> Result<io::Result<Copied>, ArchiveError> {
+fn copy(
+    from: &mut dyn Read,
+    id: &Id,
+    part: Option<&str>,
+    path: &Path,
+) -> Result<io::Result<Copied>, ArchiveError> {
     let file = WholeFile::create(path).map_err(|error| ArchiveError::target(path, error))?;
     let mut target = Target { file, failed: None };
     let copied = match part {
         Some(part) => copy_part(from, part, &mut target),
         None => io::copy(from, &mut target),
     };
-    match target.failed {
-        Some(error) => Err(ArchiveError::target(path, error)),
-        None => Ok(copied.map(|bytes| Copied { file: target.file, bytes })),
+    if let Some(error) = target.failed {
+        return Err(ArchiveError::target(path, error));
+    }
+    match (part, copied) {
+        // The file is whole, so an older one is no better: its part may be another thing of that name.
+        (Some(part), Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(ArchiveError::NoPart { id: id.clone(), part: part.to_owned(), source: Arc::new(error) })
+        }
+        (_, copied) => Ok(copied.map(|bytes| Copied { file: target.file, bytes })),
     }
 }
 
@@ -71,7 +83,8 @@ impl Archive {
     /// # Errors
     ///
     /// [`ArchiveError::NoRecord`] if there is no checkpoint; [`ArchiveError::NoneWhole`], with every reason,
-    /// if none can be read; [`ArchiveError::Exists`] if there is a file at `path`, unless `replace` is set;
+    /// if none can be read; [`ArchiveError::NoPart`] if the newest that is whole has no such part;
+    /// [`ArchiveError::Exists`] if there is a file at `path`, unless `replace` is set;
     /// [`ArchiveError::Target`] if it cannot be written; [`ArchiveError::Checkpoint`].
     pub fn extract(
         &self,
@@ -100,7 +113,8 @@ impl Archive {
                     None
                 }
             };
-            let found = first_whole(&*self.store, id, record, &mut rejected, |from| copy(from, part, path))?;
+            let found =
+                first_whole(&*self.store, id, record, &mut rejected, |from| copy(from, id, part, path))?;
             let is_newest = matches!(found, Some((_, Origin::Newest(_))));
             if !is_newest && !looks.is_empty() && self.revision(id)? != revision {
                 continue;

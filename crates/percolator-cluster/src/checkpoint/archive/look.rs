@@ -30,8 +30,10 @@ impl Archive {
             }
         }
         for id in self.store.ids()? {
-            let has_files = !self.store.list(&id)?.is_empty() || self.store.abandoned(&id)? > 0;
-            if has_files {
+            let has_any =
+                |id| Ok::<_, StoreError>(!self.store.list(id)?.is_empty() || self.store.abandoned(id)? > 0);
+            // What is wrong with a folder is said of its id, and not of all.
+            if has_any(&id).unwrap_or(true) {
                 ids.ids.insert(id);
             }
         }
