@@ -12,6 +12,7 @@ pub mod clock;
 pub mod collective;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+mod hexadecimal;
 pub mod leases;
 pub mod metadata;
 pub mod store;

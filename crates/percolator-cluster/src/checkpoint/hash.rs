@@ -1,7 +1,6 @@
 //! The sums of a file, on threads of their own, so that the disk need not wait for them.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,6 +8,8 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Sender, bounded};
 use md5::Md5;
 use sha2::{Digest, Sha256};
+
+use crate::hexadecimal::hexadecimal;
 
 /// Bytes that are handed to the threads at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -23,14 +24,6 @@ pub(super) struct Sums {
     pub(super) md5: String,
     pub(super) sha256: String,
     pub(super) bytes: u64,
-}
-
-fn hexadecimal(digest: impl AsRef<[u8]>) -> String {
-    let bytes = digest.as_ref();
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Sums bytes while `work` is done with them.

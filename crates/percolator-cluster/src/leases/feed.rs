@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use percolator::feed::{ConfigError, ResolvedFeed};
 use percolator::record::StepId;
-use percolator::{Batch, Feed, FeedBuilder};
+use percolator::{Batch, Feed, FeedBuilder, FeedError};
 use sha2::{Digest as _, Sha256};
 
 use super::account::Account;
@@ -18,6 +19,7 @@ use super::taker::Taker;
 use super::worker::{HeldBlock, LeaseStats, State, Worker};
 use super::{Confirm, LeaseOptions, Leases};
 use crate::clock::{BootClock, Clock as _};
+use crate::hexadecimal::hexadecimal;
 
 /// The batches of all devices for one step of a block.
 #[non_exhaustive]
@@ -78,45 +80,11 @@ impl Leases {
         let name = options.name();
         check_name("job", &job)?;
         check_name("worker", &name)?;
-        for (option, is_zero) in [
-            ("steps_per_block", options.steps_per_block == 0),
-            ("ttl", options.ttl.is_zero()),
-            ("acknowledge_every", options.acknowledge_every == Some(0)),
-        ] {
-            if is_zero {
-                return Err(LeaseError::Zero { option });
-            }
-        }
-        if let Some(found) = options.duplicates_below.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
-            return Err(LeaseError::Share { found });
-        }
+        options.check()?;
         let joined = Arc::new(OnceLock::new());
         let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
-        let Some(plan) = resolved.plan() else {
-            return Err(LeaseError::Feed {
-                message: "follows a plan, and this one deals in round-robin order",
-            });
-        };
-        if plan.wraps() {
-            return Err(LeaseError::Feed {
-                message: "cannot wrap its last batches into the next epoch, which may be another \
-                          worker's: keep, drop or pad them",
-            });
-        }
-        let record = JobRecord {
-            version: VERSION,
-            schedule: hex(&Sha256::digest(resolved.schedule_text())),
-            source: resolved.source().path().to_string_lossy().into_owned(),
-            epochs: resolved.spec().schedule.epochs.unwrap_or(0),
-            steps_per_block: options.steps_per_block,
-            duplicates_below: options.duplicates_below,
-            is_removed: false,
-            steps: plan
-                .steps(0)
-                .map_err(percolator::feed::ConfigError::Order)
-                .map_err(percolator::FeedError::from)?,
-        };
+        let record = job_of(&resolved, &options)?;
         let board = patiently(&name, options.patience, &|| false, || {
             Board::join(metadata.clone(), &job, record.clone())
         })?;
@@ -139,12 +107,28 @@ impl Leases {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
+/// What the job of such a feed is, if its steps can be leased.
+fn job_of(resolved: &ResolvedFeed, options: &LeaseOptions) -> Result<JobRecord, LeaseError> {
+    let refused = |message| Err(LeaseError::Feed { message });
+    let Some(plan) = resolved.plan() else {
+        return refused("follows a plan, and this one deals in round-robin order");
+    };
+    if plan.wraps() {
+        return refused(
+            "cannot wrap its last batches into the next epoch, which may be another worker's: keep, drop or pad \
+             them",
+        );
+    }
+    let steps = plan.steps(0).map_err(ConfigError::Order).map_err(FeedError::from)?;
+    Ok(JobRecord {
+        version: VERSION,
+        schedule: hexadecimal(Sha256::digest(resolved.schedule_text())),
+        source: resolved.source().path().to_string_lossy().into_owned(),
+        epochs: resolved.spec().schedule.epochs.unwrap_or(0),
+        steps_per_block: options.steps_per_block,
+        steps,
+        duplicates_below: options.duplicates_below,
+        is_removed: false,
     })
 }
 

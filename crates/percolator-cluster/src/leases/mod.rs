@@ -90,6 +90,25 @@ impl LeaseOptions {
     }
 }
 
+impl LeaseOptions {
+    /// Refuses what cannot be met.
+    fn check(&self) -> Result<(), LeaseError> {
+        for (option, is_zero) in [
+            ("steps_per_block", self.steps_per_block == 0),
+            ("ttl", self.ttl.is_zero()),
+            ("acknowledge_every", self.acknowledge_every == Some(0)),
+        ] {
+            if is_zero {
+                return Err(LeaseError::Zero { option });
+            }
+        }
+        if let Some(found) = self.duplicates_below.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+            return Err(LeaseError::Share { found });
+        }
+        Ok(())
+    }
+}
+
 /// A number that two workers of one process, or two processes of one number in two containers, seldom share.
 fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
