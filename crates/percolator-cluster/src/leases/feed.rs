@@ -115,8 +115,8 @@ fn job_of(resolved: &ResolvedFeed, options: &LeaseOptions) -> Result<JobRecord, 
     };
     if plan.wraps() {
         return refused(
-            "cannot wrap its last batches into the next epoch, which may be another worker's: keep, drop or pad \
-             them",
+            "cannot wrap its last batches into the next epoch, which may be another worker's: keep, drop \
+             or pad them",
         );
     }
     let steps = plan.steps(0).map_err(ConfigError::Order).map_err(FeedError::from)?;
