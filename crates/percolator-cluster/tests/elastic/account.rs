@@ -301,7 +301,11 @@ fn check_held(history: &History) {
                 let is_allowed = held.len() as u64 <= max || history.role.job.duplicates;
                 assert!(is_allowed, "it may have {max}: {held:?}, {:?}", history.role);
             }
-            Entry::Unsure { block } => drop(all.insert(block)),
+            // It may have got it, or, if it had it, have finished it.
+            Entry::Unsure { block } => {
+                held.remove(block);
+                all.insert(block);
+            }
             Entry::Done { block } => drop(held.remove(block)),
             Entry::Step { epoch, block, .. } => {
                 let key = format!("{epoch:010}-{block:012}");
