@@ -14,6 +14,7 @@
 //! If there are more words, the engine gathers them next. All processes see the same headers, so they come to
 //! the same conclusion.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::collective::{Collective, CollectiveError};
+
+/// What an engine fails with.
+pub type EngineError = Arc<dyn Error + Send + Sync>;
 
 /// An engine that exchanges words between the processes of a job.
 pub trait Gather: Send + fmt::Debug {
@@ -31,12 +35,13 @@ pub trait Gather: Send + fmt::Debug {
     fn size(&self) -> usize;
 
     /// Sends words, the same number from every process, and returns those of all, concatenated by rank. Waits
-    /// for the others no longer than `timeout`. After an error it is not called again.
+    /// for the others no longer than `timeout`, and returns `None` if not all have come by then. After that,
+    /// or after an error, it is not called again.
     ///
     /// # Errors
     ///
-    /// [`CollectiveError::Late`] after the timeout; [`CollectiveError::Failed`] if the engine fails.
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError>;
+    /// What keeps the engine from exchanging words.
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError>;
 }
 
 /// What all headers of this version begin with.
@@ -137,8 +142,12 @@ impl<G: Gather> State<G> {
     }
 
     fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
-        let gathered = self.engine.gather(words, timeout)?;
-        let due = words.len() * self.engine.size();
+        let size = self.engine.size();
+        let gathered = self.engine.gather(words, timeout).map_err(CollectiveError::Failed)?;
+        // The engine does not say who has not come.
+        let late = CollectiveError::Late { missing: Vec::new(), size, waited: timeout };
+        let gathered = gathered.ok_or(late)?;
+        let due = words.len() * size;
         assert_eq!(gathered.len(), due, "an engine returns as many words from each process");
         Ok(gathered)
     }

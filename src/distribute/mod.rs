@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 pub use self::collective::{Collective, CollectiveError, LocalCollective};
 pub use self::error::DistributeError;
-pub use self::gather::{Gather, GatherCollective};
+pub use self::gather::{EngineError, Gather, GatherCollective};
 pub use self::input_workers::{InputWorker, InputWorkers};
 pub use self::iterator::{DistributedIterator, DistributedStep};
 pub use self::options::{InputOptions, InputReplicationMode};

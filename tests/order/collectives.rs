@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use percolator::distribute::{Collective, CollectiveError, Gather, GatherCollective, LocalCollective};
+use percolator::distribute::{
+    Collective, CollectiveError, EngineError, Gather, GatherCollective, LocalCollective,
+};
 use proptest::prelude::*;
 
 use crate::common::collectives::{
@@ -58,12 +60,12 @@ impl Gather for Threads {
         self.table.0.lock().given.len()
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
         let (exchange, changed) = &*self.table;
         let mut words = words.to_vec();
         (self.spoil)(self.rank, &mut words);
         let mut now = exchange.lock();
-        let (size, round) = (now.given.len(), now.complete);
+        let round = now.complete;
         now.given[self.rank] = Some(words);
         if now.given.iter().all(Option::is_some) {
             now.gathered = now.given.iter_mut().filter_map(Option::take).flatten().collect();
@@ -72,9 +74,9 @@ impl Gather for Threads {
         }
         let is_late = changed.wait_while_for(&mut now, |now| now.complete == round, timeout).timed_out();
         if is_late && now.complete == round {
-            return Err(CollectiveError::Late { missing: Vec::new(), size, waited: timeout });
+            return Ok(None);
         }
-        Ok(now.gathered.clone())
+        Ok(Some(now.gathered.clone()))
     }
 }
 

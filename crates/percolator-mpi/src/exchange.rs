@@ -15,7 +15,7 @@ use mpi::Threading;
 use mpi::environment::{is_finalized, is_initialized, threading_support};
 use mpi::raw::AsRaw as _;
 use mpi::topology::SimpleCommunicator;
-use percolator::distribute::{CollectiveError, Gather};
+use percolator::distribute::{EngineError, Gather};
 
 use crate::error::MpiError;
 use crate::raw::{self, Comm, Request};
@@ -129,14 +129,7 @@ impl Gather for Exchange {
         self.size
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
-        match self.try_gather(words, timeout) {
-            Ok(Some(gathered)) => Ok(gathered),
-            Ok(None) => {
-                // MPI does not say who has come.
-                Err(CollectiveError::Late { missing: Vec::new(), size: self.size, waited: timeout })
-            }
-            Err(error) => Err(CollectiveError::Failed(Arc::new(error))),
-        }
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
+        self.try_gather(words, timeout).map_err(|error| Arc::new(error) as EngineError)
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr as _, DevicePtrMut as _, DriverError};
-use percolator::distribute::{Collective, CollectiveError, Gather};
+use percolator::distribute::{Collective, EngineError, Gather};
 
 use crate::error::NcclError;
 use crate::raw::{self, Comm, ID_BYTES, Progress};
@@ -172,14 +172,7 @@ impl Gather for Engine {
         self.size
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
-        match self.try_gather(words, timeout) {
-            Ok(Some(gathered)) => Ok(gathered),
-            Ok(None) => {
-                // NCCL does not say who has come.
-                Err(CollectiveError::Late { missing: Vec::new(), size: self.size, waited: timeout })
-            }
-            Err(error) => Err(CollectiveError::Failed(Arc::new(error))),
-        }
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
+        self.try_gather(words, timeout).map_err(|error| Arc::new(error) as EngineError)
     }
 }

@@ -1,9 +1,9 @@
 //! How a process joins a group.
 //!
-//! The group's record says who is in which session. It is under the lease of the process that made it, and
+//! The group's record says who is in which generation. It is under the lease of the process that made it, and
 //! each process that joins changes it by a transaction, so no two have one rank. When all are in it, they
-//! meet in the first round of the session. If that fails, because one of them was left over from before, all
-//! that are alive give up the session and join a new one.
+//! meet in the first round of the generation. If that fails, because one of them was left over from before,
+//! all that are alive give up the generation and join a new one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use percolator::distribute::CollectiveError;
 use tracing::debug;
 
 use super::error::GroupError;
+use super::generation::{Deadline, Generation};
 use super::keys::GroupKeys;
 use super::records::{GroupRecord, VERSION, WhoRecord, read, write};
-use super::session::{Deadline, Session};
 use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Revision, Transaction};
 
 /// A process that joins a group.
@@ -32,22 +32,22 @@ pub(super) struct Joining {
 
 /// What becomes of an attempt to be in the group.
 enum Enlisted {
-    /// This process is in this session.
+    /// The process is a member of this generation.
     In(String),
     /// It cannot be, as long as this is so.
     Not(GroupError, Revision),
 }
 
 impl Joining {
-    pub(super) fn join(&self) -> Result<Session, GroupError> {
+    pub(super) fn join(&self) -> Result<Generation, GroupError> {
         let deadline = Deadline::after(self.timeout);
         // A predecessor that died has gone by then.
         let patience = || Deadline::after(self.ttl.saturating_mul(2).min(self.timeout));
         let mut refused = patience();
         loop {
             let lease = deadline.patiently(|| Lease::keep(self.metadata.clone(), self.ttl))?;
-            let session = match self.enlist(&lease, deadline)? {
-                Enlisted::In(session) => session,
+            let generation = match self.enlist(&lease, deadline)? {
+                Enlisted::In(generation) => generation,
                 Enlisted::Not(reason, revision) => {
                     let left = refused.left();
                     if left.is_zero() {
@@ -57,11 +57,11 @@ impl Joining {
                     continue;
                 }
             };
-            let (metadata, keys) = (self.metadata.clone(), self.keys.session(&session));
-            let place = Session { metadata, keys, rank: self.rank, size: self.size, lease };
-            match self.meet(&place, &session, deadline)? {
+            let (metadata, keys) = (self.metadata.clone(), self.keys.generation(&generation));
+            let place = Generation { metadata, keys, rank: self.rank, size: self.size, lease };
+            match self.meet(&place, &generation, deadline)? {
                 true => return Ok(place),
-                false => debug!(self.rank, session, "the group's session is given up before it began"),
+                false => debug!(self.rank, generation, "the group's generation is given up before it began"),
             }
             refused = patience();
         }
@@ -73,15 +73,17 @@ impl Joining {
         loop {
             let found = deadline.patiently(|| self.metadata.read(&key))?;
             let record = found.get(&key);
-            let (session, transaction) = match record {
+            let (generation, transaction) = match record {
                 None => self.first(lease),
                 Some(record) => {
                     let group = group(record)?;
                     if let Some(reason) = self.refusal(&group) {
                         let has_begun = group.members.len() >= group.size;
-                        match self.holder(&group.session, deadline)? {
+                        match self.holder(&group.generation, deadline)? {
                             // An answer was lost.
-                            Some(holder) if holder == lease.id() => return Ok(Enlisted::In(group.session)),
+                            Some(holder) if holder == lease.id() => {
+                                return Ok(Enlisted::In(group.generation));
+                            }
                             // A predecessor died while the others were waited for.
                             None if !has_begun && group.size == self.size => {}
                             _ => return Ok(Enlisted::Not(reason, found.revision)),
@@ -90,11 +92,11 @@ impl Joining {
                     self.further(record, group)?
                 }
             };
-            let rank = self.keys.session(&session).rank(self.rank);
+            let rank = self.keys.generation(&generation).rank(self.rank);
             let transaction = transaction.when_missing(&*rank);
             let transaction = transaction.put_under(lease.id(), rank, write(&WhoRecord::here()));
             match deadline.patiently(|| self.metadata.transact(&transaction)) {
-                Ok(Outcome::Committed(_)) => return Ok(Enlisted::In(session)),
+                Ok(Outcome::Committed(_)) => return Ok(Enlisted::In(generation)),
                 Ok(Outcome::Refused(_)) => {}
                 // The process that made the group's record has gone, and the record with it.
                 Err(MetadataError::LeaseExpired { lease: ended }) if ended != lease.id() => {}
@@ -103,16 +105,17 @@ impl Joining {
         }
     }
 
-    /// A new session, with this process alone.
+    /// A new generation, with this process alone.
     fn first(&self, lease: &Lease) -> (String, Transaction) {
-        let session = uuid::Uuid::new_v4().to_string();
+        let generation = uuid::Uuid::new_v4().to_string();
         let members = BTreeMap::from([(self.rank, WhoRecord::here())]);
-        let group = GroupRecord { version: VERSION, session: session.clone(), size: self.size, members };
+        let group =
+            GroupRecord { version: VERSION, generation: generation.clone(), size: self.size, members };
         let key = self.keys.group();
-        (session, Transaction::new().when_missing(&*key).put_under(lease.id(), key, write(&group)))
+        (generation, Transaction::new().when_missing(&*key).put_under(lease.id(), key, write(&group)))
     }
 
-    /// A session that others have begun.
+    /// A generation that others have begun.
     fn further(&self, record: &Record, mut group: GroupRecord) -> Result<(String, Transaction), GroupError> {
         let Some(lease) = record.lease else {
             let message = "no lease holds it: it is none of this library's".to_owned();
@@ -121,7 +124,7 @@ impl Joining {
         group.members.insert(self.rank, WhoRecord::here());
         let changed = Transaction::new().when_modified(&*record.key, record.modified);
         let changed = changed.put_under(lease, &*record.key, write(&group));
-        Ok((group.session, changed))
+        Ok((group.generation, changed))
     }
 
     /// Why this process cannot be in a group.
@@ -137,16 +140,16 @@ impl Joining {
         Some(GroupError::SameRank { job, rank: self.rank, host, pid })
     }
 
-    /// The lease that holds this rank in a session.
-    fn holder(&self, session: &str, deadline: Deadline) -> Result<Option<LeaseId>, GroupError> {
-        let key = self.keys.session(session).rank(self.rank);
+    /// The lease that holds this rank in a generation.
+    fn holder(&self, generation: &str, deadline: Deadline) -> Result<Option<LeaseId>, GroupError> {
+        let key = self.keys.generation(generation).rank(self.rank);
         let found = deadline.patiently(|| self.metadata.read(&key))?;
         Ok(found.get(&key).and_then(|record| record.lease))
     }
 
-    /// Waits until all are in the session, and have met in its first round. Returns false if they never will
-    /// be.
-    fn meet(&self, place: &Session, session: &str, deadline: Deadline) -> Result<bool, GroupError> {
+    /// Waits until all are in the generation, and have met in its first round. Returns false if they never
+    /// will be.
+    fn meet(&self, place: &Generation, generation: &str, deadline: Deadline) -> Result<bool, GroupError> {
         let key = self.keys.group();
         let late = |missing| {
             let (job, size, waited) = (self.job.clone(), self.size, deadline.waited());
@@ -155,7 +158,7 @@ impl Joining {
         loop {
             let found = deadline.patiently(|| self.metadata.read(&key))?;
             let group = found.get(&key).map(group).transpose()?;
-            let Some(group) = group.filter(|group| group.session == session) else { return Ok(false) };
+            let Some(group) = group.filter(|group| group.generation == generation) else { return Ok(false) };
             let missing: Vec<_> = (0..self.size).filter(|rank| !group.members.contains_key(rank)).collect();
             if missing.is_empty() {
                 break;

@@ -1,11 +1,11 @@
 //! Where the records of a group of processes are.
 //!
 //! ```text
-//! /collective/JOB/group                       who is in the group: its session, size and members
-//! /collective/JOB/SESSION/live/ranks/RANK     a process, under its lease
-//! /collective/JOB/SESSION/live/rounds/N/RANK  what it brings to a round, if that is little
-//! /collective/JOB/SESSION/live/left/RANK      a process that has left, and why
-//! /collective/JOB/SESSION/data/N/RANK/PART    what it brings to a round, if that is much
+//! /collective/JOB/group                          who is in the group: its generation, size and members
+//! /collective/JOB/GENERATION/live/ranks/RANK     a process, under its lease
+//! /collective/JOB/GENERATION/live/rounds/N/RANK  what it brings to a round, if that is little
+//! /collective/JOB/GENERATION/live/left/RANK      a process that has left, and why
+//! /collective/JOB/GENERATION/data/N/RANK/PART    what it brings to a round, if that is much
 //! ```
 //!
 //! Each record is under the lease of a process, so nothing stays. All that a process must know in a round is
@@ -22,9 +22,9 @@ pub(super) struct GroupKeys {
     job: String,
 }
 
-/// The keys of one session of a group.
+/// The keys of one generation of a group.
 #[derive(Clone, Debug)]
-pub(super) struct SessionKeys {
+pub(super) struct GenerationKeys {
     folder: String,
 }
 
@@ -41,12 +41,12 @@ impl GroupKeys {
         format!("/collective/{}/group", self.job)
     }
 
-    pub(super) fn session(&self, session: &str) -> SessionKeys {
-        SessionKeys { folder: format!("/collective/{}/{session}/", self.job) }
+    pub(super) fn generation(&self, generation: &str) -> GenerationKeys {
+        GenerationKeys { folder: format!("/collective/{}/{generation}/", self.job) }
     }
 }
 
-impl SessionKeys {
+impl GenerationKeys {
     pub(super) fn live(&self) -> String {
         format!("{}live/", self.folder)
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn keys_are_in_the_order_of_rounds_ranks_and_parts() {
-        let keys = GroupKeys::new("digits").unwrap().session("s");
+        let keys = GroupKeys::new("digits").unwrap().generation("s");
         assert_eq!(keys.mark(7, 2), "/collective/digits/s/live/rounds/00000000000000000007/000002");
         assert!(keys.mark(9, 0) < keys.mark(10, 0) && keys.mark(u64::MAX, 9) < keys.mark(u64::MAX, 10));
         let parts = [(0, 9, 0), (0, 10, 0), (1, 0, 9), (1, 0, 10)].map(|(round, rank, part)| {

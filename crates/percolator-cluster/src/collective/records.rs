@@ -21,9 +21,9 @@ pub(super) const WORDS_MAX: usize = 1 << 21;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupRecord {
     pub(super) version: u32,
-    pub(super) session: String,
+    pub(super) generation: String,
     pub(super) size: usize,
-    /// By rank. The session begins when all are there, and nobody is added after that.
+    /// By rank. The generation begins when all are there, and nobody is added after that.
     pub(super) members: BTreeMap<usize, WhoRecord>,
 }
 

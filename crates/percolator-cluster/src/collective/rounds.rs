@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use percolator::distribute::{Collective, CollectiveError};
 use tracing::warn;
 
+use super::generation::{Deadline, Entered, Generation};
 use super::records::WORDS_MAX;
-use super::session::{Deadline, Entered, Session};
 
 /// How long a process that leaves tries to say so.
 const PARTING: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const PARTING: Duration = Duration::from_secs(10);
 /// gradients needs one that does (`--auto-compaction-mode=revision --auto-compaction-retention=1000`).
 #[derive(Debug)]
 pub struct MetadataCollective {
-    session: Session,
+    generation: Generation,
     timeout: Duration,
     /// Held for a whole round, so that calls on one end are consecutive rounds.
     state: Mutex<State>,
@@ -41,30 +41,30 @@ struct State {
 
 impl MetadataCollective {
     /// A process that was in the first round, in which nobody brings a word.
-    pub(super) fn new(session: Session, timeout: Duration) -> Self {
+    pub(super) fn new(generation: Generation, timeout: Duration) -> Self {
         let entered = VecDeque::from([Entered { round: 0, words: 0 }]);
         let last = (0, Vec::new());
         let state = Mutex::new(State { round: 1, entered, last, fault: None, has_left: false });
-        MetadataCollective { session, timeout, state }
+        MetadataCollective { generation, timeout, state }
     }
 
     fn part(&self, reason: Option<&str>) {
         let mut state = self.state.lock();
-        let Session { rank, size, .. } = self.session;
+        let Generation { rank, size, .. } = self.generation;
         if state.fault.is_none() {
             let reason = reason.map(Into::into);
             state.fault = Some(CollectiveError::Left { rank, size, reason });
         } else if reason.is_some() {
             return;
         }
-        state.say(&self.session, reason, self.timeout);
+        state.say(&self.generation, reason, self.timeout);
     }
 }
 
 impl State {
     fn round(
         &mut self,
-        session: &Session,
+        generation: &Generation,
         words: &[u64],
         timeout: Duration,
     ) -> Result<Vec<u64>, CollectiveError> {
@@ -73,9 +73,9 @@ impl State {
         }
         let (deadline, round) = (Deadline::after(timeout), self.round);
         let read_by_all = if self.entered.len() > 1 { self.entered.pop_front() } else { None };
-        session.enter(round, words, read_by_all, deadline)?;
+        generation.enter(round, words, read_by_all, deadline)?;
         self.entered.push_back(Entered { round, words: words.len() });
-        let gathered = session.gather(round, words, deadline);
+        let gathered = generation.gather(round, words, deadline);
         // Those that are slower must see how long each part of an uneven round is.
         if matches!(gathered, Ok(_) | Err(CollectiveError::Uneven { .. })) {
             self.last = (round, words.to_vec());
@@ -84,26 +84,26 @@ impl State {
         gathered
     }
 
-    /// Leaves the session, once.
-    fn say(&mut self, session: &Session, reason: Option<&str>, timeout: Duration) {
-        if std::mem::replace(&mut self.has_left, true) || session.lease.has_ended() {
+    /// Leaves the generation, once.
+    fn say(&mut self, generation: &Generation, reason: Option<&str>, timeout: Duration) {
+        if std::mem::replace(&mut self.has_left, true) || generation.lease.has_ended() {
             return;
         }
         let last = (self.last.0, &*self.last.1);
         let given_up = self.entered.back().map(|entered| entered.round).filter(|round| *round > last.0);
-        if let Err(error) = session.leave(reason, last, given_up, timeout, Deadline::after(PARTING)) {
-            warn!(rank = session.rank, %error, "the others cannot be told that this process leaves");
+        if let Err(error) = generation.leave(reason, last, given_up, timeout, Deadline::after(PARTING)) {
+            warn!(rank = generation.rank, %error, "the others cannot be told that this process leaves");
         }
     }
 }
 
 impl Collective for MetadataCollective {
     fn rank(&self) -> usize {
-        self.session.rank
+        self.generation.rank
     }
 
     fn size(&self) -> usize {
-        self.session.size
+        self.generation.size
     }
 
     fn all_gather(&self, words: &[u64]) -> Result<Vec<u64>, CollectiveError> {
@@ -111,12 +111,12 @@ impl Collective for MetadataCollective {
         if let Some(fault) = &state.fault {
             return Err(fault.clone());
         }
-        let gathered = state.round(&self.session, words, self.timeout);
+        let gathered = state.round(&self.generation, words, self.timeout);
         if let Err(fault) = &gathered {
             state.fault = Some(fault.clone());
             // All see these; of the others, only this process knows.
             if !matches!(fault, CollectiveError::Left { .. } | CollectiveError::Uneven { .. }) {
-                state.say(&self.session, Some(&fault.to_string()), self.timeout);
+                state.say(&self.generation, Some(&fault.to_string()), self.timeout);
             }
         }
         gathered

@@ -106,11 +106,11 @@ impl Receipts {
         let keys: &Keys = worker.keys();
         let Some(growing) = self.growing.get(&epoch).filter(|_| self.lease == Some(lease)) else {
             let key = keys.receipt(epoch, worker.name(), lease, self.next);
-            return Ok(Draft { key, after: None, receipt: delivered.clone() });
+            return Ok(Draft::of(key, None, delivered.clone()));
         };
         let mut receipt = growing.receipt.clone();
         receipt.merge(delivered)?;
-        Ok(Draft { key: growing.key.clone(), after: Some(growing.put), receipt })
+        Ok(Draft::of(growing.key.clone(), Some(growing.put), receipt))
     }
 
     /// A receipt was put.
@@ -126,7 +126,7 @@ impl Receipts {
         while self.growing.len() > 2 {
             self.growing.pop_first();
         }
-        match draft.receipt.to_string().len() < RECEIPT_BYTES {
+        match draft.text.len() < RECEIPT_BYTES {
             true => drop(self.growing.insert(epoch, Growing { key: draft.key, put, receipt: draft.receipt })),
             false => drop(self.growing.remove(&epoch)),
         }

@@ -25,7 +25,9 @@ use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::live::{Live, Open};
 use super::pace::Sight;
-use super::records::{JobRecord, NextRecord, OpenRecord, VERSION, WhoRecord, WorkerRecord, read, write};
+use super::records::{
+    JobRecord, NextRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write,
+};
 use crate::metadata::{LeaseId, Metadata, Outcome, Records, Revision, Transaction};
 
 /// The most blocks that are opened at once.
@@ -129,9 +131,9 @@ impl Board {
     }
 
     /// Makes a change that nothing but the end of the job can refuse.
-    pub(super) fn change(&self, transaction: &Transaction) -> Result<Revision, LeaseError> {
+    pub(super) fn change(&self, transaction: &Transaction) -> Result<(), LeaseError> {
         match self.metadata.transact(transaction)? {
-            Outcome::Committed(revision) => Ok(revision),
+            Outcome::Committed(_) => Ok(()),
             Outcome::Refused(_) => Err(LeaseError::Reset { job: self.name.clone() }),
         }
     }
@@ -139,7 +141,7 @@ impl Board {
     /// Makes a worker known, under its lease. No two of a job have one name.
     pub(super) fn register(&self, worker: &str, lease: LeaseId, who: &WhoRecord) -> Result<(), LeaseError> {
         let key = self.keys.worker(worker);
-        let record = WorkerRecord { who: who.clone(), pace: super::records::Pace::default() };
+        let record = WorkerRecord { who: who.clone(), pace: Pace::default() };
         let register = self.transaction().when_missing(&*key).put_under(lease, &*key, write(&record));
         loop {
             let Outcome::Refused(found) = self.metadata.transact(&register)? else { return Ok(()) };
@@ -159,12 +161,8 @@ impl Board {
 
     /// Takes a block: one that nobody holds any more, one that a slow worker holds, or the next one.
     pub(super) fn take(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Taken, LeaseError> {
-        for refusals in 0_u32.. {
-            // Others were faster. Not all of those who were too slow try again at once.
-            if refusals > 0 {
-                let most = refusals.min(PAUSES_MAX) * PAUSE_MICROS;
-                thread::sleep(Duration::from_micros(u64::from(super::random() % most)));
-            }
+        let mut refusals = 0;
+        loop {
             let (transaction, taken) = match self.look(asker, sight)? {
                 Choice::Own(taken) => return Ok(Taken::Block(taken)),
                 Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
@@ -187,9 +185,10 @@ impl Board {
                 Outcome::Committed(revision) => return Ok(Taken::Block(TakenBlock { revision, ..taken })),
                 Outcome::Refused(found) => self.check_job(&found)?,
             }
+            // Others were faster. Not all of those who were too slow try again at once.
+            refusals = PAUSES_MAX.min(refusals + 1);
+            thread::sleep(Duration::from_micros(u64::from(super::random() % (refusals * PAUSE_MICROS))));
         }
-        // Nobody is refused so often; asking again is right.
-        Ok(Taken::Wait(Revision::default()))
     }
 
     /// Opens the next block, for the worker that asks, and as many as there are other workers, for those: if

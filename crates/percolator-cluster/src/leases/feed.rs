@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use percolator::feed::{ConfigError, ResolvedFeed};
+use percolator::reader::ReaderError;
 use percolator::record::StepId;
 use percolator::{Batch, Feed, FeedBuilder, FeedError};
 use sha2::{Digest as _, Sha256};
@@ -198,6 +199,16 @@ impl LeasedFeed {
         }
     }
 
+    /// Why the feed has ended: of what its reading thread could not take, the whole reason.
+    fn failure(&self, error: FeedError) -> LeaseError {
+        match error {
+            FeedError::Reader(ReaderError::Blocks { .. }) => {
+                self.worker.failed.lock().take().unwrap_or(error.into())
+            }
+            _ => error.into(),
+        }
+    }
+
     /// The next step of a block that is still this worker's.
     fn next_step(&mut self) -> Result<Option<LeasedStep>, LeaseError> {
         self.worker.state.lock().stopwatch.ask(BootClock.now());
@@ -209,7 +220,7 @@ impl LeasedFeed {
             let batches = match steps.next().transpose() {
                 Ok(Some(batches)) => batches,
                 Ok(None) => return Ok(None),
-                Err(error) => return Err(self.worker.failed.lock().take().unwrap_or(error.into())),
+                Err(error) => return Err(self.failure(error)),
             };
             self.worker.look_at_lease();
             let mut state = self.worker.state.lock();

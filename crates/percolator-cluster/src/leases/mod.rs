@@ -88,9 +88,7 @@ impl LeaseOptions {
             format!("{host}-{}-{:08x}", std::process::id(), random())
         })
     }
-}
 
-impl LeaseOptions {
     /// Refuses what cannot be met.
     fn check(&self) -> Result<(), LeaseError> {
         for (option, is_zero) in [

@@ -44,6 +44,8 @@ pub(super) struct Draft {
     pub(super) after: Option<Revision>,
     /// All of it, with what is new.
     pub(super) receipt: Receipt,
+    /// The same as a text: it is made once, however often the receipt is put.
+    pub(super) text: String,
 }
 
 /// What became of it.
@@ -55,6 +57,13 @@ pub(super) enum Settled {
     Shared,
     /// The block is no longer this worker's.
     Lost,
+}
+
+impl Draft {
+    pub(super) fn of(key: String, after: Option<Revision>, receipt: Receipt) -> Self {
+        let text = receipt.to_string();
+        Draft { key, after, receipt, text }
+    }
 }
 
 impl Settlement {
@@ -79,8 +88,8 @@ impl Board {
     ) -> Result<Settled, LeaseError> {
         let Settlement { block, lease, change, .. } = *settlement;
         let (held, open) = (self.keys.held(block, worker), self.keys.open(block));
-        let Draft { key, after, receipt } = &settlement.receipt;
-        let value = write(&ReceiptRecord { last: settlement.last(), receipt: receipt.to_string() });
+        let Draft { key, after, text, .. } = &settlement.receipt;
+        let value = write(&ReceiptRecord { last: settlement.last(), receipt: text.clone() });
         loop {
             let transaction =
                 self.transaction().when_held_by(&*held, lease).when_modified(&*open, settlement.open);

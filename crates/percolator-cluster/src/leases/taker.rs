@@ -11,7 +11,7 @@ use super::board::Taken;
 use super::error::LeaseError;
 use super::pace::Sight;
 use super::worker::Worker;
-use crate::metadata::{Lease, MetadataError};
+use crate::metadata::{Lease, MetadataError, Revision};
 
 /// Takes blocks for a feed. The worker joins its job once the feed is resolved, which is before anything is
 /// read.
@@ -72,11 +72,7 @@ fn take(
 
 /// Waits until it is worth asking again: something has changed, or, if slow blocks are duplicated, some time
 /// has passed.
-fn wait(
-    worker: &Worker,
-    revision: crate::metadata::Revision,
-    is_stopping: &dyn Fn() -> bool,
-) -> Result<(), LeaseError> {
+fn wait(worker: &Worker, revision: Revision, is_stopping: &dyn Fn() -> bool) -> Result<(), LeaseError> {
     /// How long a worker waits for others before it looks whether it shall stop.
     const LOOK: Duration = Duration::from_millis(100);
     while !is_stopping() {

@@ -22,6 +22,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
 use crate::faults::{Verdict, faulty};
+use crate::numbered_state::{mixed, number_of, state_of};
 use crate::process::{child_command, role, this_test};
 
 const ID: &str = "shard";
@@ -33,23 +34,6 @@ const NEVER: u64 = u64::MAX;
 /// The metadata that processes share.
 fn metadata(folder: &Path) -> FolderMetadata {
     FolderMetadata::open(folder).unwrap()
-}
-
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
-}
-
-/// The state after so many steps: as long as that says, too.
-fn state_of(number: u64) -> Vec<u8> {
-    let words = 100 + mixed(number) % 20_000;
-    (0..words).flat_map(|word| if word == 0 { number } else { mixed(number + word) }.to_le_bytes()).collect()
-}
-
-fn number_of(state: &[u8]) -> u64 {
-    let number = u64::from_le_bytes(state[..8].try_into().unwrap());
-    assert!(state == state_of(number), "the state {number} is not what was saved");
-    number
 }
 
 /// Dies before this operation, counted from the start.

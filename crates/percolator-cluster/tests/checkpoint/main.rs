@@ -9,6 +9,7 @@ mod bundle;
 mod faults;
 mod killed;
 mod memory_store;
+mod numbered_state;
 mod outages;
 mod periodic;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]

@@ -30,11 +30,11 @@ fn a_groups_record_that_is_damaged_or_of_another_version_is_named() {
     refused("", "EOF");
     refused("no JSON", "expected");
     refused(
-        r#"{"version": 9, "session": "s", "size": 2, "members": {}}"#,
+        r#"{"version": 9, "generation": "s", "size": 2, "members": {}}"#,
         "its version is 9, and 1 is known",
     );
-    refused(r#"{"version": 1, "session": "s", "size": 2, "members": {}}"#, "no lease holds it");
-    refused(r#"{"version": 1, "session": "s", "size": -2, "members": {}}"#, "invalid value");
+    refused(r#"{"version": 1, "generation": "s", "size": 2, "members": {}}"#, "no lease holds it");
+    refused(r#"{"version": 1, "generation": "s", "size": -2, "members": {}}"#, "invalid value");
 }
 
 /// Two processes, and the record that rank 1 brings to a round replaced by another.

@@ -17,6 +17,7 @@ use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
 
+use crate::numbered_state::{mixed, number_of, state_of};
 use crate::process::{child_command, role, this_test};
 use crate::server::Etcd;
 
@@ -24,23 +25,6 @@ const ID: &str = "shard";
 const KILLS: u64 = 24;
 /// A checkpoint over etcd takes about as long.
 const LATEST_KILL_MICROSECONDS: u64 = 20_000;
-
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
-}
-
-/// The state after so many steps: as long as that says, too.
-fn state_of(number: u64) -> Vec<u8> {
-    let words = 100 + mixed(number) % 20_000;
-    (0..words).flat_map(|word| if word == 0 { number } else { mixed(number + word) }.to_le_bytes()).collect()
-}
-
-fn number_of(state: &[u8]) -> u64 {
-    let number = u64::from_le_bytes(state[..8].try_into().unwrap());
-    assert!(state == state_of(number), "the state {number} is not what was saved");
-    number
-}
 
 fn records(url: &str) -> EtcdMetadata {
     EtcdMetadata::connect(&EtcdOptions::new([url])).unwrap()

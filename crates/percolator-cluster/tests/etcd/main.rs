@@ -14,6 +14,8 @@ mod collectives;
 mod contract;
 mod killed;
 mod model;
+#[path = "../checkpoint/numbered_state.rs"]
+mod numbered_state;
 mod outage;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
 #[path = "../../../../tests/common/process.rs"]

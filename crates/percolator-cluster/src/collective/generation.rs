@@ -1,4 +1,4 @@
-//! One session of a group, as one of its processes sees it: what it puts, reads and waits for.
+//! One generation of a group, as one of its processes sees it: what it puts, reads and waits for.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,7 +8,7 @@ use percolator::distribute::CollectiveError;
 use tracing::warn;
 
 use super::error::GroupError;
-use super::keys::SessionKeys;
+use super::keys::GenerationKeys;
 use super::records::{LeftRecord, MarkRecord, PART_BYTES, add_words, part_bytes, parts, read, write};
 use crate::metadata::{
     Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
@@ -19,11 +19,11 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How often a process that waits looks at its own lease.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A session, and this process's place in it.
+/// A generation, and this process's place in it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Generation {
     pub(super) metadata: Arc<dyn Metadata>,
-    pub(super) keys: SessionKeys,
+    pub(super) keys: GenerationKeys,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) lease: Lease,
@@ -84,7 +84,7 @@ impl From<GroupError> for CollectiveError {
     }
 }
 
-impl Session {
+impl Generation {
     /// Puts what this process brings to a round, and removes what it brought to an earlier one, which all
     /// have read.
     pub(super) fn enter(
@@ -119,7 +119,7 @@ impl Session {
         part_bytes(words).enumerate().map(|(part, bytes)| (key(part), bytes)).collect()
     }
 
-    /// Makes a change, if this process is still in the session.
+    /// Makes a change, if this process is still in the generation.
     fn change(
         &self,
         deadline: Deadline,
