@@ -6,6 +6,7 @@ use percolator::shown;
 
 use super::figures::Figures;
 use super::shares::{Limit, NEAR};
+use super::stages::Stage;
 
 /// In columns.
 const WIDTH: usize = 100;
@@ -66,26 +67,24 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
 }
 
 fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
-    writeln!(out, "\n  {:<18} {:>12} {:>8} {:>9}   waited for", "stage", "records/s", "GB/s", "at work")?;
-    for stage in &f.stages {
-        // One percent sign for all of them: a line has 100 columns.
-        let waited =
-            stage.waited_for.iter().map(|waited| format!("{} {:.0}", waited.whom, waited.share * 100.0));
-        writeln!(
-            out,
-            "  {:<18} {:>12} {:>8.2} {:>7.0} %   {} %",
-            if stage.threads > 1 {
-                format!("{} ({})", stage.stage, stage.threads)
-            } else {
-                stage.stage.clone()
-            },
-            grouped(stage.records_per_s),
-            stage.gb_s,
-            stage.at_work * 100.0,
-            waited.collect::<Vec<_>>().join(", ")
-        )?;
-    }
-    Ok(())
+    writeln!(out, "\n  {:<18} {:>11} {:>8} {:>9}  waited for", "stage", "records/s", "GB/s", "at work")?;
+    f.stages.iter().try_for_each(|stage| writeln!(out, "{}", row(stage)))
+}
+
+/// One percent sign for all waits, and no space to spare: four of two digits each make 100 columns.
+fn row(stage: &Stage) -> String {
+    let waited = stage.waited_for.iter().map(|waited| format!("{} {:.0}", waited.whom, waited.share * 100.0));
+    format!(
+        "  {:<18} {:>11} {:>8.2} {:>7.0} %  {} %",
+        match stage.threads {
+            2.. => format!("{} ({})", stage.stage, stage.threads),
+            _ => stage.stage.clone(),
+        },
+        grouped(stage.records_per_s),
+        stage.gb_s,
+        stage.at_work * 100.0,
+        waited.collect::<Vec<_>>().join(", ")
+    )
 }
 
 fn write_limits(out: &mut String, f: &Figures) -> std::fmt::Result {
@@ -188,6 +187,7 @@ pub(super) fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::stages::Waited;
 
     #[test]
     fn no_line_is_wider_than_the_tables() {
@@ -195,6 +195,21 @@ mod tests {
         assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WIDTH));
         assert!(text.lines().all(|line| line.starts_with("  ") && !line.starts_with("   ")));
         assert_eq!(wrapped(&"x".repeat(200)).split_whitespace().count(), 1, "a word is not cut");
+    }
+
+    #[test]
+    fn a_lane_that_waits_for_everybody_fits() {
+        let waited = |whom| Waited { whom, share: 0.246, waits_per_s: 1.0 };
+        let lane = Stage {
+            stage: "consumer cuda:15".to_owned(),
+            threads: 1,
+            records_per_s: 99_999_999.0,
+            gb_s: 1234.56,
+            at_work: 0.016,
+            waited_for: ["reader", "consumer", "device", "workers"].map(waited).into(),
+            can_hold_up: false,
+        };
+        assert_eq!(row(&lane).len(), WIDTH, "{}", row(&lane));
     }
 
     #[test]
