@@ -1,0 +1,1 @@
+//! Data sets for training: made from images, looked at, checked and mended.
