@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, checkpoints, devices, digest, dump, feed, leases, model, plan, prepare, verify_run};
+use crate::{
+    bench, checkpoints, completions, devices, digest, dump, feed, leases, man, model, plan, prepare,
+    verify_run,
+};
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -48,6 +51,12 @@ enum Command {
     Model(model::Model),
     /// List the devices that can be fed here, and their copy rates.
     Devices(devices::Devices),
+    /// Print a script that completes this command's arguments in a shell.
+    ///
+    /// For bash: percolator completions bash > ~/.local/share/bash-completion/completions/percolator
+    Completions(completions::Completions),
+    /// Write manual pages, one for each subcommand.
+    Man(man::ManPages),
 }
 
 impl Cli {
@@ -57,13 +66,15 @@ impl Cli {
             Command::Prepare(prepare) => return prepare.run(),
             Command::Model(model) => return model.run(),
             Command::Checkpoints(checkpoints) => return checkpoints.run(),
-            Command::Bench(bench) => bench.run(),
+            Command::Bench(bench) => return bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),
             Command::Leases(leases) => leases.run(),
             Command::Digest(digest) => digest.run(),
             Command::Devices(devices) => devices.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(pages) => pages.run(),
         }?;
         Ok(ExitCode::SUCCESS)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percolator::Stats;
 use percolator::transform::TransformPlace;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::job::Job;
 use super::limits::Limits;
@@ -40,6 +40,17 @@ pub(super) struct LimitFigures {
     pub(super) pinned_copy_gb_s: Option<f64>,
     /// The copy rates, by number of threads.
     pub(super) copy_gb_s: BTreeMap<usize, f64>,
+}
+
+/// What one round gave, so that two results can be compared beyond their noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RoundFigures {
+    pub(super) records_per_s: f64,
+    pub(super) cpu_s_per_1000: f64,
+    pub(super) first_batch_ms: f64,
+    /// The limits, in bytes or records per second, by their names.
+    pub(super) limits: BTreeMap<String, f64>,
+    pub(super) share_of: BTreeMap<String, f64>,
 }
 
 /// All figures of a job. Programs get them as one JSON object per line.
@@ -78,6 +89,24 @@ pub(super) struct Figures {
     pub(super) share: f64,
     pub(super) stages: Vec<Stage>,
     pub(super) held_up_by: String,
+    pub(super) each_round: Vec<RoundFigures>,
+}
+
+impl RoundFigures {
+    fn of(round: &Round, job: &Job) -> Self {
+        let of_all = |figure: &dyn Fn(Limit) -> Option<f64>| {
+            let figures =
+                Limit::ALL.into_iter().filter_map(|limit| Some((limit.name().to_owned(), figure(limit)?)));
+            figures.collect()
+        };
+        RoundFigures {
+            records_per_s: round.records_per_s(),
+            cpu_s_per_1000: round.cpu_s_per_1000(),
+            first_batch_ms: millis(round.run.first_batch),
+            limits: of_all(&|limit| round.most(limit, job)),
+            share_of: of_all(&|limit| round.share_of(limit, job)),
+        }
+    }
 }
 
 impl Figures {
@@ -139,6 +168,7 @@ impl Figures {
             share,
             held_up_by: held_up_by(&stages),
             stages,
+            each_round: rounds.iter().map(|round| RoundFigures::of(round, job)).collect(),
         }
     }
 }

@@ -5,8 +5,10 @@
 //! rounds      limits and pipeline in turn              limits; run, timeline, process; files: warm or cold
 //! figures     medians, shares, which limit binds       shares, stages, figures
 //! output      for people, for programs, as a picture   report, JSON, plot
+//! comparison  of two results, or of two builds         compare
 //! ```
 
+mod compare;
 mod data;
 mod dice;
 mod figures;
@@ -27,6 +29,7 @@ mod write;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -66,7 +69,9 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// --drop-behind needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]).required(true))]
+    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]),
+    group = ArgGroup::new("work").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic", "compare"])
+        .required(true).multiple(true))]
 pub(crate) struct Bench {
     /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
@@ -115,6 +120,11 @@ pub(crate) struct Bench {
     /// Print one line of JSON per job, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Compare two results, or two builds: each is a file with what bench --json printed, or a program. A
+    /// program measures, with the other arguments, in turns with the other one. The exit code is 1 if NEW
+    /// delivers fewer records per second, beyond the noise of the rounds.
+    #[arg(long, value_names = ["OLD", "NEW"], num_args = 2, conflicts_with = "plot")]
+    compare: Vec<PathBuf>,
     /// Plot the activity of each stage over the last round, and the shares of the limits.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -124,7 +134,10 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let [old, new] = &*self.compare {
+            return self.compare([old, new]);
+        }
         ensure!(
             self.cold || !self.pipeline.drop_behind,
             "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops \
@@ -147,7 +160,13 @@ impl Bench {
             whole_file::write(path, &[plot::draw(&measured, self.goal).as_bytes()])
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
-        out.finish()
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn has_source(&self) -> bool {
+        let Bench { net, lmdb, leveldb, tfrecord, .. } = self;
+        !self.synthetic.is_empty() || [net, lmdb, leveldb, tfrecord].iter().any(|source| source.is_some())
     }
 
     fn print(&self, measured: &Measured, out: &mut impl Write) -> anyhow::Result<()> {

@@ -102,21 +102,33 @@ impl Round {
         self.run.stats.per_second(self.run.stats.lanes.iter().map(|lane| lane.host_bytes).sum())
     }
 
+    /// A limit: bytes or records per second, or seconds of processors per second.
+    pub(super) fn most(&self, limit: Limit, job: &Job) -> Option<f64> {
+        let limits = &self.limits;
+        let threads = job.threads as f64;
+        let most = match limit {
+            Limit::Copy1 => limits.copy_1(),
+            Limit::CopyN => limits.copy_n(),
+            Limit::StoreN => limits.store_n,
+            Limit::ReadN => limits.read_n?,
+            Limit::Decode => limits.decode_1? * threads,
+            Limit::PinnedCopy => limits.pinned_copy?,
+            Limit::Cpu => threads,
+        };
+        (most > 0.0).then_some(most)
+    }
+
     /// The share of a limit that the pipeline reached.
     pub(super) fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
-        let Round { limits, run } = self;
-        let written_per_s = self.written_per_s(job);
-        let threads = job.threads;
-        let (done, most) = match limit {
-            Limit::Copy1 => (written_per_s, limits.copy_1()),
-            Limit::CopyN => (written_per_s, limits.copy_n()),
-            Limit::StoreN => (written_per_s, limits.store_n),
-            Limit::ReadN => (self.source_per_s(), limits.read_n?),
-            Limit::Decode => (self.records_per_s(), limits.decode_1? * threads as f64),
-            Limit::PinnedCopy => (self.host_per_s(), limits.pinned_copy?),
-            Limit::Cpu => (run.cpu.as_secs_f64(), run.stats.elapsed.as_secs_f64() * threads as f64),
+        let run = &self.run;
+        let done = match limit {
+            Limit::Copy1 | Limit::CopyN | Limit::StoreN => self.written_per_s(job),
+            Limit::ReadN => self.source_per_s(),
+            Limit::Decode => self.records_per_s(),
+            Limit::PinnedCopy => self.host_per_s(),
+            Limit::Cpu => run.cpu.as_secs_f64() / run.stats.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
         };
-        (most > 0.0).then(|| done / most)
+        Some(done / self.most(limit, job)?)
     }
 }
 

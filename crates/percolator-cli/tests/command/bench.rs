@@ -128,6 +128,29 @@ fn check(figures: &Value) {
     assert!(figures["anon_mib"].is_null() || figures["anon_mib"].as_f64().unwrap() >= 0.0);
     check_limits(figures);
     check_stages(figures);
+    check_rounds(figures);
+}
+
+/// The figures are medians of those of the rounds.
+#[track_caller]
+fn check_rounds(figures: &Value) {
+    let rounds = figures["each_round"].as_array().unwrap();
+    assert_eq!(figures["rounds"], rounds.len());
+    let middle = |of: &dyn Fn(&Value) -> f64| {
+        let mut sorted: Vec<f64> = rounds.iter().map(of).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    };
+    if rounds.len() % 2 == 1 {
+        assert_eq!(figures["records_per_s"]["median"], middle(&|round| positive(round, "records_per_s")));
+        assert_eq!(figures["cpu_s_per_1000"], middle(&|round| positive(round, "cpu_s_per_1000")));
+        for (name, share) in figures["share_of"].as_object().unwrap() {
+            assert_eq!(*share, middle(&|round| positive(&round["share_of"], name)), "{name}");
+            for round in rounds {
+                positive(&round["limits"], name);
+            }
+        }
+    }
 }
 
 #[track_caller]

@@ -13,6 +13,8 @@ mod standin;
 mod bench;
 mod checkpoints;
 mod checkpoints_refused;
+mod compare;
+mod descriptions;
 mod dump;
 mod example;
 mod feed;

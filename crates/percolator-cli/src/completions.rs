@@ -1,0 +1,26 @@
+//! `percolator completions`: what a shell completes, made of the command's own description.
+
+use std::io::Write as _;
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::command::Cli;
+use crate::out::Out;
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "percolator", &mut script);
+        let mut out = Out::new(std::io::stdout().lock());
+        out.write_all(&script)?;
+        out.finish()
+    }
+}
