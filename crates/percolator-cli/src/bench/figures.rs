@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use percolator::Stats;
 use percolator::transform::TransformPlace;
+use percolator_measure::{Limit, Limits, Round, Stage, binding, median, stages, workers_at_work};
 use serde::{Deserialize, Serialize};
 
-use super::job::Job;
-use super::limits::Limits;
+use super::job::NamedJob;
 use super::measure::Known;
-use super::shares::{Limit, Round, binding, workers_at_work};
-use super::stages::{Stage, stages};
 
 /// A figure's spread over the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -93,7 +91,7 @@ pub(super) struct Figures {
 }
 
 impl RoundFigures {
-    fn of(round: &Round, job: &Job) -> Self {
+    fn of(round: &Round, job: &percolator_measure::Job) -> Self {
         let of_all = |figure: &dyn Fn(Limit) -> Option<f64>| {
             let figures =
                 Limit::ALL.into_iter().filter_map(|limit| Some((limit.name().to_owned(), figure(limit)?)));
@@ -110,7 +108,8 @@ impl RoundFigures {
 }
 
 impl Figures {
-    pub(super) fn of(job: &Job, known: &Known, rounds: &[Round]) -> Self {
+    pub(super) fn of(named: &NamedJob, known: &Known, rounds: &[Round]) -> Self {
+        let NamedJob { name, dtype, job } = named;
         let middle = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(0.0);
         let shares = Limit::ALL.into_iter().filter_map(|limit| {
             Some((limit, median(rounds.iter().filter_map(|round| round.share_of(limit, job)))?))
@@ -125,14 +124,14 @@ impl Figures {
             |count: &dyn Fn(&Stats) -> usize| whole.iter().map(|stats| count(stats)).max().unwrap_or(0);
         let stages = stages(&whole, middle(&Round::source_per_s));
         Figures {
-            job: job.name.clone(),
+            job: name.clone(),
             source_records: known.records,
             source_shape: known.image.map(|image| image.to_string()),
             batch_shape: match known.image {
                 Some(_) => known.batch.to_string(),
                 None => known.layout.clone(),
             },
-            dtype: known.image.map_or(known.batch.dtype, |_| job.dtype).to_string(),
+            dtype: known.image.map_or(known.batch.dtype, |_| *dtype).to_string(),
             layout: known.batch.layout.to_string(),
             transform_on: match job.place {
                 TransformPlace::Host => "host",
@@ -221,26 +220,4 @@ fn intervals(rounds: &[Round]) -> Intervals {
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
-}
-
-/// The middle value, or the mean of the two middle values.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(lower + (upper - lower) / 2.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_is_in_the_middle() {
-        let of = |values: &[f64]| median(values.iter().copied());
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-    }
 }

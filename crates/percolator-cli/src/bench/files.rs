@@ -1,11 +1,9 @@
-//! The files that a source's records are stored in: loading them into memory and evicting them.
+//! The files that a source's records are stored in.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use percolator::leveldb::LogGaps;
 use percolator::net::LayerSource;
 use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
@@ -74,49 +72,4 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files: Vec<_> = listed.iter().map(|file| file.path()).filter(holds_records).collect();
     files.sort();
     Ok(files)
-}
-
-/// Reads the files into memory if they fit in what is free. Returns whether they did.
-pub(super) fn warm(files: &[PathBuf]) -> anyhow::Result<bool> {
-    let mut bytes = 0_u64;
-    for file in files {
-        bytes += std::fs::metadata(file).with_context(|| format!("cannot look at {}", file.display()))?.len();
-    }
-    if available_bytes().is_some_and(|available| bytes > available) {
-        return Ok(false);
-    }
-    let mut buffer = vec![0; 1 << 20];
-    for path in files {
-        let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        while file.read(&mut buffer).with_context(|| format!("cannot read {}", path.display()))? > 0 {}
-    }
-    Ok(true)
-}
-
-/// The memory that Linux could use for files without taking it from programs.
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
-}
-
-/// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that
-/// somebody has mapped, and those not yet on disk.
-#[cfg(target_os = "linux")]
-pub(super) fn evict(files: &[PathBuf]) -> anyhow::Result<()> {
-    use rustix::fs::{Advice, fadvise};
-
-    for path in files {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        if let Err(error) = fadvise(&file, 0, None, Advice::DontNeed) {
-            bail!("--cold: the system does not drop {}: {error}", path.display());
-        }
-    }
-    Ok(())
-}
-
-/// Not available on this system.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn evict(_files: &[PathBuf]) -> anyhow::Result<()> {
-    bail!("--cold: this system cannot be asked to drop files from memory; Linux can");
 }

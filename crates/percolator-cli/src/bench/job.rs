@@ -1,40 +1,26 @@
 //! A job to measure: a source and its transform.
 
-use std::path::PathBuf;
-
-use percolator::transform::TransformPlace;
-use percolator::{ColorMode, Dtype, FeedBuilder, Transform};
+use percolator::{Dtype, Transform};
+use percolator_measure::{Job, Open};
 
 use super::Bench;
 use super::data::{Data, default_cache};
+use super::files;
 use super::synthetic::Kind;
-use crate::args::{Described, Origin, SourceArgs};
+use crate::args::{Described, SourceArgs};
 use crate::pipeline::DtypeArg;
 
-/// A feed to measure.
+/// A feed to measure, by its name.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct NamedJob {
     pub(super) name: String,
-    pub(super) feed: FeedBuilder,
-    /// The source of its records, relative to `root`.
-    pub(super) source: Origin,
-    pub(super) root: PathBuf,
-    /// The database to read in an LMDB that has several.
-    pub(super) database: Option<String>,
-    /// The channels that encoded records are decoded to.
-    pub(super) color: ColorMode,
     pub(super) dtype: Dtype,
-    /// Whether its records hold images as Caffe's do.
-    pub(super) is_of_datums: bool,
-    pub(super) threads: usize,
-    pub(super) is_cold: bool,
-    /// Where its transform runs.
-    pub(super) place: TransformPlace,
+    pub(super) job: Job,
 }
 
 impl Bench {
     /// The jobs, in the order of the arguments. Missing synthetic data are made.
-    pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+    pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
         if self.synthetic.is_empty() {
             let source = SourceArgs {
                 net: self.net.clone(),
@@ -46,14 +32,14 @@ impl Bench {
             described.feed = self.example.with_options(described.feed);
             let name = described.origin.display().to_string();
             let batch_size = self.pipeline.batch_size.or((!source.is_net()).then_some(64));
-            let job = self.job(name, described, batch_size, DtypeArg::F32)?;
-            return Ok(vec![Job { is_of_datums: !self.example.is_given(), ..job }]);
+            let is_of_datums = !self.example.is_given();
+            return Ok(vec![self.job(name, described, batch_size, DtypeArg::F32, is_of_datums)?]);
         }
         self.state.check_database(false)?;
         self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
     }
 
-    fn synthetic_job(&self, kind: Kind) -> anyhow::Result<Job> {
+    fn synthetic_job(&self, kind: Kind) -> anyhow::Result<NamedJob> {
         let format = self.format.unwrap_or_default();
         let data =
             Data { kind, format, records: self.records.map_or(kind.records(), |records| records as usize) };
@@ -79,8 +65,7 @@ impl Bench {
         if let Some(fields) = fields {
             described.feed = described.feed.example(fields);
         }
-        let job = self.job(format.job_name(kind), described, Some(batch_size), dtype)?;
-        Ok(Job { is_of_datums, ..job })
+        self.job(format.job_name(kind), described, Some(batch_size), dtype, is_of_datums)
     }
 
     fn job(
@@ -89,23 +74,25 @@ impl Bench {
         described: Described,
         batch_size: Option<usize>,
         dtype: DtypeArg,
-    ) -> anyhow::Result<Job> {
+        is_of_datums: bool,
+    ) -> anyhow::Result<NamedJob> {
         let mut feed = self.pipeline.with_options(described.feed, dtype)?;
         if let Some(records) = batch_size {
             feed = feed.batch_size(records);
         }
-        Ok(Job {
-            name,
+        let (source, root) = (described.source, described.root);
+        let files = files::of(&source, &root)?;
+        let database = self.state.database().map(str::to_owned);
+        let open = move || files::open(&source, &root, database.as_deref());
+        let job = Job {
             feed,
-            source: described.source,
-            root: described.root,
-            database: self.state.database().map(str::to_owned),
+            files,
+            datums: is_of_datums.then(|| Box::new(open) as Open),
             color: described.color,
-            dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(),
-            is_of_datums: true,
             threads: self.pipeline.threads(),
             is_cold: self.cold,
             place: self.pipeline.transform_on.place(),
-        })
+        };
+        Ok(NamedJob { name, dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(), job })
     }
 }

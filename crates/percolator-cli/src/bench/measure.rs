@@ -1,21 +1,16 @@
 //! Measures a job round by round.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use percolator::batch::BatchShape;
 use percolator::batch::ImageShape;
 use percolator::limits::PageCache;
+use percolator_measure::{Timeline, files, limit_time, median};
 
 use super::Bench;
-use super::figures::{Figures, median};
-use super::files;
-use super::job::Job;
-use super::limits::Limits;
-use super::run::{self, Rule};
-use super::shares::Round;
-use super::timeline::Timeline;
+use super::figures::Figures;
+use super::job::NamedJob;
 
 /// A job's figures, and the timeline of its last round.
 #[derive(Debug)]
@@ -42,15 +37,14 @@ pub(super) struct Known {
 }
 
 impl Bench {
-    pub(super) fn measure(&self, job: &Job) -> anyhow::Result<Measured> {
+    pub(super) fn measure(&self, named: &NamedJob) -> anyhow::Result<Measured> {
         // Builds the feed first, so that a job that cannot be fed fails at once, with the feed's own error.
-        let mut known = self.look_at(job)?;
-        let files = files::of(&job.source, &job.root)?;
-        let warm_rate = self.bring_in(job, &files)?;
-        let bar = progress(job, known.rounds);
+        let mut known = self.look_at(named)?;
+        let warm_rate = self.bring_in(named)?;
+        let bar = progress(&named.name, known.rounds);
         let mut rounds = Vec::with_capacity(known.rounds);
         for _round in 0..known.rounds {
-            rounds.push(self.round(job, &files, known.batch_bytes)?);
+            rounds.push(named.job.round(known.batch_bytes, self.seconds)?);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -58,13 +52,13 @@ impl Bench {
             let rates = rounds.iter().filter_map(|round| round.limits.read_n);
             known.is_evicted = Some(median(rates).is_some_and(|rate| rate < warm_rate / 2.0));
         }
-        let figures = Figures::of(job, &known, &rounds);
+        let figures = Figures::of(named, &known, &rounds);
         let timeline = rounds.pop().expect("there is at least one round").run.timeline;
         Ok(Measured { figures, timeline })
     }
 
-    fn look_at(&self, job: &Job) -> anyhow::Result<Known> {
-        let feed = job.feed.clone().build()?;
+    fn look_at(&self, named: &NamedJob) -> anyhow::Result<Known> {
+        let feed = named.job.feed.clone().build()?;
         Ok(Known {
             records: feed.records(),
             image: feed.input_shape(),
@@ -83,40 +77,25 @@ impl Bench {
 
     /// Loads the files into memory. If they are to be evicted, returns the rate at which they are read from
     /// memory.
-    fn bring_in(&self, job: &Job, files: &[PathBuf]) -> anyhow::Result<Option<f64>> {
-        let fits = files::warm(files)?;
+    fn bring_in(&self, named: &NamedJob) -> anyhow::Result<Option<f64>> {
+        let NamedJob { name, job, .. } = named;
+        let fits = files::warm(&job.files)?;
         if !fits && !job.is_cold {
             eprintln!(
                 "percolator: {}: its files are larger than the free memory, so they are not all cached",
-                job.name
+                name
             );
         }
         if !(fits && job.is_cold) {
             return Ok(None);
         }
-        Ok(Some(PageCache::open(files)?.bytes_per_second(job.threads, self.limit_time())))
-    }
-
-    /// Measures the limits, then the pipeline.
-    fn round(&self, job: &Job, files: &[PathBuf], batch_bytes: usize) -> anyhow::Result<Round> {
-        let evict = || if job.is_cold { files::evict(files) } else { Ok(()) };
-        evict()?;
-        let mut limits = Limits::measure(job, files, batch_bytes, self.limit_time())?;
-        evict()?;
-        let run = run::run(job.feed.clone(), Rule { length: self.seconds, is_cold: job.is_cold })?;
-        limits.measure_pinned_copy(&run.stats)?;
-        Ok(Round { limits, run })
-    }
-
-    /// How long each limit is measured: a smaller part of a round than the pipeline.
-    fn limit_time(&self) -> Duration {
-        (self.seconds / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))
+        Ok(Some(PageCache::open(&job.files)?.bytes_per_second(job.threads, limit_time(self.seconds))))
     }
 }
 
 /// Shown only on a terminal.
-fn progress(job: &Job, rounds: usize) -> ProgressBar {
+fn progress(job: &str, rounds: usize) -> ProgressBar {
     let template = "{msg} {wide_bar} {pos}/{len} rounds, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(rounds as u64).with_style(style).with_message(format!("measuring {}", job.name))
+    ProgressBar::new(rounds as u64).with_style(style).with_message(format!("measuring {job}"))
 }

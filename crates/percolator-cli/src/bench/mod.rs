@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! job         what is measured                         data, write, synthetic, photos, dice: synthetic data
-//! rounds      limits and pipeline in turn              limits; run, timeline, process; files: warm or cold
-//! figures     medians, shares, which limit binds       shares, stages, figures
+//! rounds      limits and pipeline in turn              measure (by the package percolator-measure)
+//! figures     medians, shares, which limit binds       figures
 //! output      for people, for programs, as a picture   report, JSON, plot
 //! comparison  of two results, or of two builds         compare
 //! ```
@@ -14,17 +14,11 @@ mod dice;
 mod figures;
 mod files;
 mod job;
-mod limits;
 mod measure;
 mod photos;
 mod plot;
-mod process;
 mod report;
-mod run;
-mod shares;
-mod stages;
 mod synthetic;
-mod timeline;
 mod write;
 
 use std::io::Write;

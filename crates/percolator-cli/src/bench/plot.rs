@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use percolator_measure::Timeline;
+
 use super::measure::Measured;
 use super::report::{described, grouped};
-use super::timeline::Timeline;
 
 /// All lengths are in pixels.
 const WIDTH: f64 = 960.0;

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 
 use percolator::shown;
+use percolator_measure::{Limit, NEAR, Stage};
 
 use super::figures::Figures;
-use super::shares::{Limit, NEAR};
-use super::stages::Stage;
 
 /// In columns.
 const WIDTH: usize = 100;
@@ -187,7 +186,7 @@ pub(super) fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::stages::Waited;
+    use percolator_measure::Waited;
 
     #[test]
     fn no_line_is_wider_than_the_tables() {

@@ -1,7 +1,6 @@
 //! `percolator bench --compare`: two results side by side, or two builds.
 
 mod builds;
-mod noise;
 mod results;
 mod table;
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use percolator::shown;
+use percolator_measure::{Ratio, VALUES_MIN, median};
 use serde::Serialize;
 
-use super::noise::{Ratio, VALUES_MIN};
 use super::results::JobResult;
-use crate::bench::figures::{RoundFigures, median};
+use crate::bench::figures::RoundFigures;
 use crate::bench::report::grouped;
 
 /// A figure of both.

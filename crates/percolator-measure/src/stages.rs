@@ -4,38 +4,47 @@ use percolator::Stats;
 use percolator::feed::{LaneStats, Waits};
 use serde::Serialize;
 
-use super::figures::median;
+use crate::noise::median;
 
 /// One stage, in medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Stage {
-    pub(super) stage: String,
-    pub(super) threads: usize,
-    pub(super) records_per_s: f64,
-    pub(super) gb_s: f64,
+pub struct Stage {
+    /// Its name.
+    pub stage: String,
+    /// Its number of threads.
+    pub threads: usize,
+    /// Records per second.
+    pub records_per_s: f64,
+    /// The bytes of them that it handles, in 10^9 bytes per second.
+    pub gb_s: f64,
     /// The share of its time in which it did not wait.
-    pub(super) at_work: f64,
-    pub(super) waited_for: Vec<Waited>,
+    pub at_work: f64,
+    /// For whom it waited.
+    pub waited_for: Vec<Waited>,
     /// Whether other stages wait while this one works. A lane's own thread only passes things on; other
     /// threads do its work.
     #[serde(skip)]
-    pub(super) can_hold_up: bool,
+    pub can_hold_up: bool,
 }
 
 /// A stage's waits for another stage.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Waited {
-    pub(super) whom: &'static str,
+pub struct Waited {
+    /// The other stage.
+    pub whom: &'static str,
     /// As a share of its time.
-    pub(super) share: f64,
-    pub(super) waits_per_s: f64,
+    pub share: f64,
+    /// How often.
+    pub waits_per_s: f64,
 }
 
 /// Selects waits from a round's statistics.
 type WaitsOf<'a> = (&'static str, &'a dyn Fn(&Stats) -> Waits);
 
 /// The stages, in the order in which a record passes them. All rounds are of one feed.
-pub(super) fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
+/// What each stage did, over rounds whose statistics these are.
+#[must_use]
+pub fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let middle = |of: &dyn Fn(&Stats) -> f64| median(rounds.iter().map(|stats| of(stats))).unwrap_or(0.0);
     let stage = |stage: String, threads: usize, rates: [f64; 2], can_hold_up: bool, waits: &[WaitsOf<'_>]| {

@@ -7,36 +7,46 @@ use percolator::feed::Bottleneck;
 use percolator::transform::TransformPlace;
 use serde::Serialize;
 
-use super::job::Job;
-use super::limits::Limits;
-use super::run::Run;
+use crate::job::Job;
+use crate::machine::Limits;
+use crate::run::Run;
 
 /// A limit whose share is below this does not bind.
-pub(super) const NEAR: f64 = 0.5;
+pub const NEAR: f64 = 0.5;
 /// Workers that are at work for this share of the time count as always at work.
 const BUSY: f64 = 0.8;
 
 /// One round: the machine's limits, and the pipeline's run.
 #[derive(Debug)]
-pub(super) struct Round {
-    pub(super) limits: Limits,
-    pub(super) run: Run,
+pub struct Round {
+    /// What the machine can do.
+    pub limits: Limits,
+    /// What the pipeline did.
+    pub run: Run,
 }
 
 /// A limit of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Limit {
+pub enum Limit {
+    /// What one thread copies.
     Copy1,
+    /// What all threads copy.
     CopyN,
+    /// What all threads store past the caches.
     StoreN,
+    /// What all threads read of the files.
     ReadN,
+    /// What all threads decode.
     Decode,
+    /// What the GPUs copy from page-locked memory.
     PinnedCopy,
+    /// The processors' time.
     Cpu,
 }
 
 impl Limit {
-    pub(super) const ALL: [Limit; 7] = [
+    /// All of them.
+    pub const ALL: [Limit; 7] = [
         Limit::Copy1,
         Limit::CopyN,
         Limit::StoreN,
@@ -46,7 +56,9 @@ impl Limit {
         Limit::Cpu,
     ];
 
-    pub(super) fn name(self) -> &'static str {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Limit::Copy1 => "copy_1",
             Limit::CopyN => "copy_n",
@@ -76,24 +88,33 @@ impl Serialize for Limit {
 }
 
 impl Round {
-    pub(super) fn records_per_s(&self) -> f64 {
+    /// Records per second.
+    #[must_use]
+    pub fn records_per_s(&self) -> f64 {
         self.run.stats.records_per_second()
     }
 
-    pub(super) fn source_per_s(&self) -> f64 {
+    /// The bytes of their values per second.
+    #[must_use]
+    pub fn source_per_s(&self) -> f64 {
         self.records_per_s() * self.run.value_bytes
     }
 
-    pub(super) fn output_per_s(&self) -> f64 {
+    /// The bytes of the batches' pixels per second.
+    #[must_use]
+    pub fn output_per_s(&self) -> f64 {
         self.run.stats.pixel_bytes_per_second()
     }
 
-    pub(super) fn cpu_s_per_1000(&self) -> f64 {
+    /// Seconds of processor time for 1,000 records.
+    #[must_use]
+    pub fn cpu_s_per_1000(&self) -> f64 {
         self.run.cpu.as_secs_f64() / self.run.stats.records().max(1) as f64 * 1e3
     }
 
     /// The bytes that the host writes; not the output's if devices transform.
-    pub(super) fn written_per_s(&self, job: &Job) -> f64 {
+    #[must_use]
+    pub fn written_per_s(&self, job: &Job) -> f64 {
         if job.place == TransformPlace::Device { self.host_per_s() } else { self.output_per_s() }
     }
 
@@ -103,7 +124,8 @@ impl Round {
     }
 
     /// A limit: bytes or records per second, or seconds of processors per second.
-    pub(super) fn most(&self, limit: Limit, job: &Job) -> Option<f64> {
+    #[must_use]
+    pub fn most(&self, limit: Limit, job: &Job) -> Option<f64> {
         let limits = &self.limits;
         let threads = job.threads as f64;
         let most = match limit {
@@ -119,7 +141,8 @@ impl Round {
     }
 
     /// The share of a limit that the pipeline reached.
-    pub(super) fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
+    #[must_use]
+    pub fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
         let run = &self.run;
         let done = match limit {
             Limit::Copy1 | Limit::CopyN | Limit::StoreN => self.written_per_s(job),
@@ -133,7 +156,8 @@ impl Round {
 }
 
 /// The limit that binds, and its share. `is_copy`: no more is written than read.
-pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
+#[must_use]
+pub fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
     let cpu = share_of.get(&Limit::Cpu).copied().unwrap_or(0.0);
     let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind(is_copy));
     let largest = can_bind.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -143,7 +167,9 @@ pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_
     }
 }
 
-pub(super) fn workers_at_work(stats: &Stats) -> f64 {
+/// The share of their time that the workers were at work.
+#[must_use]
+pub fn workers_at_work(stats: &Stats) -> f64 {
     let busy = stats.busy().into_iter().find(|(stage, _)| *stage == Bottleneck::Transform);
     busy.map_or(0.0, |(_, share)| share)
 }

@@ -9,11 +9,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
 use percolator::{Feed, FeedBuilder, Lane, Stats};
 
-use super::process::{Memory, cpu_time};
-use super::timeline::Timeline;
+use crate::error::MeasureError;
+use crate::process::{Memory, cpu_time};
+use crate::timeline::Timeline;
 
 /// How often memory is sampled.
 const LOOK: Duration = Duration::from_millis(5);
@@ -22,13 +22,13 @@ const WARM_BATCHES: usize = 4;
 
 /// When the window starts and ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
+pub struct Rule {
     /// The window's length. Before it, the pipeline warms up for one pass over the source, or for as long as
     /// this.
-    pub(super) length: Duration,
+    pub length: Duration,
     /// Whether the source was evicted from memory. If so, the window starts with `build()` and ends once the
     /// reader has been through the source, because its next pass would find the source in memory.
-    pub(super) is_cold: bool,
+    pub is_cold: bool,
 }
 
 /// The state at one end of the window.
@@ -40,21 +40,23 @@ struct Mark {
 }
 
 /// The results of one round.
+#[non_exhaustive]
 #[derive(Debug)]
-pub(super) struct Run {
+pub struct Run {
     /// The statistics of the window alone.
-    pub(super) stats: Stats,
+    pub stats: Stats,
     /// The processor time in the window.
-    pub(super) cpu: Duration,
+    pub cpu: Duration,
     /// The mean size of a record's value, in bytes.
-    pub(super) value_bytes: f64,
+    pub value_bytes: f64,
     /// The time from `build()` to the first batch on its device.
-    pub(super) first_batch: Duration,
+    pub first_batch: Duration,
     /// The times between the batches of a lane, in the window.
-    pub(super) intervals: Vec<Duration>,
+    pub intervals: Vec<Duration>,
     /// The peak of the process's own memory, from before `build()` to the end, less what it had before.
-    pub(super) anonymous_bytes: Option<u64>,
-    pub(super) timeline: Timeline,
+    pub anonymous_bytes: Option<u64>,
+    /// The activity of each stage.
+    pub timeline: Timeline,
 }
 
 /// The state that the threads of a round share.
@@ -70,7 +72,11 @@ struct Round<'a> {
 }
 
 /// Runs one round.
-pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
+///
+/// # Errors
+///
+/// [`MeasureError`] if the feed cannot be built or fails, or ends before it was measured.
+pub fn run(feed: FeedBuilder, rule: Rule) -> Result<Run, MeasureError> {
     let mut memory = Memory::open();
     let before = memory.anonymous_bytes();
     let built = Instant::now();
@@ -106,7 +112,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
                 Err(error) => {
                     // The consumers that were started stop.
                     round.stop.store(true, Ordering::Relaxed);
-                    failed = Some(anyhow!("cannot start the thread of lane {number}: {error}"));
+                    failed = Some(MeasureError::Thread { lane: number, message: error.to_string() });
                     break;
                 }
             }
@@ -122,7 +128,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
         let taken = consumers
             .into_iter()
             .map(|consumer| consumer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let taken = taken.collect::<anyhow::Result<Vec<_>>>();
+        let taken = taken.collect::<Result<Vec<_>, MeasureError>>();
         failed.map_or(taken, Err)
     })?;
     let anonymous_bytes = peak.zip(before).map(|(peak, before)| peak - before);
@@ -131,7 +137,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
 
 impl Round<'_> {
     /// Takes a lane's batches until the window has ended. Returns the moments at which it took them.
-    fn consume(&self, mut lane: Lane) -> anyhow::Result<Vec<Instant>> {
+    fn consume(&self, mut lane: Lane) -> Result<Vec<Instant>, MeasureError> {
         let leads = lane.number() == 0;
         let taken = self.take(&mut lane, leads);
         if leads {
@@ -142,7 +148,7 @@ impl Round<'_> {
         taken
     }
 
-    fn take(&self, lane: &mut Lane, leads: bool) -> anyhow::Result<Vec<Instant>> {
+    fn take(&self, lane: &mut Lane, leads: bool) -> Result<Vec<Instant>, MeasureError> {
         let mut taken = Vec::new();
         for batch in lane {
             let batch = batch?;
@@ -194,10 +200,10 @@ impl Round<'_> {
         taken: &[Vec<Instant>],
         anonymous_bytes: Option<u64>,
         timeline: Timeline,
-    ) -> anyhow::Result<Run> {
+    ) -> Result<Run, MeasureError> {
         let ends = self.start.into_inner().zip(self.end.into_inner());
-        let (start, end) = ends.ok_or_else(|| anyhow!("the feed ended before it was measured"))?;
-        let first_batch = self.first_batch.into_inner().context("the feed ended before its first batch")?;
+        let (start, end) = ends.ok_or(MeasureError::EndedEarly)?;
+        let first_batch = self.first_batch.into_inner().ok_or(MeasureError::EndedEarly)?;
         let reader = &end.stats.reader;
         let intervals = taken.iter().flat_map(|taken| {
             let inside = taken.iter().filter(|&&at| start.at <= at && at <= end.at);

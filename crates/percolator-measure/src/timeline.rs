@@ -12,22 +12,24 @@ const SLICES_MAX: usize = 1200;
 
 /// The share of time that every stage was at work, slice by slice.
 #[derive(Clone, Debug)]
-pub(super) struct Timeline {
+pub struct Timeline {
     /// The reader, the workers, and the consumer of each lane.
-    pub(super) stages: Vec<String>,
-    pub(super) slices: Vec<Slice>,
+    pub stages: Vec<String>,
+    /// In the order of time.
+    pub slices: Vec<Slice>,
     last: Look,
     due: Instant,
 }
 
 /// A slice of a round.
 #[derive(Clone, Debug)]
-pub(super) struct Slice {
+pub struct Slice {
     /// Seconds since the pipeline was built.
-    pub(super) start: f64,
-    pub(super) end: f64,
+    pub start: f64,
+    /// The same, of its end.
+    pub end: f64,
     /// The share of each stage, in the order of the stages.
-    pub(super) at_work: Vec<f64>,
+    pub at_work: Vec<f64>,
 }
 
 /// How long the stages had waited at one moment, and their numbers of threads.
@@ -50,7 +52,7 @@ impl Look {
 }
 
 impl Timeline {
-    pub(super) fn new(stats: &Stats) -> Self {
+    pub(crate) fn new(stats: &Stats) -> Self {
         let lanes = stats.lanes.iter().map(|lane| lane.device.clone());
         Timeline {
             stages: ["reader".to_owned(), "workers".to_owned()].into_iter().chain(lanes).collect(),
@@ -60,12 +62,12 @@ impl Timeline {
         }
     }
 
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
     /// Ends a slice.
-    pub(super) fn look(&mut self, stats: &Stats) {
+    pub(crate) fn look(&mut self, stats: &Stats) {
         self.due = Instant::now() + SLICE;
         let now = Look::at(stats);
         let length = now.at.saturating_sub(self.last.at).as_secs_f64();

@@ -1,85 +1,83 @@
 //! This machine's limits, as one round measures them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
 use percolator::Stats;
 #[cfg(feature = "cuda-driver")]
 use percolator::device::CudaDevice;
 use percolator::limits::{self, PageCache};
 
-use super::files;
-use super::job::Job;
+use crate::error::MeasureError;
+use crate::job::Job;
 
 /// The best that this machine can do, in bytes per second unless noted.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// By number of threads: 1, 2, 4 and so on, and the pipeline's.
-    pub(super) copy: Vec<(usize, f64)>,
-    pub(super) store_n: f64,
+    pub copy: Vec<(usize, f64)>,
+    /// Stores past the caches, by all threads.
+    pub store_n: f64,
     /// The first touch of as much new memory as a batch takes.
-    pub(super) fresh_n: f64,
+    pub fresh_n: f64,
     /// Reading the files; `None` if there are no bytes to read.
-    pub(super) read_n: Option<f64>,
+    pub read_n: Option<f64>,
     /// Records per second of one thread, if records are encoded.
-    pub(super) decode_1: Option<f64>,
+    pub decode_1: Option<f64>,
     /// All GPUs of the job together, if it has any.
-    pub(super) pinned_copy: Option<f64>,
+    pub pinned_copy: Option<f64>,
 }
 
 impl Limits {
     /// Measures the limits that need no batch, each for about `time`. All memory is freed afterwards.
-    pub(super) fn measure(
-        job: &Job,
-        files: &[PathBuf],
-        batch_bytes: usize,
-        time: Duration,
-    ) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if there are not enough threads or memory, or the files cannot be read.
+    pub fn measure(job: &Job, batch_bytes: usize, time: Duration) -> Result<Self, MeasureError> {
         let copy_at = |threads| (threads, limits::copy_bytes_per_second(threads, time));
         let copy: Vec<_> = thread_counts(job.threads).into_iter().map(copy_at).collect();
         let store_n = limits::store_bytes_per_second(job.threads, time);
         let fresh_n = limits::fresh_bytes_per_second(job.threads, batch_bytes);
         let is_measured = |rate: f64| rate > 0.0;
-        ensure!(
-            copy.iter().all(|&(_threads, rate)| is_measured(rate))
-                && is_measured(store_n)
-                && is_measured(fresh_n),
-            "this machine's limits cannot be measured: {} threads, or the memory for them, are not \
-             available; allow more, or set fewer --threads",
-            job.threads
-        );
-        let read_n = read(job, files, time)?;
-        let decode_1 = match job.is_of_datums {
-            true => limits::decodes_per_second(
-                &*files::open(&job.source, &job.root, job.database.as_deref())?,
-                job.color,
-                time,
-            )?,
-            false => None,
+        if !copy.iter().map(|&(_threads, rate)| rate).chain([store_n, fresh_n]).all(is_measured) {
+            return Err(MeasureError::NoLimits { threads: job.threads });
+        }
+        let read_n = read(job, time)?;
+        let decode_1 = match &job.datums {
+            Some(open) => limits::decodes_per_second(&*open()?, job.color, time)?,
+            None => None,
         };
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
     }
 
-    pub(super) fn copy_1(&self) -> f64 {
+    /// What one thread copies.
+    #[must_use]
+    pub fn copy_1(&self) -> f64 {
         self.copy.first().map_or(0.0, |&(_threads, rate)| rate)
     }
 
-    pub(super) fn copy_n(&self) -> f64 {
+    /// What all threads copy.
+    #[must_use]
+    pub fn copy_n(&self) -> f64 {
         self.copy.last().map_or(0.0, |&(_threads, rate)| rate)
     }
 
     /// Measures how fast page-locked memory is copied to the lanes' GPUs, one after the other, in pieces of
     /// the size of their batches.
     #[cfg(feature = "cuda-driver")]
-    pub(super) fn measure_pinned_copy(&mut self, stats: &Stats) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// [`MeasureError`] if a GPU is gone, or fails.
+    pub fn measure_pinned_copy(&mut self, stats: &Stats) -> Result<(), MeasureError> {
         const ROUNDS: usize = 10;
 
         for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
             let Some(batch_bytes) = lane.host_bytes.checked_div(lane.batches) else { continue };
             let gpu = CudaDevice::all()?.into_iter().find(|gpu| gpu.device() == lane.device);
-            let rate = gpu.context("a GPU that was fed is gone")?;
-            let rate = rate.copy_rate(usize::try_from(batch_bytes)?, ROUNDS)?;
+            let gpu = gpu.ok_or_else(|| MeasureError::NoGpu { device: lane.device.clone() })?;
+            let rate = gpu.copy_rate(usize::try_from(batch_bytes).unwrap_or(usize::MAX), ROUNDS)?;
             self.pinned_copy = Some(self.pinned_copy.unwrap_or(0.0) + rate);
         }
         Ok(())
@@ -87,14 +85,18 @@ impl Limits {
 
     /// This build has no GPU support.
     #[cfg(not(feature = "cuda-driver"))]
-    pub(super) fn measure_pinned_copy(&mut self, _stats: &Stats) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn measure_pinned_copy(&mut self, _stats: &Stats) -> Result<(), MeasureError> {
         Ok(())
     }
 }
 
 /// The rate at which the job's threads read its files.
-fn read(job: &Job, files: &[PathBuf], time: Duration) -> anyhow::Result<Option<f64>> {
-    let cache = PageCache::open(files).context("the database's files cannot be mapped")?;
+fn read(job: &Job, time: Duration) -> Result<Option<f64>, MeasureError> {
+    let cache = PageCache::open(&job.files).map_err(|error| MeasureError::Map(error.to_string()))?;
     let rate = if job.is_cold {
         cache.bytes_per_second_once(job.threads, time)
     } else {

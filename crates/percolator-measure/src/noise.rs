@@ -8,21 +8,26 @@
 /// The probability that the interval does not hold the true ratio, at the most.
 const ERROR: f64 = 0.01;
 /// With fewer values on either side, no interval is as sure as that.
-pub(super) const VALUES_MIN: usize = 5;
+pub const VALUES_MIN: usize = 5;
 /// More values than this are thinned out evenly: the exact distribution takes the cube of it.
 const VALUES_MAX: usize = 100;
 
 /// A ratio of two samples, with its interval of 99 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ratio {
-    pub(super) middle: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub struct Ratio {
+    /// The median of all ratios.
+    pub middle: f64,
+    /// Where the interval begins.
+    pub low: f64,
+    /// Where it ends.
+    pub high: f64,
 }
 
 impl Ratio {
-    /// Of the new sample to the old one. All values are positive. `None` if there are too few.
-    pub(super) fn of(old: &[f64], new: &[f64]) -> Option<Self> {
+    /// Of the new sample to the old one. All values are positive. `None` if there are fewer than
+    /// [`VALUES_MIN`] on either side, more or less.
+    #[must_use]
+    pub fn of(old: &[f64], new: &[f64]) -> Option<Self> {
         let [old, new] = [old, new].map(thinned);
         let ranks = outside(old.len(), new.len())?;
         let mut ratios: Vec<f64> = new.iter().flat_map(|new| old.iter().map(move |old| new / old)).collect();
@@ -32,9 +37,20 @@ impl Ratio {
     }
 
     /// Whether the samples differ by more than their noise.
-    pub(super) fn differs(&self) -> bool {
+    #[must_use]
+    pub fn differs(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
+}
+
+/// Returns the middle value, or the mean of the two middle values.
+#[must_use]
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(lower + (upper - lower) / 2.0)
 }
 
 fn middle(sorted: &[f64]) -> f64 {
@@ -83,6 +99,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        let of = |values: &[f64]| median(values.iter().copied());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
 
     /// U of a mix: each bit is a value in ascending order, and says whether it is a new one.
     fn u_of(mix: u32, values: usize) -> usize {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The processor time of all threads together.
-pub(super) fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
@@ -15,19 +15,19 @@ pub(super) fn cpu_time() -> Duration {
 
 /// Samples the memory of this process.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Linux's status file; `None` on other systems.
     status: Option<File>,
     buffer: Vec<u8>,
 }
 
 impl Memory {
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         Memory { status: File::open("/proc/self/status").ok(), buffer: vec![0; 8192] }
     }
 
     /// The resident anonymous memory, in bytes.
-    pub(super) fn anonymous_bytes(&mut self) -> Option<u64> {
+    pub(crate) fn anonymous_bytes(&mut self) -> Option<u64> {
         let length = self.status.as_ref()?.read_at(&mut self.buffer, 0).ok()?;
         anonymous_bytes(std::str::from_utf8(&self.buffer[..length]).ok()?)
     }

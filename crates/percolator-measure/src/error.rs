@@ -1,0 +1,65 @@
+//! What keeps a feed from being measured.
+
+use std::io;
+use std::path::PathBuf;
+
+use percolator::device::DeviceError;
+use percolator::source::SourceError;
+use percolator::{FeedError, shown};
+
+/// What keeps a feed from being measured.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The feed cannot be built, or has failed.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
+    /// The source cannot be opened or read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A device has failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A GPU that was fed is not there any more.
+    #[error("{device}: the GPU was fed, and is gone")]
+    NoGpu {
+        /// The device.
+        device: String,
+    },
+    /// Threads or memory are missing.
+    #[error(
+        "this machine's limits cannot be measured: {threads} threads, or the memory for them, are not \
+         available; allow more, or set fewer --threads"
+    )]
+    NoLimits {
+        /// The number of threads.
+        threads: usize,
+    },
+    /// The files cannot be mapped.
+    #[error("the database's files cannot be mapped: {0}")]
+    Map(String),
+    /// A file cannot be opened, read or evicted.
+    #[error("{}: cannot {action} the file: {error}", shown::path(path))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it cannot be done.
+        error: io::Error,
+    },
+    /// The system has no such call.
+    #[error("--cold: this system cannot be asked to drop files from memory; Linux can")]
+    NoEviction,
+    /// A lane's consumer cannot be started.
+    #[error("cannot start the thread of lane {lane}: {message}")]
+    Thread {
+        /// The lane's number.
+        lane: usize,
+        /// Why.
+        message: String,
+    },
+    /// The feed is too short.
+    #[error("the feed ended before it was measured: give it more epochs, or none")]
+    EndedEarly,
+}

@@ -1,0 +1,66 @@
+//! The files of a data set: loading them into memory and evicting them.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::MeasureError;
+
+/// Reads the files into memory if they fit in what is free. Returns whether they did.
+///
+/// # Errors
+///
+/// [`MeasureError::File`] if one cannot be read.
+pub fn warm(files: &[PathBuf]) -> Result<bool, MeasureError> {
+    let mut bytes = 0_u64;
+    for path in files {
+        bytes += std::fs::metadata(path).map_err(failed(path, "look at"))?.len();
+    }
+    if available_bytes().is_some_and(|available| bytes > available) {
+        return Ok(false);
+    }
+    let mut buffer = vec![0; 1 << 20];
+    for path in files {
+        let mut file = File::open(path).map_err(failed(path, "open"))?;
+        while file.read(&mut buffer).map_err(failed(path, "read"))? > 0 {}
+    }
+    Ok(true)
+}
+
+fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> MeasureError {
+    move |error| MeasureError::File { path: path.to_owned(), action, error }
+}
+
+/// The memory that Linux could use for files without taking it from programs.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that
+/// somebody has mapped, and those not yet on disk.
+///
+/// # Errors
+///
+/// [`MeasureError`] if the system refuses, or knows no such call.
+#[cfg(target_os = "linux")]
+pub fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
+    use rustix::fs::{Advice, fadvise};
+
+    for path in files {
+        let file = File::open(path).map_err(failed(path, "open"))?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(path, "evict")(error.into()))?;
+    }
+    Ok(())
+}
+
+/// Not available on this system.
+///
+/// # Errors
+///
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
+    Err(MeasureError::NoEviction)
+}

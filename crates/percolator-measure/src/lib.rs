@@ -1,0 +1,31 @@
+//! Measures a feed beside its machine's limits.
+//!
+//! ```text
+//! job       what is measured: a feed, and the files that its records are in
+//! round     the limits of the machine, then the pipeline      machine; run, timeline, process, files
+//! shares    how much of each limit was reached, what binds    shares, stages
+//! ratio     whether two samples differ beyond their noise     noise
+//! ```
+//!
+//! A rate says little by itself: machines differ, and are shared. So each round measures the machine first,
+//! and a share is of its own round.
+
+mod error;
+pub mod files;
+mod job;
+mod machine;
+mod noise;
+mod process;
+mod run;
+mod shares;
+mod stages;
+mod timeline;
+
+pub use self::error::MeasureError;
+pub use self::job::{Job, Open, limit_time};
+pub use self::machine::Limits;
+pub use self::noise::{Ratio, VALUES_MIN, median};
+pub use self::run::{Rule, Run, run};
+pub use self::shares::{Limit, NEAR, Round, binding, workers_at_work};
+pub use self::stages::{Stage, Waited, stages};
+pub use self::timeline::{Slice, Timeline};
