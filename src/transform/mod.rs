@@ -15,7 +15,7 @@ mod random;
 mod sink;
 mod transformer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::image::Decode;
 
@@ -191,11 +191,41 @@ impl Transform {
     }
 
     /// The side of the crop in pixels, or 0 for none.
-    pub(crate) fn crop_side(&self) -> u32 {
+    /// Returns the sides of the crop in pixels; 0 if there is none.
+    #[must_use]
+    pub fn crop_side(&self) -> u32 {
         self.crop
     }
 
     /// The random numbers that a record draws.
+    /// Returns the rows and columns that each image is resized to first.
+    #[must_use]
+    pub fn resized_to(&self) -> Option<[usize; 2]> {
+        self.decode.resize.map(|(height, width)| [height, width])
+    }
+
+    /// Returns what is subtracted from each channel, on average: one value for all channels, or one for each;
+    /// nothing if no mean is set. A mean file is read; a relative path starts from `root`.
+    ///
+    /// # Errors
+    ///
+    /// [`MeanImageError`] if the mean file cannot be read.
+    pub fn mean_of_channels(&self, root: &Path) -> Result<Vec<f32>, MeanImageError> {
+        let image = match &self.mean_image {
+            None => return Ok(self.mean_values.clone()),
+            Some(MeanChoice::Image(image)) => image,
+            Some(MeanChoice::File(path)) => &MeanImage::open(root.join(path))?,
+        };
+        let plane = image.pixels().len() / image.shape().channels;
+        let average = |plane: &[f32]| {
+            let sum: f64 = plane.iter().map(|&pixel| f64::from(pixel)).sum();
+            #[expect(clippy::cast_possible_truncation, reason = "it is between the pixels, which are f32")]
+            let average = (sum / plane.len() as f64) as f32;
+            average
+        };
+        Ok(image.pixels().chunks(plane).map(average).collect())
+    }
+
     pub(crate) fn takes(&self, phase: Phase) -> Takes {
         Takes { mirror: self.mirror, crop: self.crop > 0 && phase == Phase::Train }
     }
@@ -211,11 +241,23 @@ impl Default for Transform {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::shape::ImageShape;
 
     #[test]
     fn the_parts_of_a_transform_do_not_depend_on_their_order() {
         let one = Transform::default().crop(2).mean_value(1.0).mean_value(2.0).scale(0.5).mirror(true);
         let other = Transform::new().mirror(true).scale(0.5).mean_values(vec![1.0, 2.0]).crop(2);
         assert_eq!(one, other);
+    }
+
+    #[test]
+    fn the_mean_of_a_channel_is_that_of_its_plane() {
+        let shape = ImageShape { channels: 2, height: 1, width: 2 };
+        let image = MeanImage::new(shape, [1.0, 3.0, 10.0, 20.0]).unwrap();
+        let of = |transform: Transform| transform.mean_of_channels(Path::new("")).unwrap();
+        assert_eq!(of(Transform::new()), []);
+        assert_eq!(of(Transform::new().mean_values([104.0, 117.0])), [104.0, 117.0]);
+        assert_eq!(of(Transform::new().mean_image(image)), [2.0, 15.0]);
+        assert!(Transform::new().mean_file("missing").mean_of_channels(Path::new("/none")).is_err());
     }
 }

@@ -422,3 +422,13 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| "not a valid duration: give 0 seconds or more".to_owned())
 }
+
+/// Parses the length of a training step in milliseconds.
+pub(super) fn millis(text: &str) -> Result<Duration, String> {
+    /// Longer than any training step.
+    const STEP_MAX: Duration = Duration::from_secs(60 * 60);
+
+    let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
+    let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
+    length.ok_or_else(|| "not a valid step time: give 0 to 3600000 milliseconds".to_owned())
+}

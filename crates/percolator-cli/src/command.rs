@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, checkpoints, completions, devices, digest, dump, feed, leases, man, model, plan, prepare,
+    bench, checkpoints, completions, devices, digest, doctor, dump, feed, leases, man, model, plan, prepare,
     verify_run,
 };
 
@@ -26,6 +26,11 @@ enum Command {
     Feed(feed::Feed),
     // Its help text is on its arguments.
     Bench(bench::Bench),
+    /// Open what a run would open, run it for some seconds, and say what holds it up, what would help, and
+    /// what looks wrong in the data.
+    ///
+    /// The exit code is 1 if anything looks wrong in the data.
+    Doctor(doctor::Doctor),
     /// Write the batches that a net would see, as NumPy arrays.
     Dump(dump::Dump),
     /// Make a data set from raw data.
@@ -67,6 +72,7 @@ impl Cli {
             Command::Model(model) => return model.run(),
             Command::Checkpoints(checkpoints) => return checkpoints.run(),
             Command::Bench(bench) => return bench.run(),
+            Command::Doctor(doctor) => return doctor.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),

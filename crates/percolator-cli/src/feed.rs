@@ -15,7 +15,7 @@ use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
 use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown, whole_file};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
+use super::args::{SourceArgs, StateArgs, TransformArgs, millis, seconds};
 use super::consumer::{self, Consumer};
 use super::fields::ExampleArgs;
 use super::job::JobArgs;
@@ -305,15 +305,6 @@ fn index_place(text: &str) -> Result<IndexPlace, String> {
         "memory" => IndexPlace::Memory,
         folder => IndexPlace::Folder(folder.into()),
     })
-}
-
-fn millis(text: &str) -> Result<Duration, String> {
-    /// Longer than any training step.
-    const STEP_MAX: Duration = Duration::from_secs(60 * 60);
-
-    let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
-    let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
-    length.ok_or_else(|| "not a valid step time: give 0 to 3600000 milliseconds".to_owned())
 }
 
 /// Prints the feed's share of the rate at which one thread copies memory, measured in no more memory than the

@@ -95,6 +95,15 @@ impl JobArgs {
         })
     }
 
+    /// Whether any option was given: all of them are about epochs.
+    pub(super) fn needs_plan(&self) -> bool {
+        self.policy.is_some()
+            || self.assignment.is_some()
+            || self.last_batch.is_some()
+            || self.shuffle.is_some()
+            || !self.mix.is_empty()
+    }
+
     /// Applies the options to a job.
     pub(super) fn of_job(&self, job: Job) -> anyhow::Result<Job> {
         let job = with(job, self.policy(), Job::policy);

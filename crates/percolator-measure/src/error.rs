@@ -38,6 +38,9 @@ pub enum MeasureError {
     /// The files cannot be mapped.
     #[error("the database's files cannot be mapped: {0}")]
     Map(String),
+    /// The mean file cannot be read.
+    #[error("{0}")]
+    Mean(String),
     /// A file cannot be opened, read or evicted.
     #[error("{}: cannot {action} the file: {error}", shown::path(path))]
     File {

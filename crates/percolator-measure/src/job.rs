@@ -31,6 +31,8 @@ pub struct Job {
     pub threads: usize,
     /// Whether its files are evicted from memory before each round, which is then one pass at most.
     pub is_cold: bool,
+    /// How long its consumers hold each batch, as if they trained on it.
+    pub step: Duration,
     /// Where its transform runs.
     pub place: TransformPlace,
 }
@@ -52,7 +54,7 @@ impl Job {
         evict()?;
         let mut limits = Limits::measure(self, batch_bytes, limit_time(length))?;
         evict()?;
-        let run = run::run(self.feed.clone(), Rule { length, is_cold: self.is_cold })?;
+        let run = run::run(self.feed.clone(), Rule { length, is_cold: self.is_cold, step: self.step })?;
         limits.measure_pinned_copy(&run.stats)?;
         Ok(Round { limits, run })
     }

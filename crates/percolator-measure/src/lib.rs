@@ -5,11 +5,13 @@
 //! round     the limits of the machine, then the pipeline      machine; run, timeline, process, files
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
+//! doctor    what binds, what would help, what looks wrong     doctor/
 //! ```
 //!
 //! A rate says little by itself: machines differ, and are shared. So each round measures the machine first,
 //! and a share is of its own round.
 
+pub mod doctor;
 mod error;
 pub mod files;
 mod job;

@@ -13,6 +13,15 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
+/// The bytes that this process has caused to be read from storage; `None` if the system does not say.
+pub(crate) fn storage_bytes() -> Option<u64> {
+    storage_bytes_of(&std::fs::read_to_string("/proc/self/io").ok()?)
+}
+
+fn storage_bytes_of(account: &str) -> Option<u64> {
+    account.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
+}
+
 /// Samples the memory of this process.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -49,5 +58,7 @@ mod tests {
             Some(1672 * 1024)
         );
         assert_eq!(anonymous_bytes("VmRSS:\t  9 kB\n"), None);
+        assert_eq!(storage_bytes_of("rchar: 5\nread_bytes: 8192\nwrite_bytes: 1\n"), Some(8192));
+        assert_eq!(storage_bytes_of(""), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use percolator::{Feed, FeedBuilder, Lane, Stats};
 
 use crate::error::MeasureError;
-use crate::process::{Memory, cpu_time};
+use crate::process::{Memory, cpu_time, storage_bytes};
 use crate::timeline::Timeline;
 
 /// How often memory is sampled.
@@ -29,6 +29,8 @@ pub struct Rule {
     /// Whether the source was evicted from memory. If so, the window starts with `build()` and ends once the
     /// reader has been through the source, because its next pass would find the source in memory.
     pub is_cold: bool,
+    /// How long a consumer holds each batch, as if it trained on it.
+    pub step: Duration,
 }
 
 /// The state at one end of the window.
@@ -37,6 +39,7 @@ struct Mark {
     at: Instant,
     stats: Stats,
     cpu: Duration,
+    storage_bytes: Option<u64>,
 }
 
 /// The results of one round.
@@ -47,6 +50,8 @@ pub struct Run {
     pub stats: Stats,
     /// The processor time in the window.
     pub cpu: Duration,
+    /// The bytes that came from storage in the window, rather than from memory, if the system says.
+    pub storage_bytes: Option<u64>,
     /// The mean size of a record's value, in bytes.
     pub value_bytes: f64,
     /// The time from `build()` to the first batch on its device.
@@ -156,6 +161,9 @@ impl Round<'_> {
                 batch.wait()?;
                 self.first_batch.get_or_init(|| self.built.elapsed());
             }
+            if !self.rule.step.is_zero() {
+                std::thread::sleep(self.rule.step);
+            }
             drop(batch);
             let now = Instant::now();
             taken.push(now);
@@ -169,7 +177,7 @@ impl Round<'_> {
     /// Starts or ends the window if it is time to. Returns whether it has ended. Only the first lane's
     /// consumer calls it.
     fn is_over(&self, now: Instant, batches: usize) -> bool {
-        let Rule { length, is_cold } = self.rule;
+        let Rule { length, is_cold, .. } = self.rule;
         let mark = || self.mark(now);
         let passed = || self.feed.stats().reader.passes > 0;
         match self.start.get() {
@@ -192,7 +200,7 @@ impl Round<'_> {
     }
 
     fn mark(&self, at: Instant) -> Mark {
-        Mark { at, stats: self.feed.stats(), cpu: cpu_time() }
+        Mark { at, stats: self.feed.stats(), cpu: cpu_time(), storage_bytes: storage_bytes() }
     }
 
     fn finish(
@@ -216,6 +224,10 @@ impl Round<'_> {
             value_bytes: reader.value_bytes as f64 / reader.records.max(1) as f64,
             stats,
             cpu: end.cpu.saturating_sub(start.cpu),
+            storage_bytes: end
+                .storage_bytes
+                .zip(start.storage_bytes)
+                .map(|(end, start)| end.saturating_sub(start)),
             first_batch,
             intervals: intervals.collect(),
             anonymous_bytes,

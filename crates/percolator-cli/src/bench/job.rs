@@ -1,13 +1,13 @@
 //! A job to measure: a source and its transform.
 
 use percolator::{Dtype, Transform};
-use percolator_measure::{Job, Open};
+use percolator_measure::Job;
 
 use super::Bench;
 use super::data::{Data, default_cache};
-use super::files;
 use super::synthetic::Kind;
 use crate::args::{Described, SourceArgs};
+use crate::measured;
 use crate::pipeline::DtypeArg;
 
 /// A feed to measure, by its name.
@@ -76,23 +76,13 @@ impl Bench {
         dtype: DtypeArg,
         is_of_datums: bool,
     ) -> anyhow::Result<NamedJob> {
-        let mut feed = self.pipeline.with_options(described.feed, dtype)?;
+        let mut feed = self.pipeline.with_options(described.feed.clone(), dtype)?;
         if let Some(records) = batch_size {
             feed = feed.batch_size(records);
         }
-        let (source, root) = (described.source, described.root);
-        let files = files::of(&source, &root)?;
         let database = self.state.database().map(str::to_owned);
-        let open = move || files::open(&source, &root, database.as_deref());
-        let job = Job {
-            feed,
-            files,
-            datums: is_of_datums.then(|| Box::new(open) as Open),
-            color: described.color,
-            threads: self.pipeline.threads(),
-            is_cold: self.cold,
-            place: self.pipeline.transform_on.place(),
-        };
+        let job = measured::job(described, feed, &self.pipeline, database, is_of_datums)?;
+        let job = Job { is_cold: self.cold, ..job };
         Ok(NamedJob { name, dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(), job })
     }
 }

@@ -12,7 +12,6 @@ mod compare;
 mod data;
 mod dice;
 mod figures;
-mod files;
 mod job;
 mod measure;
 mod photos;

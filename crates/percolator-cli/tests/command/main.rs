@@ -15,6 +15,7 @@ mod checkpoints;
 mod checkpoints_refused;
 mod compare;
 mod descriptions;
+mod doctor;
 mod dump;
 mod example;
 mod feed;

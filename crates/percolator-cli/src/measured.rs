@@ -1,7 +1,8 @@
-//! The files that a source's records are stored in.
+//! A feed that is described by arguments, as what is measured: by `bench`, and by `doctor`.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use percolator::leveldb::LogGaps;
@@ -9,17 +10,40 @@ use percolator::net::LayerSource;
 use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
 use percolator::tfrecord;
 
-use crate::args::Origin;
+use percolator::FeedBuilder;
+use percolator_measure::{Job, Open};
+
+use crate::args::{Described, Origin};
+use crate::pipeline::PipelineArgs;
 
 /// This many files of a list stand for all of them.
 const LISTED_MAX: usize = 1000;
 
+/// A job of the source that was described, and the feed that was made of it.
+pub(super) fn job(
+    described: Described,
+    feed: FeedBuilder,
+    pipeline: &PipelineArgs,
+    database: Option<String>,
+    is_of_datums: bool,
+) -> anyhow::Result<Job> {
+    let Described { source, root, color, .. } = described;
+    let files = files(&source, &root)?;
+    let open = move || open(&source, &root, database.as_deref());
+    Ok(Job {
+        feed,
+        files,
+        datums: is_of_datums.then(|| Box::new(open) as Open),
+        color,
+        threads: pipeline.threads(),
+        is_cold: false,
+        step: Duration::ZERO,
+        place: pipeline.transform_on.place(),
+    })
+}
+
 /// Opens a source apart from any feed. If it must not be read, the feed refuses it.
-pub(super) fn open(
-    origin: &Origin,
-    root: &Path,
-    database: Option<&str>,
-) -> Result<Box<dyn Source>, SourceError> {
+fn open(origin: &Origin, root: &Path, database: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
     let source = match origin {
         Origin::Layer(source) => source,
         Origin::TfRecord(path) => return Ok(Box::new(TfRecord::options().open_all([root.join(path)])?)),
@@ -37,8 +61,8 @@ pub(super) fn open(
     })
 }
 
-/// The files, ordered by name.
-pub(super) fn of(origin: &Origin, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The files that a source's records are stored in, ordered by name.
+fn files(origin: &Origin, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let source = match origin {
         Origin::Layer(source) => source,
         Origin::TfRecord(path) => return Ok(tfrecord::files(root.join(path))?),

@@ -1,0 +1,167 @@
+//! What holds a feed up, in plain words.
+
+use std::fmt;
+
+use percolator::feed::Bottleneck;
+use serde::Serialize;
+
+use crate::job::Job;
+use crate::noise::median;
+use crate::shares::{Limit, NEAR, Round, workers_at_work};
+
+/// A stage that works for this share of the time is always at work.
+const BUSY: f64 = 0.8;
+/// The share of the records' bytes that come from storage if the disk has a part in it.
+const FROM_STORAGE: f64 = 0.5;
+
+/// What holds the feed up.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binds {
+    /// The training step: the feed keeps up with it.
+    Consumer,
+    /// The records' files are read from storage.
+    Disk,
+    /// The thread that reads the source.
+    Reader,
+    /// Decoding images.
+    Decode,
+    /// Reading and writing memory.
+    Memory,
+    /// The copy to the devices.
+    Copy,
+    /// The processors, with all that is not decoding.
+    Processors,
+}
+
+/// The medians that say what binds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Evidence {
+    /// The share of their time that these were at work.
+    consumers: f64,
+    reader: f64,
+    workers: f64,
+    devices: f64,
+    /// The share of the records' bytes that came from storage.
+    storage: f64,
+    /// The shares of limits that were reached.
+    decode: f64,
+    memory: f64,
+    pinned_copy: f64,
+}
+
+impl Evidence {
+    pub(super) fn of(rounds: &[Round], job: &Job) -> Self {
+        let middle =
+            |figure: &dyn Fn(&Round) -> Option<f64>| median(rounds.iter().filter_map(figure)).unwrap_or(0.0);
+        let busy = |stage: Bottleneck| {
+            middle(&|round| {
+                round.run.stats.busy().into_iter().find(|(one, _)| *one == stage).map(|(_, share)| share)
+            })
+        };
+        let share = |limit| middle(&|round| round.share_of(limit, job));
+        let is_copy =
+            middle(&|round| Some(round.written_per_s(job))) <= middle(&|round| Some(round.source_per_s()));
+        let copy = if is_copy { share(Limit::CopyN) } else { 0.0 };
+        Evidence {
+            consumers: busy(Bottleneck::Consumer),
+            reader: busy(Bottleneck::Reader),
+            workers: middle(&|round| Some(workers_at_work(&round.run.stats))),
+            devices: busy(Bottleneck::Device),
+            storage: middle(&|round| {
+                let run = &round.run;
+                Some(run.storage_bytes? as f64 / (run.stats.reader.value_bytes.max(1) as f64))
+            }),
+            decode: share(Limit::Decode),
+            memory: [share(Limit::StoreN), share(Limit::ReadN), copy].into_iter().fold(0.0, f64::max),
+            pinned_copy: share(Limit::PinnedCopy),
+        }
+    }
+
+    /// What binds. Without a training step, consumers take batches as they come, and never bind.
+    pub(super) fn binds(&self, has_step: bool) -> Binds {
+        if has_step && self.consumers >= BUSY {
+            return Binds::Consumer;
+        }
+        if self.storage >= FROM_STORAGE {
+            return Binds::Disk;
+        }
+        if self.devices >= NEAR || self.pinned_copy >= BUSY {
+            return Binds::Copy;
+        }
+        if self.reader >= BUSY && self.reader > self.workers {
+            return Binds::Reader;
+        }
+        if self.decode >= NEAR {
+            return Binds::Decode;
+        }
+        if self.memory >= NEAR {
+            return Binds::Memory;
+        }
+        Binds::Processors
+    }
+}
+
+impl Binds {
+    /// What would help, beyond what was tried.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Binds::Consumer => "nothing: the feed waits for the training step",
+            Binds::Disk => {
+                "more memory, so that the files stay in it; a faster disk; smaller records; if the files do \
+                 not fit into memory, --drop-behind"
+            }
+            Binds::Reader => {
+                "several databases read at once, larger records, or LMDB in place of LevelDB and TFRecord"
+            }
+            Binds::Decode => {
+                "more cores; images resized once, when they are converted; --scaled-decode; raw records"
+            }
+            Binds::Memory => {
+                "fewer bytes for each record: --dtype u8 or f16, --transform-on device, a smaller crop"
+            }
+            Binds::Copy => "fewer bytes for each batch: --dtype u8 or f16, --transform-on device",
+            Binds::Processors => "more cores, or less to do for each record: --dtype u8, a smaller crop",
+        }
+    }
+}
+
+impl fmt::Display for Binds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Binds::Consumer => "the consumer: the feed has a batch ready whenever it is asked for one",
+            Binds::Disk => "the disk: most of what is read is not in memory",
+            Binds::Reader => "the reader: one thread finds the records, and the workers wait for it",
+            Binds::Decode => "decoding: the workers are near the rate of the decoder alone",
+            Binds::Memory => "memory: its bandwidth is used up to a half or more",
+            Binds::Copy => "the copy to the devices",
+            Binds::Processors => "the processors: the workers are busy with many small things",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_binds_is_what_the_others_wait_for() {
+        let none = Evidence::default();
+        let cases = [
+            (Evidence { consumers: 0.95, reader: 0.9, ..none }, Binds::Consumer),
+            (Evidence { storage: 0.9, reader: 0.9, decode: 0.6, ..none }, Binds::Disk),
+            (Evidence { devices: 0.6, workers: 0.4, ..none }, Binds::Copy),
+            (Evidence { reader: 0.97, workers: 0.5, memory: 0.6, ..none }, Binds::Reader),
+            (Evidence { reader: 0.9, workers: 0.99, decode: 0.8, ..none }, Binds::Decode),
+            (Evidence { workers: 0.9, memory: 0.7, ..none }, Binds::Memory),
+            (Evidence { workers: 0.9, memory: 0.2, ..none }, Binds::Processors),
+        ];
+        for (evidence, binds) in cases {
+            assert_eq!(evidence.binds(true), binds, "{evidence:?}");
+        }
+        let fast = Evidence { consumers: 1.0, workers: 0.9, ..none };
+        assert_eq!(fast.binds(false), Binds::Processors, "nobody trains");
+    }
+}
