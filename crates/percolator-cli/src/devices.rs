@@ -4,69 +4,131 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use clap::Args;
+use serde::Serialize;
 
 #[derive(Debug, Args)]
 pub(crate) struct Devices {
     /// Do not measure how fast page-locked memory is copied to each GPU.
     #[arg(long)]
     no_rates: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be fed here.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// The cores that feed the lanes of the host.
+    cores: usize,
+    cuda: Vec<Gpu>,
+    /// Why there is no GPU. It is not a failure: the host can be fed anyway.
+    no_cuda: Option<String>,
+}
+
+/// A GPU.
+#[derive(Debug, Serialize)]
+struct Gpu {
+    device: String,
+    name: String,
+    memory_bytes: usize,
+    free_bytes: Option<usize>,
+    compute_capability: String,
+    pci: String,
+    numa_node: Option<usize>,
+    driver: String,
+    /// How fast page-locked memory is copied to it.
+    copy_bytes_per_s: Option<f64>,
+    /// Why that could not be measured.
+    copy_error: Option<String>,
 }
 
 impl Devices {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut said = format!("host   any number of lanes (host:0, host:1, ...), fed by {cores} core(s)\n");
-        said += &self.gpus();
+        let (cuda, no_cuda) = match self.gpus() {
+            Ok(gpus) => (gpus, None),
+            Err(reason) => (Vec::new(), Some(reason)),
+        };
+        let found = Found { cores, cuda, no_cuda };
+        let said = if self.json { serde_json::to_string(&found)? + "\n" } else { table(&found) };
         std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
     }
 
     #[cfg(not(feature = "cuda-driver"))]
-    fn gpus(&self) -> String {
+    fn gpus(&self) -> Result<Vec<Gpu>, String> {
         let _ = self.no_rates;
-        "cuda   this build has no GPU support: build it with the feature cuda\n".to_owned()
+        Err("this build has no GPU support: build it with the feature cuda".to_owned())
     }
 
-    /// A missing driver or device is reported and is not a failure: the host can be fed anyway.
+    /// All GPUs, or why there is none.
     #[cfg(feature = "cuda-driver")]
-    fn gpus(&self) -> String {
-        let devices = match percolator::device::CudaDevice::all() {
-            Ok(devices) if devices.is_empty() => return "cuda   the driver lists no device\n".to_owned(),
-            Ok(devices) => devices,
-            Err(error) => return format!("cuda   {error}\n"),
-        };
-        devices.iter().map(|device| self.gpu(device)).collect()
+    fn gpus(&self) -> Result<Vec<Gpu>, String> {
+        match percolator::device::CudaDevice::all() {
+            Ok(devices) if devices.is_empty() => Err("the driver lists no device".to_owned()),
+            Ok(devices) => Ok(devices.iter().map(|device| self.gpu(device)).collect()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     #[cfg(feature = "cuda-driver")]
-    fn gpu(&self, device: &percolator::device::CudaDevice) -> String {
+    fn gpu(&self, device: &percolator::device::CudaDevice) -> Gpu {
         /// About the size of a batch of a few hundred images.
         const COPY_BYTES: usize = 64 << 20;
         const ROUNDS: usize = 10;
 
         let (major, minor) = device.compute_capability;
-        let numa = device.numa_node.map_or("no NUMA node".to_owned(), |node| format!("NUMA node {node}"));
-        let free =
-            device.free_bytes.map_or("an unknown part".to_owned(), |free| format!("{:.1}", gibibytes(free)));
-        let mut said = format!(
-            "cuda:{}  {}, {free} of {:.1} GiB free, compute {major}.{minor}, PCI {}, {numa}, \
-             driver for CUDA {}",
-            device.ordinal,
-            device.name,
-            gibibytes(device.memory_bytes),
-            device.pci,
-            device.driver
-        );
-        if !self.no_rates {
-            said += &match device.copy_rate(COPY_BYTES, ROUNDS) {
-                Ok(rate) => format!(", page-locked memory copied at {:.1} GB/s", rate / 1e9),
-                Err(error) => format!(", its copy rate cannot be measured: {error}"),
-            };
+        let rate = (!self.no_rates).then(|| device.copy_rate(COPY_BYTES, ROUNDS)).transpose();
+        let (copy_bytes_per_s, copy_error) = match rate {
+            Ok(rate) => (rate, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Gpu {
+            device: format!("cuda:{}", device.ordinal),
+            name: device.name.clone(),
+            memory_bytes: device.memory_bytes,
+            free_bytes: device.free_bytes,
+            compute_capability: format!("{major}.{minor}"),
+            pci: device.pci.clone(),
+            numa_node: device.numa_node,
+            driver: device.driver.to_string(),
+            copy_bytes_per_s,
+            copy_error,
         }
-        said + "\n"
     }
 }
 
-#[cfg(feature = "cuda-driver")]
+/// A line for the host, and one for each GPU.
+fn table(found: &Found) -> String {
+    let mut said =
+        format!("host   any number of lanes (host:0, host:1, ...), fed by {} core(s)\n", found.cores);
+    for gpu in &found.cuda {
+        let numa = gpu.numa_node.map_or("no NUMA node".to_owned(), |node| format!("NUMA node {node}"));
+        let free =
+            gpu.free_bytes.map_or("an unknown part".to_owned(), |free| format!("{:.1}", gibibytes(free)));
+        said += &format!(
+            "{}  {}, {free} of {:.1} GiB free, compute {}, PCI {}, {numa}, driver for CUDA {}",
+            gpu.device,
+            gpu.name,
+            gibibytes(gpu.memory_bytes),
+            gpu.compute_capability,
+            gpu.pci,
+            gpu.driver
+        );
+        if let Some(rate) = gpu.copy_bytes_per_s {
+            said += &format!(", page-locked memory copied at {:.1} GB/s", rate / 1e9);
+        }
+        if let Some(error) = &gpu.copy_error {
+            said += &format!(", its copy rate cannot be measured: {error}");
+        }
+        said.push('\n');
+    }
+    if let Some(reason) = &found.no_cuda {
+        said += &format!("cuda   {reason}\n");
+    }
+    said
+}
+
 fn gibibytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }

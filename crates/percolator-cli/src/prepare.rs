@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use percolator_text::xlnet::{self, Flags, Options, PrepareError, Progress, Split, Summary};
+use percolator_text::xlnet::{self, Flags, Options, PassSummary, PrepareError, Progress, Split, Summary};
+use serde_json::{Value, json};
 
 use crate::watch::{Ended, Watched, megabytes_per_second, watched};
 
@@ -60,6 +61,9 @@ struct Xlnet {
     /// Print no progress.
     #[arg(long)]
     quiet: bool,
+    /// Print what was written as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The batches, and their rows.
@@ -205,7 +209,10 @@ impl Xlnet {
         let done = watched(self.quiet, &progress, message, || Ok(xlnet::prepare(&options, &progress)?))?;
         match done {
             Ended::Done(summary) => {
-                report(&summary, start.elapsed())?;
+                match self.json {
+                    true => writeln!(std::io::stdout(), "{}", facts(&summary))?,
+                    false => report(&summary, start.elapsed())?,
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Ended::Stopped(code) => Ok(code),
@@ -243,6 +250,24 @@ fn rate(progress: &Progress, took: Duration, first_record: &mut Option<Instant>)
         true => format!("{records} records"),
         false => format!("{records} records, {:.0}/s", records as f64 / since.as_secs_f64().max(0.1)),
     }
+}
+
+/// What was written, and what was skipped, for programs.
+fn facts(summary: &Summary) -> Value {
+    let text = &summary.text;
+    let pass = |pass: &PassSummary| {
+        json!({
+            "task": pass.task, "pass": pass.pass, "records_path": pass.records_path, "batches": pass.batches,
+            "records": pass.records, "tokens_left": pass.tokens_left,
+        })
+    };
+    json!({
+        "passes": summary.passes.iter().map(pass).collect::<Vec<_>>(),
+        "tokens": text.tokens, "lines": text.lines, "files": text.files, "empty_files": text.empty_files,
+        "files_without_tokens": text.files_without_tokens, "blank_lines_skipped": text.blank_lines_skipped,
+        "lines_without_tokens": text.lines_without_tokens, "tasks_without_files": summary.tasks_without_files,
+        "temporary_bytes_max": summary.temporary_bytes_max,
+    })
 }
 
 /// Prints what was written, and what was skipped.

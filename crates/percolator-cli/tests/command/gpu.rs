@@ -38,3 +38,32 @@ fn the_command_measures_gpus_beside_their_copies() {
         assert!(figure.as_f64().is_some_and(|figure| figure > 0.0), "{job}");
     }
 }
+
+#[test]
+fn the_devices_are_listed_for_people_and_for_programs() {
+    let listed = |options: &[&str], driver: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.arg("devices").args(options);
+        standin::load_in(&mut command, driver);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = listed(&[], "devices=2");
+    let lines: Vec<_> = text.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(lines, ["host", "cuda:0", "cuda:1"], "{text}");
+    assert!(text.contains("page-locked memory copied at "), "{text}");
+    let json = |options: &[&str], driver| -> serde_json::Value {
+        serde_json::from_str(&listed(&[options, &["--json"]].concat(), driver)).unwrap()
+    };
+    let found = json(&[], "devices=2");
+    let gpus = found["cuda"].as_array().unwrap();
+    let names: Vec<_> = gpus.iter().map(|gpu| gpu["device"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cuda:0", "cuda:1"]);
+    assert!(gpus.iter().all(|gpu| gpu["copy_bytes_per_s"].as_f64().unwrap() > 0.0), "{found}");
+    assert!(found["cores"].as_u64().unwrap() > 0 && found["no_cuda"].is_null());
+    let unmeasured = json(&["--no-rates"], "devices=2");
+    assert!(unmeasured["cuda"][0]["copy_bytes_per_s"].is_null());
+    let none = json(&[], "devices=0");
+    assert_eq!((&none["cuda"], none["no_cuda"].is_string()), (&serde_json::json!([]), true), "{none}");
+}

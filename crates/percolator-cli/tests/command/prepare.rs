@@ -61,6 +61,23 @@ fn flags(case: &Value, underscores: bool) -> Vec<String> {
 }
 
 #[test]
+fn what_was_written_is_said_as_json_as_well() {
+    let cases: Vec<Value> = serde_json::from_slice(&fs::read(data("cases.json")).unwrap()).unwrap();
+    let case = &cases[0];
+    let folder = folder();
+    let arguments = [flags(case, true), vec!["--json".to_owned(), "--quiet".to_owned()]].concat();
+    let output = command(folder.path(), &arguments).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pass = &said["passes"][0];
+    assert_eq!(pass["records"], case["count"]);
+    let records = Path::new(pass["records_path"].as_str().unwrap());
+    assert_eq!(records.file_name().unwrap().to_str(), case["records"].as_str());
+    assert!(folder.path().join(records).is_file());
+    assert!(said["tokens"].as_u64().unwrap() > 0 && said["files"].as_u64().unwrap() > 0, "{said}");
+}
+
+#[test]
 fn the_scripts_flags_give_the_scripts_files() {
     let cases: Vec<Value> = serde_json::from_slice(&fs::read(data("cases.json")).unwrap()).unwrap();
     assert!(cases.len() > 10);
