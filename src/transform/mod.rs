@@ -191,14 +191,17 @@ impl Transform {
     }
 
     /// The side of the crop in pixels, or 0 for none.
-    /// Returns the sides of the crop in pixels; 0 if there is none.
-    #[must_use]
-    pub fn crop_side(&self) -> u32 {
+    pub(crate) fn crop_side(&self) -> u32 {
         self.crop
     }
 
-    /// The random numbers that a record draws.
-    /// Returns the rows and columns that each image is resized to first.
+    /// Returns the side of the [crop](Self::crop) in pixels, if there is one.
+    #[must_use]
+    pub fn cropped_to(&self) -> Option<usize> {
+        usize::try_from(self.crop).ok().filter(|&side| side > 0)
+    }
+
+    /// Returns the rows and columns that each image is [resized](Self::resize) to first, if it is.
     #[must_use]
     pub fn resized_to(&self) -> Option<[usize; 2]> {
         self.decode.resize.map(|(height, width)| [height, width])
@@ -226,6 +229,7 @@ impl Transform {
         Ok(image.pixels().chunks(plane).map(average).collect())
     }
 
+    /// The random numbers that a record draws.
     pub(crate) fn takes(&self, phase: Phase) -> Takes {
         Takes { mirror: self.mirror, crop: self.crop > 0 && phase == Phase::Train }
     }

@@ -29,7 +29,7 @@ enum Command {
     /// Open what a run would open, run it for some seconds, and say what holds it up, what would help, and
     /// what looks wrong in the data.
     ///
-    /// The exit code is 1 if anything looks wrong in the data.
+    /// The exit code is 1 if the feed fails, or anything looks wrong in the data.
     Doctor(doctor::Doctor),
     /// Write the batches that a net would see, as NumPy arrays.
     Dump(dump::Dump),

@@ -40,7 +40,8 @@ pub(super) struct Doctor {
     #[arg(long, value_name = "MS", value_parser = millis, default_value = "0")]
     step_ms: Duration,
     /// How long each measurement is, in seconds; it warms up for at most as long before.
-    #[arg(long, value_parser = seconds, default_value = "0.3")]
+    #[arg(long, value_parser = some_seconds, default_value = "0.3",
+        allow_negative_numbers = true)]
     seconds: Duration,
     /// How often the feed, and each change of it, is measured.
     #[arg(long, default_value_t = VALUES_MIN as u32,
@@ -64,7 +65,7 @@ impl Doctor {
         let bar = ProgressBar::new_spinner().with_message("examining");
         bar.set_style(ProgressStyle::default_spinner());
         bar.enable_steady_tick(Duration::from_millis(100));
-        let examined = examine(&job, &root, &options);
+        let examined = examine(job, &root, &options);
         bar.finish_and_clear();
         let diagnosis = examined?;
         let mut out = Out::new(std::io::stdout().lock());
@@ -73,7 +74,7 @@ impl Doctor {
             false => write!(out, "{diagnosis}")?,
         }
         out.finish()?;
-        Ok(if diagnosis.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if diagnosis.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// What is examined, and the folder that relative paths start from.
@@ -95,4 +96,12 @@ impl Doctor {
         let job = measured::job(described, feed, &self.pipeline, database, !self.example.is_given())?;
         Ok((Job { step: self.step_ms, ..job }, root))
     }
+}
+
+/// Parses a duration that something can be measured in.
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(|length| match length.is_zero() {
+        true => Err("nothing can be measured in no time: give more than 0 seconds".to_owned()),
+        false => Ok(length),
+    })
 }

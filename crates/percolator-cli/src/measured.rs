@@ -19,7 +19,8 @@ use crate::pipeline::PipelineArgs;
 /// This many files of a list stand for all of them.
 const LISTED_MAX: usize = 1000;
 
-/// A job of the source that was described, and the feed that was made of it.
+/// A job of the source that was described, and the feed that was made of it. Limits are measured with the
+/// files of the first of several sources.
 pub(super) fn job(
     described: Described,
     feed: FeedBuilder,
@@ -27,13 +28,14 @@ pub(super) fn job(
     database: Option<String>,
     is_of_datums: bool,
 ) -> anyhow::Result<Job> {
-    let Described { source, root, color, .. } = described;
+    let Described { source, root, color, has_labels, .. } = described;
     let files = files(&source, &root)?;
     let open = move || open(&source, &root, database.as_deref());
     Ok(Job {
         feed,
         files,
         datums: is_of_datums.then(|| Box::new(open) as Open),
+        has_labels,
         color,
         threads: pipeline.threads(),
         is_cold: false,

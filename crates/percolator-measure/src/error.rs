@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use percolator::device::DeviceError;
 use percolator::source::SourceError;
+use percolator::transform::MeanImageError;
 use percolator::{FeedError, shown};
 
 /// What keeps a feed from being measured.
@@ -37,10 +38,10 @@ pub enum MeasureError {
     },
     /// The files cannot be mapped.
     #[error("the database's files cannot be mapped: {0}")]
-    Map(String),
+    Map(#[source] io::Error),
     /// The mean file cannot be read.
-    #[error("{0}")]
-    Mean(String),
+    #[error(transparent)]
+    Mean(#[from] MeanImageError),
     /// A file cannot be opened, read or evicted.
     #[error("{}: cannot {action} the file: {error}", shown::path(path))]
     File {

@@ -12,11 +12,7 @@ use crate::error::MeasureError;
 ///
 /// [`MeasureError::File`] if one cannot be read.
 pub fn warm(files: &[PathBuf]) -> Result<bool, MeasureError> {
-    let mut bytes = 0_u64;
-    for path in files {
-        bytes += std::fs::metadata(path).map_err(failed(path, "look at"))?.len();
-    }
-    if available_bytes().is_some_and(|available| bytes > available) {
+    if !fit(files)? {
         return Ok(false);
     }
     let mut buffer = vec![0; 1 << 20];
@@ -25,6 +21,19 @@ pub fn warm(files: &[PathBuf]) -> Result<bool, MeasureError> {
         while file.read(&mut buffer).map_err(failed(path, "read"))? > 0 {}
     }
     Ok(true)
+}
+
+/// Whether the files fit in the memory that is free, as far as the system says.
+///
+/// # Errors
+///
+/// [`MeasureError::File`] if one cannot be looked at.
+pub fn fit(files: &[PathBuf]) -> Result<bool, MeasureError> {
+    let mut bytes = 0_u64;
+    for path in files {
+        bytes += std::fs::metadata(path).map_err(failed(path, "look at"))?.len();
+    }
+    Ok(available_bytes().is_none_or(|available| bytes <= available))
 }
 
 fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> MeasureError {

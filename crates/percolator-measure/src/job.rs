@@ -11,7 +11,7 @@ use percolator::{ColorMode, FeedBuilder};
 use crate::error::MeasureError;
 use crate::files;
 use crate::machine::Limits;
-use crate::run::{self, Rule};
+use crate::run::{Rule, Run, run};
 use crate::shares::Round;
 
 /// Opens a source apart from any feed.
@@ -25,6 +25,8 @@ pub struct Job {
     pub files: Vec<PathBuf>,
     /// Opens its source, if its records hold images as Caffe's do.
     pub datums: Option<Open>,
+    /// Whether a net learns from their labels, as far as is known.
+    pub has_labels: bool,
     /// The channels that encoded records are decoded to.
     pub color: ColorMode,
     /// The number of its workers.
@@ -50,13 +52,26 @@ impl Job {
     ///
     /// [`MeasureError`] if the feed or the machine fails.
     pub fn round(&self, batch_bytes: usize, length: Duration) -> Result<Round, MeasureError> {
-        let evict = || if self.is_cold { files::evict(&self.files) } else { Ok(()) };
-        evict()?;
-        let mut limits = Limits::measure(self, batch_bytes, limit_time(length))?;
-        evict()?;
-        let run = run::run(self.feed.clone(), Rule { length, is_cold: self.is_cold, step: self.step })?;
+        let mut limits = self.limits(batch_bytes, length)?;
+        let run = self.run(&self.feed, length)?;
         limits.measure_pinned_copy(&run.stats)?;
         Ok(Round { limits, run })
+    }
+
+    /// Measures the limits that need no batch.
+    pub(crate) fn limits(&self, batch_bytes: usize, length: Duration) -> Result<Limits, MeasureError> {
+        self.evict()?;
+        Limits::measure(self, batch_bytes, limit_time(length))
+    }
+
+    /// Measures this feed, of the same records.
+    pub(crate) fn run(&self, feed: &FeedBuilder, length: Duration) -> Result<Run, MeasureError> {
+        self.evict()?;
+        run(feed.clone(), Rule { length, is_cold: self.is_cold, step: self.step })
+    }
+
+    fn evict(&self) -> Result<(), MeasureError> {
+        if self.is_cold { files::evict(&self.files) } else { Ok(()) }
     }
 }
 

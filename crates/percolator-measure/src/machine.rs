@@ -65,11 +65,11 @@ impl Limits {
 
     /// Measures how fast page-locked memory is copied to the lanes' GPUs, one after the other, in pieces of
     /// the size of their batches.
-    #[cfg(feature = "cuda-driver")]
     ///
     /// # Errors
     ///
     /// [`MeasureError`] if a GPU is gone, or fails.
+    #[cfg(feature = "cuda-driver")]
     pub fn measure_pinned_copy(&mut self, stats: &Stats) -> Result<(), MeasureError> {
         const ROUNDS: usize = 10;
 
@@ -84,11 +84,11 @@ impl Limits {
     }
 
     /// This build has no GPU support.
-    #[cfg(not(feature = "cuda-driver"))]
     ///
     /// # Errors
     ///
     /// None.
+    #[cfg(not(feature = "cuda-driver"))]
     pub fn measure_pinned_copy(&mut self, _stats: &Stats) -> Result<(), MeasureError> {
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Limits {
 
 /// The rate at which the job's threads read its files.
 fn read(job: &Job, time: Duration) -> Result<Option<f64>, MeasureError> {
-    let cache = PageCache::open(&job.files).map_err(|error| MeasureError::Map(error.to_string()))?;
+    let cache = PageCache::open(&job.files).map_err(MeasureError::Map)?;
     let rate = if job.is_cold {
         cache.bytes_per_second_once(job.threads, time)
     } else {

@@ -7,12 +7,12 @@
 
 /// The probability that the interval does not hold the true ratio, at the most.
 const ERROR: f64 = 0.01;
-/// With fewer values on either side, no interval is as sure as that.
+/// So many values on each side suffice for an interval as sure as that.
 pub const VALUES_MIN: usize = 5;
 /// More values than this are thinned out evenly: the exact distribution takes the cube of it.
 const VALUES_MAX: usize = 100;
 
-/// A ratio of two samples, with its interval of 99 %.
+/// A ratio of two samples, with its 99 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The median of all ratios.
@@ -24,8 +24,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of the new sample to the old one. All values are positive. `None` if there are fewer than
-    /// [`VALUES_MIN`] on either side, more or less.
+    /// Of the new sample to the old one. All values are positive. `None` if they are too few:
+    /// [`VALUES_MIN`] on each side suffice.
     #[must_use]
     pub fn of(old: &[f64], new: &[f64]) -> Option<Self> {
         let [old, new] = [old, new].map(thinned);

@@ -41,8 +41,8 @@ pub struct Waited {
 /// Selects waits from a round's statistics.
 type WaitsOf<'a> = (&'static str, &'a dyn Fn(&Stats) -> Waits);
 
-/// The stages, in the order in which a record passes them. All rounds are of one feed.
-/// What each stage did, over rounds whose statistics these are.
+/// Returns what each stage did, in the order in which a record passes them, over rounds of one feed whose
+/// statistics these are. `source_per_s`: the bytes per second that are read.
 #[must_use]
 pub fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
     let Some(first) = rounds.first() else { return Vec::new() };

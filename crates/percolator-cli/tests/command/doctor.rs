@@ -12,20 +12,27 @@ use tempfile::{TempDir, tempdir};
 
 use crate::common;
 
-/// A database of 64 images of 3x6x8, whose channels are around 40, 120 and 200, with these labels.
+/// A database of 640 images of 3x6x8, whose channels are around 55, 135 and 215, with these labels.
 fn database(label: impl Fn(usize) -> i32) -> TempDir {
     let folder = tempdir().unwrap();
+    write(folder.path(), RECORDS, label);
+    folder
+}
+
+/// More than are looked at.
+const RECORDS: usize = 640;
+
+fn write(folder: &Path, records: usize, label: impl Fn(usize) -> i32) {
     let record = |number: usize| {
         let pixel =
             |at: usize| [40_u8, 120, 200][at / 48] + if (at + number).is_multiple_of(2) { 30 } else { 0 };
         (common::key(number), common::datum(3, 6, 8, label(number), (0..144).map(pixel).collect()))
     };
-    common::write_lmdb(folder.path(), (0..64).map(record));
-    folder
+    common::write_lmdb(folder, (0..records).map(record));
 }
 
 fn mixed(number: usize) -> i32 {
-    i32::try_from(number * 7 % 10).unwrap()
+    i32::try_from(((number * 7919) >> 3) % 10).unwrap()
 }
 
 fn doctor(folder: &Path, args: &[&str]) -> Output {
@@ -33,7 +40,8 @@ fn doctor(folder: &Path, args: &[&str]) -> Output {
         .args(["doctor", "--seconds", "0.01", "--threads", "2", "--batch-size", "8"])
         .args(args)
         .current_dir(folder)
-        .env_remove("RUST_LOG")
+        // A lane that waits long on a machine that is busy warns.
+        .env("RUST_LOG", "error")
         .output()
         .unwrap()
 }
@@ -58,40 +66,107 @@ fn a_good_feed_is_examined_and_nothing_looks_wrong() {
     let folder = database(mixed);
     let (diagnosis, code) = diagnosed(&folder, &["--mean-value", "55,135,215"]);
     assert_eq!((found(&diagnosis), code), (vec![], 0));
-    assert_eq!((&diagnosis["records"], &diagnosis["looked_at"]), (&64.into(), &64.into()));
+    assert_eq!((&diagnosis["records"], &diagnosis["looked_at"]), (&RECORDS.into(), &512.into()));
     assert_eq!(diagnosis["channel_means"], serde_json::json!([55.0, 135.0, 215.0]));
     assert_eq!(diagnosis["devices"], serde_json::json!(["host:0"]));
-    let trials = diagnosis["trials"].as_array().unwrap();
+    assert_eq!((&diagnosis["is_spread"], &diagnosis["failed"]), (&true.into(), &Value::Null));
+    let pipeline = &diagnosis["pipeline"];
+    let trials = pipeline["trials"].as_array().unwrap();
     let options: Vec<_> = trials.iter().map(|trial| trial["option"].as_str().unwrap()).collect();
     assert_eq!(options[0], "--threads 3");
     assert!(options[1].starts_with("--prefetch "), "{options:?}");
     for trial in trials {
         let [ratio, low, high] = ["ratio", "low", "high"].map(|name| trial[name].as_f64().unwrap());
         assert!(0.0 < low && low <= ratio && ratio <= high, "{trial}");
-        assert_eq!(trial["helps"], low > 1.02, "{trial}");
+        assert_eq!(trial["verdict"] == "helps", low > 1.02, "{trial}");
+        assert_eq!(trial["verdict"] == "slower", high < 1.0, "{trial}");
     }
-    assert!(diagnosis["records_per_s"].as_f64().unwrap() > 0.0);
-    assert_ne!(diagnosis["binds"], "consumer", "nobody trains");
+    assert!(pipeline["records_per_s"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
 fn a_feed_that_keeps_up_with_its_training_is_told_so() {
     let folder = database(mixed);
     let (diagnosis, code) = diagnosed(&folder, &["--step-ms", "60"]);
-    assert_eq!((diagnosis["binds"].as_str().unwrap(), code), ("consumer", 0));
+    assert_eq!((diagnosis["pipeline"]["binds"].as_str().unwrap(), code), ("consumer", 0));
 }
 
 #[test]
 fn labels_in_the_order_of_keys_need_a_shuffle() {
-    let folder = database(|number| i32::try_from(number / 8).unwrap());
+    let folder = database(|number| i32::try_from(number / 64).unwrap());
     let (diagnosis, code) = diagnosed(&folder, &[]);
     assert_eq!((found(&diagnosis), code), (vec!["labels_together"], 1));
+    assert_eq!(found(&diagnosed(&folder, &["--shuffle", "files"]).0), ["labels_together"]);
     for args in [&["--shuffle", "global"][..], &["--phase", "test"]] {
         let (diagnosis, code) = diagnosed(&folder, args);
         assert_eq!((found(&diagnosis), code), (vec![], 0), "{args:?}");
     }
     let one = database(|_| 3);
     assert_eq!(found(&diagnosed(&one, &[]).0), ["one_label"]);
+}
+
+#[test]
+fn all_databases_of_a_feed_are_looked_at() {
+    let folder = tempdir().unwrap();
+    for (name, label) in [("cats", 0), ("dogs", 1)] {
+        write(&folder.path().join(name), 100, |_| label);
+    }
+    let output = doctor(folder.path(), &["--lmdb", "cats", "--lmdb", "dogs", "--json"]);
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((found(&diagnosis), &diagnosis["records"]), (vec!["labels_together"], &200.into()));
+}
+
+#[test]
+fn records_that_end_a_run_are_found_among_the_others() {
+    let folder = tempdir().unwrap();
+    let record = |number: usize| match number {
+        37 => (common::key(number), b"no datum".to_vec()),
+        _ => (common::key(number), common::datum(1, 2, 2, mixed(number), vec![7; 4])),
+    };
+    common::write_lmdb(folder.path(), (0..100).map(record));
+    let (diagnosis, code) = diagnosed(&folder, &[]);
+    assert_eq!((found(&diagnosis), code), (vec!["undecodable"], 1));
+    let finding = &diagnosis["findings"][0];
+    assert_eq!((&finding["records"], &finding["first"]), (&1.into(), &37.into()));
+    assert!(diagnosis["failed"].as_str().unwrap().contains("00000037") && diagnosis["pipeline"].is_null());
+    let output = doctor(folder.path(), &["--lmdb", "."]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("The feed fails: ") && text.contains("the first at position 37"), "{text}");
+}
+
+#[test]
+fn a_leveldb_of_floats_and_a_list_of_images_are_examined() {
+    let folder = tempdir().unwrap();
+    let record = |number: usize| {
+        (common::key(number), common::float_datum(2, 1, 2, mixed(number), vec![0.5, 1.5, -3.0, -1.0]))
+    };
+    let options = rusty_leveldb::Options::default();
+    common::leveldb::write(&folder.path().join("floats"), options, (0..100).map(record));
+    let output = doctor(folder.path(), &["--leveldb", "floats", "--mean-value", "0.1", "--json"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{message}"));
+    assert_eq!((found(&diagnosis), &diagnosis["looked_at"]), (vec![], &100.into()));
+    assert_eq!(diagnosis["channel_means"], serde_json::json!([1.0, -2.0]));
+
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/photos");
+    let line = |number: usize| {
+        let name = ["coffee", "rocket"][number % 2];
+        format!("{} {}\n", photos.join(name).with_extension("jpg").display(), number % 2)
+    };
+    fs::write(folder.path().join("list.txt"), (0..4).map(line).collect::<String>()).unwrap();
+    let layer = "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' \
+                 transform_param { crop_size: 8 } image_data_param { source: 'list.txt' batch_size: 2 \
+                 new_height: 8 new_width: 8 } }";
+    fs::write(folder.path().join("net.prototxt"), layer).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(["doctor", "net.prototxt", "--seconds", "0.01", "--json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{message}"));
+    assert_eq!((found(&diagnosis), &diagnosis["looked_at"]), (vec!["much_larger"], &4.into()));
+    assert_eq!(output.status.code(), Some(0), "it wastes time, and is not wrong");
 }
 
 #[test]
@@ -119,8 +194,8 @@ fn a_net_is_examined_from_its_own_root() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    for due in ["64 records", "What binds: ", "What would help: ", "images of 6 pixels are cropped to 2"] {
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for due in ["640 records", "What binds: ", "What would help: ", "images of 6 pixels are cropped to 2"] {
         assert!(text.contains(due), "{due}: {text}");
     }
     let is_short = |line: &str| line.chars().count() <= 100 || line.contains(root);
@@ -162,7 +237,12 @@ fn what_a_run_would_refuse_is_refused() {
             "{message}"
         );
     }
-    for args in [&[][..], &["--lmdb", ".", "--rounds", "2"], &["--lmdb", ".", "--step-ms", "-1"]] {
+    for args in [
+        &[][..],
+        &["--lmdb", ".", "--rounds", "2"],
+        &["--lmdb", ".", "--step-ms=-1"],
+        &["--lmdb", ".", "--seconds", "0"],
+    ] {
         assert_eq!(doctor(folder.path(), args).status.code(), Some(2), "{args:?}");
     }
 }

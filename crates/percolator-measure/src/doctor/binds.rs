@@ -27,12 +27,16 @@ pub enum Binds {
     Reader,
     /// Decoding images.
     Decode,
-    /// Reading and writing memory.
+    /// Reading the files, which are in memory.
+    Reading,
+    /// Writing batches to memory.
     Memory,
     /// The copy to the devices.
     Copy,
     /// The processors, with all that is not decoding.
     Processors,
+    /// No limit is near: threads wait for one another.
+    Nothing,
 }
 
 /// The medians that say what binds.
@@ -47,6 +51,7 @@ pub(super) struct Evidence {
     storage: f64,
     /// The shares of limits that were reached.
     decode: f64,
+    reading: f64,
     memory: f64,
     pinned_copy: f64,
 }
@@ -74,7 +79,8 @@ impl Evidence {
                 Some(run.storage_bytes? as f64 / (run.stats.reader.value_bytes.max(1) as f64))
             }),
             decode: share(Limit::Decode),
-            memory: [share(Limit::StoreN), share(Limit::ReadN), copy].into_iter().fold(0.0, f64::max),
+            reading: share(Limit::ReadN),
+            memory: share(Limit::StoreN).max(copy),
             pinned_copy: share(Limit::PinnedCopy),
         }
     }
@@ -96,10 +102,13 @@ impl Evidence {
         if self.decode >= NEAR {
             return Binds::Decode;
         }
-        if self.memory >= NEAR {
+        if self.memory >= NEAR && self.memory >= self.reading {
             return Binds::Memory;
         }
-        Binds::Processors
+        if self.reading >= NEAR {
+            return Binds::Reading;
+        }
+        if self.workers >= BUSY { Binds::Processors } else { Binds::Nothing }
     }
 }
 
@@ -119,11 +128,13 @@ impl Binds {
             Binds::Decode => {
                 "more cores; images resized once, when they are converted; --scaled-decode; raw records"
             }
+            Binds::Reading => "smaller records: resized before they are stored, or encoded",
             Binds::Memory => {
                 "fewer bytes for each record: --dtype u8 or f16, --transform-on device, a smaller crop"
             }
             Binds::Copy => "fewer bytes for each batch: --dtype u8 or f16, --transform-on device",
             Binds::Processors => "more cores, or less to do for each record: --dtype u8, a smaller crop",
+            Binds::Nothing => "larger batches, or longer rounds (--seconds) to see more",
         }
     }
 }
@@ -135,9 +146,11 @@ impl fmt::Display for Binds {
             Binds::Disk => "the disk: most of what is read is not in memory",
             Binds::Reader => "the reader: one thread finds the records, and the workers wait for it",
             Binds::Decode => "decoding: the workers are near the rate of the decoder alone",
-            Binds::Memory => "memory: its bandwidth is used up to a half or more",
+            Binds::Reading => "reading: the files are in memory, and at least half of what it gives is used",
+            Binds::Memory => "memory: at least half of its bandwidth is used for writing batches",
             Binds::Copy => "the copy to the devices",
-            Binds::Processors => "the processors: the workers are busy with many small things",
+            Binds::Processors => "the processors: the workers are always at work, far from any other limit",
+            Binds::Nothing => "nothing for long: no limit is near, and threads wait for one another",
         })
     }
 }
@@ -156,7 +169,9 @@ mod tests {
             (Evidence { reader: 0.97, workers: 0.5, memory: 0.6, ..none }, Binds::Reader),
             (Evidence { reader: 0.9, workers: 0.99, decode: 0.8, ..none }, Binds::Decode),
             (Evidence { workers: 0.9, memory: 0.7, ..none }, Binds::Memory),
+            (Evidence { workers: 0.9, memory: 0.6, reading: 0.8, ..none }, Binds::Reading),
             (Evidence { workers: 0.9, memory: 0.2, ..none }, Binds::Processors),
+            (Evidence { workers: 0.2, reader: 0.1, memory: 0.1, ..none }, Binds::Nothing),
         ];
         for (evidence, binds) in cases {
             assert_eq!(evidence.binds(true), binds, "{evidence:?}");

@@ -18,13 +18,14 @@ use serde::Serialize;
 
 pub use self::binds::Binds;
 pub use self::findings::Finding;
-pub use self::trials::Trial;
+pub use self::trials::{Trial, Verdict};
 
 use self::binds::Evidence;
-use self::findings::{Use, channels, findings};
+use self::findings::{Mixing, Use, channels, findings};
 use self::sample::{Samples, samples};
 use self::trials::Measured;
 use crate::error::MeasureError;
+use crate::files;
 use crate::job::Job;
 use crate::noise::{VALUES_MIN, median};
 use crate::shares::Round;
@@ -59,12 +60,32 @@ pub struct Diagnosis {
     pub batch: String,
     /// The devices.
     pub devices: Vec<String>,
+    /// The most memory that the feed takes, in bytes.
+    pub memory_bytes: usize,
+    /// The records that were looked at; `None` if they are not Caffe's.
+    pub looked_at: Option<usize>,
+    /// Whether these are spread over the whole source; otherwise they are its first.
+    pub is_spread: bool,
+    /// The mean of each channel's pixels, of those that were looked at.
+    pub channel_means: Vec<f64>,
+    /// What looks wrong in the data.
+    pub findings: Vec<Finding>,
+    /// How the feed ran; `None` if it failed.
+    pub pipeline: Option<Pipeline>,
+    /// Why it failed.
+    pub failed: Option<String>,
+}
+
+/// How a feed ran.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Pipeline {
     /// The number of workers.
     pub threads: usize,
     /// The number of batches in a lane's ring, at the end.
     pub ring: usize,
-    /// The most memory that the feed takes, in bytes.
-    pub memory_bytes: usize,
+    /// Whether its files were read from storage each time, because they do not fit in memory.
+    pub is_cold: bool,
     /// Records per second: the median of the measurements.
     pub records_per_s: f64,
     /// What holds the feed up.
@@ -73,71 +94,92 @@ pub struct Diagnosis {
     pub advice: &'static str,
     /// What was tried, and what it gave.
     pub trials: Vec<Trial>,
-    /// The records that were looked at; 0 if they are not Caffe's.
-    pub looked_at: usize,
-    /// The mean of each channel's pixels, of those that were looked at.
-    pub channel_means: Vec<f64>,
-    /// What looks wrong in the data.
-    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// Whether anything is wrong: the feed failed, or a run would fail or learn worse from these data.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.failed.is_some() || self.findings.iter().any(Finding::is_wrong)
+    }
 }
 
 /// Examines a feed. It is built several times, each time with all that a training run opens. A relative path
-/// of a mean file starts from `root`.
+/// of a mean file starts from `root`. A feed that fails while it runs is a part of the diagnosis.
 ///
 /// # Errors
 ///
-/// [`MeasureError`] if the feed cannot be built, or fails.
-pub fn examine(job: &Job, root: &Path, options: &Options) -> Result<Diagnosis, MeasureError> {
+/// [`MeasureError`] if the feed cannot be built, or its files cannot be looked at.
+pub fn examine(mut job: Job, root: &Path, options: &Options) -> Result<Diagnosis, MeasureError> {
     // What a run would refuse is refused before anything is measured.
     let feed = job.feed.clone().resolve()?;
-    let used = used(&feed, root)?;
-    let source = feed.source().path().to_owned();
-    let records = feed.source().records();
-    let (batch, memory_bytes) = (feed.layout().to_string(), feed.memory_budget().total_bytes());
+    let used = used(&feed, &job, root)?;
     let batch_bytes = feed.layout().bytes();
-    let devices = feed.spec().devices.clone();
-    drop(feed);
+    // The records are looked at as the feed reads them: all of its databases, with its way of access.
     let samples = match &job.datums {
-        Some(open) => samples(&*open()?, job.color, options.samples, job.threads)?,
-        None => Samples::default(),
+        Some(_) => Some(samples(feed.source(), job.color, options.samples as u64, job.threads)?),
+        None => None,
     };
-    let Measured { rounds, trials } = trials::measure(job, batch_bytes, options)?;
+    let good = samples.iter().flat_map(Samples::good);
+    let mut diagnosis = Diagnosis {
+        source: feed.source().path().to_owned(),
+        records: feed.source().records(),
+        batch: feed.layout().to_string(),
+        devices: feed.spec().devices.clone(),
+        memory_bytes: feed.memory_budget().total_bytes(),
+        looked_at: samples.as_ref().map(Samples::looked_at),
+        is_spread: samples.as_ref().is_some_and(|samples| samples.is_spread),
+        channel_means: channels(good).unwrap_or_default().iter().map(|one| one.mean()).collect(),
+        findings: samples.as_ref().map(|samples| findings(samples, &used)).unwrap_or_default(),
+        pipeline: None,
+        failed: None,
+    };
+    drop(feed);
+    // What does not fit in memory comes from storage in each pass.
+    job.is_cold |= !files::fit(&job.files)?;
+    match trials::measure(&job, batch_bytes, options) {
+        Ok(measured) => diagnosis.pipeline = Some(pipeline(&job, measured)),
+        Err(error) => diagnosis.failed = Some(error.to_string()),
+    }
+    Ok(diagnosis)
+}
+
+fn pipeline(job: &Job, Measured { rounds, trials }: Measured) -> Pipeline {
     let binds = Evidence::of(&rounds, job).binds(!job.step.is_zero());
-    Ok(Diagnosis {
-        source,
-        records,
-        batch,
-        devices,
+    Pipeline {
         threads: job.threads,
         ring: trials::ring(&rounds),
-        memory_bytes,
+        is_cold: job.is_cold,
         records_per_s: median(rounds.iter().map(Round::records_per_s)).unwrap_or(0.0),
         binds,
         advice: binds.advice(),
         trials,
-        looked_at: samples.good.len() + samples.bad.len(),
-        channel_means: channels(&samples.good).unwrap_or_default().iter().map(|one| one.mean()).collect(),
-        findings: findings(&samples, &used),
-    })
+    }
 }
 
 /// What the feed does with its records.
-fn used(feed: &ResolvedFeed, root: &Path) -> Result<Use, MeasureError> {
+fn used(feed: &ResolvedFeed, job: &Job, root: &Path) -> Result<Use, MeasureError> {
     let spec = feed.spec();
-    let is_shuffled = match spec.schedule.shuffle {
-        None | Some(ShuffleSpec::By(Shuffle::No)) => feed.source().passes() == Passes::Shuffled,
-        Some(_) => true,
+    let mixing = match spec.schedule.shuffle {
+        _ if feed.source().passes() == Passes::Shuffled => Mixing::Whole,
+        Some(ShuffleSpec::By(Shuffle::Global)) => Mixing::Whole,
+        Some(ShuffleSpec::By(Shuffle::Window { records })) => Mixing::Within(records.get()),
+        // Whoever says bytes means many records.
+        Some(ShuffleSpec::WindowsOfBytes(_)) => Mixing::Whole,
+        // Files are parted, and not what is in them.
+        _ => Mixing::None,
     };
     Ok(Use {
-        is_shuffled,
-        is_training: spec.phase == Phase::Train,
+        shuffle: mixing,
+        // A second array beside the images is what is learned from, and so is nothing in a test.
+        has_labels: job.has_labels && spec.target.is_none() && spec.phase == Phase::Train,
         batch_size: match spec.batch_size {
             BatchSize::PerReplica(records) | BatchSize::Global(records) => records,
             // More than one, as nearly all are.
             _ => 2,
         },
-        crop: spec.transform.crop_side(),
+        crop: spec.transform.cropped_to(),
         resize: spec.transform.resized_to(),
-        mean: spec.transform.mean_of_channels(root).map_err(|error| MeasureError::Mean(error.to_string()))?,
+        mean: spec.transform.mean_of_channels(root)?,
     })
 }

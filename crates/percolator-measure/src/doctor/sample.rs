@@ -7,17 +7,17 @@ use percolator::ColorMode;
 use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::{Datum, Pixels};
-use percolator::source::{Source, SourceError};
+use percolator::source::{IndexPlace, Source, SourceError};
 
 use crate::error::MeasureError;
 
 /// A record's image, in numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
-    pub(super) position: u64,
     pub(super) label: i32,
-    pub(super) is_encoded: bool,
     pub(super) shape: ImageShape,
+    /// Pixels are from 0 to 255, and not floats.
+    pub(super) is_bytes: bool,
     /// Of each channel.
     pub(super) channels: Vec<Moments>,
 }
@@ -59,71 +59,98 @@ impl Moments {
 /// The records that were looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
-    /// In key order.
-    pub(super) good: Vec<Sample>,
+    /// Runs of neighbours, in key order.
+    pub(super) runs: Vec<Vec<Sample>>,
     /// Those without an image that can be decoded, and why.
     pub(super) bad: Vec<(u64, String)>,
+    /// The runs are spread over the whole source, or are all of it.
+    pub(super) is_spread: bool,
 }
 
-/// Looks at up to so many records: evenly spread if the source is seekable, otherwise the first ones.
+impl Samples {
+    pub(super) fn good(&self) -> impl Iterator<Item = &Sample> {
+        self.runs.iter().flatten()
+    }
+
+    pub(super) fn looked_at(&self) -> usize {
+        self.good().count() + self.bad.len()
+    }
+}
+
+/// The records of a run: neighbours tell whether labels lie together, runs whether they do so everywhere.
+const RUN: u64 = 16;
+
+/// Looks at up to so many records: runs that are evenly spread if the source finds records by position, and
+/// otherwise the first ones.
 pub(super) fn samples(
     source: &dyn Source,
     color: ColorMode,
-    most: usize,
+    most: u64,
     threads: usize,
 ) -> Result<Samples, MeasureError> {
-    let positions = positions(source, most as u64);
-    let each = positions.len().div_ceil(threads.max(1)).max(1);
-    let parts: Vec<Result<Samples, SourceError>> = if source.is_seekable() {
+    // A feed that shuffles needs the same index.
+    source.index(&IndexPlace::Memory)?;
+    let records = source.records();
+    let is_spread = source.is_seekable() && records.is_some();
+    let starts = starts(if is_spread { records } else { None }, most);
+    let each = starts.len().div_ceil(threads.max(1)).max(1);
+    let parts: Vec<Result<Samples, SourceError>> = if is_spread {
         thread::scope(|scope| {
             let look = |part| scope.spawn(move || look(source, color, part));
-            let looking: Vec<_> = positions.chunks(each).map(look).collect();
+            let looking: Vec<_> = starts.chunks(each).map(look).collect();
             let joined = looking.into_iter().map(|part| part.join());
             joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         })
     } else {
-        vec![look(source, color, &positions)]
+        vec![look(source, color, &starts)]
     };
-    let mut all = Samples::default();
+    let mut all = Samples { is_spread, ..Samples::default() };
     for part in parts {
         let part = part?;
-        all.good.extend(part.good);
+        all.runs.extend(part.runs);
         all.bad.extend(part.bad);
     }
     Ok(all)
 }
 
-fn positions(source: &dyn Source, most: u64) -> Vec<u64> {
-    match source.records().filter(|_| source.is_seekable()) {
+/// Where the runs start, and how many records each has.
+fn starts(records: Option<u64>, most: u64) -> Vec<(u64, u64)> {
+    let sampled = records.map_or(most, |records| most.min(records));
+    let runs = sampled.div_ceil(RUN);
+    let start = |run: u64| match records {
         Some(records) => {
-            let samples = most.min(records);
-            let spread = |sample| u128::from(sample) * u128::from(records) / u128::from(samples.max(1));
-            (0..samples).map(|sample| u64::try_from(spread(sample)).unwrap_or(u64::MAX)).collect()
+            let spread = u128::from(run) * u128::from(records - sampled) / u128::from(runs.max(2) - 1);
+            run * RUN + u64::try_from(spread).unwrap_or(u64::MAX)
         }
-        None => (0..most).collect(),
-    }
+        None => run * RUN,
+    };
+    (0..runs).map(|run| (start(run), RUN.min(sampled - run * RUN))).collect()
 }
 
-/// Looks at the records at these positions, which ascend.
-fn look(source: &dyn Source, color: ColorMode, positions: &[u64]) -> Result<Samples, SourceError> {
+/// Looks at these runs, which ascend.
+fn look(source: &dyn Source, color: ColorMode, runs: &[(u64, u64)]) -> Result<Samples, SourceError> {
     let mut decoder = ImageFileDecoder::new(color);
     let mut cursor = source.cursor()?;
     let (mut samples, mut next) = (Samples::default(), 0);
-    for &position in positions {
-        if position != next {
-            cursor.seek(position)?;
+    for &(start, records) in runs {
+        if start != next {
+            cursor.seek(start)?;
         }
-        next = position + 1;
-        let Some(entry) = cursor.advance()? else { break };
-        match sample(&mut decoder, position, entry.value()) {
-            Ok(sample) => samples.good.push(sample),
-            Err(reason) => samples.bad.push((position, reason)),
+        next = start + records;
+        let mut run = Vec::new();
+        for position in start..next {
+            let Some(entry) = cursor.advance()? else { break };
+            match sample(&mut decoder, entry.value()) {
+                Ok(sample) => run.push(sample),
+                Err(reason) => samples.bad.push((position, reason)),
+            }
         }
+        samples.runs.push(run);
     }
     Ok(samples)
 }
 
-fn sample(decoder: &mut ImageFileDecoder, position: u64, value: &[u8]) -> Result<Sample, String> {
+fn sample(decoder: &mut ImageFileDecoder, value: &[u8]) -> Result<Sample, String> {
     let datum = Datum::parse(value).map_err(|error| error.to_string())?;
     let image = decoder.image(&datum).map_err(|error| error.to_string())?;
     let plane = NonZeroUsize::new(image.shape.height * image.shape.width).map_or(1, NonZeroUsize::get);
@@ -138,8 +165,8 @@ fn sample(decoder: &mut ImageFileDecoder, position: u64, value: &[u8]) -> Result
             gathered.chunks(plane).map(of).collect()
         }
     };
-    let (label, is_encoded, shape) = (datum.label, datum.encoded, image.shape);
-    Ok(Sample { position, label, is_encoded, shape, channels })
+    let (label, shape, is_bytes) = (datum.label, image.shape, matches!(image.pixels, Pixels::U8(_)));
+    Ok(Sample { label, shape, is_bytes, channels })
 }
 
 #[cfg(test)]
@@ -152,5 +179,24 @@ mod tests {
         let both = one.and(other);
         assert_eq!((both.mean(), both.deviation()), (3.0, 3.5_f64.sqrt()));
         assert_eq!(Moments::default().mean(), 0.0);
+    }
+
+    #[test]
+    fn runs_are_spread_from_the_first_record_to_the_last() {
+        assert_eq!(starts(Some(1000), 32), [(0, 16), (984, 16)]);
+        assert_eq!(starts(Some(1000), 48), [(0, 16), (492, 16), (984, 16)]);
+        assert_eq!(starts(Some(40), 512), [(0, 16), (16, 16), (32, 8)]);
+        assert_eq!(starts(Some(5), 512), [(0, 5)]);
+        assert_eq!(starts(Some(0), 512), []);
+        assert_eq!(starts(None, 20), [(0, 16), (16, 4)]);
+        for records in 1..300 {
+            for most in 1..100 {
+                let runs = starts(Some(records), most);
+                let sampled: u64 = runs.iter().map(|(_, records)| records).sum();
+                assert_eq!(sampled, records.min(most));
+                let is_apart = runs.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
+                assert!(is_apart && runs.iter().all(|(start, of_it)| start + of_it <= records), "{runs:?}");
+            }
+        }
     }
 }

@@ -30,15 +30,17 @@ impl Side {
     /// A file that `bench --json` wrote, or a program.
     fn open(path: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("{}: cannot open what to compare", shown::path(path));
-        let file = File::open(path).with_context(cannot)?;
-        let about = file.metadata().with_context(cannot)?;
+        // Looked at before it is opened: opening a pipe waits for somebody to write to it.
+        let about = std::fs::metadata(path).with_context(cannot)?;
         let mut first = Vec::new();
         if about.is_file() {
-            file.take(1).read_to_end(&mut first).with_context(cannot)?;
+            File::open(path).with_context(cannot)?.take(1).read_to_end(&mut first).with_context(cannot)?;
         }
         match &*first {
             b"{" => Ok(Side::Results(Results::load(path)?)),
-            [_] if about.permissions().mode() & 0o111 != 0 => Ok(Side::Build(Build::new(path))),
+            [_] if about.permissions().mode() & 0o111 != 0 => {
+                Build::new(path).map(Side::Build).with_context(cannot)
+            }
             _ => bail!(
                 "{}: neither a result of percolator bench --json nor a program: give two of these",
                 shown::path(path)
@@ -82,7 +84,7 @@ impl Bench {
         let mut code = ExitCode::SUCCESS;
         let mut compared = 0;
         for one in old.jobs() {
-            let Some(other) = new.job(&one.job) else { continue };
+            let Some(other) = new.partner(one) else { continue };
             let names = [&*names[0], &*names[1]];
             let Some(comparison) = Comparison::of(names, one, other) else { continue };
             compared += 1;
@@ -95,7 +97,7 @@ impl Bench {
         out.finish()?;
         ensure!(compared > 0, "{} and {}: the two have no job in common", names[0], names[1]);
         for (results, others, name) in [(old, new, &names[0]), (new, old, &names[1])] {
-            for one in results.jobs().iter().filter(|one| others.job(&one.job).is_none()) {
+            for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
                 eprintln!("percolator: only {name} has the job {}", shown::message(&one.job));
             }
         }

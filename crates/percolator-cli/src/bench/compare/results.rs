@@ -1,6 +1,8 @@
 //! What `percolator bench --json` has printed, of one build.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -37,6 +39,9 @@ const SETUP: [&str; 11] = [
     "cold",
 ];
 
+/// The most bytes of a file with results.
+const BYTES_MAX: u64 = 64 << 20;
+
 /// One line of JSON.
 #[derive(Deserialize)]
 struct Line {
@@ -62,8 +67,12 @@ struct Median {
 
 impl Results {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("{}: cannot read the results", shown::path(path)))?;
+        let name = shown::path(path);
+        let mut text = String::new();
+        let file = File::open(path).with_context(|| format!("{name}: cannot open the results"))?;
+        let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+        read.with_context(|| format!("{name}: cannot read the results"))?;
+        ensure!(text.len() as u64 <= BYTES_MAX, "{name}: results have {BYTES_MAX} bytes at the most");
         let mut results = Results::default();
         results.add(&text, &shown::path(path).to_string())?;
         ensure!(!results.0.is_empty(), "{}: the file has no results", shown::path(path));
@@ -88,8 +97,11 @@ impl Results {
         &self.0
     }
 
-    pub(super) fn job(&self, name: &str) -> Option<&JobResult> {
-        self.0.iter().find(|result| result.job == name)
+    /// The same job: of the same name and setup, or of the same name if only one has it.
+    pub(super) fn partner(&self, of: &JobResult) -> Option<&JobResult> {
+        let mut alike = self.0.iter().filter(|result| result.job == of.job);
+        let same = self.0.iter().find(|result| result.job == of.job && result.setup == of.setup);
+        same.or_else(|| alike.next().filter(|_| alike.next().is_none()))
     }
 }
 
@@ -97,7 +109,10 @@ fn read(line: &str) -> anyhow::Result<JobResult> {
     let figures: Value = serde_json::from_str(line)?;
     let Line { job, rounds, each_round } = Line::deserialize(&figures)?;
     let rounds = match each_round {
-        Some(each_round) => each_round,
+        Some(each_round) => {
+            ensure!(!each_round.is_empty(), "its each_round is empty");
+            each_round
+        }
         None => {
             ensure!(
                 rounds == 1,
@@ -152,14 +167,32 @@ mod tests {
         let other = line("b", &[4.0]);
         results.add(&format!("{}\n{other}\n", line("a", &[1.0, 2.0])), "old").unwrap();
         results.add(&line("a", &[3.0]).to_string(), "old").unwrap();
+        let job = |name| results.jobs().iter().find(|result| result.job == name).unwrap();
         let rates = |name| {
-            let rounds = &results.job(name).unwrap().rounds;
+            let rounds = &job(name).rounds;
             rounds.iter().map(|round| round.records_per_s).collect::<Vec<_>>()
         };
         assert_eq!((rates("a"), rates("b"), results.jobs().len()), (vec![1.0, 2.0, 3.0], vec![4.0], 2));
-        let setup = &results.job("a").unwrap().setup;
+        let setup = &job("a").setup;
         let found: Vec<_> = setup.iter().map(|(name, value)| (*name, &**value)).collect();
         assert_eq!(found, [("devices", "host:0, host:1"), ("source_records", "not known"), ("threads", "2")]);
+    }
+
+    #[test]
+    fn a_job_goes_with_the_one_of_its_setup() {
+        let results = |threads: &[u32]| {
+            let mut results = Results::default();
+            for threads in threads {
+                let mut line = line("a", &[1.0]);
+                line["threads"] = json!(threads);
+                results.add(&line.to_string(), "old").unwrap();
+            }
+            results
+        };
+        let (swept, one, other) = (results(&[1, 2, 4]), results(&[4]), results(&[8]));
+        assert_eq!(swept.partner(&one.jobs()[0]).unwrap().setup["threads"], "4");
+        assert_eq!(swept.partner(&other.jobs()[0]), None, "three have its name");
+        assert!(one.partner(&other.jobs()[0]).is_some(), "only one has its name");
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::bench::report::grouped;
 pub(super) struct Row {
     pub(super) old: f64,
     pub(super) new: f64,
-    /// The new one divided by the old one, with its interval of 99 %; none if there are too few rounds.
+    /// The new one divided by the old one, with its 99 % confidence interval; none if there are too few
+    /// rounds.
     pub(super) ratio: Option<f64>,
     pub(super) low: Option<f64>,
     pub(super) high: Option<f64>,
@@ -30,7 +31,7 @@ pub(super) enum Verdict {
     Better,
     Worse,
     /// They differ, and neither is better.
-    Other,
+    Differs,
     WithinNoise,
     TooFewRounds,
 }
@@ -73,7 +74,7 @@ impl Row {
         let verdict = match (ratio, good) {
             (None, _) => Verdict::TooFewRounds,
             (Some(ratio), _) if !ratio.differs() => Verdict::WithinNoise,
-            (_, Good::Neither) => Verdict::Other,
+            (_, Good::Neither) => Verdict::Differs,
             (Some(ratio), good) if (ratio.middle > 1.0) == matches!(good, Good::More) => Verdict::Better,
             _ => Verdict::Worse,
         };
@@ -144,9 +145,9 @@ impl Comparison {
         }
         for (what, [old, new]) in &self.setup_differs {
             let (old, new) = (shown::message(old), shown::message(new));
-            writeln!(out, "  not the same job: its {} was {old}, and is {new}", what.replace('_', " "))?;
+            writeln!(out, "  not the same job: {}: {old}, now {new}", what.replace('_', " "))?;
         }
-        let head = ["", "old", "new", "ratio", "with 99 %"];
+        let head = ["", "old", "new", "ratio", "99 % interval"];
         writeln!(out, "\n  {:<26} {:>14} {:>14} {:>8} {:>19}", head[0], head[1], head[2], head[3], head[4])?;
         line(out, "records/s", &self.records_per_s, &grouped)?;
         line(out, "CPU s per 1,000 records", &self.cpu_s_per_1000, &|value| format!("{value:.4}"))?;
@@ -171,13 +172,13 @@ impl Comparison {
                 "Too few rounds to tell a difference from the noise: {VALUES_MIN} of each are needed."
             );
         };
-        let interval = format!("{low:.3} to {high:.3} with 99 %");
+        let interval = format!("99 % interval {low:.3} to {high:.3}");
         let said = match verdict {
             Verdict::Better => format!("Faster: {ratio:.3} times the records per second, {interval}."),
             Verdict::Worse => format!("Slower: {ratio:.3} times the records per second, {interval}."),
             _ => format!("No difference in records per second beyond the noise: {interval}."),
         };
-        match self.limits.values().any(|row| row.verdict == Verdict::Other) {
+        match self.limits.values().any(|row| row.verdict == Verdict::Differs) {
             true => said + "\n  The machine itself was not the same for both: compare the shares.",
             false => said,
         }
@@ -192,7 +193,7 @@ fn line(out: &mut String, name: &str, row: &Row, shown: &dyn Fn(f64) -> String) 
     let verdict = match row.verdict {
         Verdict::Better => "   better",
         Verdict::Worse => "   worse",
-        Verdict::Other => "   other",
+        Verdict::Differs => "   differs",
         Verdict::WithinNoise | Verdict::TooFewRounds => "",
     };
     let (old, new) = (shown(row.old), shown(row.new));
@@ -247,7 +248,7 @@ mod tests {
     fn another_machine_and_another_job_are_said() {
         let old = result(&RATES, 1e3, "2");
         let table = compared(&old, &result(&RATES.map(|rate| rate * 2.0), 2e3, "4")).table();
-        assert!(table.contains("not the same job: its threads was 2, and is 4"), "{table}");
+        assert!(table.contains("not the same job: threads: 2, now 4"), "{table}");
         assert!(table.contains("The machine itself was not the same"), "{table}");
     }
 
