@@ -64,6 +64,20 @@ struct Line {
     label: i32,
 }
 
+/// A file of a list.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedFile<'a> {
+    /// The line that lists it, counted from 1.
+    pub line: usize,
+    /// Its name, as listed.
+    pub name: &'a [u8],
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its label.
+    pub label: i32,
+}
+
 impl ImageList {
     /// Reads a list, without looking at the files that it names.
     ///
@@ -121,6 +135,20 @@ impl ImageList {
         }
         self.skip = lines;
         Ok(self)
+    }
+
+    /// The files of the first pass, in its order. They are not looked at.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = ListedFile<'_>> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        if let Some(seed) = self.shuffle {
+            shuffle(&mut order, &mut Mt::new(seed));
+        }
+        order.into_iter().skip(self.skip).map(|number| {
+            let mut path = PathBuf::new();
+            self.list.locate(self.list.name(number), &mut path);
+            let label = self.list.lines[number].label;
+            ListedFile { line: number + 1, name: self.list.name(number), path, label }
+        })
     }
 
     /// The number of files in the list.
@@ -413,6 +441,21 @@ mod tests {
         let mut order = [0, 1, 2, 3, 4];
         shuffle(&mut order, &mut Mt::new(1701));
         assert_eq!(order, [3, 1, 4, 2, 0]);
+    }
+
+    #[test]
+    fn files_come_in_the_order_of_the_first_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.txt");
+        std::fs::write(&path, "a.jpg 1\nb c.jpg 2\nc.jpg 3\n").unwrap();
+        let list = ImageList::open(&path).unwrap().root_folder("root/");
+        let files: Vec<_> = list.files().collect();
+        let second = ListedFile { line: 2, name: b"b c.jpg", path: "root/b c.jpg".into(), label: 2 };
+        assert_eq!((files.len(), &files[1]), (3, &second));
+        let mut order = vec![0, 1, 2];
+        shuffle(&mut order, &mut Mt::new(9));
+        let lines: Vec<_> = list.shuffled(9).skipping(1).unwrap().files().map(|file| file.line - 1).collect();
+        assert_eq!(lines, order[1..]);
     }
 
     #[test]

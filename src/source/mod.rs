@@ -41,7 +41,7 @@ pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, Unverifie
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
-pub use self::image_list::ImageList;
+pub use self::image_list::{ImageList, ListedFile};
 pub use self::index::IndexPlace;
 pub(crate) use self::internals::{Dealt, VerifiesLater};
 pub use self::joined::Joined;

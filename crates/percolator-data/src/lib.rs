@@ -1,1 +1,3 @@
 //! Data sets for training: made from images, looked at, checked and mended.
+
+pub mod store;

@@ -40,7 +40,8 @@
 //! threads may unpack blocks ahead of a cursor ([`Shelf`], [`unpack_ahead`]) and verify blocks behind it
 //! ([`DeferredChecksum`]).
 //!
-//! [`TableBuilder`] writes a table, byte for byte as TensorFlow does: keys in the order of their bytes.
+//! [`TableBuilder`] writes a table, byte for byte as TensorFlow does: keys in the order of their bytes. It
+//! also writes tables of LevelDB's keys ([`Keys::Tagged`]).
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -57,7 +58,7 @@ mod shelf;
 mod unpack;
 
 pub use self::block::Value;
-pub use self::builder::{BuildError, Compression, TableBuilder, TableOptions};
+pub use self::builder::{BuildError, Compression, Keys, TableBuilder, TableOptions};
 pub use self::deferred::{DeferredChecksum, Unverified, Verify};
 pub use self::error::TableError;
 pub use self::place::{EntryPlace, PlaceCursor};

@@ -53,7 +53,7 @@ use parking_lot::Mutex;
 use percolator_table::checksum::crc32c;
 
 pub use self::error::{RecordAt, TfRecordError};
-pub use self::writer::TfRecordWriter;
+pub use self::writer::{TfRecordWriter, write_record};
 
 use self::cursor::{TfRecordCursor, Verify};
 use self::frame::HEAD_BYTES;

@@ -108,12 +108,7 @@ impl TfRecordWriter {
         if self.has_failed {
             return Err(self.error("write the file", &failed_before()));
         }
-        let out = self.out.writer();
-        let written = out
-            .write_all(&head_of(record.len() as u64))
-            .and_then(|()| out.write_all(record))
-            .and_then(|()| out.write_all(&checksum_of(record).to_le_bytes()));
-        match written {
+        match write_record(self.out.writer(), record) {
             Ok(()) => {
                 self.records += 1;
                 Ok(())
@@ -147,6 +142,18 @@ impl TfRecordWriter {
     fn error(&self, action: &'static str, error: &io::Error) -> SourceError {
         SourceError::io(&self.path, action, error)
     }
+}
+
+/// Writes a record, framed as in a TFRecord file. A file of such records and nothing else is a plain TFRecord
+/// file, which may grow by more.
+///
+/// # Errors
+///
+/// [`io::Error`] if it cannot be written.
+pub fn write_record(mut out: impl Write, record: &[u8]) -> io::Result<()> {
+    out.write_all(&head_of(record.len() as u64))?;
+    out.write_all(record)?;
+    out.write_all(&checksum_of(record).to_le_bytes())
 }
 
 fn failed_before() -> io::Error {

@@ -2,6 +2,7 @@
 
 mod block;
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use self::block::{BlockBuilder, shown};
@@ -20,6 +21,19 @@ pub enum Compression {
     Snappy,
 }
 
+/// What a table's keys are, and how they are ordered.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// Bytes, in their order.
+    #[default]
+    Bytes,
+    /// LevelDB's: a user's key and eight bytes of tag, a little-endian number. They are in the order of the
+    /// user's keys, and those with one user's key from the largest tag to the smallest. The index has whole
+    /// keys, for a shortened one would lose its tag.
+    Tagged,
+}
+
 /// How a table is written. The defaults are those of TensorFlow's checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
@@ -29,11 +43,18 @@ pub struct TableOptions {
     pub restart_interval: usize,
     /// How blocks are stored.
     pub compression: Compression,
+    /// What the keys are. Bytes by default.
+    pub keys: Keys,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        TableOptions { block_bytes: 256 << 10, restart_interval: 16, compression: Compression::None }
+        TableOptions {
+            block_bytes: 256 << 10,
+            restart_interval: 16,
+            compression: Compression::None,
+            keys: Keys::Bytes,
+        }
     }
 }
 
@@ -42,7 +63,7 @@ impl Default for TableOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A key does not come after the one before it.
-    #[error("the key {key} does not come after {before}: add each key once, in the order of their bytes")]
+    #[error("the key {key} does not come after {before}: add each key once, in their order")]
     Order {
         /// The front of the key, quoted.
         key: String,
@@ -77,7 +98,7 @@ pub enum BuildError {
     Failed,
 }
 
-/// Writes a table: entries in the order of their keys' bytes, each key once.
+/// Writes a table: entries in the order of their keys, each key once.
 ///
 /// With the same options, the bytes are those of TensorFlow's `table::TableBuilder`, except that another
 /// Snappy may compress otherwise. Memory: a block, and the index.
@@ -131,7 +152,8 @@ impl<W: Write> TableBuilder<W> {
     /// [`BuildError::Order`] if the key does not come after the one before it; the table is as before.
     /// [`BuildError`] if the entry cannot be written; the table cannot be finished then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), BuildError> {
-        if let Some(last_key) = self.last_key.as_deref().filter(|last_key| *last_key >= key) {
+        let is_before = |last_key: &&[u8]| !self.options.keys.is_order(last_key, key);
+        if let Some(last_key) = self.last_key.as_deref().filter(is_before) {
             return Err(BuildError::Order { key: shown(key), before: shown(last_key) });
         }
         self.guarded(|builder| builder.add_next(key, value))
@@ -145,7 +167,7 @@ impl<W: Write> TableBuilder<W> {
         }
         if let Some(handle) = self.pending.take() {
             let last_key = self.last_key.take().unwrap_or_default();
-            self.add_to_index(&separator(last_key, key), handle)?;
+            self.add_to_index(&self.options.keys.separator(last_key, key), handle)?;
         }
         self.data.add(key, value)?;
         let last_key = self.last_key.get_or_insert_default();
@@ -173,7 +195,7 @@ impl<W: Write> TableBuilder<W> {
         let filters = self.write_block(filters.finish())?;
         if let Some(handle) = self.pending.take() {
             let last_key = self.last_key.take().unwrap_or_default();
-            self.add_to_index(&successor(last_key), handle)?;
+            self.add_to_index(&self.options.keys.successor(last_key), handle)?;
         }
         let mut index = std::mem::replace(&mut self.index, BlockBuilder::new(1));
         let index = self.write_block(index.finish())?;
@@ -233,6 +255,30 @@ impl<W: Write> TableBuilder<W> {
         let length = handle.bytes.saturating_add(TRAILER_BYTES as u64);
         self.offset = self.offset.saturating_add(length);
         Ok(handle)
+    }
+}
+
+impl Keys {
+    /// Whether `key` comes after `last`.
+    fn is_order<'k>(self, last: &'k [u8], key: &'k [u8]) -> bool {
+        let split = |key: &'k [u8]| {
+            let (user, tag) = key.split_last_chunk()?;
+            Some((user, Reverse(u64::from_le_bytes(*tag))))
+        };
+        match self {
+            Keys::Bytes => last < key,
+            Keys::Tagged => split(last).zip(split(key)).is_some_and(|(last, key)| last < key),
+        }
+    }
+
+    /// Returns a key for the index that is at least `last` and less than `next`.
+    fn separator(self, last: Vec<u8>, next: &[u8]) -> Vec<u8> {
+        if self == Keys::Bytes { separator(last, next) } else { last }
+    }
+
+    /// Returns a key for the index that is at least `last`.
+    fn successor(self, last: Vec<u8>) -> Vec<u8> {
+        if self == Keys::Bytes { successor(last) } else { last }
     }
 }
 

@@ -83,7 +83,7 @@ fn naive(entries: &Entries, options: &TableOptions) -> Vec<u8> {
 fn options() -> impl Strategy<Value = TableOptions> {
     let compression = prop_oneof![Just(Compression::None), Just(Compression::Snappy)];
     (0..400_u32, 0..5_usize, compression).prop_map(|(block_bytes, restart_interval, compression)| {
-        TableOptions { block_bytes, restart_interval, compression }
+        TableOptions { block_bytes, restart_interval, compression, keys: Keys::Bytes }
     })
 }
 
@@ -133,10 +133,7 @@ fn keys_come_in_order_and_an_error_leaves_the_table_as_it_was() {
         assert!(matches!(error, BuildError::Order { .. }), "{error}");
     }
     let message = builder.add(b"a", b"2").unwrap_err().to_string();
-    assert_eq!(
-        message,
-        r#"the key "a" does not come after "b\x00": add each key once, in the order of their bytes"#
-    );
+    assert_eq!(message, r#"the key "a" does not come after "b\x00": add each key once, in their order"#);
     builder.add(b"c", b"3").unwrap();
     let due = [(&b""[..], &b"header"[..]), (b"b\0", b"1"), (b"c", b"3")];
     let due: Entries = due.map(|(key, value)| (key.to_vec(), value.to_vec())).into();
@@ -202,4 +199,34 @@ fn a_table_of_several_full_blocks_has_an_entry_larger_than_a_block() {
     assert!(blocks(&entries, &options).len() > 5);
     assert_eq!(table, naive(&entries, &options));
     assert_eq!(read(&table), Ok(entries));
+}
+
+/// A key of LevelDB's.
+fn tagged(user: &[u8], tag: u64) -> Vec<u8> {
+    [user, &tag.to_le_bytes()].concat()
+}
+
+#[test]
+fn tagged_keys_are_in_leveldbs_order_and_whole_in_the_index() {
+    let options = TableOptions { block_bytes: 1, keys: Keys::Tagged, ..TableOptions::default() };
+    let mut builder = TableBuilder::new(Vec::new(), options);
+    // With its tag, the second key's bytes come after the third's.
+    let keys = [tagged(b"a", 0x901), tagged(b"a", 0x801), tagged(b"a\0", 1), tagged(b"b", 0x701)];
+    for key in &keys {
+        builder.add(key, b"value").unwrap();
+    }
+    for (user, tag) in [(&b"b"[..], 0x701), (b"b", 0x801), (b"a", 0x101)] {
+        let error = builder.add(&tagged(user, tag), b"value").unwrap_err();
+        assert!(matches!(error, BuildError::Order { .. }), "{error}");
+    }
+    assert!(matches!(builder.add(b"short", b"value"), Err(BuildError::Order { .. })));
+    let table = builder.finish().unwrap();
+    let mut cursor = TableCursor::new(100);
+    cursor.open(&table[..], Verify::AtOnce).unwrap();
+    for key in &keys {
+        assert!(cursor.advance().unwrap());
+        assert_eq!(cursor.key(), key);
+        assert_eq!(cursor.index_key(), key, "a block for each");
+    }
+    assert!(!cursor.advance().unwrap());
 }

@@ -1,0 +1,143 @@
+//! Why a store cannot be written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percolator::shown;
+
+use super::Backend;
+
+/// A key that a store cannot have.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its key has {found} bytes, and a key of {} {backend} has 1 to {allowed}: use shorter names, or another \
+     kind of store",
+    if *backend == Backend::Lmdb { "an" } else { "a" }
+)]
+pub struct KeyError {
+    /// The kind of store.
+    pub backend: Backend,
+    /// The key's length.
+    pub found: usize,
+    /// The longest key's length.
+    pub allowed: usize,
+}
+
+/// Why a store cannot be written.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The output exists.
+    #[error(
+        "{}: it exists; give another path, or --force to replace it once the new one is whole",
+        shown::path(path)
+    )]
+    Exists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Something other than a store is at the output's path.
+    #[error(
+        "{}: {found}: only an LMDB, a LevelDB or a file is replaced; give another path",
+        shown::path(path)
+    )]
+    NotAStore {
+        /// The output.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// An earlier run did not finish.
+    #[error(
+        "{}: the partial output of a run that did not finish is in {}; --resume goes on with it, --force \
+         begins anew",
+        shown::path(path),
+        shown::path(partial)
+    )]
+    Partial {
+        /// The output.
+        path: PathBuf,
+        /// The folder with what was written.
+        partial: PathBuf,
+    },
+    /// Another process writes the output.
+    #[error("{}: another process writes to it now", shown::path(path))]
+    InUse {
+        /// The folder with what is being written.
+        path: PathBuf,
+    },
+    /// A partial output is not as its writer left it.
+    #[error("{}: {found}; --force begins anew", shown::path(path))]
+    Changed {
+        /// The part that differs.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+    },
+    /// The system refused.
+    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A record has a key that the store cannot have.
+    #[error("{}: a record cannot be written: {cause}", shown::path(path))]
+    Key {
+        /// The store.
+        path: PathBuf,
+        /// What is wrong with the key.
+        cause: KeyError,
+    },
+    /// The database library refused.
+    #[error("{}: {call} failed: {source}", shown::path(path))]
+    Lmdb {
+        /// The database.
+        path: PathBuf,
+        /// The call.
+        call: &'static str,
+        /// The library's error.
+        source: lmdb::Error,
+    },
+    /// A table of a LevelDB cannot be written.
+    #[error("{}: {source}", shown::path(path))]
+    Table {
+        /// The table.
+        path: PathBuf,
+        /// What is wrong.
+        source: percolator_table::BuildError,
+    },
+}
+
+impl StoreError {
+    /// Whether the disk, or the writer's share of it, is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let is_full = |error: &io::Error| {
+            use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+            matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+        };
+        match self {
+            StoreError::Io { source, .. } => is_full(source),
+            StoreError::Lmdb { source: lmdb::Error::Other(code), .. } => {
+                is_full(&io::Error::from_raw_os_error(*code))
+            }
+            StoreError::Table { source: percolator_table::BuildError::Io(error), .. } => is_full(error),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
+        let path = path.to_owned();
+        move |source| StoreError::Io { path, action, source }
+    }
+
+    pub(super) fn lmdb(folder: &Path, call: &'static str) -> impl FnOnce(lmdb::Error) -> StoreError + use<> {
+        let path = folder.to_owned();
+        move |source| StoreError::Lmdb { path, call, source }
+    }
+}

@@ -1,0 +1,159 @@
+//! Writes a LevelDB: a table for each batch, and at the end the list of the tables.
+//!
+//! A database that is written once needs neither a log nor compactions. Batches whose keys lie apart from
+//! those of all other tables go to the last level, which LevelDB never compacts. Others go to level 0, where
+//! the newest table counts; so records may come in any order, though key order makes the better database.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use percolator_table::{BuildError, Keys, TableBuilder, TableOptions};
+use serde::{Deserialize, Serialize};
+
+use super::batch::Batch;
+use super::manifest;
+use super::{Backend, Mark, StoreError, StoreWriter};
+
+/// A block ends with this many bytes, as in Caffe's databases.
+const BLOCK_BYTES: u32 = 64 << 10;
+
+/// The number of the first table. Those below are left for the manifest.
+const FIRST_TABLE: u64 = 5;
+
+/// The last of LevelDB's levels.
+const LAST_LEVEL: u32 = 6;
+
+/// The tables of a LevelDB that is being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tables {
+    /// In the order in which they were written.
+    pub(super) tables: Vec<Table>,
+    /// The number of records written so far: the sequence number of the last one.
+    pub(super) sequence: u64,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Table {
+    pub(super) number: u64,
+    pub(super) level: u32,
+    pub(super) bytes: u64,
+    /// Its first and its last key, each with its tag.
+    pub(super) smallest: Vec<u8>,
+    pub(super) largest: Vec<u8>,
+}
+
+impl Table {
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{:06}.ldb", self.number))
+    }
+
+    /// Whether a key may lie in both tables.
+    fn meets(&self, other: &Table) -> bool {
+        let [smallest, largest] = [&self.smallest, &self.largest].map(|key| user_key(key));
+        smallest <= user_key(&other.largest) && user_key(&other.smallest) <= largest
+    }
+}
+
+/// A table's key without its tag.
+fn user_key(key: &[u8]) -> &[u8] {
+    key.split_last_chunk::<8>().map_or(key, |(user, _)| user)
+}
+
+/// Writes records to the tables of a LevelDB.
+#[derive(Debug)]
+pub(super) struct LevelDbWriter {
+    folder: PathBuf,
+    tables: Tables,
+    batch: Batch,
+}
+
+impl LevelDbWriter {
+    pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
+        fs::create_dir(folder).map_err(StoreError::io(folder, "create the folder"))?;
+        Ok(LevelDbWriter { folder: folder.to_owned(), tables: Tables::default(), batch: Batch::default() })
+    }
+
+    /// A table that was written after the mark is written again, under its number.
+    pub(super) fn reopen(folder: &Path, tables: Tables) -> Result<Self, StoreError> {
+        for table in &tables.tables {
+            let path = table.path(folder);
+            let found = fs::metadata(&path).map_err(StoreError::io(&path, "find the table"))?.len();
+            if found != table.bytes {
+                let found = format!("it has {found} bytes, and had {} before", table.bytes);
+                return Err(StoreError::Changed { path, found });
+            }
+        }
+        Ok(LevelDbWriter { folder: folder.to_owned(), tables, batch: Batch::default() })
+    }
+
+    /// Writes the batch as a table.
+    fn write(&mut self) -> Result<(), StoreError> {
+        let number = self.tables.tables.last().map_or(FIRST_TABLE, |last| last.number + 1);
+        let mut table = Table { number, level: 0, bytes: 0, smallest: Vec::new(), largest: Vec::new() };
+        let path = table.path(&self.folder);
+        let failed = |action| StoreError::io(&path, action);
+        let file = File::create(&path).map_err(failed("create the table"))?;
+        let options =
+            TableOptions { block_bytes: BLOCK_BYTES, keys: Keys::Tagged, ..TableOptions::default() };
+        let mut sequence = self.tables.sequence;
+        let write = || -> Result<(), BuildError> {
+            let mut builder = TableBuilder::new(BufWriter::new(&file), options);
+            for (key, value) in self.batch.sorted() {
+                sequence += 1;
+                let key = manifest::tagged(key, sequence);
+                builder.add(&key, value)?;
+                if table.smallest.is_empty() {
+                    table.smallest.clone_from(&key);
+                }
+                table.largest = key;
+            }
+            builder.finish()?.flush()?;
+            Ok(file.sync_data()?)
+        };
+        write().map_err(|source| StoreError::Table { path: path.clone(), source })?;
+        table.bytes = file.metadata().map_err(failed("find the table"))?.len();
+        // A table of the last level must lie apart from all others: those of level 0 would hide it.
+        let is_apart = self.tables.tables.iter().all(|other| !other.meets(&table));
+        table.level = if is_apart { LAST_LEVEL } else { 0 };
+        self.tables.sequence = sequence;
+        self.tables.tables.push(table);
+        Ok(())
+    }
+}
+
+impl StoreWriter for LevelDbWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Backend::LevelDb
+            .check_key(key)
+            .map_err(|cause| StoreError::Key { path: self.folder.clone(), cause })?;
+        self.batch.push(key, value);
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        self.batch.is_full()
+    }
+
+    fn commit(&mut self) -> Result<Mark, StoreError> {
+        if !self.batch.is_empty() {
+            let written = self.write();
+            self.batch.clear();
+            written?;
+        }
+        Ok(Mark::LevelDb(self.tables.clone()))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.commit()?;
+        // One that was written after the last mark, and then never again.
+        for entry in fs::read_dir(&self.folder).map_err(StoreError::io(&self.folder, "list the folder"))? {
+            let path = entry.map_err(StoreError::io(&self.folder, "list the folder"))?.path();
+            if self.tables.tables.iter().all(|table| table.path(&self.folder) != path) {
+                fs::remove_file(&path).map_err(StoreError::io(&path, "remove the file"))?;
+            }
+        }
+        manifest::write(&self.folder, &self.tables)
+    }
+}

@@ -1,0 +1,109 @@
+//! Writes an LMDB.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+
+use super::batch::Batch;
+use super::{Backend, Mark, StoreError, StoreWriter};
+
+/// The first size of the map. It is doubled whenever the records fill it.
+const MAP_BYTES: usize = 16 << 20;
+
+/// Writes records to the unnamed database of an environment, as Caffe does.
+///
+/// The map is grown as needed: if it is full, the transaction is aborted, the map doubled, and the batch
+/// written again.
+#[derive(Debug)]
+pub(super) struct LmdbWriter {
+    folder: PathBuf,
+    environment: Environment,
+    database: Database,
+    map_bytes: usize,
+    batch: Batch,
+}
+
+impl LmdbWriter {
+    pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
+        fs::create_dir(folder).map_err(StoreError::io(folder, "create the folder"))?;
+        Self::open(folder)
+    }
+
+    /// Records after the last mark may be there. They are written again, with the same keys.
+    pub(super) fn reopen(folder: &Path) -> Result<Self, StoreError> {
+        match folder.join("data.mdb").is_file() {
+            true => Self::open(folder),
+            false => {
+                Err(StoreError::Changed { path: folder.to_owned(), found: "its data.mdb is gone".to_owned() })
+            }
+        }
+    }
+
+    fn open(folder: &Path) -> Result<Self, StoreError> {
+        let failed = |call| StoreError::lmdb(folder, call);
+        let written = fs::metadata(folder.join("data.mdb")).map_or(0, |found| found.len());
+        let map_bytes = usize::try_from(written).unwrap_or(usize::MAX).max(MAP_BYTES).next_multiple_of(4096);
+        // Nobody else uses the folder before it has its name.
+        let environment = Environment::new()
+            .set_flags(EnvironmentFlags::NO_LOCK)
+            .set_map_size(map_bytes)
+            .open(folder)
+            .map_err(failed("opening the database"))?;
+        let database =
+            environment.create_db(None, DatabaseFlags::empty()).map_err(failed("opening the database"))?;
+        Ok(LmdbWriter {
+            folder: folder.to_owned(),
+            environment,
+            database,
+            map_bytes,
+            batch: Batch::default(),
+        })
+    }
+
+    /// Writes the batch in one transaction.
+    fn write(&self) -> lmdb::Result<()> {
+        let mut transaction = self.environment.begin_rw_txn()?;
+        for (key, value) in self.batch.records() {
+            transaction.put(self.database, &key, &value, WriteFlags::empty())?;
+        }
+        transaction.commit()
+    }
+}
+
+impl StoreWriter for LmdbWriter {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Backend::Lmdb.check_key(key).map_err(|cause| StoreError::Key { path: self.folder.clone(), cause })?;
+        self.batch.push(key, value);
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        self.batch.is_full()
+    }
+
+    fn commit(&mut self) -> Result<Mark, StoreError> {
+        while !self.batch.is_empty() {
+            match self.write() {
+                Ok(()) => self.batch.clear(),
+                Err(lmdb::Error::MapFull) => {
+                    let room = self.map_bytes.saturating_mul(2);
+                    self.environment
+                        .set_map_size(room)
+                        .map_err(StoreError::lmdb(&self.folder, "growing the map"))?;
+                    self.map_bytes = room;
+                }
+                Err(error) => {
+                    self.batch.clear();
+                    return Err(StoreError::lmdb(&self.folder, "writing records")(error));
+                }
+            }
+        }
+        Ok(Mark::Lmdb)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.commit()?;
+        self.environment.sync(true).map_err(StoreError::lmdb(&self.folder, "syncing the database"))
+    }
+}

@@ -1,0 +1,185 @@
+//! Where records are written: an LMDB, a LevelDB or a TFRecord file.
+//!
+//! ```text
+//! place     where an output will be, and the folder beside it in which it is being written
+//!   v
+//! writer    records in, in batches: lmdb, leveldb (its manifest), tfrecord
+//! ```
+//!
+//! - An output gets its name once it is whole. Until then it is in a folder of that name with
+//!   `.percolator-converting` appended ([`Place`]).
+//! - A writer puts a batch on the disk at each [`commit`](StoreWriter::commit), and says how far it came (a
+//!   [`Mark`]). After the process was killed at any moment, a writer that is [reopened](Backend::reopen) with
+//!   a mark goes on from there: what was written after it is written again, or dropped.
+//! - A writer that failed is dropped; the last mark stays good, also if the disk is full.
+
+mod batch;
+mod error;
+mod leveldb;
+mod lmdb;
+mod manifest;
+mod new_store;
+mod place;
+mod tfrecord;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::error::{KeyError, StoreError};
+pub use self::new_store::NewStore;
+pub use self::place::{Place, Taken};
+
+/// The longest key that an LMDB has, in bytes.
+pub const LMDB_KEY_BYTES_MAX: usize = 511;
+
+/// The longest key that this library reads from a LevelDB, in bytes.
+pub const LEVELDB_KEY_BYTES_MAX: usize = 8 << 10;
+
+/// The kind of a store.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// A folder with an LMDB.
+    #[default]
+    Lmdb,
+    /// A folder with a LevelDB.
+    LevelDb,
+    /// A TFRecord file, not compressed. It keeps no keys.
+    TfRecord,
+}
+
+impl Backend {
+    /// Starts a store at a path where nothing is.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be created.
+    pub fn create(self, path: &Path) -> Result<Box<dyn StoreWriter>, StoreError> {
+        Ok(match self {
+            Backend::Lmdb => Box::new(lmdb::LmdbWriter::create(path)?),
+            Backend::LevelDb => Box::new(leveldb::LevelDbWriter::create(path)?),
+            Backend::TfRecord => Box::new(tfrecord::TfRecordStore::create(path)?),
+        })
+    }
+
+    /// Goes on with a store whose writer did not finish, from a mark that it gave.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be opened, or is not as it was at the mark.
+    pub fn reopen(self, path: &Path, mark: &Mark) -> Result<Box<dyn StoreWriter>, StoreError> {
+        Ok(match (self, mark) {
+            (Backend::Lmdb, Mark::Lmdb) => Box::new(lmdb::LmdbWriter::reopen(path)?),
+            (Backend::LevelDb, Mark::LevelDb(tables)) => {
+                Box::new(leveldb::LevelDbWriter::reopen(path, tables.clone())?)
+            }
+            (Backend::TfRecord, Mark::TfRecord { bytes }) => {
+                Box::new(tfrecord::TfRecordStore::reopen(path, *bytes)?)
+            }
+            _ => {
+                let found = format!("the mark is not one of a {self}");
+                return Err(StoreError::Changed { path: path.to_owned(), found });
+            }
+        })
+    }
+
+    /// Checks that a store can have a record with this key.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if it cannot.
+    pub fn check_key(self, key: &[u8]) -> Result<(), KeyError> {
+        let allowed = match self {
+            Backend::Lmdb => 1..=LMDB_KEY_BYTES_MAX,
+            Backend::LevelDb => 0..=LEVELDB_KEY_BYTES_MAX,
+            Backend::TfRecord => return Ok(()),
+        };
+        match allowed.contains(&key.len()) {
+            true => Ok(()),
+            false => Err(KeyError { backend: self, found: key.len(), allowed: *allowed.end() }),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Lmdb => "LMDB",
+            Backend::LevelDb => "LevelDB",
+            Backend::TfRecord => "TFRecord file",
+        })
+    }
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "lmdb" => Ok(Backend::Lmdb),
+            "leveldb" => Ok(Backend::LevelDb),
+            "tfrecord" => Ok(Backend::TfRecord),
+            _ => Err("there are lmdb, leveldb and tfrecord".to_owned()),
+        }
+    }
+}
+
+/// How far a store is written, for [`Backend::reopen`].
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    /// An LMDB knows itself how far it is.
+    Lmdb,
+    /// The tables of a LevelDB.
+    LevelDb(Tables),
+    /// The length of a TFRecord file.
+    #[serde(rename_all = "lowercase")]
+    TfRecord {
+        /// The bytes of the records so far.
+        bytes: u64,
+    },
+}
+
+pub use self::leveldb::Tables;
+
+/// Writes records to a store.
+///
+/// The store is whole once it is [finished](Self::finish), and can then be opened as a
+/// [source](percolator::source). What is dropped before that is not.
+pub trait StoreWriter: Send + fmt::Debug {
+    /// Adds a record. An LMDB and a LevelDB keep the last record of each key; a TFRecord file keeps all
+    /// records, without their keys.
+    ///
+    /// The record is written by the next [`commit`](Self::commit).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Key`] if the store cannot have the key; the store is as before. [`StoreError`] if the
+    /// record cannot be written.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+
+    /// Whether so much is waiting that it should be committed: 1000 records, or 64 MiB.
+    fn is_due(&self) -> bool;
+
+    /// Puts all records so far on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if that fails. The records since the last commit are then lost.
+    fn commit(&mut self) -> Result<Mark, StoreError>;
+
+    /// Commits, and completes the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    fn finish(self: Box<Self>) -> Result<(), StoreError>;
+}
+
+#[cfg(test)]
+mod tests;

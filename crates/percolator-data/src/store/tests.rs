@@ -1,0 +1,243 @@
+//! Each kind of store: what is written is read back, by this library's readers and by another's.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use percolator::leveldb::LevelDb;
+use percolator::source::{Lmdb, Source, TfRecord};
+use proptest::prelude::*;
+use rusty_leveldb::LdbIterator as _;
+
+use super::*;
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+const BACKENDS: [Backend; 3] = [Backend::Lmdb, Backend::LevelDb, Backend::TfRecord];
+
+fn open(backend: Backend, path: &Path) -> Box<dyn Source> {
+    match backend {
+        Backend::Lmdb => Box::new(Lmdb::open(path).unwrap()),
+        Backend::LevelDb => Box::new(LevelDb::open(path).unwrap()),
+        Backend::TfRecord => Box::new(TfRecord::open(path).unwrap()),
+    }
+}
+
+fn read(backend: Backend, path: &Path) -> Records {
+    let source = open(backend, path);
+    let (mut cursor, mut records) = (source.cursor().unwrap(), Vec::new());
+    while let Some(entry) = cursor.advance().unwrap() {
+        records.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    records
+}
+
+/// What a store of this kind has after these records were put.
+fn wanted(backend: Backend, records: &Records) -> Records {
+    match backend {
+        Backend::TfRecord => {
+            let key = |number| format!("{number:08}").into_bytes();
+            records.iter().enumerate().map(|(number, (_, value))| (key(number), value.clone())).collect()
+        }
+        _ => records.iter().cloned().collect::<BTreeMap<_, _>>().into_iter().collect(),
+    }
+}
+
+/// Writes the records, and reopens the store after each of `ends`: the number of records after which it is
+/// committed, and of those that are put after that and lost.
+fn write(backend: Backend, path: &Path, records: &Records, ends: &[(usize, usize)]) {
+    let mut writer = backend.create(path).unwrap();
+    let mut next = 0;
+    for &(count, lost) in ends {
+        let end = records.len().min(next + count);
+        records[next..end].iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        let mark = writer.commit().unwrap();
+        let beyond = &records[end..records.len().min(end + lost)];
+        beyond.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        if lost % 2 == 0 {
+            // It is written, but its mark is not known.
+            writer.commit().unwrap();
+        }
+        drop(writer);
+        let mark = serde_json::from_str(&serde_json::to_string(&mark).unwrap()).unwrap();
+        writer = backend.reopen(path, &mark).unwrap();
+        next = end;
+    }
+    for (key, value) in &records[next..] {
+        writer.put(key, value).unwrap();
+        if writer.is_due() {
+            writer.commit().unwrap();
+        }
+    }
+    writer.finish().unwrap();
+}
+
+fn records() -> impl Strategy<Value = Records> {
+    let key = proptest::collection::vec(prop_oneof![Just(0), Just(1), Just(0xff), any::<u8>()], 1..6);
+    let value = proptest::collection::vec(any::<u8>(), 0..300);
+    proptest::collection::vec((key, value), 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn what_is_written_is_read(
+        records in records(),
+        ends in proptest::collection::vec((0..20_usize, 0..5_usize), 0..4),
+    ) {
+        for backend in BACKENDS {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store");
+            write(backend, &path, &records, &ends);
+            prop_assert_eq!(read(backend, &path), wanted(backend, &records), "{:?}", backend);
+        }
+    }
+}
+
+/// The number of entries in a folder.
+fn entries(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn another_library_reads_the_leveldb() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let key = |number: usize| format!("{number:08}").into_bytes();
+    // In several tables: of the last level, and of level 0, some with the same keys. The list of the tables
+    // takes several blocks of the manifest.
+    let mut records: Records = (0..2500).map(|number| (key(number * 2), vec![1; number % 50])).collect();
+    records.extend((0..1500).map(|number| (key(number * 3), vec![2; number % 70])));
+    records.push((vec![b'z'; 8000], vec![3; 200_000]));
+    let mut writer = Backend::LevelDb.create(&path).unwrap();
+    for (number, (key, value)) in records.iter().enumerate() {
+        writer.put(key, value).unwrap();
+        if number % 1000 == 999 || number > 3800 {
+            writer.commit().unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    assert!(fs::metadata(path.join("MANIFEST-000001")).unwrap().len() > 16_000);
+    let wanted = wanted(Backend::LevelDb, &records);
+    assert_eq!(read(Backend::LevelDb, &path), wanted);
+    let mut database = rusty_leveldb::DB::open(&path, rusty_leveldb::Options::default()).unwrap();
+    let mut cursor = database.new_iter().unwrap();
+    let mut found = Records::new();
+    while let Some((key, value)) = cursor.next() {
+        found.push((key.to_vec(), value.to_vec()));
+    }
+    assert!(found == wanted, "{} records, not {}", found.len(), wanted.len());
+    drop(cursor);
+    // It is a database to write to, too.
+    database.put(b"00000000", b"new").unwrap();
+    database.close().unwrap();
+    drop(database);
+    assert_eq!(read(Backend::LevelDb, &path)[0], (key(0), b"new".to_vec()));
+}
+
+#[test]
+fn a_map_grows_with_its_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let records: Records =
+        (0..40_u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 1 << 20])).collect();
+    write(Backend::Lmdb, &path, &records, &[(25, 2), (3, 0)]);
+    assert_eq!(entries(&path), 1, "no lock file");
+    assert_eq!(read(Backend::Lmdb, &path), records);
+}
+
+#[test]
+fn a_key_that_a_store_cannot_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (backend, bytes, allowed) in [
+        (Backend::Lmdb, 512, "an LMDB has 1 to 511"),
+        (Backend::Lmdb, 0, "an LMDB has 1 to 511"),
+        (Backend::LevelDb, 8193, "a LevelDB has 1 to 8192"),
+    ] {
+        let path = folder.path().join(format!("{backend}{bytes}"));
+        let mut writer = backend.create(&path).unwrap();
+        let error = writer.put(&vec![b'k'; bytes], b"value").unwrap_err();
+        assert!(error.to_string().contains(allowed), "{error}");
+        assert_eq!(backend.check_key(&vec![b'k'; bytes]).unwrap_err().found, bytes);
+        writer.put(b"key", b"value").unwrap();
+        writer.finish().unwrap();
+        assert_eq!(read(backend, &path).len(), 1, "the store is as before");
+    }
+}
+
+#[test]
+fn a_store_that_is_not_as_it_was_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    for backend in BACKENDS {
+        let path = folder.path().join(backend.to_string());
+        let mut writer = backend.create(&path).unwrap();
+        writer.put(b"key", b"value").unwrap();
+        let mark = writer.commit().unwrap();
+        drop(writer);
+        let damaged = match backend {
+            Backend::Lmdb => path.join("data.mdb"),
+            Backend::LevelDb => path.join("000005.ldb"),
+            Backend::TfRecord => path.clone(),
+        };
+        let whole = fs::read(&damaged).unwrap();
+        if backend == Backend::Lmdb {
+            fs::remove_file(&damaged).unwrap();
+        } else {
+            fs::write(&damaged, &whole[1..]).unwrap();
+        }
+        let error = backend.reopen(&path, &mark).unwrap_err();
+        assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+        fs::write(&damaged, whole).unwrap();
+        backend.reopen(&path, &mark).unwrap().finish().unwrap();
+        assert_eq!(read(backend, &path).len(), 1);
+    }
+}
+
+#[test]
+fn a_new_store_is_whole_or_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    for backend in BACKENDS {
+        let path = folder.path().join(backend.to_string());
+        let mut store = NewStore::create(&path, backend, false).unwrap();
+        store.put(b"key", b"one").unwrap();
+        let taken = NewStore::create(&path, backend, true).unwrap_err();
+        assert!(matches!(taken, StoreError::InUse { .. }), "{taken}");
+        drop(store);
+        assert_eq!(entries(folder.path()), 0, "nothing is left");
+
+        let mut store = NewStore::create(&path, backend, false).unwrap();
+        store.put(b"key", b"one").unwrap();
+        store.finish().unwrap();
+        let there = NewStore::create(&path, backend, false).unwrap_err();
+        assert!(matches!(there, StoreError::Exists { .. }), "{there}");
+
+        let mut store = NewStore::create(&path, backend, true).unwrap();
+        store.put(b"key", b"two").unwrap();
+        assert_eq!(read(backend, &path)[0].1, b"one", "until the new one is whole");
+        store.finish().unwrap();
+        assert_eq!(read(backend, &path)[0].1, b"two");
+        assert_eq!(entries(folder.path()), 1);
+        if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_no_store_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("photos");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("cat.jpg"), b"a photograph").unwrap();
+    for backend in BACKENDS {
+        let error = NewStore::create(&path, backend, true).unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    }
+    let file = path.join("cat.jpg");
+    let error = NewStore::create(&file, Backend::Lmdb, true).unwrap_err();
+    assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    assert_eq!(fs::read(file).unwrap(), b"a photograph");
+    assert_eq!(entries(folder.path()), 1);
+}
