@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, checkpoints, completions, devices, digest, doctor, dump, feed, leases, man, model, plan, prepare,
-    verify_run,
+    bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, leases, man, model, plan,
+    prepare, verify_run,
 };
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
@@ -33,6 +33,15 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Write the batches that a net would see, as NumPy arrays.
     Dump(dump::Dump),
+    /// Write images, or the records of another store, to an LMDB, a LevelDB or a TFRecord file.
+    ///
+    /// The output is there once it is whole. Until then it is in NAME.percolator-converting, where --resume
+    /// finds it after the command was ended at any moment. An item that cannot be converted is skipped,
+    /// counted and listed in NAME.skipped.txt.
+    ///
+    /// The exit code is 1 if anything was skipped, unless --keep-going is given, and 130 or 143 after SIGINT
+    /// or SIGTERM.
+    Convert(convert::Convert),
     /// Make a data set from raw data.
     Prepare(prepare::Prepare),
     /// Print which records each replica of a job gets at each step, without reading them.
@@ -68,6 +77,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Feed(feed) => return feed.run(),
+            Command::Convert(convert) => return convert.run(),
             Command::Prepare(prepare) => return prepare.run(),
             Command::Model(model) => return model.run(),
             Command::Checkpoints(checkpoints) => return checkpoints.run(),

@@ -7,6 +7,7 @@ mod checkpoints;
 mod command;
 mod completions;
 mod consumer;
+mod convert;
 mod devices;
 mod digest;
 mod doctor;

@@ -1,6 +1,6 @@
 //! Work beside a progress bar, ended by a signal.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
@@ -14,6 +14,9 @@ use crate::stop::Signals;
 
 /// How often the progress is shown and signals are checked.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often a line says how far the work is, if there is no terminal to show a bar on.
+const LINE: Duration = Duration::from_secs(10);
 
 /// What work shares with its watcher.
 pub(super) trait Watched: Sync {
@@ -56,6 +59,7 @@ pub(super) fn watched<P: Watched, T: Send>(
             work()
         });
         let bar = bar(is_quiet)?;
+        let mut next_line = (!is_quiet && !std::io::stderr().is_terminal()).then_some(LINE);
         // Acquire pairs with the Release in `End`; the result comes by the join.
         while !is_over.load(Ordering::Acquire) {
             if signals.caught().is_some() {
@@ -68,6 +72,11 @@ pub(super) fn watched<P: Watched, T: Send>(
                     state.set_len(total);
                     state.set_pos(done);
                 });
+            }
+            if let Some(due) = next_line.filter(|due| start.elapsed() >= *due) {
+                let said = message(progress, start.elapsed());
+                let _ = writeln!(std::io::stderr(), "percolator: {}", line(done, total, &said));
+                next_line = Some(due + LINE);
             }
             // It does not synchronise: the work is joined below.
             thread::park_timeout(LOOK);
@@ -97,8 +106,17 @@ impl Drop for End<'_> {
     }
 }
 
+/// How far the work is, for a log.
+fn line(done: u64, total: u64, message: &str) -> String {
+    let percent = match total {
+        0 => String::new(),
+        _ => format!("{} %  ", u128::from(done) * 100 / u128::from(total)),
+    };
+    format!("{percent}{message}")
+}
+
 fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}  {eta} left")
         .context("the progress bar's template")?;
     Ok(if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) })
 }
@@ -151,6 +169,13 @@ mod tests {
         let failed = || -> anyhow::Result<()> { anyhow::bail!("no disk") };
         let error = watched(true, &steps, |_, _| String::new(), failed).unwrap_err();
         assert_eq!(error.to_string(), "no disk");
+    }
+
+    #[test]
+    fn a_log_has_lines() {
+        assert_eq!(line(1, 3, "5/s"), "33 %  5/s");
+        assert_eq!(line(u64::MAX, u64::MAX, "5/s"), "100 %  5/s");
+        assert_eq!(line(7, 0, "5/s"), "5/s", "the total is not known");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod bench;
 mod checkpoints;
 mod checkpoints_refused;
 mod compare;
+mod convert;
 mod descriptions;
 mod doctor;
 mod dump;

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::error::{KeyError, StoreError};
 pub use self::new_store::NewStore;
+pub(crate) use self::place::with_ending;
 pub use self::place::{Place, Taken};
 
 /// The longest key that an LMDB has, in bytes.

@@ -160,6 +160,14 @@ impl Place {
         self.discard()
     }
 
+    /// Removes the folder if nothing was written.
+    pub(crate) fn discard_if_empty(self) {
+        let is_empty = fs::read_dir(&self.partial).is_ok_and(|entries| entries.count() <= 1);
+        if is_empty {
+            let _ = self.discard();
+        }
+    }
+
     /// Removes the folder, and what was written.
     ///
     /// # Errors

@@ -1,0 +1,411 @@
+//! `percolator convert`: stores from images, and from other stores.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use percolator::shown;
+use percolator_data::convert::{
+    self as conversion, ConvertError, Encoded, Encoding, ExampleNames, ImageOptions, Progress, RecordOptions,
+    Summary,
+};
+use percolator_data::input::{
+    Cifar, CifarKind, CifarLabel, CifarSplit, ClassFolders, Idx, Input, ListedImages, Records,
+};
+use percolator_data::store::Backend;
+use serde_json::json;
+
+use crate::out::Out;
+use crate::watch::{Ended, Watched, megabytes_per_second, watched};
+
+#[derive(Debug, Args)]
+pub(super) struct Convert {
+    #[command(subcommand)]
+    from: Origin,
+}
+
+#[derive(Debug, Subcommand)]
+enum Origin {
+    /// Convert the images of a list, as Caffe's convert_imageset does: each line is a file's name, a space
+    /// and a label.
+    ///
+    /// A record's key is the number of its line, after the shuffle, and the name: 00000000_cat.jpg.
+    #[command(visible_alias = "imageset")]
+    List(List),
+    /// Convert a folder with a folder of images for each class, as torchvision's ImageFolder takes it.
+    ///
+    /// The labels are the numbers of the classes in the order of their names, which NAME.labels.txt lists.
+    Folders(Folders),
+    /// Convert MNIST's files, or others in the format IDX, as Caffe's convert_mnist_data does.
+    Idx(IdxFiles),
+    /// Convert CIFAR-10's binary files, as Caffe's convert_cifar_data does: planes in the order red, green,
+    /// blue.
+    Cifar10(Cifar10),
+    /// Convert CIFAR-100's binary files.
+    Cifar100(Cifar100),
+    /// Convert the records of an LMDB, a LevelDB or TFRecord files.
+    ///
+    /// Keys are kept. Records of TFRecord files have none, and get their numbers: 00000000.
+    Records(RecordsOf),
+}
+
+/// Where the records go, and how the command runs.
+#[derive(Debug, Args)]
+struct OutputArgs {
+    /// The store to write.
+    #[arg(value_name = "NAME")]
+    output: PathBuf,
+    /// The kind of store.
+    #[arg(long, value_enum, default_value_t)]
+    backend: BackendArg,
+    /// Write this many stores, NAME-00000-of-00004 and so on, each with a range of the records.
+    #[arg(long, value_name = "N")]
+    shards: Option<NonZeroU32>,
+    /// Replace outputs that exist, once the new ones are whole; begin anew if a run did not finish.
+    #[arg(long)]
+    force: bool,
+    /// Go on with what a run of the same command did not finish, if there is any.
+    #[arg(long)]
+    resume: bool,
+    /// Exit with 0 although something was skipped.
+    #[arg(long, alias = "keep_going")]
+    keep_going: bool,
+    /// Threads that decode [default: one per processor].
+    #[arg(long)]
+    threads: Option<NonZeroU16>,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What is made of image files: the flags of convert_imageset, with its names (hyphens or underscores).
+#[derive(Debug, Args)]
+struct ImageArgs {
+    /// Decode to grey: one channel instead of three.
+    #[arg(long)]
+    gray: bool,
+    /// Resize to this many rows, bilinearly as OpenCV does.
+    #[arg(long, alias = "resize_height", value_name = "ROWS", default_value_t = 0)]
+    resize_height: u32,
+    /// Resize to this many columns.
+    #[arg(long, alias = "resize_width", value_name = "COLUMNS", default_value_t = 0)]
+    resize_width: u32,
+    /// Store encoded files instead of pixels: as they are, unless they are resized or of another format.
+    #[arg(long)]
+    encoded: bool,
+    /// Store encoded files of this format: jpg or png.
+    #[arg(long, alias = "encode_type", value_name = "FORMAT", value_parser = encoding)]
+    encode_type: Option<Encoding>,
+    /// Skip images whose size differs from the first one's.
+    #[arg(long, alias = "check_size")]
+    check_size: bool,
+}
+
+fn encoding(name: &str) -> Result<Encoding, conversion::UnknownEncoding> {
+    name.parse()
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Prepended to each name as it is, without a slash: end it with one.
+    #[arg(value_name = "ROOT")]
+    root: OsString,
+    /// The list.
+    #[arg(value_name = "LIST")]
+    list: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    images: ImageArgs,
+    /// Shuffle the list, in the order of Caffe's shuffle with a generator of --seed.
+    #[arg(long)]
+    shuffle: bool,
+    /// Seeds the shuffle. Caffe takes another seed at each run.
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
+}
+
+#[derive(Debug, Args)]
+struct Folders {
+    /// The folder with the classes' folders.
+    #[arg(value_name = "ROOT")]
+    root: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    images: ImageArgs,
+}
+
+#[derive(Debug, Args)]
+struct IdxFiles {
+    /// The images, such as train-images-idx3-ubyte; may be compressed with gzip.
+    #[arg(value_name = "IMAGES")]
+    images: PathBuf,
+    /// Their labels, such as train-labels-idx1-ubyte.
+    #[arg(value_name = "LABELS")]
+    labels: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct Cifar10 {
+    /// The folder with data_batch_1.bin and so on, or one of these files.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Which of a folder's files.
+    #[arg(long, value_enum, default_value_t)]
+    split: SplitArg,
+}
+
+#[derive(Debug, Args)]
+struct Cifar100 {
+    /// The folder with train.bin and test.bin, or one of these files.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Which of a folder's files.
+    #[arg(long, value_enum, default_value_t)]
+    split: SplitArg,
+    /// Which of an image's two labels.
+    #[arg(long, value_enum, default_value_t)]
+    label: LabelArg,
+}
+
+#[derive(Debug, Args)]
+struct RecordsOf {
+    /// The folder of an LMDB or a LevelDB, or TFRecord files: one, a folder, or a quoted pattern.
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Take the records for Datums, and keep their images and labels alone.
+    #[arg(long)]
+    strip: bool,
+    /// Take the records for tf.train.Examples, and make Datums of their images and labels: the names of the
+    /// two features, such as image/encoded,image/class/label.
+    #[arg(long, value_name = "IMAGE,LABEL", value_parser = example_names, conflicts_with = "strip")]
+    example: Option<ExampleNames>,
+}
+
+fn example_names(names: &str) -> Result<ExampleNames, String> {
+    match names.split(',').collect::<Vec<_>>()[..] {
+        [image, label] if !image.is_empty() && !label.is_empty() => {
+            Ok(ExampleNames { image: image.to_owned(), label: label.to_owned() })
+        }
+        _ => Err("give the names of two features with a comma between them".to_owned()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum BackendArg {
+    #[default]
+    Lmdb,
+    Leveldb,
+    Tfrecord,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SplitArg {
+    #[default]
+    Train,
+    Test,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LabelArg {
+    /// One of 100 classes.
+    #[default]
+    Fine,
+    /// One of 20 groups of classes.
+    Coarse,
+}
+
+impl Convert {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.from {
+            Origin::List(List { root, list, output, images, shuffle, seed }) => {
+                let options = images.options();
+                let input = ListedImages::open(&list, root, shuffle.then_some(seed))?;
+                output.run(input, options, RecordOptions::default())
+            }
+            Origin::Folders(Folders { root, output, images }) => {
+                let options = images.options();
+                output.run(ClassFolders::open(&root)?, options, RecordOptions::default())
+            }
+            Origin::Idx(IdxFiles { images, labels, output }) => {
+                output.run_plain(Idx::open(&images, &labels)?)
+            }
+            Origin::Cifar10(Cifar10 { path, output, split }) => {
+                output.run_plain(Cifar::open(&path, CifarKind::Ten, split.into())?)
+            }
+            Origin::Cifar100(Cifar100 { path, output, split, label }) => {
+                output.run_plain(Cifar::open(&path, CifarKind::Hundred(label.into()), split.into())?)
+            }
+            Origin::Records(RecordsOf { source, output, strip, example }) => {
+                let options = RecordOptions { strip, example };
+                output.run(Records::open(&source)?, ImageOptions::default(), options)
+            }
+        }
+    }
+}
+
+impl ImageArgs {
+    fn options(&self) -> ImageOptions {
+        // As in Caffe, an image is resized if both sides are given.
+        let sides = [self.resize_height, self.resize_width];
+        let resize = sides.iter().all(|&side| side > 0).then_some(sides);
+        let encoded = match self.encode_type {
+            Some(encoding) => Some(Encoded::As(encoding)),
+            None => self.encoded.then_some(Encoded::AsNamed),
+        };
+        ImageOptions { gray: self.gray, resize, encoded, check_size: self.check_size }
+    }
+}
+
+impl OutputArgs {
+    fn run_plain(self, input: impl Input + 'static) -> anyhow::Result<ExitCode> {
+        self.run(input, ImageOptions::default(), RecordOptions::default())
+    }
+
+    fn run(
+        self,
+        input: impl Input + 'static,
+        images: ImageOptions,
+        records: RecordOptions,
+    ) -> anyhow::Result<ExitCode> {
+        let mut convert = conversion::Convert::new(input, &self.output, self.backend.into())
+            .images(images)
+            .records(records)
+            .force(self.force)
+            .resume(self.resume);
+        if let Some(shards) = self.shards {
+            convert = convert.shards(shards);
+        }
+        if let Some(threads) = self.threads {
+            convert = convert.threads(threads.get().into());
+        }
+        let (progress, start) = (Progress::new(), Instant::now());
+        match watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))? {
+            Ended::Stopped(code) => Ok(code),
+            Ended::Done(summary) => {
+                let out = Out::new(std::io::stdout().lock());
+                if self.json {
+                    print_json(out, &summary, start.elapsed())
+                } else {
+                    print(out, &summary, start.elapsed())
+                }?;
+                let is_fine = summary.skipped == 0 || self.keep_going;
+                Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+        }
+    }
+}
+
+impl Watched for Progress {
+    fn total(&self) -> u64 {
+        self.total()
+    }
+
+    fn done(&self) -> u64 {
+        self.done()
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+
+    fn is_end(&self, error: &anyhow::Error) -> bool {
+        error.downcast_ref().is_some_and(ConvertError::is_stop)
+    }
+}
+
+/// What a bar says beside its percentage.
+fn rate(progress: &Progress, took: Duration) -> String {
+    let skipped = match progress.skipped() {
+        0 => String::new(),
+        skipped => format!(", {skipped} skipped"),
+    };
+    format!("{}{skipped}, {:.1} MB/s", progress.done(), megabytes_per_second(progress.bytes(), took))
+}
+
+/// Prints what was written, and what was skipped.
+fn print(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+    const LISTED_MAX: usize = 20;
+
+    for output in &summary.outputs {
+        writeln!(out, "{}", shown::path(output))?;
+    }
+    let seconds = took.as_secs_f64().max(1e-3);
+    let before = match summary.done_before {
+        0 => String::new(),
+        done => format!(", {done} item(s) of them before"),
+    };
+    writeln!(out, "{} records, {} bytes, in {seconds:.2} s{before}", summary.records, summary.bytes)?;
+    if let Some(labels) = &summary.labels {
+        writeln!(out, "classes: {}", shown::path(labels))?;
+    }
+    if let Some(list) = &summary.skipped_list {
+        writeln!(out, "skipped: {}, listed in {}", summary.skipped, shown::path(list))?;
+        for skipped in summary.first_skipped.iter().take(LISTED_MAX) {
+            let line = format!("item {}, {}: {}", skipped.item, skipped.key, skipped.reason);
+            writeln!(out, "skipped: {}", shown::message(&line))?;
+        }
+    }
+    out.finish()
+}
+
+fn print_json(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let object = json!({
+        "outputs": summary.outputs.iter().map(|path| text(path)).collect::<Vec<_>>(),
+        "records": summary.records,
+        "bytes": summary.bytes,
+        "seconds": took.as_secs_f64(),
+        "done_before": summary.done_before,
+        "skipped": summary.skipped,
+        "first_skipped": summary.first_skipped,
+        "skipped_list": summary.skipped_list.as_deref().map(text),
+        "labels": summary.labels.as_deref().map(text),
+    });
+    writeln!(out, "{object:#}")?;
+    out.finish()
+}
+
+impl From<BackendArg> for Backend {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Lmdb => Backend::Lmdb,
+            BackendArg::Leveldb => Backend::LevelDb,
+            BackendArg::Tfrecord => Backend::TfRecord,
+        }
+    }
+}
+
+impl From<SplitArg> for CifarSplit {
+    fn from(split: SplitArg) -> Self {
+        match split {
+            SplitArg::Train => CifarSplit::Train,
+            SplitArg::Test => CifarSplit::Test,
+        }
+    }
+}
+
+impl From<LabelArg> for CifarLabel {
+    fn from(label: LabelArg) -> Self {
+        match label {
+            LabelArg::Fine => CifarLabel::Fine,
+            LabelArg::Coarse => CifarLabel::Coarse,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a conversion ended.
+
+use std::io;
+use std::path::PathBuf;
+
+use percolator::shown;
+
+use super::report::Skipped;
+use crate::input::InputError;
+use crate::store::StoreError;
+
+/// Why a conversion ended early.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// The input cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// An output cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
+    /// It was [told to stop](super::Progress::stop).
+    #[error("the conversion was stopped")]
+    Stopped,
+    /// It ended with this error, and what was written until then is kept.
+    #[error(
+        "{cause}; the output of the first {items} item(s) is in {}: --resume goes on with it",
+        shown::path(partial)
+    )]
+    Kept {
+        /// Why it ended.
+        cause: Box<ConvertError>,
+        /// The number of items that are done.
+        items: u64,
+        /// The folder with the partial output.
+        partial: PathBuf,
+    },
+    /// It ended with this error before anything was written. The partial output is removed.
+    #[error("{cause}; nothing is left of the output")]
+    Removed {
+        /// Why it ended.
+        cause: Box<ConvertError>,
+    },
+    /// Not one item could be converted.
+    #[error(
+        "{}: not one of its {skipped} item(s) could be converted{}",
+        shown::path(path),
+        first.as_ref().map(|first| format!("; the first one, {}: {}", first.key, first.reason))
+            .unwrap_or_default()
+    )]
+    Nothing {
+        /// The input.
+        path: PathBuf,
+        /// The number of items.
+        skipped: u64,
+        /// The first of them that this run skipped.
+        first: Option<Skipped>,
+    },
+    /// There are more outputs than items.
+    #[error("{}: {shards} shards cannot be made of {items} item(s)", shown::path(path))]
+    TooManyShards {
+        /// The input.
+        path: PathBuf,
+        /// The number of items.
+        items: u64,
+        /// The number of shards.
+        shards: u32,
+    },
+}
+
+impl ConvertError {
+    /// Whether it ended because it was told to.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        match self {
+            ConvertError::Stopped => true,
+            ConvertError::Kept { cause, .. } | ConvertError::Removed { cause } => cause.is_stop(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A worker's part: an item into the value of its record.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use percolator::decoder::ImageFileDecoder;
+use percolator::record::Pixels;
+
+use super::image::ImageOptions;
+use super::record::{RecordOptions, put_file, put_pixels};
+use crate::input::{Item, read_file};
+
+/// Channels, rows and columns.
+pub(super) type Size = [usize; 3];
+
+/// Makes values, one after another, and keeps its buffers.
+#[derive(Debug)]
+pub(super) struct Maker<'a> {
+    images: &'a ImageOptions,
+    records: &'a RecordOptions,
+    decoder: ImageFileDecoder,
+    file: Vec<u8>,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(images: &'a ImageOptions, records: &'a RecordOptions) -> Self {
+        Maker { images, records, decoder: images.decoder(), file: Vec::new() }
+    }
+
+    /// Appends the value of an item's record, and returns the size of its image if it is one's. An error says
+    /// why there is none; `out` then stays as it was.
+    pub(super) fn make(&mut self, item: &Item, out: &mut Vec<u8>) -> Result<Option<Size>, String> {
+        let before = out.len();
+        let made = catch_unwind(AssertUnwindSafe(|| match item {
+            Item::File { path, label, key } => {
+                read_file(path, &mut self.file).map_err(|error| format!("cannot read the file: {error}"))?;
+                self.make_image(&String::from_utf8_lossy(key), *label, out).map(Some)
+            }
+            Item::Pixels { shape, pixels, label, .. } => {
+                let size = shape.map(usize::from);
+                put_pixels(size, pixels, *label, false, out)?;
+                Ok(Some(size))
+            }
+            Item::Record { value, .. } => self.records.make(value, out).map(|()| None),
+        }));
+        let made = made.unwrap_or_else(|_| {
+            self.decoder = self.images.decoder();
+            Err("its conversion panicked, which is a bug of this program".to_owned())
+        });
+        if made.is_err() {
+            out.truncate(before);
+        }
+        made
+    }
+
+    /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can
+    /// be decoded, too.
+    fn make_image(&mut self, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, String> {
+        let encoding = self.images.encoding_of(name)?;
+        let image = self.decoder.decode(&self.file).map_err(|error| error.to_string())?;
+        let size = [image.shape.channels, image.shape.height, image.shape.width];
+        match (encoding, image.pixels) {
+            (Some((_, true)), _) => put_file(&self.file, label, out),
+            (Some((encoding, false)), _) => {
+                let mut file = Vec::new();
+                encoding.encode(&image, &mut file)?;
+                put_file(&file, label, out);
+            }
+            (None, Pixels::U8(pixels)) => put_pixels(size, pixels, label, true, out)?,
+            (None, Pixels::F32(_)) => return Err("its pixels are not bytes".to_owned()),
+        }
+        Ok(size)
+    }
+}

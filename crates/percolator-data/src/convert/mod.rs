@@ -1,0 +1,203 @@
+//! Makes stores from images, and from other stores.
+//!
+//! ```text
+//! input      items in order: image files, pixels, records                       crate::input
+//!   v
+//! pipeline   items dealt to workers; what they make comes back in order
+//!   v
+//! maker      a worker: reads the file, decodes, resizes, encodes (image,
+//!   |        encode); or copies, strips, takes an Example apart (record)
+//!   v
+//! shards     into the writer of its output, committed together with the state   crate::store
+//!   v
+//! report     what was written, and what was skipped and why
+//! ```
+//!
+//! - What an item becomes depends on nothing but the item, and records are written in the items' order: the
+//!   output is the same for any number of threads.
+//! - After each commit the position is saved (`state`), so a conversion that was ended at any moment can be
+//!   gone on with, and then has the records of one that never was.
+//! - An item that cannot be converted is skipped, counted and listed; the others are converted.
+
+mod encode;
+mod error;
+mod image;
+mod maker;
+mod pipeline;
+mod progress;
+mod record;
+mod report;
+mod shards;
+mod state;
+mod write;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::thread;
+
+use crate::input::Input;
+use crate::store::{Backend, Place, StoreError, Taken};
+
+pub use self::encode::{Encoding, UnknownEncoding};
+pub use self::error::ConvertError;
+pub use self::image::{Encoded, ImageOptions};
+pub use self::progress::Progress;
+pub use self::record::{ExampleNames, RecordOptions};
+pub use self::report::{Skipped, Summary};
+
+use self::state::State;
+use self::write::{Paths, Writing};
+
+/// A conversion, to be run.
+///
+/// ```no_run
+/// use percolator_data::convert::{Convert, ImageOptions, Progress};
+/// use percolator_data::input::ListedImages;
+/// use percolator_data::store::Backend;
+///
+/// let images = ListedImages::open("train.txt".as_ref(), "images/", Some(1))?;
+/// let summary = Convert::new(images, "train_lmdb", Backend::Lmdb)
+///     .images(ImageOptions { resize: Some([256, 256]), ..ImageOptions::default() })
+///     .run(&Progress::new())?;
+/// println!("{} records, {} images skipped", summary.records, summary.skipped);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a conversion must be run"]
+pub struct Convert {
+    input: Box<dyn Input>,
+    output: PathBuf,
+    backend: Backend,
+    images: ImageOptions,
+    records: RecordOptions,
+    shards: Option<NonZeroU32>,
+    threads: Option<usize>,
+    is_forced: bool,
+    is_resuming: bool,
+}
+
+impl Convert {
+    /// A conversion of an input to a store of this kind and path.
+    pub fn new(input: impl Input + 'static, output: impl Into<PathBuf>, backend: Backend) -> Self {
+        Convert {
+            input: Box::new(input),
+            output: output.into(),
+            backend,
+            images: ImageOptions::default(),
+            records: RecordOptions::default(),
+            shards: None,
+            threads: None,
+            is_forced: false,
+            is_resuming: false,
+        }
+    }
+
+    /// What is made of image files.
+    pub fn images(mut self, options: ImageOptions) -> Self {
+        self.images = options;
+        self
+    }
+
+    /// What is made of another store's records.
+    pub fn records(mut self, options: RecordOptions) -> Self {
+        self.records = options;
+        self
+    }
+
+    /// Writes this many stores, `NAME-00000-of-00004` and so on: each has a range of the items, and the
+    /// ranges are equally long, or one item longer.
+    pub fn shards(mut self, shards: NonZeroU32) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// The number of workers [default: one for each processor].
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Replaces outputs that exist, once the new ones are whole. What an earlier run left unfinished is
+    /// removed, unless this one [goes on](Self::resume) with it.
+    pub fn force(mut self, is_forced: bool) -> Self {
+        self.is_forced = is_forced;
+        self
+    }
+
+    /// Goes on with what an earlier run of the same conversion left unfinished, if there is any.
+    pub fn resume(mut self, is_resuming: bool) -> Self {
+        self.is_resuming = is_resuming;
+        self
+    }
+
+    /// Runs the conversion on this thread and the workers.
+    ///
+    /// An item that cannot be converted is skipped; the summary says how many were. The outputs are there
+    /// once all of them are whole. Files beside the output list what was skipped (`NAME.skipped.txt`), and
+    /// the names of classes (`NAME.labels.txt`, if the input has any): a line each.
+    ///
+    /// # Errors
+    ///
+    /// [`ConvertError`] if the input cannot be read, an output cannot be written, not one item could be
+    /// converted, or the progress was told to stop. What is written by then is kept if there is any, and the
+    /// error says where.
+    pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
+        let items = match self.shards {
+            Some(_) => Some(self.input.count()?),
+            None => self.input.items(),
+        };
+        if let (Some(shards), Some(items)) = (self.shards, items)
+            && u64::from(shards.get()) > items
+        {
+            let (shards, path) = (shards.get(), self.input.path().to_owned());
+            return Err(ConvertError::TooManyShards { path, items, shards });
+        }
+        progress.set_total(items.unwrap_or(0));
+        let outputs = self.outputs();
+        let Taken { place, is_resumed } =
+            Place::take(&self.output, outputs.clone(), self.backend, self.is_forced, self.is_resuming)?;
+        let about = self.about(items);
+        let state = if is_resumed { State::load(place.folder(), &about)? } else { None };
+        if state.is_none() {
+            place.clear()?;
+        }
+        let labels = self.input.classes().map(|_| self.beside(".labels.txt"));
+        if let Some(path) =
+            labels.as_ref().filter(|path| path.exists() && !self.is_forced && !place.is_whole())
+        {
+            place.discard_if_empty();
+            return Err(StoreError::Exists { path: path.clone() }.into());
+        }
+        let paths = Paths { outputs, labels, skipped: self.beside(".skipped.txt") };
+        Writing::start(self, items, place, state, about)?.run(progress, paths)
+    }
+
+    /// Facts about the conversion: one with others is another.
+    fn about(&self, items: Option<u64>) -> BTreeMap<String, String> {
+        let facts = [
+            ("kind of output", self.backend.to_string()),
+            ("shards", format!("{:?}", self.shards)),
+            ("items", format!("{items:?}")),
+            ("input", self.input.identity()),
+            ("options for images", format!("{:?}", self.images)),
+            ("options for records", format!("{:?}", self.records)),
+        ];
+        facts.map(|(name, fact)| (name.to_owned(), fact)).into()
+    }
+
+    /// The paths of the outputs.
+    fn outputs(&self) -> Vec<PathBuf> {
+        let Some(shards) = self.shards else { return vec![self.output.clone()] };
+        let name = |shard| crate::store::with_ending(&self.output, &format!("-{shard:05}-of-{shards:05}"));
+        (0..shards.get()).map(name).collect()
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        crate::store::with_ending(&self.output.components().collect::<PathBuf>(), ending)
+    }
+
+    fn workers(&self) -> usize {
+        self.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+    }
+}

@@ -1,0 +1,71 @@
+//! Where a conversion is, in a file beside what it has written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use percolator::whole_file;
+use serde::{Deserialize, Serialize};
+
+use super::maker::Size;
+use crate::store::{Mark, StoreError};
+
+/// The state of a conversion after a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    /// Facts about the conversion. One with other facts does not go on with it.
+    pub(super) about: BTreeMap<String, String>,
+    /// The number of the next item.
+    pub(super) next: u64,
+    /// The output that is being written, and how far it is. Those before it are whole.
+    pub(super) shard: u32,
+    pub(super) mark: Option<Mark>,
+    /// The records written, and the bytes of their values.
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    /// The items skipped, and the bytes of the list of them.
+    pub(super) skipped: u64,
+    pub(super) skipped_bytes: u64,
+    /// The size of the first image.
+    pub(super) size: Option<Size>,
+}
+
+const NAME: &str = "state.json";
+
+impl State {
+    pub(super) fn new(about: BTreeMap<String, String>) -> Self {
+        State { about, ..State::default() }
+    }
+
+    /// Reads the state of a conversion that is to be gone on with; `None` if it has not committed anything.
+    pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
+        let path = folder.join(NAME);
+        let changed = |found| StoreError::Changed { path: path.clone(), found };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io(&path, "read the state")(error)),
+        };
+        let state: State = serde_json::from_slice(&text)
+            .map_err(|error| changed(format!("the state cannot be read: {error}")))?;
+        match about.iter().find(|(name, fact)| state.about.get(*name) != Some(fact)) {
+            None => Ok(Some(state)),
+            Some((name, wanted)) => {
+                let none = String::new();
+                let found = state.about.get(name).unwrap_or(&none);
+                Err(changed(format!(
+                    "the run that did not finish was another: its {name}: {found}; this one's: {wanted}"
+                )))
+            }
+        }
+    }
+
+    pub(super) fn save(&self, folder: &Path) -> Result<(), StoreError> {
+        let path = folder.join(NAME);
+        let text = serde_json::to_vec(self).map_err(io::Error::other);
+        text.and_then(|text| whole_file::write(&path, &[&text]))
+            .map_err(StoreError::io(&path, "save the state"))
+    }
+}

@@ -1,0 +1,236 @@
+//! What the workers made, into the outputs: in order, committed together with the state.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::path::PathBuf;
+
+use percolator::whole_file;
+
+use super::maker::Size;
+use super::pipeline::{self, Made};
+use super::report::{Skipped, Summary};
+use super::shards::Shards;
+use super::state::State;
+use super::{Convert, ConvertError, Progress};
+use crate::store::{Place, StoreError};
+
+/// The files beside the outputs, while they are being written.
+const SKIPPED: &str = "skipped.txt";
+const LABELS: &str = "labels.txt";
+
+/// Where the outputs will be.
+#[derive(Debug)]
+pub(super) struct Paths {
+    pub(super) outputs: Vec<PathBuf>,
+    pub(super) labels: Option<PathBuf>,
+    pub(super) skipped: PathBuf,
+}
+
+/// The outputs of a conversion, and its state.
+#[derive(Debug)]
+pub(super) struct Writing<'a> {
+    convert: &'a Convert,
+    place: Place,
+    state: State,
+    /// How many items an earlier run had done.
+    done_before: u64,
+    /// `None` if all outputs are whole already.
+    shards: Option<Shards>,
+    skipped_list: BufWriter<File>,
+    first_skipped: Vec<Skipped>,
+}
+
+impl<'a> Writing<'a> {
+    /// Starts the outputs, or goes on with them from a state.
+    pub(super) fn start(
+        convert: &'a Convert,
+        items: Option<u64>,
+        place: Place,
+        state: Option<State>,
+        about: BTreeMap<String, String>,
+    ) -> Result<Self, ConvertError> {
+        let state = state.unwrap_or_else(|| State::new(about));
+        let count = convert.shards.map_or(1, |shards| shards.get());
+        let shards = match place.is_whole() {
+            true => None,
+            false => Some(Shards::start(
+                convert.backend,
+                (count, items.unwrap_or(0)),
+                &place,
+                (state.shard, state.mark.as_ref()),
+            )?),
+        };
+        let skipped_list = open_list(&place, state.skipped_bytes)?;
+        let done_before = state.next;
+        Ok(Writing { convert, place, state, done_before, shards, skipped_list, first_skipped: Vec::new() })
+    }
+
+    /// Converts all items, and gives the outputs their names.
+    pub(super) fn run(mut self, progress: &Progress, paths: Paths) -> Result<Summary, ConvertError> {
+        progress.set_done(self.state.next, self.state.skipped);
+        let (convert, from) = (self.convert, self.state.next);
+        let written = match self.shards {
+            Some(_) => pipeline::run(convert, from, progress, |made| self.write(made, progress)),
+            None => Ok(()),
+        };
+        let done = written.and_then(|()| self.complete());
+        match done {
+            Ok(()) => self.finish(paths),
+            Err(cause) => Err(self.end(cause)),
+        }
+    }
+
+    /// Writes what was made of a job's items.
+    fn write(&mut self, made: &Made, progress: &Progress) -> Result<(), ConvertError> {
+        for (item, value) in made.items() {
+            let Some(shards) = &mut self.shards else { return Ok(()) };
+            shards.turn_to(self.state.next, &self.place)?;
+            let checked = value.map_err(str::to_owned).and_then(|(value, size)| {
+                self.convert.backend.check_key(item.key()).map_err(|error| error.to_string())?;
+                check_size(self.convert.images.check_size, &mut self.state.size, size)?;
+                Ok(value)
+            });
+            match checked {
+                Ok(value) => {
+                    shards.writer().put(item.key(), value)?;
+                    self.state.records += 1;
+                    self.state.bytes += value.len() as u64;
+                    progress.add_bytes(value.len() as u64);
+                }
+                Err(reason) => self.skip(item.key(), reason)?,
+            }
+            self.state.next += 1;
+            if self.shards.as_mut().is_some_and(|shards| shards.writer().is_due()) {
+                self.commit()?;
+            }
+        }
+        progress.set_done(self.state.next, self.state.skipped);
+        Ok(())
+    }
+
+    /// Lists an item that is skipped.
+    fn skip(&mut self, key: &[u8], reason: String) -> Result<(), StoreError> {
+        let key = key.escape_ascii().to_string();
+        let skipped = Skipped { item: self.state.next, key, reason };
+        let reason = skipped.reason.escape_debug();
+        let line = format!("{}\t{}\t{reason}\n", skipped.item, skipped.key);
+        let path = self.place.folder().join(SKIPPED);
+        self.skipped_list.write_all(line.as_bytes()).map_err(StoreError::io(&path, "write the file"))?;
+        self.state.skipped += 1;
+        self.state.skipped_bytes += line.len() as u64;
+        if self.first_skipped.len() < Summary::SKIPPED_MAX {
+            self.first_skipped.push(skipped);
+        }
+        Ok(())
+    }
+
+    /// Puts everything so far on the disk, and then the state.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let path = self.place.folder().join(SKIPPED);
+        self.skipped_list.flush().map_err(StoreError::io(&path, "write the file"))?;
+        if let Some(shards) = &mut self.shards {
+            self.state.mark = Some(shards.writer().commit()?);
+            self.state.shard = shards.shard();
+        }
+        self.state.save(self.place.folder())
+    }
+
+    /// Completes the outputs. From then on, they only have to be moved.
+    fn complete(&mut self) -> Result<(), ConvertError> {
+        if self.state.records == 0 {
+            let (path, skipped) = (self.convert.input.path().to_owned(), self.state.skipped);
+            let first = self.first_skipped.first().cloned();
+            return Err(ConvertError::Nothing { path, skipped, first });
+        }
+        self.commit()?;
+        if let Some(shards) = self.shards.take() {
+            shards.finish(&self.place)?;
+        }
+        if let Some(classes) = self.convert.input.classes() {
+            let path = self.place.folder().join(LABELS);
+            let lines: Vec<&[u8]> = classes.iter().flat_map(|class| [&class[..], b"\n"]).collect();
+            whole_file::write(&path, &lines).map_err(StoreError::io(&path, "write the file"))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self, paths: Paths) -> Result<Summary, ConvertError> {
+        let Writing { place, state, done_before, first_skipped, .. } = self;
+        let skipped_list = (state.skipped > 0).then_some(paths.skipped);
+        let mut more = Vec::new();
+        more.extend(skipped_list.clone().map(|path| (SKIPPED, path)));
+        more.extend(paths.labels.clone().map(|path| (LABELS, path)));
+        let partial = place.folder().to_owned();
+        place.finish(&more).map_err(|error| ConvertError::Kept {
+            cause: Box::new(error.into()),
+            items: state.next,
+            partial,
+        })?;
+        Ok(Summary {
+            outputs: paths.outputs,
+            records: state.records,
+            bytes: state.bytes,
+            done_before,
+            skipped: state.skipped,
+            first_skipped,
+            skipped_list,
+            labels: paths.labels,
+        })
+    }
+
+    /// Ends early: keeps what is written, if it is worth that.
+    fn end(mut self, cause: ConvertError) -> ConvertError {
+        if matches!(cause, ConvertError::Nothing { .. }) {
+            return match self.discard() {
+                Ok(()) => cause,
+                Err(error) => error.into(),
+            };
+        }
+        // After a failed write, only what was committed before counts.
+        let is_sound = !matches!(cause, ConvertError::Store(_));
+        if is_sound && self.state.records > 0 && self.commit().is_ok() {
+            return self.kept(cause, self.state.next);
+        }
+        match State::load(self.place.folder(), &self.state.about) {
+            Ok(Some(saved)) => self.kept(cause, saved.next),
+            _ => match self.discard() {
+                Ok(()) => ConvertError::Removed { cause: Box::new(cause) },
+                Err(error) => error.into(),
+            },
+        }
+    }
+
+    fn kept(&self, cause: ConvertError, items: u64) -> ConvertError {
+        ConvertError::Kept { cause: Box::new(cause), items, partial: self.place.folder().to_owned() }
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        let Writing { place, shards, skipped_list, .. } = self;
+        // They are closed before their files are removed.
+        drop((shards, skipped_list));
+        place.discard()
+    }
+}
+
+/// Opens the list of what is skipped, and drops what was written to it after the last commit.
+fn open_list(place: &Place, bytes: u64) -> Result<BufWriter<File>, StoreError> {
+    let path = place.folder().join(SKIPPED);
+    let failed = |action| StoreError::io(&path, action);
+    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let mut file = opened.map_err(failed("open the file"))?;
+    file.set_len(bytes).map_err(failed("shorten the file"))?;
+    file.seek(SeekFrom::End(0)).map_err(failed("open the file"))?;
+    Ok(BufWriter::new(file))
+}
+
+/// Fails if an image differs in size from the first one, and it must not.
+fn check_size(is_wanted: bool, first: &mut Option<Size>, size: Option<Size>) -> Result<(), String> {
+    let Some(size) = size.filter(|_| is_wanted) else { return Ok(()) };
+    let first = *first.get_or_insert(size);
+    let shown = |[channels, height, width]: Size| format!("{channels}x{height}x{width}");
+    match first == size {
+        true => Ok(()),
+        false => Err(format!("its size is {}, and that of the first image {}", shown(size), shown(first))),
+    }
+}

@@ -1,0 +1,45 @@
+//! Why an input cannot be read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percolator::shown;
+use percolator::source::SourceError;
+
+/// Why an input cannot be read.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The system refused.
+    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file or folder is not what it should be.
+    #[error("{}: {found}", shown::path(path))]
+    Format {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was found, and what is allowed.
+        found: String,
+    },
+    /// A list or a store cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl InputError {
+    pub(super) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> InputError + use<> {
+        let path = path.to_owned();
+        move |source| InputError::Io { path, action, source }
+    }
+
+    pub(super) fn format(path: &Path, found: impl Into<String>) -> InputError {
+        InputError::Format { path: path.to_owned(), found: found.into() }
+    }
+}

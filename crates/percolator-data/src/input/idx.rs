@@ -1,0 +1,134 @@
+//! MNIST's files.
+//!
+//! ```text
+//! images: 0x803, number, rows, columns: 4 bytes each, big-endian | pixels: a byte each, image by image
+//! labels: 0x801, number: 4 bytes each, big-endian                | labels: a byte each
+//! ```
+
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::read::open_file;
+use super::{Input, InputError, Item, ItemReader};
+
+/// The numbers that the files start with.
+const IMAGES: u32 = 0x803;
+const LABELS: u32 = 0x801;
+
+/// Images and labels in the format of MNIST, IDX, as Caffe's `convert_mnist_data` takes them; compressed with
+/// gzip or not. Records have one channel, and their numbers as keys.
+#[derive(Clone, Debug)]
+pub struct Idx {
+    images: PathBuf,
+    labels: PathBuf,
+    items: u32,
+    height: u16,
+    width: u16,
+}
+
+impl Idx {
+    /// Reads the heads of the two files.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] if a file cannot be read or is of another format, or if they do not belong together.
+    pub fn open(images: &Path, labels: &Path) -> Result<Self, InputError> {
+        let [items, height, width] = head(&mut open(images)?, images, IMAGES, "images")?;
+        let [found] = head(&mut open(labels)?, labels, LABELS, "labels")?;
+        if found != items {
+            let found = format!("it has {found} labels, and {} has {items} images", images.display());
+            return Err(InputError::format(labels, found));
+        }
+        let side = |found: u32| u16::try_from(found).ok().filter(|&side| side > 0);
+        let Some((height, width)) = side(height).zip(side(width)) else {
+            let found = format!("its images are {height}x{width}: allowed are sides of 1 to {}", u16::MAX);
+            return Err(InputError::format(images, found));
+        };
+        Ok(Idx { images: images.to_owned(), labels: labels.to_owned(), items, height, width })
+    }
+
+    fn pixels(&self) -> usize {
+        usize::from(self.height) * usize::from(self.width)
+    }
+}
+
+impl Input for Idx {
+    fn path(&self) -> &Path {
+        &self.images
+    }
+
+    fn identity(&self) -> String {
+        format!("{} images of {}x{}", self.items, self.height, self.width)
+    }
+
+    fn items(&self) -> Option<u64> {
+        Some(self.items.into())
+    }
+
+    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+        let (mut images, mut labels) = (open(&self.images)?, open(&self.labels)?);
+        let _: [u32; 3] = head(&mut images, &self.images, IMAGES, "images")?;
+        let _: [u32; 1] = head(&mut labels, &self.labels, LABELS, "labels")?;
+        pass(&mut images, from * self.pixels() as u64).map_err(InputError::io(&self.images, "read it"))?;
+        pass(&mut labels, from).map_err(InputError::io(&self.labels, "read it"))?;
+        Ok(Box::new((from..self.items.into()).map(move |number| {
+            let mut pixels = vec![0; self.pixels()];
+            images.read_exact(&mut pixels).map_err(|error| ended(&self.images, number, "image", error))?;
+            let mut label = [0];
+            labels.read_exact(&mut label).map_err(|error| ended(&self.labels, number, "label", error))?;
+            let key = format!("{number:08}").into_bytes();
+            let shape = [1, self.height, self.width];
+            Ok(Item::Pixels { key, shape, pixels, label: label[0].into() })
+        })))
+    }
+}
+
+/// Opens a file that may be compressed.
+fn open(path: &Path) -> Result<Box<dyn BufRead>, InputError> {
+    let (file, _) = open_file(path).map_err(InputError::io(path, "open the file"))?;
+    let mut file = BufReader::with_capacity(1 << 18, file);
+    let is_packed = file.fill_buf().map_err(InputError::io(path, "read it"))?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_packed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
+/// Reads the numbers at the front of a file, after the one that names its kind.
+fn head<const COUNT: usize>(
+    file: &mut dyn BufRead,
+    path: &Path,
+    kind: u32,
+    what: &str,
+) -> Result<[u32; COUNT], InputError> {
+    let mut number = || {
+        let mut bytes = [0; 4];
+        file.read_exact(&mut bytes).map(|()| u32::from_be_bytes(bytes))
+    };
+    let short = |_| InputError::format(path, format!("it is too short for an IDX file of {what}"));
+    let found = number().map_err(short)?;
+    if found != kind {
+        let found = format!("it starts with {found:#x}, and an IDX file of {what} with {kind:#x}");
+        return Err(InputError::format(path, found));
+    }
+    let mut numbers = [0; COUNT];
+    for place in &mut numbers {
+        *place = number().map_err(short)?;
+    }
+    Ok(numbers)
+}
+
+/// Passes over bytes.
+pub(super) fn pass(file: &mut dyn BufRead, bytes: u64) -> io::Result<()> {
+    let passed = io::copy(&mut file.take(bytes), &mut io::sink())?;
+    if passed == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// The error of a record that cannot be read.
+pub(super) fn ended(path: &Path, number: u64, what: &str, error: io::Error) -> InputError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            InputError::format(path, format!("it is cut short: it ends inside {what} {number}"))
+        }
+        _ => InputError::io(path, "read it")(error),
+    }
+}

@@ -1,0 +1,142 @@
+//! Where records come from: lists and folders of image files, the files of MNIST and CIFAR, other stores.
+//!
+//! An [`Input`] has items in a fixed order, each of which becomes one record or is skipped. Items only name
+//! what they are made from where that is a file: files are read, and images decoded, by the conversion's
+//! workers.
+
+mod cifar;
+mod class_folders;
+mod error;
+mod idx;
+mod image_list;
+mod read;
+mod records;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use self::cifar::{Cifar, CifarKind, CifarLabel, CifarSplit};
+pub use self::class_folders::ClassFolders;
+pub use self::error::InputError;
+pub use self::idx::Idx;
+pub use self::image_list::ListedImages;
+pub use self::records::Records;
+
+pub(crate) use self::read::read_file;
+
+/// What a record is made from.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An image file.
+    File {
+        /// The record's key.
+        key: Vec<u8>,
+        /// Where the file is.
+        path: PathBuf,
+        /// The image's label.
+        label: i32,
+    },
+    /// An image that is not encoded.
+    Pixels {
+        /// The record's key.
+        key: Vec<u8>,
+        /// Channels, rows and columns.
+        shape: [u16; 3],
+        /// A byte for each pixel and channel: a plane for each channel.
+        pixels: Vec<u8>,
+        /// The image's label.
+        label: i32,
+    },
+    /// A record of another store.
+    Record {
+        /// The record's key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+    },
+}
+
+impl Item {
+    /// The key of the record.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        let (Item::File { key, .. } | Item::Pixels { key, .. } | Item::Record { key, .. }) = self;
+        key
+    }
+
+    /// About how many bytes of work it is.
+    pub(crate) fn weight(&self) -> usize {
+        /// An image file of usual size.
+        const FILE_BYTES: usize = 64 << 10;
+
+        match self {
+            Item::File { .. } => FILE_BYTES,
+            Item::Pixels { pixels: bytes, .. } | Item::Record { value: bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+/// A source of items, which are the same in the same order whenever it is read.
+pub trait Input: Send + Sync + fmt::Debug {
+    /// The path that names it in messages.
+    fn path(&self) -> &Path;
+
+    /// What it is recognised by when a conversion is gone on with: facts that differ if its items do.
+    fn identity(&self) -> String;
+
+    /// The number of items, if it is known without reading them.
+    fn items(&self) -> Option<u64>;
+
+    /// Counts the items.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] if they cannot be read.
+    fn count(&self) -> Result<u64, InputError> {
+        match self.items() {
+            Some(items) => Ok(items),
+            None => {
+                let (mut reader, mut items) = (self.reader(0)?, 0);
+                while reader.next()?.is_some() {
+                    items += 1;
+                }
+                Ok(items)
+            }
+        }
+    }
+
+    /// Reads the items from number `from` on, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] if they cannot be read.
+    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError>;
+
+    /// The names of the classes whose numbers the labels are, if it has any.
+    fn classes(&self) -> Option<&[Vec<u8>]> {
+        None
+    }
+}
+
+/// Reads items one after another. It stays on the thread that created it.
+pub trait ItemReader {
+    /// The next item; `None` past the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] if it cannot be read. Reading ends there.
+    fn next(&mut self) -> Result<Option<Item>, InputError>;
+}
+
+/// Any iterator is a reader.
+impl<I: Iterator<Item = Result<Item, InputError>>> ItemReader for I {
+    fn next(&mut self) -> Result<Option<Item>, InputError> {
+        Iterator::next(self).transpose()
+    }
+}
+
+/// The key that Caffe's `convert_imageset` gives to a file.
+fn file_key(number: u64, name: &[u8]) -> Vec<u8> {
+    [format!("{number:08}_").as_bytes(), name].concat()
+}

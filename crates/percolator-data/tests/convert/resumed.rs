@@ -1,0 +1,179 @@
+//! A conversion that ends early keeps what it has, and one that goes on with it gives the same records.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use percolator_data::convert::{Convert, ConvertError, Progress};
+use percolator_data::input::{Input, InputError, Item, ItemReader};
+use percolator_data::store::{Backend, StoreError};
+
+use crate::{BACKENDS, Records, names, read};
+
+/// Records that stop being readable, or whose reader stops the conversion.
+#[derive(Clone, Debug)]
+struct Numbers {
+    count: u64,
+    identity: &'static str,
+    fails_at: Option<u64>,
+    stops_at: Option<(u64, Arc<Progress>)>,
+    /// The number of items read.
+    read: Arc<AtomicU64>,
+}
+
+impl Numbers {
+    fn new(count: u64) -> Self {
+        Numbers { count, identity: "numbers", fails_at: None, stops_at: None, read: Arc::default() }
+    }
+
+    fn records(&self) -> Records {
+        (0..self.count).filter(|number| !is_bad(*number)).map(|number| (key(number), value(number))).collect()
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    // Some come out of order, and some twice.
+    format!("{:08}", if number % 10 == 7 { number / 3 } else { number }).into_bytes()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; (number % 3000) as usize]
+}
+
+/// Whether a record is skipped: its key is too long.
+fn is_bad(number: u64) -> bool {
+    number % 100 == 3
+}
+
+impl Input for Numbers {
+    fn path(&self) -> &Path {
+        Path::new("numbers")
+    }
+
+    fn identity(&self) -> String {
+        self.identity.to_owned()
+    }
+
+    fn items(&self) -> Option<u64> {
+        Some(self.count)
+    }
+
+    fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
+        Ok(Box::new((from..self.count).map(|number| {
+            self.read.fetch_add(1, Ordering::Relaxed);
+            if self.fails_at == Some(number) {
+                return Err(InputError::Format { path: "numbers".into(), found: "it ends here".to_owned() });
+            }
+            if let Some((_, progress)) = self.stops_at.as_ref().filter(|(at, _)| *at == number) {
+                progress.stop();
+            }
+            let key = if is_bad(number) { vec![b'k'; 9000] } else { key(number) };
+            Ok(Item::Record { key, value: value(number) })
+        })))
+    }
+}
+
+/// What a store of this kind has of the records.
+fn wanted(backend: Backend, records: Records) -> Records {
+    match backend {
+        Backend::TfRecord => records
+            .into_iter()
+            .enumerate()
+            .map(|(number, (_, value))| (format!("{number:08}").into_bytes(), value))
+            .collect(),
+        _ => records.into_iter().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect(),
+    }
+}
+
+#[test]
+fn what_ended_early_is_gone_on_with() {
+    for backend in [Backend::Lmdb, Backend::LevelDb] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("made");
+        let whole = Numbers::new(3500);
+        let run = |input: Numbers| {
+            Convert::new(input, &output, backend).resume(true).threads(2).run(&Progress::new())
+        };
+        for (number, fails_at) in [100, 1500, 1501, 3333].into_iter().enumerate() {
+            let input = Numbers { fails_at: Some(fails_at), ..whole.clone() };
+            let error = run(input).unwrap_err();
+            assert!(matches!(&error, ConvertError::Kept { items, .. } if *items == fails_at), "{error}");
+            assert_eq!(names(folder.path()), ["made.percolator-converting"], "{number}");
+        }
+        // One that is stopped says so.
+        let progress = Arc::new(Progress::new());
+        let input = Numbers { stops_at: Some((3400, progress.clone())), ..whole.clone() };
+        let error = Convert::new(input, &output, backend).resume(true).run(&progress).unwrap_err();
+        assert!(error.is_stop(), "{error}");
+
+        let input = Numbers { read: Arc::default(), ..whole.clone() };
+        let summary = run(input.clone()).unwrap();
+        assert!(summary.done_before >= 3333 && input.read.load(Ordering::Relaxed) < 200, "{summary:?}");
+        assert_eq!((summary.records, summary.skipped), (3465, 35));
+        assert!(read(backend, &output) == wanted(backend, whole.records()), "{backend}");
+        let listed = fs::read_to_string(summary.skipped_list.unwrap()).unwrap();
+        let items: Vec<u64> =
+            listed.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect();
+        assert_eq!(items, (0..35).map(|number| 100 * number + 3).collect::<Vec<_>>(), "each once");
+        assert_eq!(names(folder.path()), ["made", "made.skipped.txt"]);
+    }
+}
+
+#[test]
+fn shards_have_ranges() {
+    for backend in BACKENDS {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("made");
+        let run = |input: Numbers| {
+            Convert::new(input, &output, backend)
+                .shards(7.try_into().unwrap())
+                .resume(true)
+                .run(&Progress::new())
+        };
+        let whole = Numbers { count: 100, ..Numbers::new(0) };
+        // In the middle of a shard, and at the beginning of one.
+        for fails_at in [20, 57] {
+            let error = run(Numbers { fails_at: Some(fails_at), ..whole.clone() }).unwrap_err();
+            assert!(matches!(error, ConvertError::Kept { .. }), "{error}");
+        }
+        let summary = run(whole.clone()).unwrap();
+        assert_eq!(summary.outputs.len(), 7);
+        for (shard, path) in (0..).zip(&summary.outputs) {
+            assert!(path.ends_with(format!("made-{shard:05}-of-00007")), "{path:?}");
+            let range = shard * 100 / 7..(shard + 1) * 100 / 7;
+            let records = range.filter(|number| backend == Backend::TfRecord || !is_bad(*number));
+            let value_of = |number| (if is_bad(number) { b"?".to_vec() } else { key(number) }, value(number));
+            let records = records.map(value_of).collect();
+            assert!(read(backend, path) == wanted(backend, records), "{backend}, {path:?}");
+        }
+        let error = Convert::new(Numbers::new(3), folder.path().join("few"), backend)
+            .shards(4.try_into().unwrap())
+            .run(&Progress::new())
+            .unwrap_err();
+        assert_eq!(error.to_string(), "numbers: 4 shards cannot be made of 3 item(s)");
+    }
+}
+
+#[test]
+fn what_another_run_left_is_not_taken_for_this_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let convert = |input| Convert::new(input, &output, Backend::Lmdb);
+    let fail = || Numbers { fails_at: Some(50), ..Numbers::new(100) };
+    convert(fail()).run(&Progress::new()).unwrap_err();
+    let error = convert(Numbers::new(100)).run(&Progress::new()).unwrap_err();
+    assert!(matches!(error, ConvertError::Store(StoreError::Partial { .. })), "{error}");
+    let other = Numbers { identity: "other numbers", ..Numbers::new(100) };
+    let error = convert(other).resume(true).run(&Progress::new()).unwrap_err().to_string();
+    assert!(error.contains("its input: numbers; this one's: other numbers; --force begins anew"), "{error}");
+    let summary = convert(Numbers::new(100)).force(true).run(&Progress::new()).unwrap();
+    assert_eq!(summary.done_before, 0);
+    // A run that has nothing is removed.
+    let at_once = Numbers { fails_at: Some(0), ..Numbers::new(100) };
+    let error = convert(at_once).force(true).run(&Progress::new()).unwrap_err();
+    assert!(matches!(error, ConvertError::Removed { .. }), "{error}");
+    let error = convert(Numbers::new(100)).run(&Progress::new()).unwrap_err();
+    assert!(matches!(error, ConvertError::Store(StoreError::Exists { .. })), "{error}");
+    assert_eq!(names(folder.path()), ["made", "made.skipped.txt"], "the old one stays");
+}
