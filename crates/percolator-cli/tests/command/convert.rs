@@ -207,12 +207,12 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn a_full_disk_keeps_what_is_committed() {
     let folder = tempdir().unwrap();
-    let records = (0..3000).map(|number| (format!("{number:08}").into_bytes(), vec![number as u8; 2000]));
+    let records = (0..3000).map(|number| (format!("{number:08}").into_bytes(), vec![7; 2000]));
     common::write_lmdb(&folder.path().join("db"), records);
     let wanted = lmdb(&folder.path().join("db"));
     for backend in ["lmdb", "leveldb"] {
         // Files of this process may have this many blocks of 512 bytes: too few for all, or for any.
-        for (blocks, is_kept) in [(6000, backend == "lmdb"), (2000, false)] {
+        for (blocks, is_kept) in [(10_000, backend == "lmdb"), (1000, false)] {
             let script = format!(
                 "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" convert records db made --backend {backend}"
             );
@@ -224,12 +224,13 @@ fn a_full_disk_keeps_what_is_committed() {
             let said = String::from_utf8(output.stderr).unwrap();
             if output.status.success() {
                 // Each table is a file, which may be small enough.
-                assert_eq!((backend, blocks), ("leveldb", 6000), "{said}");
+                assert_eq!((backend, blocks), ("leveldb", 10_000), "{said}");
                 fs::remove_dir_all(folder.path().join("made")).unwrap();
                 continue;
             }
             assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(said.contains("File too large") || said.contains("failed"), "{said}");
+            // liblmdb makes an I/O error of a write that was cut short.
+            assert!(said.contains("File too large") || said.contains("the disk may be full"), "{said}");
             assert!(!folder.path().join("made").exists());
             let partial = folder.path().join("made.percolator-converting");
             if is_kept {
@@ -251,9 +252,8 @@ fn a_full_disk_keeps_what_is_committed() {
 /// A conversion of 30 commits, whose records come out as they are in `db`.
 fn large() -> (TempDir, Records) {
     let folder = tempdir().unwrap();
-    let records: Records = (0..30_500)
-        .map(|number| (format!("{number:08}").into_bytes(), vec![number as u8; number % 90]))
-        .collect();
+    let records: Records =
+        (0..30_500).map(|number| (format!("{number:08}").into_bytes(), vec![7; number % 90])).collect();
     common::write_lmdb(&folder.path().join("db"), records.clone());
     (folder, records)
 }

@@ -32,9 +32,12 @@ pub(super) struct Made {
 /// The value of an item's record, or why there is none.
 type Value = Result<(Range<usize>, Option<Size>), String>;
 
+/// The same, borrowed.
+type Outcome<'a> = Result<(&'a [u8], Option<Size>), &'a str>;
+
 impl Made {
     /// The items in order, each with its value and the size of its image, or why there is none.
-    pub(super) fn items(&self) -> impl Iterator<Item = (&Item, Result<(&[u8], Option<Size>), &str>)> {
+    pub(super) fn items(&self) -> impl Iterator<Item = (&Item, Outcome<'_>)> {
         self.items.iter().map(|(item, value)| {
             let value = value.as_ref().map_err(String::as_str);
             (item, value.map(|(range, size)| (&self.bytes[range.clone()], *size)))

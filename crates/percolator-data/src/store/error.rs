@@ -94,7 +94,7 @@ pub enum StoreError {
         cause: KeyError,
     },
     /// The database library refused.
-    #[error("{}: {call} failed: {source}", shown::path(path))]
+    #[error("{}: {call} failed: {source}{}", shown::path(path), hint(*source))]
     Lmdb {
         /// The database.
         path: PathBuf,
@@ -113,8 +113,16 @@ pub enum StoreError {
     },
 }
 
+/// What liblmdb's error may mean: a write that was cut short, as by a full disk, becomes an I/O error.
+fn hint(error: lmdb::Error) -> &'static str {
+    match error {
+        lmdb::Error::Other(code) if code == rustix::io::Errno::IO.raw_os_error() => " (the disk may be full)",
+        _ => "",
+    }
+}
+
 impl StoreError {
-    /// Whether the disk, or the writer's share of it, is full.
+    /// Whether the disk, or the writer's share of it, is full, as far as the error tells.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let is_full = |error: &io::Error| {
@@ -123,8 +131,8 @@ impl StoreError {
         };
         match self {
             StoreError::Io { source, .. } => is_full(source),
-            StoreError::Lmdb { source: lmdb::Error::Other(code), .. } => {
-                is_full(&io::Error::from_raw_os_error(*code))
+            StoreError::Lmdb { source: error @ lmdb::Error::Other(code), .. } => {
+                is_full(&io::Error::from_raw_os_error(*code)) || !hint(*error).is_empty()
             }
             StoreError::Table { source: percolator_table::BuildError::Io(error), .. } => is_full(error),
             _ => false,
