@@ -35,9 +35,9 @@ pub(super) struct Writing<'a> {
     state: State,
     /// How many items an earlier run had done.
     done_before: u64,
-    /// `None` if all outputs are whole already.
+    /// Neither is there if all outputs are whole already: some may have been moved to their names.
     shards: Option<Shards>,
-    skipped_list: BufWriter<File>,
+    skipped_list: Option<BufWriter<File>>,
     first_skipped: Vec<Skipped>,
 }
 
@@ -61,7 +61,10 @@ impl<'a> Writing<'a> {
                 (state.shard, state.mark.as_ref()),
             )?),
         };
-        let skipped_list = open_list(&place, state.skipped_bytes)?;
+        let skipped_list = match place.is_whole() {
+            true => None,
+            false => Some(open_list(&place, state.skipped_bytes)?),
+        };
         let done_before = state.next;
         Ok(Writing { convert, place, state, done_before, shards, skipped_list, first_skipped: Vec::new() })
     }
@@ -116,7 +119,9 @@ impl<'a> Writing<'a> {
         let reason = skipped.reason.escape_debug();
         let line = format!("{}\t{}\t{reason}\n", skipped.item, skipped.key);
         let path = self.place.folder().join(SKIPPED);
-        self.skipped_list.write_all(line.as_bytes()).map_err(StoreError::io(&path, "write the file"))?;
+        if let Some(list) = &mut self.skipped_list {
+            list.write_all(line.as_bytes()).map_err(StoreError::io(&path, "write the file"))?;
+        }
         self.state.skipped += 1;
         self.state.skipped_bytes += line.len() as u64;
         if self.first_skipped.len() < Summary::SKIPPED_MAX {
@@ -128,7 +133,9 @@ impl<'a> Writing<'a> {
     /// Puts everything so far on the disk, and then the state.
     fn commit(&mut self) -> Result<(), StoreError> {
         let path = self.place.folder().join(SKIPPED);
-        self.skipped_list.flush().map_err(StoreError::io(&path, "write the file"))?;
+        if let Some(list) = &mut self.skipped_list {
+            list.flush().map_err(StoreError::io(&path, "write the file"))?;
+        }
         if let Some(shards) = &mut self.shards {
             self.state.mark = Some(shards.writer().commit()?);
             self.state.shard = shards.shard();
@@ -138,6 +145,9 @@ impl<'a> Writing<'a> {
 
     /// Completes the outputs. From then on, they only have to be moved.
     fn complete(&mut self) -> Result<(), ConvertError> {
+        if self.place.is_whole() {
+            return Ok(());
+        }
         if self.state.records == 0 {
             let (path, skipped) = (self.convert.input.path().to_owned(), self.state.skipped);
             let first = self.first_skipped.first().cloned();

@@ -1,5 +1,6 @@
 //! A store that is either whole or absent.
 
+use std::fs;
 use std::path::Path;
 
 use super::{Backend, Place, StoreError, StoreWriter, Taken};
@@ -38,6 +39,9 @@ impl NewStore {
     /// [`StoreError::Exists`] if something is there, unless it `is_forced` and a store of the kind: that is
     /// then replaced at the end. [`StoreError`] if no store can be written there.
     pub fn create(path: &Path, backend: Backend, is_forced: bool) -> Result<Self, StoreError> {
+        if !is_forced && fs::symlink_metadata(path).is_ok() {
+            return Err(StoreError::Exists { path: path.to_owned() });
+        }
         let outputs = vec![path.to_owned()];
         let Taken { place, .. } = Place::take(path, outputs, backend, is_forced, true)?;
         place.clear()?;

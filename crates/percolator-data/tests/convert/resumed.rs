@@ -177,3 +177,40 @@ fn what_another_run_left_is_not_taken_for_this_ones() {
     assert!(matches!(error, ConvertError::Store(StoreError::Exists { .. })), "{error}");
     assert_eq!(names(folder.path()), ["made", "made.skipped.txt"], "the old one stays");
 }
+
+#[test]
+fn outputs_that_were_being_moved_get_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let run = |resume| {
+        Convert::new(Numbers::new(200), &output, Backend::Lmdb)
+            .shards(2.try_into().unwrap())
+            .resume(resume)
+            .run(&Progress::new())
+    };
+    let partial = folder.path().join("made.percolator-converting");
+    let outputs = run(false).unwrap().outputs;
+    let whole = fs::read_to_string(folder.path().join("made.skipped.txt")).unwrap();
+    // Its state, as it was after the last commit.
+    let error = Convert::new(Numbers { fails_at: Some(199), ..Numbers::new(200) }, &output, Backend::Lmdb)
+        .shards(2.try_into().unwrap())
+        .force(true)
+        .run(&Progress::new())
+        .unwrap_err();
+    assert!(matches!(error, ConvertError::Kept { .. }), "{error}");
+    // The first output and the list have been moved, and the second output not yet.
+    fs::write(partial.join("whole"), "").unwrap();
+    fs::remove_dir_all(partial.join("store-00000")).unwrap();
+    fs::remove_file(partial.join("skipped.txt")).unwrap();
+    fs::remove_dir_all(partial.join("store-00001")).unwrap();
+    fs::rename(&outputs[1], partial.join("store-00001")).unwrap();
+    let error = run(false).unwrap_err();
+    assert!(matches!(error, ConvertError::Store(StoreError::Exists { .. })), "{error}");
+    let summary = run(true).unwrap();
+    assert_eq!(summary.outputs, outputs);
+    for (path, first) in outputs.iter().zip([0, 100]) {
+        assert_eq!(read(Backend::Lmdb, path).last().unwrap().0, key(first + 99), "{path:?}");
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("made.skipped.txt")).unwrap(), whole);
+    assert_eq!(names(folder.path()), ["made-00000-of-00002", "made-00001-of-00002", "made.skipped.txt"]);
+}
