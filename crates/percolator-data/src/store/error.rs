@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator::shown;
+use percolator_table::BuildError;
 
 use super::Backend;
 
@@ -104,12 +105,12 @@ pub enum StoreError {
         source: lmdb::Error,
     },
     /// A table of a LevelDB cannot be written.
-    #[error("{}: {source}", shown::path(path))]
+    #[error("{}: {}", shown::path(path), with_system(source))]
     Table {
         /// The table.
         path: PathBuf,
         /// What is wrong.
-        source: percolator_table::BuildError,
+        source: BuildError,
     },
 }
 
@@ -118,6 +119,14 @@ fn hint(error: lmdb::Error) -> &'static str {
     match error {
         lmdb::Error::Other(code) if code == rustix::io::Errno::IO.raw_os_error() => " (the disk may be full)",
         _ => "",
+    }
+}
+
+/// What is wrong with a table, and what the system says about it.
+fn with_system(error: &BuildError) -> String {
+    match error {
+        BuildError::Io(system) => format!("{error}: {system}"),
+        _ => error.to_string(),
     }
 }
 
@@ -134,7 +143,7 @@ impl StoreError {
             StoreError::Lmdb { source: error @ lmdb::Error::Other(code), .. } => {
                 is_full(&io::Error::from_raw_os_error(*code)) || !hint(*error).is_empty()
             }
-            StoreError::Table { source: percolator_table::BuildError::Io(error), .. } => is_full(error),
+            StoreError::Table { source: BuildError::Io(error), .. } => is_full(error),
             _ => false,
         }
     }
