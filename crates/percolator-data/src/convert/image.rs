@@ -22,8 +22,8 @@ pub struct ImageOptions {
 /// Which files are stored.
 ///
 /// A file is stored as it is if the image is not resized and the file's name ends as those of the format do;
-/// otherwise the image is encoded anew. As in Caffe, a file that is stored as it is keeps its channels: `gray`
-/// does not change them.
+/// otherwise the image is encoded anew. As in Caffe, a file that is stored as it is keeps its channels:
+/// `gray` does not change them.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoded {

@@ -1,7 +1,7 @@
 //! The list of a LevelDB's tables: its MANIFEST, and the file CURRENT, which names it.
 //!
-//! A MANIFEST is a log with one record, the edit that adds all tables. A log consists of blocks of 32 KiB, and
-//! a record of pieces, none of which crosses a block's end:
+//! A MANIFEST is a log with one record, the edit that adds all tables. A log consists of blocks of 32 KiB,
+//! and a record of pieces, none of which crosses a block's end:
 //!
 //! ```text
 //! masked crc32c of the kind and the bytes: 4 | length: 2 | kind: whole, first, middle or last | bytes

@@ -1,5 +1,5 @@
-//! Caffe's `convert_imageset` made the golden databases of the files that others of them hold: what is made of
-//! the same files here is the same, byte for byte.
+//! Caffe's `convert_imageset` made the golden databases of the files that others of them hold: what is made
+//! of the same files here is the same, byte for byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
