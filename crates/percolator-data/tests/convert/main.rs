@@ -13,16 +13,16 @@ use percolator::leveldb::LevelDb;
 use percolator::source::{Lmdb, Source, TfRecord};
 use percolator_data::store::Backend;
 
-pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-pub const BACKENDS: [Backend; 3] = [Backend::Lmdb, Backend::LevelDb, Backend::TfRecord];
+const BACKENDS: [Backend; 3] = [Backend::Lmdb, Backend::LevelDb, Backend::TfRecord];
 
 /// A database that Caffe's own tools made.
-pub fn golden(name: &str) -> PathBuf {
+fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/golden").join(name)
 }
 
-pub fn all(source: &dyn Source) -> Records {
+fn all(source: &dyn Source) -> Records {
     let (mut cursor, mut records) = (source.cursor().unwrap(), Vec::new());
     while let Some(entry) = cursor.advance().unwrap() {
         records.push((entry.key().to_vec(), entry.value().to_vec()));
@@ -30,7 +30,7 @@ pub fn all(source: &dyn Source) -> Records {
     records
 }
 
-pub fn read(backend: Backend, path: &Path) -> Records {
+fn read(backend: Backend, path: &Path) -> Records {
     match backend {
         Backend::Lmdb => all(&Lmdb::open_without_lock(path).unwrap()),
         Backend::LevelDb => all(&LevelDb::open(path).unwrap()),
@@ -39,12 +39,12 @@ pub fn read(backend: Backend, path: &Path) -> Records {
 }
 
 /// The records of a golden database.
-pub fn golden_records(name: &str) -> Records {
+fn golden_records(name: &str) -> Records {
     read(Backend::Lmdb, &golden(name))
 }
 
 /// The names in a folder, sorted.
-pub fn names(folder: &Path) -> Vec<String> {
+fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
