@@ -3,12 +3,26 @@
 //! - [`convert`]: stores from images, and from other stores.
 //! - [`input`]: what they are made from.
 //! - [`store`]: writers of LMDBs, LevelDBs and TFRecord files.
-
-pub mod store;
-
-pub mod input;
+//! - [`DataSet`]: finds out what a path is, and opens it.
+//! - [`scan`]: every record of a source on all cores, with the results in order.
+//! - [`mean`]: mean images, as Caffe computes them.
+//! - [`inspect`]: what a data set holds: labels, keys, shapes, duplicates, pictures.
+//! - [`verify`]: which records are wrong, and a copy without them.
 
 pub mod convert;
+pub mod input;
+pub mod store;
+
+mod content;
+mod open;
+
+pub mod inspect;
+pub mod mean;
+pub mod scan;
+pub mod verify;
+
+pub use self::content::{Content, Encoding, Label, Picture};
+pub use self::open::{DataSet, Found, Kind, OpenError, OpenOptions};
 
 /// The guide's code compiles.
 #[cfg(doctest)]

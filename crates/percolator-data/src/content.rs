@@ -1,0 +1,218 @@
+//! What a record's value holds: Caffe's Datum, TensorFlow's Example, or bytes that are neither.
+
+use std::fmt;
+
+use percolator::batch::ImageShape;
+use percolator::decoder::{ImageFileDecoder, RecordCause};
+use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
+use percolator::record::{Datum, Image};
+use serde::Serialize;
+
+use crate::open::DataSet;
+use crate::scan::{self, ScanError};
+
+/// What the values of a data set are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// Caffe's `Datum`: an image with a label.
+    Datum,
+    /// TensorFlow's `tf.train.Example`.
+    Example,
+    /// TensorFlow's `tf.train.SequenceExample`.
+    SequenceExample,
+    /// Anything else.
+    Bytes,
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Content::Datum => "Datum",
+            Content::Example => "tf.train.Example",
+            Content::SequenceExample => "tf.train.SequenceExample",
+            Content::Bytes => "bytes",
+        })
+    }
+}
+
+/// A record's label: a Datum's always, and an Example's if it has one.
+pub type Label = i64;
+
+/// How an image is stored in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// A byte for each element.
+    Raw,
+    /// A 32-bit float for each element.
+    Float,
+    /// A JPEG file.
+    Jpeg,
+    /// A PNG file.
+    Png,
+    /// A file of another kind.
+    Other,
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Encoding::Raw => "raw bytes",
+            Encoding::Float => "raw floats",
+            Encoding::Jpeg => "JPEG",
+            Encoding::Png => "PNG",
+            Encoding::Other => "files of other kinds",
+        })
+    }
+}
+
+/// A record's image, not yet decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Picture<'a> {
+    /// A Datum's.
+    Datum(Datum<'a>),
+    /// An encoded file in an Example.
+    File(&'a [u8]),
+}
+
+impl<'a> Picture<'a> {
+    /// How it is stored.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        match self {
+            Picture::Datum(datum) if datum.encoded => encoding_of(datum.data),
+            Picture::Datum(datum) if datum.data.is_empty() => Encoding::Float,
+            Picture::Datum(_) => Encoding::Raw,
+            Picture::File(file) => encoding_of(file),
+        }
+    }
+
+    /// Its shape, from the headers alone.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordCause`] if the headers are not valid.
+    pub fn shape(&self, decoder: &ImageFileDecoder) -> Result<ImageShape, RecordCause> {
+        Ok(match self {
+            Picture::Datum(datum) if datum.encoded => decoder.shape(datum.data)?,
+            Picture::Datum(datum) => datum.image()?.shape,
+            Picture::File(file) => decoder.shape(file)?,
+        })
+    }
+
+    /// The image, decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordCause`] if it is damaged.
+    pub fn decode<'d>(&'d self, decoder: &'d mut ImageFileDecoder) -> Result<Image<'d>, RecordCause> {
+        Ok(match self {
+            Picture::Datum(datum) => decoder.image(datum)?,
+            Picture::File(file) => decoder.decode(file)?,
+        })
+    }
+}
+
+/// What a record's value is, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) label: Option<Label>,
+    pub(crate) picture: Option<Picture<'a>>,
+}
+
+impl Content {
+    /// What the values of most of the first records are. A record that is damaged does not decide.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError`] if the data set cannot be read.
+    pub fn of(data: &DataSet) -> Result<Self, ScanError> {
+        let mut votes = [0u64; 4];
+        scan::look_at_first(data, |seen| votes[Content::of_value(seen.value) as usize] += 1)?;
+        let [datum, example, sequence, _] = votes;
+        Ok(match datum.max(example).max(sequence) {
+            0 => Content::Bytes,
+            most if most == datum => Content::Datum,
+            most if most == example => Content::Example,
+            _ => Content::SequenceExample,
+        })
+    }
+
+    /// What one value is. A Datum and an Example begin with fields of other types, so none is both.
+    #[must_use]
+    pub fn of_value(value: &[u8]) -> Self {
+        let is_datum =
+            |datum: &Datum<'_>| if datum.encoded { !datum.data.is_empty() } else { datum.image().is_ok() };
+        if Datum::parse(value).as_ref().is_ok_and(is_datum) {
+            return Content::Datum;
+        }
+        let has_lists = |example: &SequenceExample<'_>| example.feature_lists().entries().next().is_some();
+        if SequenceExample::parse(value).as_ref().is_ok_and(has_lists) {
+            return Content::SequenceExample;
+        }
+        // A SequenceExample's context looks like an Example, so this comes second.
+        if Example::parse(value).is_ok_and(|example| example.features().entries().next().is_some()) {
+            return Content::Example;
+        }
+        Content::Bytes
+    }
+
+    /// Takes a value of this kind apart.
+    pub(crate) fn parts(self, value: &[u8]) -> Result<Parts<'_>, RecordCause> {
+        match self {
+            Content::Datum => {
+                let datum = Datum::parse(value)?;
+                Ok(Parts { label: Some(Label::from(datum.label)), picture: Some(Picture::Datum(datum)) })
+            }
+            Content::Example => {
+                let features = Example::parse(value)?.features();
+                let picture = features.get(IMAGE).and_then(only_bytes).map(Picture::File);
+                let label = LABELS.iter().find_map(|name| features.get(name).and_then(only_int));
+                Ok(Parts { label, picture })
+            }
+            Content::SequenceExample => {
+                SequenceExample::parse(value)?;
+                Ok(Parts { label: None, picture: None })
+            }
+            Content::Bytes => Ok(Parts { label: None, picture: None }),
+        }
+    }
+}
+
+/// The feature that has an image's file, by the convention of TensorFlow's own data sets.
+pub(crate) const IMAGE: &str = "image/encoded";
+/// The features that have a label, the first one that a record has.
+pub(crate) const LABELS: [&str; 2] = ["image/class/label", "label"];
+
+/// A feature's bytes, if it has one string.
+fn only_bytes(feature: Feature<'_>) -> Option<&[u8]> {
+    let mut strings = feature.bytes()?.iter();
+    let first = strings.next()?;
+    strings.next().is_none().then_some(first)
+}
+
+/// A feature's number, if it has one integer.
+fn only_int(feature: Feature<'_>) -> Option<i64> {
+    let mut numbers = feature.ints()?.iter();
+    let first = numbers.next()?;
+    numbers.next().is_none().then_some(first)
+}
+
+fn encoding_of(file: &[u8]) -> Encoding {
+    match file {
+        [0xff, 0xd8, ..] => Encoding::Jpeg,
+        [0x89, b'P', b'N', b'G', ..] => Encoding::Png,
+        _ => Encoding::Other,
+    }
+}
+
+/// A feature's kind as a word.
+pub(crate) fn kind_name(feature: Feature<'_>) -> &'static str {
+    match feature.kind() {
+        Some(FeatureKind::Bytes) => "bytes",
+        Some(FeatureKind::Float) => "float",
+        Some(FeatureKind::Int64) => "int64",
+        None => "empty",
+    }
+}

@@ -1,0 +1,142 @@
+//! What a data set holds: kind, keys, sizes, shapes, encodings, labels, duplicates, and what a net would say.
+//!
+//! ```text
+//! tally        what one record says, worked out on all threads, and put together in order
+//!   v          keys, features, duplicates: what is kept of the records; report: what becomes of it
+//! net          the layer that would read the data set
+//! pictures     a few records decoded: sheet (PNG, with font) and html show them
+//! record       one record by itself; terminal: its image in a terminal
+//! ```
+//!
+//! Memory is bounded whatever the data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
+//! records are kept, and the report says what is beyond.
+
+mod duplicates;
+mod features;
+mod font;
+mod html;
+mod keys;
+mod net;
+mod pictures;
+mod record;
+mod report;
+mod sheet;
+mod tally;
+mod terminal;
+
+use std::num::NonZeroUsize;
+
+use percolator::decoder::ImageFileDecoder;
+use percolator::shown;
+
+use self::features::FeatureTally;
+use self::tally::{Facts, Tally, WhatToHash};
+use crate::content::Content;
+use crate::open::DataSet;
+use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Selection};
+
+pub use self::duplicates::{DuplicateGroup, Duplicates};
+pub use self::features::FeatureReport;
+pub use self::html::html;
+pub use self::keys::Keys;
+pub(crate) use self::keys::shown as shown_key;
+pub use self::pictures::{PICTURES_MAX, Picture, Pixels, pictures};
+pub use self::record::{Record, RecordError, Which, record};
+pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
+pub use self::sheet::sheet;
+pub use self::terminal::half_blocks;
+
+/// How many records are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct InspectOptions {
+    /// Looks at every record, and decodes it.
+    pub all: bool,
+    /// Otherwise, looks at so many records, evenly spread, and only at the headers of their images.
+    pub sample: u64,
+    /// How many threads work; by default one for each processor.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for InspectOptions {
+    fn default() -> Self {
+        InspectOptions { all: false, sample: 10_000, threads: None }
+    }
+}
+
+/// Why there is no report.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The data set cannot be scanned.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// An image cannot be made.
+    #[error("cannot encode the PNG file: {0}")]
+    Png(#[from] png::EncodingError),
+    /// There is no image to show.
+    #[error("{}: there is no image among the records that were looked at", shown::path(path))]
+    NoImages {
+        /// The data set.
+        path: std::path::PathBuf,
+    },
+}
+
+/// Looks at a data set.
+///
+/// ```no_run
+/// use percolator_data::DataSet;
+/// use percolator_data::inspect::{InspectOptions, inspect};
+/// use percolator_data::scan::Progress;
+///
+/// let data = DataSet::open("train_lmdb")?;
+/// let report = inspect(&data, &InspectOptions::default(), &Progress::new())?;
+/// println!("{} records of {}", report.records, report.content);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`InspectError`] if the data set cannot be read. A record that can be read, and not decoded, is counted.
+pub fn inspect(
+    data: &DataSet,
+    options: &InspectOptions,
+    progress: &Progress,
+) -> Result<Report, InspectError> {
+    struct State {
+        decoder: ImageFileDecoder,
+        features: FeatureTally,
+    }
+    let content = Content::of(data)?;
+    let records = scan::count(data, progress)?;
+    let is_whole = options.all || records <= options.sample;
+    let selection = match is_whole {
+        true => Selection::All,
+        false => Selection::Spread { wanted: options.sample, records },
+    };
+    let what = match (is_whole, options.all) {
+        (_, true) => WhatToHash::ValuesAndPixels,
+        (true, false) => WhatToHash::Values,
+        (false, false) => WhatToHash::Nothing,
+    };
+    let scan = Scan { threads: options.threads, selection, on_damage: OnDamage::End };
+    let mut tally = Tally::new(what);
+    let start = || State { decoder: ImageFileDecoder::default(), features: FeatureTally::default() };
+    let states = scan.run(
+        data,
+        progress,
+        start,
+        |State { decoder, features }, seen| Facts::of(seen, content, what, decoder, features),
+        |event| {
+            match event {
+                Event::Done(facts) => tally.add(facts),
+                Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
+            }
+            Ok(())
+        },
+    )?;
+    let features = states.into_iter().map(|state| state.features);
+    let features = features.fold(FeatureTally::default(), FeatureTally::merge).finish();
+    let mut report = tally.finish(data, content, records, features);
+    report.net = net::net(data, &report);
+    Ok(report)
+}

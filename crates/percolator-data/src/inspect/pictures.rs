@@ -1,0 +1,256 @@
+//! A few of a data set's images, decoded and small, for people to look at.
+
+use percolator::batch::ImageShape;
+use percolator::decoder::{ImageFileDecoder, RecordCause};
+use percolator::record::{Image, Pixels as Elements};
+
+use super::InspectError;
+use crate::content::{Content, Label};
+use crate::open::DataSet;
+use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
+
+/// The most pictures that are shown together.
+pub const PICTURES_MAX: u64 = 2000;
+
+/// An image of red, green and blue bytes, pixel by pixel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pixels {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Three bytes a pixel, row by row.
+    pub rgb: Vec<u8>,
+}
+
+/// A record's image, as people see it.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The record's number.
+    pub number: u64,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its label, if it has one.
+    pub label: Option<Label>,
+    /// Its shape, before it was made smaller; `None` if it has no image.
+    pub shape: Option<ImageShape>,
+    /// Its image, or what is wrong with it.
+    pub pixels: Result<Pixels, String>,
+}
+
+/// Decodes so many images, evenly spread over the data set, and fits them into squares with sides of so many
+/// pixels. There are fewer if there are fewer records, and never more than [`PICTURES_MAX`].
+///
+/// # Errors
+///
+/// [`InspectError`] if the data set cannot be read, or no record has an image.
+pub fn pictures(
+    data: &DataSet,
+    wanted: u64,
+    side: usize,
+    progress: &Progress,
+) -> Result<Vec<Picture>, InspectError> {
+    let content = Content::of(data)?;
+    let records = scan::count(data, progress)?;
+    let selection = Selection::Spread { wanted: wanted.clamp(1, PICTURES_MAX), records };
+    let scan = Scan { selection, on_damage: OnDamage::End, ..Scan::default() };
+    let mut pictures = Vec::new();
+    scan.run(
+        data,
+        progress,
+        ImageFileDecoder::default,
+        |decoder, seen| Picture::of(seen, content, decoder, side),
+        |event| {
+            match event {
+                Event::Done(picture) => pictures.push(picture),
+                Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
+            }
+            Ok(())
+        },
+    )?;
+    if pictures.iter().all(|picture| picture.shape.is_none()) {
+        return Err(InspectError::NoImages { path: data.path().to_owned() });
+    }
+    Ok(pictures)
+}
+
+impl Picture {
+    fn of(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder, side: usize) -> Self {
+        let (number, key) = (seen.number, seen.key.to_owned());
+        let mut picture =
+            Picture { number, key, label: None, shape: None, pixels: Err("no image".to_owned()) };
+        let mut look = || -> Result<(), RecordCause> {
+            let parts = content.parts(seen.value)?;
+            picture.label = parts.label;
+            if let Some(found) = parts.picture {
+                let image = found.decode(decoder)?;
+                picture.shape = Some(image.shape);
+                picture.pixels = Ok(Pixels::of(&image).fitted(side, side));
+            }
+            Ok(())
+        };
+        if let Err(cause) = look() {
+            picture.pixels = Err(cause.to_string());
+        }
+        picture
+    }
+}
+
+impl Pixels {
+    /// An image's pixels as a screen shows them. Three and four channels are blue, green, red and alpha, as
+    /// OpenCV and so Caffe have them; alpha is laid over white. Of any other number of channels, the first is
+    /// shown as grey. Floats are stretched from the least to the greatest.
+    #[must_use]
+    pub fn of(image: &Image<'_>) -> Self {
+        let ImageShape { channels, height, width } = image.shape;
+        let bytes = bytes_of(image);
+        let plane = height * width;
+        let mut rgb = Vec::with_capacity(3 * plane);
+        for place in 0..plane {
+            let at = |channel: usize| bytes[channel * plane + place];
+            rgb.extend_from_slice(&match channels {
+                3 => [at(2), at(1), at(0)],
+                4 => [2, 1, 0].map(|channel| over_white(at(channel), at(3))),
+                _ => [at(0); 3],
+            });
+        }
+        Pixels { width, height, rgb }
+    }
+
+    /// The same image, as large as fits so many columns and rows: smaller by the mean of the pixels that each
+    /// new one covers, or larger by whole factors.
+    #[must_use]
+    pub fn fitted(&self, columns: usize, rows: usize) -> Self {
+        let (columns, rows) = (columns.max(1), rows.max(1));
+        let factor = (columns / self.width).min(rows / self.height);
+        if factor >= 1 {
+            return self.sampled(self.width * factor, self.height * factor);
+        }
+        // The longer side decides. Sides are below 2^31, so nothing overflows.
+        let is_wide = self.width * rows >= self.height * columns;
+        let (width, height) = match is_wide {
+            true => (columns, (self.height * columns / self.width).max(1)),
+            false => ((self.width * rows / self.height).max(1), rows),
+        };
+        self.sampled(width, height)
+    }
+
+    /// The image with other sides.
+    pub(crate) fn sampled(&self, width: usize, height: usize) -> Self {
+        // The first and the last source pixel of a new one, which covers at least one.
+        let covered = |place: usize, new: usize, old: usize| {
+            let first = place * old / new;
+            first..((place + 1) * old).div_ceil(new).clamp(first + 1, old)
+        };
+        let mut rgb = Vec::with_capacity(3 * width * height);
+        for row in 0..height {
+            let rows = covered(row, height, self.height);
+            for column in 0..width {
+                let columns = covered(column, width, self.width);
+                let mut sums = [0u64; 3];
+                for y in rows.clone() {
+                    let line = &self.rgb[3 * y * self.width..];
+                    for pixel in line[3 * columns.start..3 * columns.end].chunks_exact(3) {
+                        sums.iter_mut().zip(pixel).for_each(|(sum, &byte)| *sum += u64::from(byte));
+                    }
+                }
+                let count = (rows.len() * columns.len()) as u64;
+                rgb.extend(sums.map(|sum| u8::try_from((sum + count / 2) / count).unwrap_or(u8::MAX)));
+            }
+        }
+        Pixels { width, height, rgb }
+    }
+
+    /// A PNG file of it.
+    ///
+    /// # Errors
+    ///
+    /// [`png::EncodingError`] if it is larger than a PNG file can be.
+    pub fn to_png(&self) -> Result<Vec<u8>, png::EncodingError> {
+        let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, side(self.width), side(self.height));
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(&self.rgb)?;
+        writer.finish()?;
+        Ok(file)
+    }
+}
+
+fn over_white(byte: u8, alpha: u8) -> u8 {
+    let mixed = (u32::from(byte) * u32::from(alpha) + 255 * (255 - u32::from(alpha)) + 127) / 255;
+    u8::try_from(mixed).unwrap_or(u8::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
+fn bytes_of<'a>(image: &Image<'a>) -> std::borrow::Cow<'a, [u8]> {
+    match image.pixels {
+        Elements::U8(bytes) => bytes.into(),
+        Elements::F32(floats) => {
+            let mut values = Vec::with_capacity(floats.len());
+            floats.gather(&mut values);
+            let finite = || values.iter().copied().filter(|value| value.is_finite());
+            let (min, max) =
+                (finite().fold(f32::INFINITY, f32::min), finite().fold(f32::NEG_INFINITY, f32::max));
+            let scale = if max > min { 255.0 / (max - min) } else { 0.0 };
+            values.iter().map(|value| ((value - min) * scale) as u8).collect::<Vec<u8>>().into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn image(channels: usize, height: usize, width: usize, bytes: &[u8]) -> Pixels {
+        Pixels::of(&Image { shape: ImageShape { channels, height, width }, pixels: Elements::U8(bytes) })
+    }
+
+    #[test]
+    fn channels_become_colours() {
+        assert_eq!(image(3, 1, 1, &[1, 2, 3]).rgb, [3, 2, 1]);
+        assert_eq!(image(1, 1, 2, &[7, 9]).rgb, [7, 7, 7, 9, 9, 9]);
+        assert_eq!(image(4, 1, 1, &[10, 20, 30, 255]).rgb, [30, 20, 10]);
+        assert_eq!(image(4, 1, 1, &[10, 20, 30, 0]).rgb, [255, 255, 255]);
+        assert_eq!(image(5, 1, 1, &[4, 9, 9, 9, 9]).rgb, [4, 4, 4]);
+    }
+
+    #[test]
+    fn images_fit_and_keep_their_form() {
+        let sides = |width, height, columns, rows| {
+            let rgb = vec![5; 3 * width * height];
+            let fitted = Pixels { width, height, rgb }.fitted(columns, rows);
+            assert!(fitted.rgb.iter().all(|&byte| byte == 5));
+            (fitted.width, fitted.height)
+        };
+        assert_eq!(sides(28, 28, 96, 96), (84, 84));
+        assert_eq!(sides(500, 250, 96, 96), (96, 48));
+        assert_eq!(sides(250, 500, 96, 96), (48, 96));
+        assert_eq!(sides(97, 1, 96, 96), (96, 1));
+        assert_eq!(sides(1, 5000, 40, 20), (1, 20));
+        assert_eq!(image(1, 1, 4, &[0, 10, 20, 31]).sampled(2, 1).rgb, [5, 5, 5, 26, 26, 26]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_png_has_the_pixels(width in 1usize..20, height in 1usize..20, seed in any::<u8>()) {
+            let rgb: Vec<u8> = (0..=u8::MAX).cycle().map(|n| n.wrapping_mul(31) ^ seed).take(3 * width * height).collect();
+            let file = Pixels { width, height, rgb: rgb.clone() }.to_png().unwrap();
+            let mut decoder = ImageFileDecoder::default();
+            let image = decoder.decode(&file).unwrap();
+            prop_assert_eq!(Pixels::of(&image), Pixels { width, height, rgb });
+        }
+
+        #[test]
+        fn any_fit_fits(sides in [1usize..300, 1usize..300], columns in 1usize..200, rows in 1usize..200) {
+            let [width, height] = sides;
+            let fitted = Pixels { width, height, rgb: vec![0; 3 * width * height] }.fitted(columns, rows);
+            prop_assert!(fitted.width <= columns && fitted.height <= rows);
+            prop_assert_eq!(fitted.rgb.len(), 3 * fitted.width * fitted.height);
+        }
+    }
+}

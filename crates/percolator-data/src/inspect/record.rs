@@ -1,0 +1,345 @@
+//! One record by itself: found by its number or its key, and taken apart.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use percolator::decoder::ImageFileDecoder;
+use percolator::example::{Example, Feature, Features, SequenceExample};
+use percolator::record::{Datum, Key};
+use percolator::shown;
+use percolator::source::{Cursor, Source, SourceError};
+use serde::Serialize;
+
+use super::features::values;
+use super::pictures::Pixels;
+use crate::content::{Content, Encoding, Picture, kind_name};
+use crate::open::{DataSet, Kind};
+use crate::scan::ScanError;
+
+/// Which record is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one with this number; if there are not as many records, the one with this key.
+    Number(u64, Vec<u8>),
+    /// The one with this key.
+    Key(Vec<u8>),
+}
+
+/// A record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its number; `None` if it was found by its key without counting.
+    pub number: Option<u64>,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The file or folder that it is in.
+    pub source: PathBuf,
+    /// What its value is.
+    pub content: Content,
+}
+
+/// A part of a record, as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldText {
+    /// Its name.
+    pub name: String,
+    /// Its value, shortened.
+    pub value: String,
+}
+
+/// Why there is no record.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The data set cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// There is no such record.
+    #[error("{}: there is no record with the key {key}{}", shown::path(path), Counted(*records))]
+    Missing {
+        /// The data set.
+        path: PathBuf,
+        /// The key.
+        key: Key,
+        /// The number of records, if a number was meant, too.
+        records: Option<u64>,
+    },
+}
+
+struct Counted(Option<u64>);
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            None => f.write_str("; a number without leading zeros means a position"),
+            Some(0) => f.write_str(": there are no records"),
+            Some(records) => write!(f, ", and none with that number: the last is {}", records - 1),
+        }
+    }
+}
+
+impl From<SourceError> for RecordError {
+    fn from(error: SourceError) -> Self {
+        RecordError::Scan(error.into())
+    }
+}
+
+impl Which {
+    /// Reads a word: a whole number without leading zeros is a number, and anything else a key.
+    #[must_use]
+    pub fn parse(word: &OsStr) -> Self {
+        let key = word.as_bytes().to_vec();
+        let is_plain = key == b"0" || (!key.starts_with(b"0") && key.iter().all(u8::is_ascii_digit));
+        match word.to_str().filter(|_| is_plain).and_then(|word| word.parse().ok()) {
+            Some(number) => Which::Number(number, key),
+            None => Which::Key(key),
+        }
+    }
+}
+
+/// Finds a record.
+///
+/// # Errors
+///
+/// [`RecordError`].
+pub fn record(data: &DataSet, which: &Which) -> Result<Record, RecordError> {
+    match which {
+        Which::Number(number, key) => match at(data, *number)? {
+            Ok(record) => Ok(record),
+            Err(records) => {
+                let path = data.path().to_owned();
+                let missing = || RecordError::Missing { path, key: Key(key.clone()), records: Some(records) };
+                with_key(data, key)?.ok_or_else(missing)
+            }
+        },
+        Which::Key(key) => {
+            let path = data.path().to_owned();
+            let missing = || RecordError::Missing { path, key: Key(key.clone()), records: None };
+            with_key(data, key)?.ok_or_else(missing)
+        }
+    }
+}
+
+/// The record at a position, or else the number of all records.
+fn at(data: &DataSet, number: u64) -> Result<Result<Record, u64>, SourceError> {
+    let mut before = 0;
+    for source in data.sources() {
+        if let Some(records) = source.records()
+            && before + records <= number
+        {
+            before += records;
+            continue;
+        }
+        let mut cursor = source.cursor()?;
+        if source.is_seekable() {
+            cursor.seek(number - before)?;
+            before = number;
+        }
+        while before < number && cursor.skip()? {
+            before += 1;
+        }
+        if before == number
+            && let Some(record) = next(&mut *cursor, &**source, Some(number))?
+        {
+            return Ok(Ok(record));
+        }
+    }
+    Ok(Err(before))
+}
+
+fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
+    if let Some(leveldb) = data.leveldb() {
+        let record = next(&mut *leveldb.range(Some(key), None)?, leveldb, None)?;
+        return Ok(record.filter(|record| record.key == key));
+    }
+    let is_sorted = data.kind() == Kind::Lmdb;
+    let mut number = 0;
+    for source in data.sources() {
+        let mut cursor = source.cursor()?;
+        while let Some(entry) = cursor.advance()? {
+            if entry.key() == key {
+                return Ok(Some(Record::new(Some(number), entry.key(), entry.value(), &**source)));
+            }
+            if is_sorted && entry.key() > key {
+                return Ok(None);
+            }
+            number += 1;
+        }
+    }
+    Ok(None)
+}
+
+fn next(
+    cursor: &mut dyn Cursor,
+    source: &dyn Source,
+    number: Option<u64>,
+) -> Result<Option<Record>, SourceError> {
+    let entry = cursor.advance()?;
+    Ok(entry.map(|entry| Record::new(number, entry.key(), entry.value(), source)))
+}
+
+impl Record {
+    fn new(number: Option<u64>, key: &[u8], value: &[u8], source: &dyn Source) -> Self {
+        Record {
+            number,
+            key: key.to_owned(),
+            value: value.to_owned(),
+            source: source.path().to_owned(),
+            content: Content::of_value(value),
+        }
+    }
+
+    /// What is in it, in the order of its fields.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldText> {
+        let mut fields = Vec::new();
+        match self.content {
+            Content::Datum => {
+                if let Ok(datum) = Datum::parse(&self.value) {
+                    fields_of_datum(&datum, &mut fields);
+                }
+            }
+            Content::Example => {
+                if let Ok(example) = Example::parse(&self.value) {
+                    fields_of(example.features(), "", &mut fields);
+                }
+            }
+            Content::SequenceExample => {
+                if let Ok(example) = SequenceExample::parse(&self.value) {
+                    fields_of(example.context(), "context ", &mut fields);
+                    for (name, list) in example.feature_lists().entries() {
+                        let first = list.iter().next().map(text_of).unwrap_or_default();
+                        let value = format!("{} features; the first: {first}", list.len());
+                        fields.push(FieldText { name: format!("list {}", shown::message(name)), value });
+                    }
+                }
+            }
+            Content::Bytes => push(&mut fields, "bytes", bytes_text(&self.value)),
+        }
+        if let Some(image) = self.image() {
+            let value = match image {
+                Ok((encoding, shape, _)) => format!("{shape} (channels, rows, columns), {encoding}"),
+                Err(cause) => cause,
+            };
+            push(&mut fields, "image", value);
+        }
+        fields
+    }
+
+    /// Its image, decoded; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the image.
+    #[must_use]
+    pub fn image(&self) -> Option<Result<(Encoding, percolator::batch::ImageShape, Pixels), String>> {
+        let picture = match self.content.parts(&self.value) {
+            Ok(parts) => parts.picture?,
+            Err(cause) => return Some(Err(cause.to_string())),
+        };
+        let mut decoder = ImageFileDecoder::default();
+        let decoded = picture.decode(&mut decoder);
+        let encoding = Picture::encoding(&picture);
+        Some(
+            decoded
+                .map(|image| (encoding, image.shape, Pixels::of(&image)))
+                .map_err(|cause| cause.to_string()),
+        )
+    }
+}
+
+fn push(fields: &mut Vec<FieldText>, name: &str, value: impl ToString) {
+    fields.push(FieldText { name: name.to_owned(), value: value.to_string() });
+}
+
+fn fields_of_datum(datum: &Datum<'_>, fields: &mut Vec<FieldText>) {
+    push(fields, "channels", datum.channels);
+    push(fields, "height", datum.height);
+    push(fields, "width", datum.width);
+    push(fields, "label", datum.label);
+    push(fields, "encoded", datum.encoded);
+    push(fields, "data", bytes_text(datum.data));
+    if !datum.floats.is_empty() {
+        let mut floats = Vec::new();
+        datum.floats.gather(&mut floats);
+        push(fields, "float_data", list_text(floats.len(), floats.iter()));
+    }
+}
+
+fn fields_of(features: Features<'_>, prefix: &str, fields: &mut Vec<FieldText>) {
+    for (name, feature) in features.entries() {
+        fields.push(FieldText { name: format!("{prefix}{}", shown::message(name)), value: text_of(feature) });
+    }
+}
+
+/// A feature's kind and first values.
+fn text_of(feature: Feature<'_>) -> String {
+    let (kind, count) = (kind_name(feature), values(feature));
+    let values = if let Some(list) = feature.ints() {
+        list_text(count, list.iter())
+    } else if let Some(list) = feature.floats() {
+        list_text(count, list.iter())
+    } else if let Some(list) = feature.bytes() {
+        match (count, list.iter().next()) {
+            (1, Some(only)) => bytes_text(only),
+            (_, Some(first)) => format!("{count} strings; the first: {}", bytes_text(first)),
+            (_, None) => "no strings".to_owned(),
+        }
+    } else {
+        String::new()
+    };
+    format!("{kind}: {values}").trim_end_matches([' ', ':']).to_owned()
+}
+
+/// The most values that are shown of a list, and the most bytes of a string.
+const VALUES_MAX: usize = 12;
+const BYTES_MAX: usize = 48;
+
+fn list_text<T: ToString>(count: usize, values: impl Iterator<Item = T>) -> String {
+    let mut shown: Vec<String> = values.take(VALUES_MAX).map(|value| value.to_string()).collect();
+    if count > VALUES_MAX {
+        shown.push(format!("... ({count} values)"));
+    }
+    format!("[{}]", shown.join(", "))
+}
+
+fn bytes_text(bytes: &[u8]) -> String {
+    let front = &bytes[..bytes.len().min(BYTES_MAX)];
+    let is_text = std::str::from_utf8(bytes).is_ok_and(|text| !text.chars().any(char::is_control));
+    match is_text && bytes.len() <= BYTES_MAX {
+        true => format!("\"{}\"", String::from_utf8_lossy(bytes)),
+        false => {
+            let more = if front.len() < bytes.len() { "..." } else { "" };
+            format!("{} bytes: {}{more}", bytes.len(), front.escape_ascii())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_number_or_a_key() {
+        let number = |number: u64| Which::Number(number, number.to_string().into_bytes());
+        assert_eq!(Which::parse(OsStr::new("0")), number(0));
+        assert_eq!(Which::parse(OsStr::new("17")), number(17));
+        for key in ["00000017", "00", "17_cat.jpg", "cat", "", "-1", "99999999999999999999999"] {
+            assert_eq!(Which::parse(OsStr::new(key)), Which::Key(key.as_bytes().to_vec()), "{key:?}");
+        }
+        let foreign = OsStr::from_bytes(b"\xff7");
+        assert_eq!(Which::parse(foreign), Which::Key(b"\xff7".to_vec()));
+    }
+
+    #[test]
+    fn values_are_shortened() {
+        assert_eq!(bytes_text(b"cat"), "\"cat\"");
+        assert_eq!(bytes_text(b"\0\x01"), "2 bytes: \\x00\\x01");
+        assert_eq!(bytes_text(&[b'a'; 100]), format!("100 bytes: {}...", "a".repeat(48)));
+        assert_eq!(list_text(2, [1, 2].iter()), "[1, 2]");
+        assert!(list_text(99, 0..99).ends_with("11, ... (99 values)]"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Reads records into chunks, and goes on behind what cannot be read where the source allows.
+//!
+//! A cursor promises nothing behind its first error. What this file does there, it knows of the crate's own
+//! sources, and it is tested with each:
+//!
+//! - An LMDB's cursor goes on behind a value that is damaged, and ends behind a damaged page of the tree. The
+//!   tree's own count tells how many records are lost.
+//! - A TFRecord file's goes on behind data with a wrong checksum, and fails again at a length with one.
+//! - A LevelDB's ends. A search for a later key finds the next block that is whole.
+//! - A list's goes on behind a file that cannot be read.
+
+use percolator::leveldb::LevelDbError;
+use percolator::record::Key;
+use percolator::source::{Cursor, Source, SourceError};
+
+use super::chunk::{Chunk, Unreadable};
+use super::selection::Selection;
+use super::{OnDamage, resume};
+use crate::open::{DataSet, Kind};
+
+/// After so many faults in a row without a record between them, the rest of a source is given up: a disk that
+/// is gone fails for each record.
+const FAULTS_IN_A_ROW_MAX: u64 = 10_000;
+
+/// Where a scan is in its data set.
+pub(super) struct Feeder<'a> {
+    data: &'a DataSet,
+    selection: Selection,
+    on_damage: OnDamage,
+    /// The source that is read, and its cursor once it is open.
+    source: usize,
+    cursor: Option<Box<dyn Cursor>>,
+    /// The number of the cursor's next record.
+    next: u64,
+    /// The place of the next record among those that are selected.
+    place: u64,
+    /// The number of the source's first record.
+    start: u64,
+    last_key: Option<Key>,
+    /// What could not be read, until it is known where reading goes on.
+    lost: Option<Unreadable>,
+    faults_in_a_row: u64,
+    /// The key from which a LevelDB was read again last; it is never read again from there.
+    resumed_at: Vec<u8>,
+}
+
+impl<'a> Feeder<'a> {
+    pub(super) fn new(data: &'a DataSet, selection: Selection, on_damage: OnDamage) -> Self {
+        Feeder {
+            data,
+            selection,
+            on_damage,
+            source: 0,
+            cursor: None,
+            next: 0,
+            place: 0,
+            start: 0,
+            last_key: None,
+            lost: None,
+            faults_in_a_row: 0,
+            resumed_at: Vec::new(),
+        }
+    }
+
+    /// Fills a chunk with the next records; it stays empty behind the last one.
+    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
+        chunk.clear();
+        while !chunk.is_full() && self.step(chunk)? {}
+        Ok(())
+    }
+
+    /// Fills a chunk with the records at these places of those that are selected. The data set has one
+    /// source, which is seekable.
+    pub(super) fn fill_range(
+        &mut self,
+        chunk: &mut Chunk,
+        places: std::ops::Range<u64>,
+    ) -> Result<(), SourceError> {
+        chunk.clear();
+        self.place = places.start;
+        self.last_key = None;
+        while self.place < places.end && self.step(chunk)? {}
+        self.report(chunk);
+        Ok(())
+    }
+
+    /// Reads one record, or finds that it cannot be read; `false` behind the last one.
+    fn step(&mut self, chunk: &mut Chunk) -> Result<bool, SourceError> {
+        let Some(position) = self.selection.position(self.place) else {
+            self.report(chunk);
+            return Ok(false);
+        };
+        let Some(source) = self.data.sources().get(self.source) else { return Ok(false) };
+        match self.advance(&**source, position, chunk) {
+            Ok(true) => {
+                self.faults_in_a_row = 0;
+                Ok(true)
+            }
+            Ok(false) => {
+                self.end_of_source(&**source, chunk);
+                Ok(true)
+            }
+            Err(error) => self.fail(&**source, error, chunk).map(|()| true),
+        }
+    }
+
+    /// Reads the record at a position; `false` if the source ends before it.
+    fn advance(
+        &mut self,
+        source: &dyn Source,
+        position: u64,
+        chunk: &mut Chunk,
+    ) -> Result<bool, SourceError> {
+        if self.cursor.is_none() {
+            self.cursor = Some(source.cursor()?);
+        }
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        if source.is_seekable() && position != self.next {
+            cursor.seek(position - self.start)?;
+            self.next = position;
+        }
+        while self.next < position {
+            if !cursor.skip()? {
+                return Ok(false);
+            }
+            self.next += 1;
+        }
+        let Some(entry) = cursor.advance()? else { return Ok(false) };
+        if let Some(lost) = self.lost.take() {
+            let before = Some(Key(entry.key().to_owned()));
+            chunk.push_unreadable(Unreadable { before, ..lost });
+        }
+        chunk.push(self.next, &entry);
+        match &mut self.last_key {
+            Some(Key(last)) => {
+                last.clear();
+                last.extend_from_slice(entry.key());
+            }
+            none => *none = Some(Key(entry.key().to_owned())),
+        }
+        self.next += 1;
+        self.place += 1;
+        Ok(true)
+    }
+
+    /// Notes that a record cannot be read, and gets behind it if that is possible.
+    fn fail(
+        &mut self,
+        source: &dyn Source,
+        error: SourceError,
+        chunk: &mut Chunk,
+    ) -> Result<(), SourceError> {
+        self.faults_in_a_row += 1;
+        let is_final = matches!(
+            error,
+            SourceError::WrittenTo { .. } | SourceError::Busy { .. } | SourceError::Replaced { .. }
+        );
+        if self.on_damage == OnDamage::End || is_final || self.cursor.is_none() {
+            return Err(error);
+        }
+        let is_again = self.lost.as_ref().is_some_and(|lost| lost.error == error);
+        if is_again || self.faults_in_a_row > FAULTS_IN_A_ROW_MAX {
+            let lost = self.lost.take();
+            self.lost = lost.map(|lost| Unreadable { records: self.left_from(source, lost.first), ..lost });
+            self.leave_source(chunk);
+            return Ok(());
+        }
+        self.report(chunk);
+        let first = self.next;
+        let (after, before) = (self.last_key.clone(), None);
+        match self.data.kind() {
+            Kind::LevelDb => {
+                let lost = Unreadable { first, records: None, after, before, error };
+                self.find_next_block(&lost);
+                self.lost = Some(lost);
+                if self.cursor.is_none() {
+                    self.leave_source(chunk);
+                }
+            }
+            Kind::Lmdb | Kind::TfRecord | Kind::ImageList => {
+                self.lost = Some(Unreadable { first, records: Some(1), after, before, error });
+                self.next += 1;
+                // A record that was merely on the way to a selected one is not missed.
+                self.place += u64::from(self.selection.position(self.place) < Some(self.next));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on behind a damaged block of a LevelDB, or leaves no cursor.
+    fn find_next_block(&mut self, lost: &Unreadable) {
+        self.cursor = None;
+        let is_of_table = matches!(
+            &lost.error,
+            SourceError::LevelDb(LevelDbError::Table { .. })
+                | SourceError::LevelDb(LevelDbError::Length { .. })
+        );
+        let Some(leveldb) = self.data.leveldb().filter(|_| is_of_table) else { return };
+        let last = lost.after.as_ref().map_or(&[][..], |Key(key)| key);
+        let bound = last.max(&self.resumed_at);
+        let Some(start) = resume::behind(leveldb, bound, &lost.error) else { return };
+        self.cursor = leveldb.range(Some(&start), None).ok();
+        self.resumed_at = start;
+    }
+
+    /// The number of records from this one to the end of a source, if that is known.
+    fn left_from(&self, source: &dyn Source, first: u64) -> Option<u64> {
+        source.records().and_then(|records| (self.start + records).checked_sub(first))
+    }
+
+    fn end_of_source(&mut self, source: &dyn Source, chunk: &mut Chunk) {
+        if let Some(lost) = self.lost.take() {
+            // An LMDB's cursor that cannot go on says that it has ended.
+            let records = match self.data.kind() {
+                Kind::Lmdb => self.left_from(source, lost.first),
+                _ => lost.records,
+            };
+            self.lost = Some(Unreadable { records, ..lost });
+        }
+        self.leave_source(chunk);
+    }
+
+    fn leave_source(&mut self, chunk: &mut Chunk) {
+        self.report(chunk);
+        self.source += 1;
+        self.cursor = None;
+        self.start = self.next;
+        self.faults_in_a_row = 0;
+    }
+
+    fn report(&mut self, chunk: &mut Chunk) {
+        if let Some(lost) = self.lost.take() {
+            chunk.push_unreadable(lost);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Every record of a data set read, checked, parsed and decoded, and what is wrong with any of them.
+//!
+//! Reading checks what the storage keeps checksums of: a TFRecord's lengths and data, a LevelDB's blocks and
+//! logs, the structure of an LMDB's pages (an LMDB has no checksums). Parsing checks that a value is what
+//! most values are, and that a raw image has as many elements as its shape says. Decoding checks JPEG and PNG
+//! files to their last pixel.
+//!
+//! Verification goes on behind what it finds wrong, as far as the storage allows: [`Fault::Unreadable`] says
+//! which records could not be read at all.
+
+mod repair;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use percolator::decoder::{ImageFileDecoder, RecordCause};
+use percolator::record::Key;
+use serde::Serialize;
+
+use crate::content::Content;
+use crate::open::DataSet;
+use crate::scan::{Event, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable};
+
+pub use self::repair::{RepairError, Repaired, repair};
+
+/// How a data set is verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VerifyOptions {
+    /// What values have to be; by default what most of the first records are.
+    pub content: Option<Content>,
+    /// How many threads work; by default one for each processor.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// A record can be read, and is damaged.
+    Record {
+        /// Its number.
+        number: u64,
+        /// Its key.
+        key: Key,
+        /// What is wrong with it.
+        cause: RecordCause,
+    },
+    /// Records cannot be read.
+    Unreadable(Unreadable),
+}
+
+/// What a verification found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// What the values are.
+    pub content: Content,
+    /// How many records are whole.
+    pub whole: u64,
+    /// How many records can be read, and are damaged.
+    pub damaged: u64,
+    /// How many records cannot be read, as far as their number is known.
+    pub unreadable: u64,
+    /// How often an unknown number of records cannot be read.
+    pub gaps: u64,
+}
+
+impl Verified {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.damaged == 0 && self.unreadable == 0 && self.gaps == 0
+    }
+
+    fn new(content: Content) -> Self {
+        Verified { content, whole: 0, damaged: 0, unreadable: 0, gaps: 0 }
+    }
+
+    fn count(&mut self, fault: &Fault) {
+        match fault {
+            Fault::Record { .. } => self.damaged += 1,
+            Fault::Unreadable(Unreadable { records: Some(records), .. }) => self.unreadable += records,
+            Fault::Unreadable(_) => self.gaps += 1,
+        }
+    }
+}
+
+/// Verifies a data set, and gives `found` each fault, in the order of the records.
+///
+/// ```no_run
+/// use percolator_data::DataSet;
+/// use percolator_data::scan::Progress;
+/// use percolator_data::verify::{VerifyOptions, verify};
+///
+/// let data = DataSet::open("train_lmdb")?;
+/// let verified =
+///     verify(&data, &VerifyOptions::default(), &Progress::new(), |fault| println!("{fault}"))?;
+/// assert!(verified.is_whole());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ScanError`] if the data set cannot be verified at all, or somebody writes to it.
+pub fn verify(
+    data: &DataSet,
+    options: &VerifyOptions,
+    progress: &Progress,
+    mut found: impl FnMut(&Fault),
+) -> Result<Verified, ScanError> {
+    let content = options.content.map_or_else(|| Content::of(data), Ok)?;
+    let mut verified = Verified::new(content);
+    let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, content, decoder).err();
+    scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {
+        let fault = match event {
+            Event::Done(None) => {
+                verified.whole += 1;
+                return Ok(());
+            }
+            Event::Done(Some(fault)) => *fault,
+            Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
+        };
+        verified.count(&fault);
+        found(&fault);
+        Ok::<(), ScanError>(())
+    })?;
+    Ok(verified)
+}
+
+fn scan(options: &VerifyOptions) -> Scan {
+    Scan { threads: options.threads, selection: Selection::All, on_damage: OnDamage::GoOn }
+}
+
+/// Checks one record.
+fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Result<(), Box<Fault>> {
+    let mut look = || -> Result<(), RecordCause> {
+        if let Some(picture) = content.parts(seen.value)?.picture {
+            picture.decode(decoder)?;
+        }
+        Ok(())
+    };
+    look().map_err(|cause| {
+        Box::new(Fault::Record { number: seen.number, key: Key(seen.key.to_owned()), cause })
+    })
+}
+
+impl Fault {
+    /// Why, in one line, without the record's number and key.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Fault::Record { cause, .. } => cause.to_string(),
+            Fault::Unreadable(unreadable) => unreadable.error.to_string(),
+        }
+    }
+
+    /// The number of the record, or of the first one.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        match self {
+            Fault::Record { number, .. } => *number,
+            Fault::Unreadable(unreadable) => unreadable.first,
+        }
+    }
+
+    /// The record's key, if it could be read.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Fault::Record { key, .. } => Some(key),
+            Fault::Unreadable(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Record { number, key, cause } => write!(f, "record {number}, key {key}: {cause}"),
+            Fault::Unreadable(Unreadable { first, records, after, before, error }) => {
+                match records {
+                    Some(1) => write!(f, "record {first} cannot be read")?,
+                    Some(records) => write!(f, "records {first} to {} cannot be read", first + records - 1)?,
+                    None => write!(f, "records from number {first} on cannot be read")?,
+                }
+                match (after, before) {
+                    (Some(after), Some(before)) => write!(f, ", between the keys {after} and {before}")?,
+                    (Some(after), None) => write!(f, ", behind the key {after}")?,
+                    (None, Some(before)) => write!(f, ", before the key {before}")?,
+                    (None, None) => {}
+                }
+                write!(f, ": {error}")
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Verification finds what was damaged, and no more; the clean copy has everything else.
+
+use std::fs;
+use std::path::Path;
+
+use percolator::tfrecord::{Compression, TfRecordWriter};
+use percolator_data::scan::Progress;
+use percolator_data::verify::{Fault, Verified, VerifyOptions, repair, verify};
+use percolator_data::{Content, DataSet};
+use proptest::prelude::*;
+
+use crate::common::{copy, data, datum, encoded, golden, golden_databases, lmdb};
+
+fn checked(path: &Path) -> (Verified, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let data = DataSet::open(path).unwrap();
+    let verified =
+        verify(&data, &VerifyOptions::default(), &Progress::new(), |fault| faults.push(fault.clone()))
+            .unwrap();
+    (verified, faults)
+}
+
+fn said(path: &Path) -> (Verified, Vec<String>) {
+    let (verified, faults) = checked(path);
+    (verified, faults.iter().map(ToString::to_string).collect())
+}
+
+/// The clean copy of a data set.
+fn mended(path: &Path, out: &Path) -> Verified {
+    let data = DataSet::open(path).unwrap();
+    let options = VerifyOptions::default();
+    let repaired = repair(&data, out, false, &options, &Progress::new(), |_| ()).unwrap();
+    let (verified, faults) = checked(out);
+    assert!(verified.is_whole() && faults.is_empty(), "{faults:?}");
+    assert_eq!((verified.whole, repaired.written), (repaired.verified.whole, repaired.verified.whole));
+    repaired.verified
+}
+
+fn records(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records = Vec::new();
+    for source in DataSet::open(path).unwrap().sources() {
+        let mut cursor = source.cursor().unwrap();
+        while let Some(entry) = cursor.advance().unwrap() {
+            records.push((entry.key().to_vec(), entry.value().to_vec()));
+        }
+    }
+    records
+}
+
+#[test]
+fn what_is_whole_is_said_to_be() {
+    for name in golden_databases() {
+        let (verified, faults) = checked(&golden(&name));
+        assert!(verified.is_whole() && faults.is_empty(), "{name}: {faults:?}");
+        assert_eq!(verified.content, Content::Datum);
+        assert!(verified.whole >= 10, "{name}");
+    }
+    for name in ["jpg_color", "raw", "examples", "examples.gz", "examples.zlib", "sequence"] {
+        let (verified, faults) = checked(&data(&format!("tensorflow/{name}.tfrecord")));
+        assert!(verified.is_whole() && verified.whole > 0, "{name}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_clean_copy_of_what_is_whole_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = golden_databases().into_iter().map(|name| golden(&name));
+    for (number, path) in sources.chain([data("tensorflow/examples.gz.tfrecord")]).enumerate() {
+        let out = folder.path().join(number.to_string());
+        mended(&path, &out);
+        assert!(records(&out) == records(&path), "{}", path.display());
+    }
+}
+
+#[test]
+fn damaged_records_are_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    let jpeg = fs::read(data("images/rgb.jpg")).unwrap();
+    let short = jpeg[..jpeg.len() / 2].to_vec();
+    let few = datum([3, 2, 2], 0, vec![1, 2, 3]);
+    let values = [encoded(0, jpeg.clone()), encoded(1, short), b"\xff\xff".to_vec(), few, encoded(4, jpeg)];
+    let keys = ["00000000", "00000001", "00000002", "00000003", "00000004"];
+    lmdb(&path, keys.into_iter().zip(values));
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.whole, verified.damaged, verified.unreadable, verified.gaps), (2, 3, 0, 0));
+    assert!(faults[0].starts_with("record 1, key \"00000001\": Could not decode datum"), "{faults:?}");
+    assert!(faults[1].starts_with("record 2, key \"00000002\": "), "{faults:?}");
+    assert!(faults[2].starts_with("record 3, key \"00000003\": ") && faults[2].contains('3'), "{faults:?}");
+    let out = folder.path().join("clean");
+    mended(&path, &out);
+    let keys: Vec<Vec<u8>> = records(&out).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [b"00000000", b"00000004"]);
+    // What is there stays, unless that is wanted; the data set itself stays in any case.
+    let (data, options) = (DataSet::open(&path).unwrap(), VerifyOptions::default());
+    let refused = |out: &Path, is_forced| {
+        repair(&data, out, is_forced, &options, &Progress::new(), |_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(&out, false).contains("it exists"), "{}", refused(&out, false));
+    assert!(refused(&path, true).contains("this is the data set itself"));
+    assert!(refused(&path.join("data.mdb"), true).contains("this is the data set itself"));
+    repair(&data, &out, true, &options, &Progress::new(), |_| ()).unwrap();
+}
+
+/// A TFRecord file of these values.
+fn tfrecord(path: &Path, values: &[Vec<u8>]) {
+    let mut writer = TfRecordWriter::create(path, Compression::Plain).unwrap();
+    for value in values {
+        writer.write(value).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn a_tfrecord_file_is_read_behind_damaged_data_and_up_to_a_damaged_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    let values: Vec<Vec<u8>> = (0..10).map(|label| datum([1, 1, 4], label, vec![7; 4])).collect();
+    tfrecord(&path, &values);
+    let whole = fs::read(&path).unwrap();
+    let length = whole.len() / 10;
+    let mut bytes = whole.clone();
+    bytes[3 * length + 14] ^= 1;
+    bytes[9 * length + 14] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.whole, verified.unreadable, verified.gaps), (8, 2, 0), "{faults:?}");
+    assert!(
+        faults[0].starts_with("record 3 cannot be read, between the keys \"00000002\" and \"00000004\": "),
+        "{faults:?}"
+    );
+    assert!(faults[1].starts_with("record 9 cannot be read, behind the key \"00000008\": "), "{faults:?}");
+    mended(&path, &folder.path().join("clean"));
+
+    bytes[6 * length + 2] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    // What follows in the next file is still read.
+    fs::write(folder.path().join("b.tfrecord"), &whole).unwrap();
+    let (verified, faults) = said(&folder.path().join("?.tfrecord"));
+    assert_eq!((verified.whole, verified.unreadable, verified.gaps), (5 + 10, 1, 1), "{faults:?}");
+    assert!(faults[1].starts_with("records from number 6 on cannot be read, behind the key \"00000005\""));
+    assert_eq!(mended(&folder.path().join("?.tfrecord"), &folder.path().join("both")).whole, 15);
+}
+
+#[test]
+fn a_leveldb_is_read_behind_a_damaged_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    copy(&golden("raw_leveldb_ldb"), &path);
+    let wanted = records(&path);
+    let table = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    let table =
+        table.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "ldb")).unwrap();
+    let whole = fs::read(&table).unwrap();
+    for place in [100, whole.len() / 2] {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 0x10;
+        fs::write(&table, &bytes).unwrap();
+        let (verified, faults) = said(&path);
+        assert!(verified.whole > 0 && verified.whole < wanted.len() as u64, "{verified:?}");
+        assert_eq!((verified.gaps, faults.len()), (1, 1), "{faults:?}");
+        assert!(faults[0].contains("cannot be read") && faults[0].contains(".ldb"), "{faults:?}");
+        let out = folder.path().join(format!("clean-{place}"));
+        mended(&path, &out);
+        let left = records(&out);
+        assert!(left.iter().all(|record| wanted.contains(record)));
+        // Nothing is missing but one interval.
+        let lost: Vec<usize> = (0..wanted.len()).filter(|&n| !left.contains(&wanted[n])).collect();
+        assert_eq!(lost.last().unwrap() - lost[0] + 1, lost.len());
+    }
+}
+
+#[test]
+fn a_list_is_read_behind_a_missing_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    let good = data("images/rgb.jpg").display().to_string();
+    fs::write(&list, format!("{good} 1\n/nowhere.jpg 2\n{good} 3\n/nowhere.jpg 4\n/nowhere.jpg 5\n"))
+        .unwrap();
+    let (verified, faults) = said(&list);
+    assert_eq!((verified.whole, verified.unreadable), (2, 3), "{faults:?}");
+    assert!(faults[0].starts_with("record 1 cannot be read") && faults[0].contains("line 2"), "{faults:?}");
+    let out = folder.path().join("clean.txt");
+    mended(&list, &out);
+    assert_eq!(fs::read_to_string(out).unwrap(), format!("{good} 1\n{good} 3\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Any flipped byte of any kind is found or harmless, never a panic; what is read again is what was there.
+    #[test]
+    fn a_flipped_byte_costs_no_more_than_it_has_to(
+        kind in 0usize..3,
+        at in any::<prop::sample::Index>(),
+        flip in 1u8..=255,
+        cut in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let name = ["jpg_color_lmdb", "raw_leveldb_ldb", "jpg_color.tfrecord"][kind];
+        let file = match kind {
+            2 => {
+                fs::copy(data(&format!("tensorflow/{name}")), path.with_extension("tfrecord")).unwrap();
+                path.with_extension("tfrecord")
+            }
+            _ => {
+                copy(&golden(name), &path);
+                let files = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+                files.max_by_key(|file| fs::metadata(file).unwrap().len()).unwrap()
+            }
+        };
+        let path = if kind == 2 { file.clone() } else { path };
+        let before = records(&path);
+        let mut bytes = fs::read(&file).unwrap();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at.max(1)) } else { bytes[at] ^= flip }
+        fs::write(&file, &bytes).unwrap();
+        let Ok(data) = DataSet::open(&path) else { return Ok(()) };
+        let mut found = 0u64;
+        let options = VerifyOptions::default();
+        let Ok(verified) = verify(&data, &options, &Progress::new(), |_| found += 1) else { return Ok(()) };
+        prop_assert_eq!(found == 0, verified.is_whole());
+        prop_assert!(verified.whole <= before.len() as u64);
+        let known = verified.whole + verified.damaged + verified.unreadable;
+        if verified.gaps == 0 && kind != 1 {
+            prop_assert_eq!(known, before.len() as u64, "{:?}", verified);
+        }
+    }
+}
