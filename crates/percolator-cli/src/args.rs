@@ -121,7 +121,7 @@ enum PhaseArg {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum ColorArg {
+pub(super) enum ColorArg {
     /// The image's own channels.
     #[default]
     Native,
@@ -129,6 +129,16 @@ enum ColorArg {
     Color,
     /// One channel: Caffe's force_gray.
     Gray,
+}
+
+impl ColorArg {
+    pub(super) fn mode(self) -> ColorMode {
+        match self {
+            ColorArg::Native => ColorMode::Native,
+            ColorArg::Color => ColorMode::Color,
+            ColorArg::Gray => ColorMode::Gray,
+        }
+    }
 }
 
 /// A database given by itself, without a net.
@@ -387,16 +397,12 @@ impl TransformArgs {
     }
 
     pub(super) fn color(&self) -> ColorMode {
-        match self.color {
-            ColorArg::Native => ColorMode::Native,
-            ColorArg::Color => ColorMode::Color,
-            ColorArg::Gray => ColorMode::Gray,
-        }
+        self.color.mode()
     }
 }
 
 /// Parses a height and a width.
-fn size(text: &str) -> Result<[u32; 2], String> {
+pub(super) fn size(text: &str) -> Result<[u32; 2], String> {
     let sides = text.split_once('x').and_then(|(height, width)| {
         let [height, width] = [height, width].map(|side| side.parse().ok().filter(|&side| side > 0));
         Some([height?, width?])

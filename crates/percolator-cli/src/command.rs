@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, leases, man, model, plan,
-    prepare, verify_run,
+    bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, inspect, leases, man,
+    mean, model, plan, prepare, verify, verify_run,
 };
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
@@ -44,6 +44,14 @@ enum Command {
     Convert(convert::Convert),
     /// Make a data set from raw data.
     Prepare(prepare::Prepare),
+    /// Compute the mean image of a data set, and each channel's mean and standard deviation.
+    Mean(mean::Mean),
+    /// Show what a data set or a model holds: records, keys, shapes, encodings, labels, duplicates.
+    Inspect(inspect::Inspect),
+    /// Read, check, parse and decode every record of a data set, on all processors.
+    ///
+    /// All that is wrong is listed, and the exit code is then 1.
+    Verify(verify::Verify),
     /// Print which records each replica of a job gets at each step, without reading them.
     Plan(plan::Plan),
     /// Prove from its receipts that each epoch of a run was covered exactly once, or name what is missing or
@@ -79,6 +87,9 @@ impl Cli {
             Command::Feed(feed) => return feed.run(),
             Command::Convert(convert) => return convert.run(),
             Command::Prepare(prepare) => return prepare.run(),
+            Command::Mean(mean) => return mean.run(),
+            Command::Inspect(inspect) => return inspect.run(),
+            Command::Verify(verify) => return verify.run(),
             Command::Model(model) => return model.run(),
             Command::Checkpoints(checkpoints) => return checkpoints.run(),
             Command::Bench(bench) => return bench.run(),

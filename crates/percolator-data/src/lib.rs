@@ -5,9 +5,9 @@
 //! - [`store`]: writers of LMDBs, LevelDBs and TFRecord files.
 //! - [`DataSet`]: finds out what a path is, and opens it.
 //! - [`scan`]: every record of a source on all cores, with the results in order.
-//! - [`mean`]: mean images, as Caffe computes them.
-//! - [`inspect`]: what a data set holds: labels, keys, shapes, duplicates, pictures.
-//! - [`verify`]: which records are wrong, and a copy without them.
+//! - [`mean`](mod@mean): mean images, as Caffe computes them.
+//! - [`inspect`](mod@inspect): what a data set holds: labels, keys, shapes, duplicates, pictures.
+//! - [`verify`](mod@verify): which records are wrong, and a copy without them.
 
 pub mod convert;
 pub mod input;

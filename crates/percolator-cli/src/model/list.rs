@@ -1,7 +1,7 @@
 //! `percolator model list`: the tensors of a model, as a table or with their digests.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -32,6 +32,10 @@ struct Listed {
 }
 
 impl List {
+    pub(super) fn of(path: &Path) -> Self {
+        List { path: path.to_owned() }
+    }
+
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let model = Model::open(&self.path)?;
         let order = by_name(&model);

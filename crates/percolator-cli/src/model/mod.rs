@@ -94,6 +94,11 @@ impl Model {
     }
 }
 
+/// Lists the tensors of a model, as `model list` does.
+pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<ExitCode> {
+    list::List::of(path).run(How { json, quiet })
+}
+
 /// Checks that nothing but a regular file has the name that a checkpoint's files would begin with. A folder
 /// of this name would be found in the place of the checkpoint, and nobody means files beside a device.
 fn check_prefix(prefix: &Path) -> anyhow::Result<()> {

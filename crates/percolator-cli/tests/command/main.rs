@@ -15,6 +15,7 @@ mod checkpoints;
 mod checkpoints_refused;
 mod compare;
 mod convert;
+mod data_tools;
 mod descriptions;
 mod doctor;
 mod dump;

@@ -258,7 +258,7 @@ fn shown(pictures: &[Picture], page: &mut String) {
     let _ = writeln!(page, "<h2>Pictures</h2>\n<div class=\"pictures\" id=\"pictures\">");
     for picture in pictures {
         let label = picture.label.map(|label| format!("label {label}")).unwrap_or_default();
-        let key = escaped(&super::shown_key(&picture.key));
+        let key = escaped(&super::key_text(&picture.key));
         let number = picture.number;
         let png = picture
             .pixels

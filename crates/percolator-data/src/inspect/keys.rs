@@ -80,16 +80,17 @@ impl KeyTally {
         Some(Keys {
             pattern,
             are_positions,
-            first: shown(&self.first?),
-            last: shown(&self.last),
+            first: key_text(&self.first?),
+            last: key_text(&self.last),
             bytes_min: self.bytes_min,
             bytes_max: self.bytes_max,
         })
     }
 }
 
-/// A key as text.
-pub(crate) fn shown(key: &[u8]) -> String {
+/// A key as text: bytes that are not printable ASCII are escaped.
+#[must_use]
+pub fn key_text(key: &[u8]) -> String {
     key.escape_ascii().to_string()
 }
 

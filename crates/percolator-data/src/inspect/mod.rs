@@ -39,7 +39,7 @@ pub use self::duplicates::{DuplicateGroup, Duplicates};
 pub use self::features::FeatureReport;
 pub use self::html::html;
 pub use self::keys::Keys;
-pub(crate) use self::keys::shown as shown_key;
+pub use self::keys::key_text;
 pub use self::pictures::{PICTURES_MAX, Picture, Pixels, pictures};
 pub use self::record::{Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};

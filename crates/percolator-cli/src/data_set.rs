@@ -1,0 +1,115 @@
+//! What the commands share that read a whole data set: `mean`, `inspect`, `verify`.
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, StdoutLock};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use percolator::leveldb::LogGaps;
+use percolator::{shown, whole_file};
+use percolator_data::OpenOptions;
+use percolator_data::scan::Progress;
+
+use crate::args::AccessArg;
+use crate::out::Out;
+use crate::watch::{self, Ended, Watched, megabytes_per_second};
+
+/// A data set, and how it is read and reported.
+#[derive(Debug, Args)]
+pub(super) struct DataArgs {
+    /// The data set: an LMDB's or a LevelDB's folder, a TFRecord file, a folder or a quoted pattern of them,
+    /// or a text file that lists images and labels.
+    #[arg(value_name = "PATH")]
+    pub(super) path: PathBuf,
+    /// Prepend this to each name in a list of images, as it is (Caffe's root_folder).
+    #[arg(long, value_name = "PREFIX")]
+    root: Option<OsString>,
+    /// Read the database of this name in an LMDB.
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
+    /// How files are read.
+    #[arg(long, value_enum, default_value_t)]
+    access: AccessArg,
+    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
+    #[arg(long)]
+    allow_log_gaps: bool,
+    /// Worker threads [default: one per core]. The results do not depend on it.
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<NonZeroUsize>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print no progress.
+    #[arg(long)]
+    pub(super) quiet: bool,
+    /// Replace output files that exist.
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+impl DataArgs {
+    pub(super) fn options(&self) -> OpenOptions {
+        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
+        let mut options = OpenOptions::default().access(self.access.access()).log_gaps(gaps);
+        if let Some(root) = &self.root {
+            options = options.root_folder(root);
+        }
+        if let Some(name) = &self.database {
+            options = options.database(name);
+        }
+        options
+    }
+
+    /// Does work beside a progress bar; on SIGINT or SIGTERM, it is told to stop.
+    pub(super) fn watched<T: Send>(
+        &self,
+        work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<Ended<T>> {
+        let progress = Progress::new();
+        watch::watched(self.quiet, &progress, message, || work(&progress))
+    }
+
+    /// Checks that an output file can be written, before there is anything to write.
+    pub(super) fn check_output(&self, path: &Path) -> anyhow::Result<()> {
+        let is_free = self.force || path.symlink_metadata().is_err();
+        ensure!(is_free, "{}: it exists; give another path, or --force to replace it", shown::path(path));
+        whole_file::check(path).with_context(|| format!("{}: cannot write the file", shown::path(path)))
+    }
+}
+
+/// Writes an output file, which is whole or absent.
+pub(super) fn write_output(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    whole_file::write(path, &[bytes]).with_context(|| format!("{}: cannot write the file", shown::path(path)))
+}
+
+/// The standard output, buffered.
+pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
+    Out::new(BufWriter::new(io::stdout().lock()))
+}
+
+impl Watched for Progress {
+    fn total(&self) -> u64 {
+        self.total()
+    }
+
+    fn done(&self) -> u64 {
+        self.done()
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+
+    fn is_end(&self, _: &anyhow::Error) -> bool {
+        self.is_stopped()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]
+fn message(progress: &Progress, took: Duration) -> String {
+    let rate = progress.records() as f64 / took.as_secs_f64().max(1e-3);
+    format!("{rate:.0} records/s, {:.1} MB/s", megabytes_per_second(progress.bytes(), took))
+}

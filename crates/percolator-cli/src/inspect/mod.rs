@@ -1,0 +1,122 @@
+//! `percolator inspect`: what a data set or a model holds.
+
+mod one;
+mod text;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use percolator::shown;
+use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture};
+use percolator_data::scan::Progress;
+use percolator_data::{DataSet, Found};
+
+use crate::data_set::{DataArgs, stdout, write_output};
+use crate::model;
+use crate::watch::Ended;
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Look at every record, and decode it: duplicates are found by their pixels, too.
+    #[arg(long)]
+    all: bool,
+    /// Otherwise, look at so many records, evenly spread, and at the headers of their images.
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "all",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// Write a contact sheet: pictures, evenly spread, with their labels and numbers.
+    #[arg(long, value_name = "SHEET.png")]
+    grid: Option<PathBuf>,
+    /// Write the report as one HTML file that needs no network: histograms, sizes, pictures.
+    #[arg(long, value_name = "REPORT.html")]
+    html: Option<PathBuf>,
+    /// The number of pictures in the sheet, and in the HTML report.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
+    pictures: u64,
+    /// Show one record: the one with this number if it is a number without leading zeros, otherwise the one
+    /// with this key. Its image is drawn if the output is a terminal.
+    #[arg(long, value_name = "KEY|N", conflicts_with_all = ["all", "grid", "html"])]
+    record: Option<OsString>,
+    /// Show the record as text only.
+    #[arg(long, requires = "record")]
+    text: bool,
+    /// Write the record's image to this file.
+    #[arg(long, value_name = "FILE.png", requires = "record")]
+    out: Option<PathBuf>,
+}
+
+/// The side of a picture in the sheet and in the HTML report, in pixels.
+const PICTURE_SIDE: usize = 112;
+
+impl Inspect {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        for output in [&self.grid, &self.html, &self.out].into_iter().flatten() {
+            self.data.check_output(output)?;
+        }
+        let data = match self.data.options().find(&self.data.path)? {
+            Found::DataSet(data) => data,
+            Found::Model(path) => return self.list_model(&path),
+        };
+        match &self.record {
+            Some(word) => one::show(&data, word, self),
+            None => self.report(&data),
+        }
+    }
+
+    fn list_model(&self, path: &Path) -> anyhow::Result<ExitCode> {
+        if self.record.is_some() || self.grid.is_some() || self.html.is_some() {
+            bail!(
+                "{}: a model's files, which have no records; `percolator model show` shows one tensor",
+                shown::path(path)
+            );
+        }
+        model::list(path, self.data.json, self.data.quiet)
+    }
+
+    fn report(&self, data: &DataSet) -> anyhow::Result<ExitCode> {
+        let options = InspectOptions { all: self.all, sample: self.sample, threads: self.data.threads };
+        let looked = self.data.watched(|progress| {
+            let report = inspect::inspect(data, &options, progress)?;
+            Ok((report, self.pictures(data, progress)?))
+        })?;
+        let (report, pictures) = match looked {
+            Ended::Done(looked) => looked,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        if let Some(path) = &self.grid {
+            write_output(path, &inspect::sheet(&pictures).to_png()?)?;
+        }
+        if let Some(path) = &self.html {
+            write_output(path, inspect::html(&report, &pictures).as_bytes())?;
+        }
+        let mut out = stdout();
+        if self.data.json {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        } else {
+            text::write(&report, &mut out)?;
+            for path in [&self.grid, &self.html].into_iter().flatten() {
+                writeln!(out, "\n{}: {} pictures", shown::path(path), pictures.len())?;
+            }
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The pictures that are shown. A sheet needs at least one; a report does without.
+    fn pictures(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<Vec<Picture>> {
+        if self.grid.is_none() && self.html.is_none() {
+            return Ok(Vec::new());
+        }
+        match inspect::pictures(data, self.pictures, PICTURE_SIDE, progress) {
+            Err(inspect::InspectError::NoImages { .. }) if self.grid.is_none() => Ok(Vec::new()),
+            pictures => Ok(pictures?),
+        }
+    }
+}

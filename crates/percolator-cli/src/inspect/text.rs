@@ -1,0 +1,118 @@
+//! A report as lines of text, which fit 40 columns where names and paths do.
+
+use std::io::{self, Write};
+
+use percolator::shown;
+use percolator_data::inspect::{Duplicates, LabelCount, Labels, Report};
+
+/// The most lines for labels, and for shapes.
+const LABELS_MAX: usize = 20;
+const SHAPES_MAX: usize = 8;
+/// The longest bar.
+const BAR: u64 = 20;
+
+pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: {} of {}", shown::message(&report.path), report.kind, report.content)?;
+    if report.files > 1 {
+        writeln!(out, "  files      {}", report.files)?;
+    }
+    match report.looked_at == report.records {
+        true => writeln!(out, "  records    {}", report.records)?,
+        false => {
+            writeln!(out, "  records    {}", report.records)?;
+            writeln!(out, "  looked at  {}, evenly spread", report.looked_at)?;
+        }
+    }
+    writeln!(out, "  bytes      {} of files", report.file_bytes)?;
+    let sizes = &report.sizes;
+    writeln!(out, "  values     {} bytes, {} to {} each", sizes.total, sizes.min, sizes.max)?;
+    if let Some(keys) = &report.keys {
+        let order = match keys.are_positions {
+            Some(true) => ", the record's position",
+            Some(false) => ", not the record's position",
+            None => "",
+        };
+        writeln!(out, "  keys       {}{order}", keys.pattern)?;
+        writeln!(out, "             \"{}\" to", shown::message(&keys.first))?;
+        writeln!(out, "             \"{}\"", shown::message(&keys.last))?;
+    }
+    for count in &report.encodings {
+        writeln!(out, "  images     {} {}", count.records, count.encoding)?;
+    }
+    for count in report.shapes.iter().take(SHAPES_MAX) {
+        writeln!(out, "  shape      {} of {}", count.records, count.shape)?;
+    }
+    if report.shapes.len() > SHAPES_MAX {
+        writeln!(out, "             and {} more shapes", report.shapes.len() - SHAPES_MAX)?;
+    }
+    if let Some(first) = &report.first_damaged {
+        writeln!(out, "  damaged    {}; the first: {}", report.damaged, shown::message(first))?;
+    }
+    for feature in &report.features {
+        let (name, kinds) = (shown::message(&feature.name), feature.kinds.join(", "));
+        let values = match feature.values_min == feature.values_max {
+            true => feature.values_max.to_string(),
+            false => format!("{} to {}", feature.values_min, feature.values_max),
+        };
+        writeln!(out, "  feature    {name}: {kinds}, {values} each, in {} records", feature.records)?;
+    }
+    if let Some(labels) = &report.labels {
+        write_labels(labels, out)?;
+    }
+    for (what, found) in [("values", &report.same_values), ("pixels", &report.same_pixels)] {
+        if let Some(found) = found {
+            write_duplicates(what, found, out)?;
+        }
+    }
+    writeln!(out, "\n{}", report.net.trim_end())
+}
+
+/// A line for each label if they are few; otherwise the most and the least frequent.
+fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
+    let counts = &labels.counts;
+    let (Some(first), Some(last)) = (counts.first(), counts.last()) else { return Ok(()) };
+    writeln!(out, "  labels     {}, from {} to {}", counts.len(), first.label, last.label)?;
+    let most = counts.iter().map(|count| count.records).max().unwrap_or(1).max(1);
+    let mut line = |count: &LabelCount| {
+        let bar = "#".repeat(usize::try_from((count.records * BAR).div_ceil(most)).unwrap_or(0));
+        writeln!(out, "  {:>9}  {bar} {}", count.label, count.records)
+    };
+    if counts.len() <= LABELS_MAX {
+        counts.iter().try_for_each(&mut line)?;
+    } else {
+        let mut sorted: Vec<&LabelCount> = counts.iter().collect();
+        sorted.sort_by_key(|count| (std::cmp::Reverse(count.records), count.label));
+        sorted[..LABELS_MAX / 2].iter().copied().try_for_each(&mut line)?;
+        writeln!(out, "        ...")?;
+        let mut line = |count: &LabelCount| writeln!(out, "  {:>9}  {}", count.label, count.records);
+        sorted[sorted.len() - LABELS_MAX / 4..].iter().copied().try_for_each(&mut line)?;
+    }
+    if labels.others > 0 {
+        writeln!(out, "             and {} records of yet other labels", labels.others)?;
+    }
+    if labels.without > 0 {
+        writeln!(out, "             {} records have no label", labels.without)?;
+    }
+    Ok(())
+}
+
+fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io::Result<()> {
+    /// The most groups that are listed.
+    const GROUPS_MAX: usize = 5;
+
+    if found.groups == 0 {
+        return writeln!(out, "  duplicates no {what} come twice among {} records", found.compared);
+    }
+    writeln!(
+        out,
+        "  duplicates {} of {} records repeat the {what} of another, in {} groups, {} with different labels",
+        found.superfluous, found.compared, found.groups, found.groups_with_labels_that_differ
+    )?;
+    for group in found.listed.iter().take(GROUPS_MAX) {
+        let records: Vec<String> = group.records.iter().take(8).map(u64::to_string).collect();
+        let more = if group.count > 8 { ", ..." } else { "" };
+        let labels = if group.labels_differ { " (their labels differ)" } else { "" };
+        writeln!(out, "             records {}{more}{labels}", records.join(", "))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! `percolator mean`: the mean image of a data set, and its channels' means and standard deviations.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use percolator::shown;
+use percolator_data::mean::{self, MeanOptions, Sums};
+use serde_json::json;
+
+use crate::args::{ColorArg, size};
+use crate::data_set::{DataArgs, stdout, write_output};
+use crate::watch::Ended;
+
+#[derive(Debug, Args)]
+pub(crate) struct Mean {
+    #[command(flatten)]
+    data: DataArgs,
+    /// The file to write, as Caffe's compute_image_mean writes it. Without it, only the channels' values are
+    /// computed, for which images may differ in size.
+    #[arg(value_name = "MEAN.binaryproto")]
+    out: Option<PathBuf>,
+    /// First resize every image to this many rows and columns.
+    #[arg(long, value_name = "HxW", value_parser = size)]
+    resize: Option<[u32; 2]>,
+    /// The channels to decode encoded images to.
+    #[arg(long, value_enum, default_value_t)]
+    color: ColorArg,
+    /// Add bytes up as Caffe does, in 32-bit floats and in the order of the keys: also beyond 2^24, where its
+    /// sums are rounded. Without it, they are exact. Floats are always added as Caffe does.
+    #[arg(long)]
+    caffe: bool,
+}
+
+impl Mean {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(out) = &self.out {
+            self.data.check_output(out)?;
+        }
+        let data = self.data.options().open(&self.data.path)?;
+        let options = MeanOptions {
+            resize: self.resize.map(|sides| sides.map(|side| side as usize).into()),
+            color: self.color.mode(),
+            sums: if self.caffe { Sums::Caffe } else { Sums::Exact },
+            only_channels: self.out.is_none(),
+            threads: self.data.threads,
+        };
+        let computed = self.data.watched(|progress| Ok(mean::mean(&data, &options, progress)?))?;
+        let mean = match computed {
+            Ended::Done(mean) => mean,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        // The file is there before anything is printed, so a closed output does not lose it.
+        if let Some(out) = &self.out {
+            write_output(out, &mean.to_binaryproto()?)?;
+        }
+        self.print(&mean)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print(&self, mean: &mean::Mean) -> anyhow::Result<()> {
+        let mut out = stdout();
+        let (means, stds) = mean.for_pytorch();
+        if self.data.json {
+            let shape = mean.shape.map(|shape| [shape.channels, shape.height, shape.width]);
+            let printed = json!({
+                "records": mean.records,
+                "shape": shape,
+                "channels": mean.channels,
+                "pytorch": { "mean": means, "std": stds },
+                "beyond_caffe": mean.beyond_caffe,
+                "out": self.out.as_ref().map(|out| out.to_string_lossy()),
+            });
+            serde_json::to_writer_pretty(&mut out, &printed)?;
+            writeln!(out)?;
+            return out.finish();
+        }
+        let images =
+            if mean.records == 1 { "1 image".to_owned() } else { format!("{} images", mean.records) };
+        match (&self.out, mean.shape) {
+            (Some(path), Some(shape)) => {
+                writeln!(out, "{}: {shape}, the mean of {images}", shown::path(path))?
+            }
+            _ => writeln!(out, "{}: {images}", shown::path(&self.data.path))?,
+        }
+        writeln!(out, "\nCaffe, a line for each channel as stored:")?;
+        for line in mean.for_caffe() {
+            writeln!(out, "  {line}")?;
+        }
+        let order = match mean.channels.len() {
+            3 | 4 => ", red first",
+            _ => "",
+        };
+        writeln!(out, "\nPyTorch's Normalize, of values from 0 to 1{order}:")?;
+        let list = |numbers: &[f64]| {
+            numbers.iter().map(|number| format!("{number:.6}")).collect::<Vec<_>>().join(", ")
+        };
+        writeln!(out, "  mean = [{}]", list(&means))?;
+        writeln!(out, "  std = [{}]", list(&stds))?;
+        if mean.beyond_caffe > 0 {
+            writeln!(
+                out,
+                "\nCaffe's own sums round beyond 2^24, as they would for {} elements; these are exact. \
+                 --caffe gives Caffe's bits.",
+                mean.beyond_caffe
+            )?;
+        }
+        out.finish()
+    }
+}

@@ -1,0 +1,122 @@
+//! `percolator verify`: every record read, checked, parsed and decoded; a clean copy of those that are whole.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use percolator::shown;
+use percolator_data::scan::Progress;
+use percolator_data::verify::{self, Fault, Repaired, Verified, VerifyOptions};
+use percolator_data::{DataSet, inspect};
+use serde_json::json;
+
+use crate::data_set::{DataArgs, stdout};
+use crate::out::Out;
+use crate::watch::Ended;
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Also write a copy without what is wrong, of the same kind. It is whole, or absent.
+    #[arg(long, value_name = "OUT")]
+    repair: Option<PathBuf>,
+}
+
+impl Verify {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let data = self.data.options().open(&self.data.path)?;
+        let found = self.data.watched(|progress| self.look(&data, progress))?;
+        let (verified, repaired) = match found {
+            Ended::Done(found) => found,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        self.print(&verified, repaired.as_ref())?;
+        Ok(if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Verifies, and prints each fault when it is found.
+    fn look(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<(Verified, Option<Repaired>)> {
+        let mut out = Out::new(io::stdout());
+        let options = VerifyOptions { threads: self.data.threads, ..VerifyOptions::default() };
+        let mut say = |fault: &Fault| {
+            let line = if self.data.json {
+                json_line(fault)
+            } else {
+                shown::message(&fault.to_string()).to_string()
+            };
+            // A closed output ends the list, and not the verification, whose verdict is the exit code.
+            let _ = writeln!(out, "{line}");
+        };
+        let found = match &self.repair {
+            None => (verify::verify(data, &options, progress, &mut say)?, None),
+            Some(copy) => {
+                let repaired = verify::repair(data, copy, self.data.force, &options, progress, &mut say)?;
+                (repaired.verified, Some(repaired))
+            }
+        };
+        out.finish()?;
+        Ok(found)
+    }
+
+    fn print(&self, verified: &Verified, repaired: Option<&Repaired>) -> anyhow::Result<()> {
+        let mut out = stdout();
+        let copy = self.repair.as_deref();
+        if self.data.json {
+            let mut line =
+                json!({ "path": self.data.path.to_string_lossy(), "is_whole": verified.is_whole() });
+            if let (Some(fields), serde_json::Value::Object(counts)) =
+                (line.as_object_mut(), serde_json::to_value(verified)?)
+            {
+                fields.extend(counts);
+                if let (Some(repaired), Some(copy)) = (repaired, copy) {
+                    fields.insert("repaired".to_owned(), copy.to_string_lossy().into());
+                    fields.insert("written".to_owned(), repaired.written.into());
+                }
+            }
+            writeln!(out, "{line}")?;
+            return out.finish();
+        }
+        let Verified { content, whole, damaged, unreadable, gaps } = verified;
+        let mut wrong = Vec::new();
+        if *damaged > 0 {
+            wrong.push(format!("{damaged} damaged"));
+        }
+        if *unreadable > 0 {
+            wrong.push(format!("{unreadable} unreadable"));
+        }
+        if *gaps > 0 {
+            wrong.push(format!("an unknown number unreadable in {gaps} places"));
+        }
+        let verdict = if wrong.is_empty() { "nothing is wrong".to_owned() } else { wrong.join(", ") };
+        let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
+        writeln!(out, "{}: {records} whole ({content}); {verdict}", shown::path(&self.data.path))?;
+        if let (Some(repaired), Some(copy)) = (repaired, copy) {
+            writeln!(out, "{}: a clean copy with {} records", shown::path(copy), repaired.written)?;
+        }
+        out.finish()
+    }
+}
+
+/// A fault as a line of JSON.
+fn json_line(fault: &Fault) -> String {
+    let key = |key: &percolator::record::Key| inspect::key_text(&key.0);
+    let line = match fault {
+        Fault::Record { .. } => json!({
+            "fault": "damaged",
+            "record": fault.number(),
+            "key": fault.key().map(key),
+            "reason": fault.reason(),
+        }),
+        Fault::Unreadable(unreadable) => json!({
+            "fault": "unreadable",
+            "record": unreadable.first,
+            "records": unreadable.records,
+            "after": unreadable.after.as_ref().map(key),
+            "before": unreadable.before.as_ref().map(key),
+            "reason": fault.reason(),
+        }),
+    };
+    line.to_string()
+}
