@@ -37,7 +37,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "REPORT.html")]
     html: Option<PathBuf>,
     /// The number of pictures in the sheet, and in the HTML report.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
     pictures: u64,
     /// Show one record: the one with this number if it is a number without leading zeros, otherwise the one
     /// with this key. Its image is drawn if the output is a terminal.

@@ -119,13 +119,16 @@ mod tests {
             let groups: Vec<_> = map.values().filter(|group| group.len() > 1).collect();
             prop_assert_eq!(found.compared, contents.len() as u64);
             prop_assert_eq!(found.groups, groups.len() as u64);
-            prop_assert_eq!(found.superfluous, groups.iter().map(|group| group.len() as u64 - 1).sum::<u64>());
-            let differ = groups.iter().filter(|group| group.iter().any(|member| member.1 != group[0].1)).count();
+            let superfluous = groups.iter().map(|group| group.len() as u64 - 1).sum::<u64>();
+            prop_assert_eq!(found.superfluous, superfluous);
+            let differ = |group: &&&Vec<(u64, i64)>| group.iter().any(|member| member.1 != group[0].1);
+            let differ = groups.iter().filter(differ).count();
             prop_assert_eq!(found.groups_with_labels_that_differ, differ as u64);
             prop_assert!(found.listed.windows(2).all(|pair| pair[0].records[0] < pair[1].records[0]));
             for group in &found.listed {
                 let content = contents[usize::try_from(group.records[0]).unwrap()].0;
-                let numbers: Vec<u64> = map[&content].iter().map(|member| member.0).take(MEMBERS_MAX).collect();
+                let numbers = map[&content].iter().map(|member| member.0);
+                let numbers: Vec<u64> = numbers.take(MEMBERS_MAX).collect();
                 prop_assert_eq!(&group.records, &numbers);
             }
         }

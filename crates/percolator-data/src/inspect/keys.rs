@@ -1,10 +1,10 @@
 //! The pattern of a data set's keys.
 //!
-//! The law: a key is *numbered* if it is only digits, and *named* if it is digits, an underscore, and at least
-//! one byte more. If all keys that were looked at are numbered with as many digits, the pattern is `%08d`
-//! (with that width); if they are named with as many digits before the underscore, it is `%08d_NAME`; if they
-//! are numbered, and none but `0` begins with a zero, it is `%d`, and their order is not that of the numbers.
-//! Anything else is `other`.
+//! The law: a key is *numbered* if it is only digits, and *named* if it is digits, an underscore, and at
+//! least one byte more. If all keys that were looked at are numbered with as many digits, the pattern is
+//! `%08d` (with that width); if they are named with as many digits before the underscore, it is `%08d_NAME`;
+//! if they are numbered, and none but `0` begins with a zero, it is `%d`, and their order is not that of the
+//! numbers. Anything else is `other`.
 
 use serde::Serialize;
 
@@ -137,7 +137,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_pattern_is_read(width in 2usize..12, names in proptest::collection::vec("[a-z.]{1,9}", 1..9)) {
+        fn a_written_pattern_is_read(
+            width in 2usize..12,
+            names in proptest::collection::vec("[a-z.]{1,9}", 1..9),
+        ) {
             let mut numbered = KeyTally::default();
             let mut named = KeyTally::default();
             for (number, name) in names.iter().enumerate() {

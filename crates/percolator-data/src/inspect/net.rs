@@ -100,7 +100,8 @@ fn command(data: &DataSet, report: &Report, kind: Kind, content: Content) -> Str
             }
         }
         Content::SequenceExample => {
-            return "No layer and no option feeds SequenceExamples: write a decoder (docs/guide/own-records.md).\n"
+            return "No layer and no option feeds SequenceExamples: write a decoder \
+                    (docs/guide/own-records.md).\n"
                 .to_owned();
         }
         Content::Bytes => {

@@ -238,7 +238,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_png_has_the_pixels(width in 1usize..20, height in 1usize..20, seed in any::<u8>()) {
-            let rgb: Vec<u8> = (0..=u8::MAX).cycle().map(|n| n.wrapping_mul(31) ^ seed).take(3 * width * height).collect();
+            let bytes = (0..=u8::MAX).cycle().map(|n| n.wrapping_mul(31) ^ seed);
+            let rgb: Vec<u8> = bytes.take(3 * width * height).collect();
             let file = Pixels { width, height, rgb: rgb.clone() }.to_png().unwrap();
             let mut decoder = ImageFileDecoder::default();
             let image = decoder.decode(&file).unwrap();

@@ -12,6 +12,7 @@
 use percolator::leveldb::LevelDbError;
 use percolator::record::Key;
 use percolator::source::{Cursor, Source, SourceError};
+use percolator::tfrecord::TfRecordError;
 
 use super::chunk::{Chunk, Unreadable};
 use super::selection::Selection;
@@ -176,6 +177,11 @@ impl<'a> Feeder<'a> {
                 if self.cursor.is_none() {
                     self.leave_source(chunk);
                 }
+            }
+            // Without a length, or what a file unpacks to, nobody knows where the next record is.
+            Kind::TfRecord if !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. })) => {
+                self.lost = Some(Unreadable { first, records: None, after, before, error });
+                self.leave_source(chunk);
             }
             Kind::Lmdb | Kind::TfRecord | Kind::ImageList => {
                 self.lost = Some(Unreadable { first, records: Some(1), after, before, error });

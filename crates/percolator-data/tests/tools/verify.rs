@@ -142,6 +142,20 @@ fn a_tfrecord_file_is_read_behind_damaged_data_and_up_to_a_damaged_length() {
     assert_eq!(mended(&folder.path().join("?.tfrecord"), &folder.path().join("both")).whole, 15);
 }
 
+/// Nobody knows how many records the rest of a compressed file had, so that is not said.
+#[test]
+fn the_rest_of_a_cut_compressed_file_is_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.tfrecord.gz");
+    for name in ["examples.gz", "examples.zlib"] {
+        let whole = fs::read(data(&format!("tensorflow/{name}.tfrecord"))).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let (verified, faults) = said(&path);
+        assert_eq!((verified.unreadable, verified.gaps, faults.len()), (0, 1, 1), "{faults:?}");
+        assert!(faults[0].contains("on cannot be read"), "{faults:?}");
+    }
+}
+
 #[test]
 fn a_leveldb_is_read_behind_a_damaged_block() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +202,8 @@ fn a_list_is_read_behind_a_missing_file() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Any flipped byte of any kind is found or harmless, never a panic; what is read again is what was there.
+    /// A flipped byte, or a cut, is found or harmless, and never a panic; where the count is known, it is
+    /// right.
     #[test]
     fn a_flipped_byte_costs_no_more_than_it_has_to(
         kind in 0usize..3,
