@@ -321,6 +321,15 @@ impl MemoryBudget {
         self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
     }
 
+    /// The same with another number of threads, each of which has the memory of these holders.
+    pub(crate) fn with_threads(&self, threads: usize, scratch: &[&'static str]) -> Self {
+        let of_threads = |line: &BudgetLine| match scratch.contains(&line.holder) {
+            true => BudgetLine { count: threads, ..line.clone() },
+            false => line.clone(),
+        };
+        MemoryBudget { lines: self.lines.iter().map(of_threads).collect() }
+    }
+
     pub(crate) fn of(terms: &BudgetTerms<'_>) -> Self {
         let slots = terms.lanes * terms.prefetch;
         let places = terms.lanes * terms.runs * terms.run_records;

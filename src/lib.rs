@@ -200,7 +200,7 @@ pub use transform::{ColorMode, Phase, Transform};
 pub use half;
 
 #[doc(hidden)]
-pub use base::{glob, shown, whole_file};
+pub use base::{glob, shown, trace, whole_file};
 
 #[cfg(test)]
 #[cfg(not(shuttle))]

@@ -17,4 +17,5 @@ pub(crate) mod simd;
 pub(crate) mod slot_account;
 pub(crate) mod splitmix;
 pub(crate) mod sync;
+pub mod trace;
 pub mod whole_file;

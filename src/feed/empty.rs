@@ -117,7 +117,7 @@ impl EmptyBatches {
         let (done, _) = bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {
-            header: SlotHeader { transfer, step: None, capacity, token: self.account.0.token() },
+            header: SlotHeader { transfer, step: None, batch: 0, capacity, token: self.account.0.token() },
             frame,
         })
     }

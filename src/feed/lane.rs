@@ -14,6 +14,7 @@ use crate::base::return_queue::ReturnQueue;
 use crate::base::sync::atomic::Ordering;
 use crate::base::sync::thread::JoinHandle;
 use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crate::base::trace;
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Delivered, LaneMeters, Returned};
@@ -244,7 +245,9 @@ impl Lane {
     ) -> Option<Result<Batch, FeedError>> {
         match message {
             Some(Ok(delivered)) => {
+                self.meters.ready.fetch_sub(1, Ordering::Relaxed);
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
+                trace::moment!("taken", self.meters.feed, self.number, delivered.header.batch);
                 self.meters.batches.add(1);
                 self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
@@ -284,6 +287,7 @@ impl Lane {
         drop(stop);
         // No message ever comes; it only disconnects.
         let _ = through.recv();
+        self.meters.ready.store(0, Ordering::Relaxed);
         // Batches that were never taken return as well: the device may be using them.
         for delivered in self.full.try_iter().filter_map(Result::ok) {
             let _ = self.returns.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
@@ -304,6 +308,7 @@ impl Lane {
     /// Waits for the next message, and logs from time to time why there is none. A wait that only the
     /// consumer could end becomes an error.
     fn receive(&self) -> Option<Result<Delivered, FeedError>> {
+        let _wait = self.full.is_empty().then(|| trace::wait("batch"));
         let start = Instant::now();
         let mut interval = self.warn_after;
         // Both count from the start of the wait.
@@ -363,6 +368,7 @@ impl Lane {
             Activity::WaitingFor(lane) if lane != self.number => {
                 format!("the reader waits for lane {lane}, whose consumer does not take its batches")
             }
+            Activity::Paused => "the feed is paused".to_owned(),
             Activity::Reading => "the source: reading is slower than the consumer".to_owned(),
             Activity::WaitingForBlock => "the next block of steps: none is handed out".to_owned(),
             Activity::WaitingFor(_) | Activity::Over => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::control::{Controlled, FeedControl};
 use super::empty::EmptyBatches;
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
@@ -24,7 +25,7 @@ use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
 use crate::reader::DataReader;
 use crate::reader::schedule_slice::ScheduleSlice;
-use crate::reader::thread::Pool;
+use crate::reader::thread::{Pool, Terms};
 use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
@@ -32,8 +33,9 @@ use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
 /// The most records whose random numbers are drawn again when Caffe's sequence resumes: some seconds' work.
 const DRAWN_AGAIN_MAX: u64 = 1 << 31;
 
-/// Distinguishes the feeds of one process, so that two feeds of one database never share a reader.
-static FEEDS: AtomicU64 = AtomicU64::new(0);
+/// Distinguishes the feeds of one process, so that two feeds of one database never share a reader. They
+/// count from 1.
+static FEEDS: AtomicU64 = AtomicU64::new(1);
 
 /// What all lanes of a feed share.
 struct Shared {
@@ -51,9 +53,11 @@ impl ResolvedFeed {
         let devices = self.lane_devices()?;
         self.check_devices()?;
         let queue = TaskQueue::with_room(self.sizing.threads, self.devices.len() * self.runs());
-        let readers = self.open_readers(&queue.helpers())?;
+        let feed = FEEDS.fetch_add(1, Relaxed);
+        let readers = self.open_readers(feed, &queue.helpers())?;
         let meters = Arc::new(WorkerMeters::default());
-        let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
+        let of_lane = |_| Arc::new(LaneMeters { feed, ..LaneMeters::default() });
+        let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(of_lane).collect();
         let threads = self.sizing.threads;
         let governor = Arc::new(if self.sizing.are_threads_chosen {
             let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
@@ -70,7 +74,7 @@ impl ResolvedFeed {
                 first_error.set(FeedError::Panicked { name, message });
             }
         };
-        let workers = Workers::start(queue, governor.clone(), &self.processor, &meters, near, lost)
+        let workers = Workers::start(queue, governor.clone(), &self.processor, &meters, near, feed, lost)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
         let watch = readers[0].watch();
@@ -81,11 +85,20 @@ impl ResolvedFeed {
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
             .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
-        let Shared { governor, first_error, clock, .. } = shared;
+        let Shared { workers, governor, first_error, clock } = shared;
+        let control = FeedControl::new(Controlled {
+            reader: watch.clone(),
+            roster: workers.roster().clone(),
+            budget: self.budget.clone(),
+            scratch: self.first.scratch_bytes.iter().map(|&(holder, _)| holder).collect(),
+            memory_limit: self.builder.spec.memory_limit,
+        });
         let gauges = Gauges {
             clock,
             reader: watch,
             governor,
+            queue: workers.queue_watch(),
+            control,
             workers: meters,
             lanes: lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect(),
         };
@@ -120,13 +133,13 @@ impl ResolvedFeed {
     }
 
     /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`.
-    fn open_readers(&self, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
-        let group = format!("feed {}", FEEDS.fetch_add(1, Relaxed));
+    fn open_readers(&self, feed: u64, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
+        let group = format!("feed {feed}");
         let open = |_| {
             DataReader::builder_shared(&*self.builder.spec.layer, self.source.clone())
                 .phase(self.builder.spec.phase)
                 .group(&*group)
-                .terms(self.terms())
+                .terms(Terms { feed, ..self.terms() })
                 .helpers(helpers.clone())
                 .open_in(&self.builder.attached.registry)
         };

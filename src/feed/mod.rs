@@ -5,10 +5,12 @@
 //!   run.
 //! - Take batches: by [`Lane`], by [`Steps`] (all lanes at once) or by [`Epoch`].
 //! - Read a batch: [`FieldView`], [`Values`] and [`Ragged`], or [`OwnedArray`], or as tensors ([`dlpack`]).
-//! - Observe a feed: [`Stats`], [`FeedWatch`], [`Sizing`] and [`MemoryBudget`].
+//! - Observe a feed: [`Stats`], [`FeedWatch`], [`Sizing`] and [`MemoryBudget`]; pause it, or give it more
+//!   threads: [`FeedControl`].
 
 mod batch;
 mod builder;
+mod control;
 mod decoding;
 mod digest;
 pub mod dlpack;
@@ -53,13 +55,14 @@ pub use crate::error::FeedError;
 
 pub use self::batch::Batch;
 pub use self::builder::FeedBuilder;
+pub use self::control::FeedControl;
 pub use self::epoch::{Epoch, IntoBatches};
 pub use self::lane::{Lane, TryNext};
 pub use self::owned::OwnedArray;
 pub use self::resolve::ResolvedFeed;
 pub use self::sizing::Sizing;
 pub use self::spec::{DecoderSpec, FeedSpec, Receipts, Seed, SourceSpec, TargetFrom, TargetSpec};
-pub use self::stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
+pub use self::stats::{Bottleneck, LaneStats, QueueStats, ReaderStats, Stats, WorkerStats};
 pub use self::steps::Steps;
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
@@ -75,11 +78,11 @@ use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
 use crate::order;
 use crate::prefetch::LaneMeters;
-use crate::reader::Watch;
+use crate::reader::{Levels, Watch};
 use crate::receipt::Receipt;
 use crate::record::StepId;
 use crate::snapshot::{Snapshot, SnapshotError};
-use crate::workers::{Governor, WorkerMeters};
+use crate::workers::{Governor, QueueWatch, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane for each device.
 ///
@@ -139,6 +142,8 @@ struct Gauges {
     clock: Arc<Clock>,
     reader: Watch,
     governor: Arc<Governor>,
+    queue: QueueWatch,
+    control: FeedControl,
     workers: Arc<WorkerMeters>,
     lanes: Vec<(String, Arc<LaneMeters>)>,
 }
@@ -247,6 +252,13 @@ impl Feed {
         FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
+    /// Returns a handle that pauses the feed, or changes the number of its threads, from anywhere. A feed that
+    /// [seeks](Self::seek) has new lanes, and needs a new one.
+    #[must_use]
+    pub fn control(&self) -> FeedControl {
+        self.gauges.control.clone()
+    }
+
     /// Returns where the training run is: the next step of each lane, taken or not. What was prefetched and
     /// not delivered counts as still to come. So a feed that [resumes from it](FeedBuilder::resume) loses
     /// nothing and repeats nothing.
@@ -340,16 +352,33 @@ impl Gauges {
                 passes: reader.passes.get(),
                 undelivered: reader.undelivered.get(),
                 waits_for_free: reader.free_slot.read(until),
+                waits_for_resume: reader.paused.read(until),
             },
             workers: WorkerStats {
                 threads: self.governor.threads(),
                 active: self.governor.active(),
+                queued: self.queue.queued(),
+                queue_capacity: self.queue.capacity(),
                 runs: self.workers.runs.get(),
                 offloaded: self.workers.offloaded.get(),
                 waits_for_records: self.workers.idle.read(until),
             },
-            lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters, until)).collect(),
+            lanes: self
+                .lanes
+                .iter()
+                .enumerate()
+                .map(|(number, (device, meters))| LaneStats {
+                    runs: self.runs(number),
+                    ..lane_stats(device, meters, until)
+                })
+                .collect(),
         }
+    }
+
+    /// Where the runs of a lane are.
+    fn runs(&self, lane: usize) -> QueueStats {
+        let Levels { full, free } = self.reader.levels(lane);
+        QueueStats { capacity: self.reader.runs(), full, free }
     }
 }
 
@@ -366,7 +395,10 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         waits_for_workers: meters.for_workers.read(until),
         waits_for_batch: meters.for_batch.read(until).without(meters.for_itself.read(until)),
         growths: meters.growths.get(),
+        runs: QueueStats::default(),
         ring: meters.ring.load(Ordering::Relaxed),
+        filling: meters.filling.load(Ordering::Relaxed),
+        ready: meters.ready.load(Ordering::Relaxed),
         held: meters.held.load(Ordering::Relaxed),
     }
 }

@@ -258,6 +258,7 @@ impl FeedBuilder {
             share: self.ranks_of_job().map(Share::from),
             is_for_workers: true,
             drops_behind: self.spec.drop_behind,
+            feed: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::base::meter::Waits;
 
 /// What a feed has done so far.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Stats {
     /// The time since the feed was built, until its last lane ended.
     pub elapsed: Duration,
@@ -33,6 +33,8 @@ pub struct ReaderStats {
     pub undelivered: u64,
     /// Waits for a lane to return records.
     pub waits_for_free: Waits,
+    /// Waits to be [resumed](super::FeedControl::resume).
+    pub waits_for_resume: Waits,
 }
 
 /// What the workers have done.
@@ -44,6 +46,10 @@ pub struct WorkerStats {
     /// How many of them are active now. If their number was not set: only as many as it takes to keep the
     /// consumers from waiting.
     pub active: usize,
+    /// Tasks that no worker has taken yet: runs, and what the reader offloads.
+    pub queued: usize,
+    /// The room for such tasks.
+    pub queue_capacity: usize,
     /// Runs of records handled.
     pub runs: u64,
     /// Offloaded tasks: groups of compressed blocks that a worker unpacked ahead of the reader.
@@ -80,10 +86,28 @@ pub struct LaneStats {
     pub waits_for_batch: Waits,
     /// Batches that were larger than any before, so that their memory had to grow.
     pub growths: u64,
+    /// The runs that circulate between the reader and the lane, now.
+    pub runs: QueueStats,
     /// Batches in its ring now.
     pub ring: usize,
+    /// Batches that are being filled now.
+    pub filling: usize,
+    /// Complete batches that wait for the consumer now.
+    pub ready: usize,
     /// Batches that the consumer holds now.
     pub held: usize,
+}
+
+/// Where the slots of a queue pair are. Those in neither queue are in use.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QueueStats {
+    /// All slots.
+    pub capacity: usize,
+    /// Those that wait to be used.
+    pub full: usize,
+    /// Those that wait to be filled.
+    pub free: usize,
 }
 
 /// The stage that limits the feed.
@@ -102,7 +126,7 @@ pub enum Bottleneck {
 
 impl Stats {
     /// Returns what was done since earlier statistics of the same feed. Figures that are not sums are as they
-    /// are now: the number of active workers, of batches in a ring, and of batches held.
+    /// are now: the number of active workers, what is in the queues, and where a ring's batches are.
     #[must_use]
     pub fn since(&self, before: &Stats) -> Stats {
         // All fields are named, here and below, so that a new one cannot be forgotten.
@@ -159,8 +183,9 @@ impl Stats {
         let share = |waits: Duration, threads: usize| {
             part(self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64) - waits.as_secs_f64(), threads)
         };
+        let reader = self.reader.waits_for_free.time + self.reader.waits_for_resume.time;
         [
-            (Bottleneck::Reader, share(self.reader.waits_for_free.time, 1)),
+            (Bottleneck::Reader, share(reader, 1)),
             (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
             (Bottleneck::Consumer, share(consumers, self.lanes.len())),
             // A device's time is known only while somebody waits for it.
@@ -179,23 +204,28 @@ impl Stats {
 
 impl ReaderStats {
     fn since(&self, before: &Self) -> Self {
-        let &ReaderStats { records, value_bytes, passes, undelivered, waits_for_free } = self;
+        let &ReaderStats { records, value_bytes, passes, undelivered, waits_for_free, waits_for_resume } =
+            self;
         ReaderStats {
             records: records.saturating_sub(before.records),
             value_bytes: value_bytes.saturating_sub(before.value_bytes),
             passes: passes.saturating_sub(before.passes),
             undelivered: undelivered.saturating_sub(before.undelivered),
             waits_for_free: waits_since(waits_for_free, before.waits_for_free),
+            waits_for_resume: waits_since(waits_for_resume, before.waits_for_resume),
         }
     }
 }
 
 impl WorkerStats {
     fn since(&self, before: &Self) -> Self {
-        let &WorkerStats { threads, active, runs, offloaded, waits_for_records } = self;
+        let &WorkerStats { threads, active, queued, queue_capacity, runs, offloaded, waits_for_records } =
+            self;
         WorkerStats {
             threads,
             active,
+            queued,
+            queue_capacity,
             runs: runs.saturating_sub(before.runs),
             offloaded: offloaded.saturating_sub(before.offloaded),
             waits_for_records: waits_since(waits_for_records, before.waits_for_records),
@@ -217,7 +247,10 @@ impl LaneStats {
             waits_for_workers,
             waits_for_batch,
             growths,
+            runs,
             ring,
+            filling,
+            ready,
             held,
         } = self;
         LaneStats {
@@ -232,9 +265,20 @@ impl LaneStats {
             waits_for_workers: waits_since(*waits_for_workers, before.waits_for_workers),
             waits_for_batch: waits_since(*waits_for_batch, before.waits_for_batch),
             growths: growths.saturating_sub(before.growths),
+            runs: *runs,
             ring: *ring,
+            filling: *filling,
+            ready: *ready,
             held: *held,
         }
+    }
+}
+
+impl QueueStats {
+    /// Returns the slots in neither queue: in the hands of a thread.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.capacity.saturating_sub(self.full).saturating_sub(self.free)
     }
 }
 
@@ -346,10 +390,13 @@ mod tests {
                 passes: number,
                 undelivered: number,
                 waits_for_free: waits,
+                waits_for_resume: waits,
             },
             workers: WorkerStats {
                 threads,
                 active: threads,
+                queued: threads,
+                queue_capacity: threads,
                 runs: number,
                 offloaded: number,
                 waits_for_records: waits,
@@ -366,7 +413,10 @@ mod tests {
                 waits_for_workers: waits,
                 waits_for_batch: waits,
                 growths: number,
+                runs: QueueStats { capacity: threads, full: threads, free: threads },
                 ring: threads,
+                filling: threads,
+                ready: threads,
                 held: threads,
             }],
         }
@@ -376,7 +426,10 @@ mod tests {
     fn since_subtracts_every_figure_that_is_a_sum() {
         let mut due = all(7);
         (due.workers.threads, due.workers.active) = (10, 10);
-        (due.lanes[0].ring, due.lanes[0].held) = (10, 10);
+        (due.workers.queued, due.workers.queue_capacity) = (10, 10);
+        let lane = &mut due.lanes[0];
+        (lane.ring, lane.filling, lane.ready, lane.held) = (10, 10, 10, 10);
+        lane.runs = QueueStats { capacity: 10, full: 10, free: 10 };
         assert_eq!(all(10).since(&all(3)), due);
         assert_eq!(all(10).since(&Stats { lanes: Vec::new(), ..all(0) }), all(10));
         let nothing = all(3).since(&all(10));

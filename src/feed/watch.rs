@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Gauges;
 use super::progress::Progress;
+use crate::config::MemoryBudget;
 use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;
@@ -40,6 +41,20 @@ impl FeedWatch {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.gauges.read()
+    }
+
+    /// Returns the memory that the feed uses, holder by holder: see
+    /// [`Feed::memory_budget`](super::Feed::memory_budget). It includes [threads](super::FeedControl) that
+    /// were added while the feed runs.
+    #[must_use]
+    pub fn memory_budget(&self) -> MemoryBudget {
+        self.gauges.control.memory_budget()
+    }
+
+    /// Whether the feed is [paused](super::FeedControl::pause).
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.gauges.control.is_paused()
     }
 
     /// Returns which record comes when, and to which replica: see [`Feed::plan`](super::Feed::plan).

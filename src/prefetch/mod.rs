@@ -45,6 +45,7 @@ use crate::base::return_queue::{ReturnQueue, await_returned};
 use crate::base::slot_account::{SlotAccount, SlotToken};
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
+use crate::base::trace::{self, TARGET};
 use crate::batch::memory::NoMemory;
 use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
@@ -62,6 +63,8 @@ pub(crate) struct SlotHeader {
     pub(crate) transfer: Box<dyn Transfer>,
     /// The step of its batch, if known.
     pub(crate) step: Option<StepEnd>,
+    /// The number of its batch in the lane, for traces.
+    pub(crate) batch: u64,
     /// The capacity of the transfer.
     pub(crate) capacity: Capacity,
     pub(crate) token: SlotToken,
@@ -99,6 +102,8 @@ pub(crate) struct Delivered {
 /// The counters of one lane. Batches, records and bytes count what the consumer has taken.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMeters {
+    /// The number of the feed, for [traces](crate::trace).
+    pub(crate) feed: u64,
     pub(crate) batches: Count,
     pub(crate) records: Count,
     pub(crate) pixel_bytes: Count,
@@ -119,6 +124,10 @@ pub(crate) struct LaneMeters {
     pub(crate) growths: Count,
     /// The number of batches in the ring.
     pub(crate) ring: AtomicUsize,
+    /// The number of batches that have their first record, and are not complete.
+    pub(crate) filling: AtomicUsize,
+    /// The number of complete batches that wait for the consumer.
+    pub(crate) ready: AtomicUsize,
     /// The number of batches that the consumer holds.
     pub(crate) held: AtomicUsize,
 }
@@ -202,6 +211,8 @@ pub(crate) struct State {
     run: Option<Lease>,
     /// The batch that is being filled.
     open: Option<(SlotHeader, Filling)>,
+    /// The number of batches that were begun.
+    begun: u64,
     /// Batches that the workers may still be writing, in order.
     in_flight: VecDeque<(SlotHeader, Pending)>,
     /// The lane's outcome, once nothing new is begun.
@@ -260,7 +271,7 @@ impl Prefetcher {
         if self.processor.hashes_contents {
             frame.keep_contents();
         }
-        let header = SlotHeader { transfer, step: None, capacity, token: self.ring.0.token() };
+        let header = SlotHeader { transfer, step: None, batch: 0, capacity, token: self.ring.0.token() };
         self.state.resting.push_back(Slot { header, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -285,9 +296,12 @@ impl Prefetcher {
             free,
             first_error,
             state,
+            meters,
             ..
         } = self;
         drop(ring);
+        // Those that were given up will not be complete.
+        meters.filling.store(0, Ordering::Relaxed);
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
             first_error.set(error.clone());
@@ -310,8 +324,8 @@ impl Prefetcher {
     }
 
     fn run(&mut self) {
-        let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
-        let _entered = span.enter();
+        let (feed, lane) = (self.meters.feed, self.reader.number());
+        let _entered = tracing::info_span!("prefetch", device = %self.device.name(), lane, feed).entered();
         let _bound = self.near.as_ref().and_then(Cpus::bind);
         while let Ok(true) = self.step() {}
         tracing::debug!(batches_taken = self.meters.batches.get(), "the lane ends");
@@ -373,7 +387,9 @@ impl Prefetcher {
         if let Some(wake) = self.select(Duration::ZERO) {
             return wake;
         }
-        self.waiting_meter().time(|| {
+        let (meter, on) = self.waiting_meter();
+        meter.time(|| {
+            let _wait = trace::wait(on);
             let start = Instant::now();
             let looks = self.wants_slot() && !self.state.resting.is_empty();
             loop {
@@ -400,15 +416,18 @@ impl Prefetcher {
         self.device.backend().first_unused(&mut transfers)
     }
 
-    /// The meter for what the prefetcher is about to wait for.
-    fn waiting_meter(&self) -> &WaitMeter {
+    /// The meter for what the prefetcher is about to wait for, and its name in traces.
+    fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
         match &self.state {
-            State { ending: Some(_), .. } => &self.meters.for_workers,
+            State { ending: Some(_), .. } => (&self.meters.for_workers, "workers"),
             State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
-                if resting.is_empty() { &self.meters.for_slot } else { &self.meters.for_device }
+                match resting.is_empty() {
+                    true => (&self.meters.for_slot, "free"),
+                    false => (&self.meters.for_device, "device"),
+                }
             }
-            State { idle: None, open: None, .. } => &self.meters.for_workers,
-            _ => &self.meters.for_records,
+            State { idle: None, open: None, .. } => (&self.meters.for_workers, "workers"),
+            _ => (&self.meters.for_records, "records"),
         }
     }
 
@@ -442,7 +461,10 @@ impl Prefetcher {
         {
             return self.fail(error);
         }
-        let Some((_, filling)) = &mut self.state.open else { return };
+        let Some((header, filling)) = &mut self.state.open else { return };
+        let (lane, batch) = (self.reader.number(), header.batch);
+        let _place =
+            tracing::trace_span!(target: TARGET, "place", lane, batch, records = run.len()).entered();
         let mut places = filling.take(run.len());
         for (position, record) in run.iter().enumerate() {
             places.get(position, 0).leave_draw(self.draws.next(record.id));
@@ -451,7 +473,7 @@ impl Prefetcher {
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
         // The send succeeds: the workers outlive the lanes, and a lost worker still takes and drops its
         // tasks. Without any worker, the records would never be written.
-        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places })) {
+        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places, lane, batch })) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
             return self.fail(self.first_error.get().unwrap_or(FeedError::Panicked { name, message }));
@@ -478,7 +500,14 @@ impl Prefetcher {
             grow(slot, &self.device, slot.header.capacity.or(capacity))?;
             self.meters.growths.add(1);
         }
-        self.state.open = self.state.idle.take().map(|slot| (slot.header, slot.frame.begin(&self.layout)));
+        let batch = self.state.begun;
+        self.state.open = self.state.idle.take().map(|slot| {
+            let header = SlotHeader { batch, ..slot.header };
+            (header, slot.frame.begin(&self.layout))
+        });
+        self.state.begun += 1;
+        self.meters.filling.fetch_add(1, Ordering::Relaxed);
+        trace::moment!("begun", self.meters.feed, self.reader.number(), batch);
         Ok(())
     }
 
@@ -547,8 +576,15 @@ impl Prefetcher {
     fn deliver_complete(&mut self) -> Result<(), Gone> {
         while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
             let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
-            match submit(header, pending) {
+            let (lane, batch) = (self.reader.number(), header.batch);
+            let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
+            let submitted = submit(header, pending);
+            drop(submitting);
+            match submitted {
                 Ok(delivered) => {
+                    self.meters.filling.fetch_sub(1, Ordering::Relaxed);
+                    self.meters.ready.fetch_add(1, Ordering::Relaxed);
+                    trace::moment!("ready", self.meters.feed, lane, batch);
                     self.deliver(delivered)?;
                     self.depth.look(Instant::now(), &self.meters);
                 }
@@ -604,7 +640,6 @@ pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, 
         header.token.close_account();
         return Err(Unsubmitted { error: error.into(), slot: Some(Box::new(delivered.into_slot())) });
     }
-    tracing::trace!(rows = filled.rows(), "a batch is complete, and submitted to its device");
     Ok(delivered)
 }
 
@@ -616,6 +651,7 @@ pub(crate) fn give_back(
     meters: &LaneMeters,
 ) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
+    trace::moment!("returned", meters.feed, lane, delivered.header.batch);
     let transfer = &mut delivered.header.transfer;
     let released = catch_unwind(AssertUnwindSafe(|| transfer.release())).unwrap_or_else(|panic| {
         // The slot must not be used again, and the lane, which would wait for it, ends.

@@ -15,12 +15,16 @@
 
 use std::sync::Arc;
 
+use tracing::field::Empty;
+use tracing::span::EnteredSpan;
+
 use super::ReaderError;
 use super::key::ReaderKey;
 use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
 use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
 use crate::base::offload::Helpers;
+use crate::base::trace::{self, TARGET};
 use crate::record::{RecordId, StepEnd};
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
@@ -32,6 +36,8 @@ struct ConsumerState {
     slot: Option<Slot>,
     round_robin: RoundRobin,
     left: bool,
+    /// The number of batches whose last run was handed over.
+    batches: u64,
 }
 
 /// A consumer's place in round-robin order, in which a step is one batch of records.
@@ -63,6 +69,8 @@ pub(super) struct Dealer<'a> {
     rank: usize,
     /// The outstanding runs, if the cursor drops behind.
     outstanding: Option<Outstanding>,
+    /// What was done since a run was handed over, for traces. It is `Some` except between two of them.
+    span: Option<EnteredSpan>,
 }
 
 /// Dealing stopped early: all consumers have left, or the reader is stopping.
@@ -70,10 +78,16 @@ pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
-        let consumer =
-            |end| ConsumerState { end, slot: None, round_robin: RoundRobin::default(), left: false };
+        let consumer = |end| ConsumerState {
+            end,
+            slot: None,
+            round_robin: RoundRobin::default(),
+            left: false,
+            batches: 0,
+        };
         let consumers = ends.into_iter().map(consumer).collect();
-        Dealer { shared, consumers, share: shared.terms.share(), rank: 0, outstanding: None }
+        let share = shared.terms.share();
+        Dealer { shared, consumers, share, rank: 0, outstanding: None, span: Some(deal_span()) }
     }
 
     /// Reads the source until everything requested has been dealt, or all consumers have left.
@@ -251,10 +265,25 @@ impl<'a> Dealer<'a> {
         }
         if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
-            if consumer.give(&shared.meters).is_err() {
+            if self.give(turn, end.is_some()).is_err() {
                 return self.consumer_left(turn, records as u64);
             }
         }
+        Ok(())
+    }
+
+    /// Hands over a consumer's run, which may end a step.
+    fn give(&mut self, turn: usize, ends_step: bool) -> Result<(), Left> {
+        let consumer = &mut self.consumers[turn];
+        let batch = consumer.batches;
+        consumer.batches += u64::from(ends_step);
+        let (records, bytes) = consumer.give(&self.shared.meters)?;
+        if let Some(span) = self.span.take().filter(|span| !span.is_disabled()) {
+            span.record("lane", turn).record("batch", batch);
+            span.record("records", records).record("bytes", bytes);
+        }
+        // After the one before has ended, so that they follow each other.
+        self.span = Some(deal_span());
         Ok(())
     }
 
@@ -281,13 +310,21 @@ impl<'a> Dealer<'a> {
 
     /// Hands over partly filled runs.
     pub(super) fn flush(&mut self) {
-        for consumer in &mut self.consumers {
-            if consumer.slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
+        for turn in 0..self.consumers.len() {
+            if self.consumers[turn].slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
                 // A consumer that has left does not need it.
-                let _ = consumer.give(&self.shared.meters);
+                let _ = self.give(turn, false);
             }
         }
     }
+}
+
+/// The span of the next run that is handed over, to whomever it is.
+fn deal_span() -> EnteredSpan {
+    tracing::trace_span!(
+        target: TARGET, "deal", lane = Empty, batch = Empty, records = Empty, bytes = Empty
+    )
+    .entered()
 }
 
 impl RoundRobin {
@@ -309,21 +346,24 @@ impl ConsumerState {
             || self.end.try_pop(),
             || {
                 shared.set_activity(Activity::WaitingFor(turn));
+                let _wait = trace::wait("free");
                 let slot = self.end.pop();
                 shared.set_activity(Activity::Reading);
                 slot
             },
         )?;
         self.slot = Some(slot);
+        shared.wait_while_paused();
         Ok(())
     }
 
-    fn give(&mut self, meters: &ReaderMeters) -> Result<(), Left> {
-        let Some(slot) = self.slot.take() else { return Ok(()) };
+    /// Hands over the run that was filled; returns its records, and the bytes of their values.
+    fn give(&mut self, meters: &ReaderMeters) -> Result<(u64, u64), Left> {
+        let Some(slot) = self.slot.take() else { return Ok((0, 0)) };
         let (records, bytes) = (slot.run.len() as u64, slot.run.value_bytes() as u64);
         self.end.push(slot)?;
         meters.records.add(records);
         meters.value_bytes.add(bytes);
-        Ok(())
+        Ok((records, bytes))
     }
 }

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::key::ReaderKey;
+pub(crate) use self::queue_pair::Levels;
+
 pub use self::queue_pair::Lease;
 pub use self::registry::Registry;
 
@@ -215,6 +217,7 @@ impl DataReader {
                 // Callers that pop runs expect them to be verified, and may keep them.
                 is_for_workers: false,
                 drops_behind: false,
+                feed: 0,
             },
             gate_timeout: Duration::from_secs(30),
             helpers: None,
@@ -408,6 +411,23 @@ impl Watch {
 
     pub(crate) fn consumers(&self) -> usize {
         self.0.terms.consumers
+    }
+
+    /// The number of runs that circulate between the reader and each consumer.
+    pub(crate) fn runs(&self) -> usize {
+        self.0.pool.runs
+    }
+
+    pub(crate) fn levels(&self, consumer: usize) -> Levels {
+        self.0.levels(consumer)
+    }
+
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.0.set_paused(is_paused);
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.0.is_paused()
     }
 }
 

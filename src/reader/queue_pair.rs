@@ -42,7 +42,8 @@ pub(crate) fn queue_pair_of(
         let slot = Slot { run: run(), number: None, _token: account.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
-    let returns = Returns { free: free_sender, kept: Vec::with_capacity(together), together };
+    let kept = Vec::with_capacity(together);
+    let returns = Returns { free: free_sender, kept, together, full: full_receiver.clone() };
     let home = Arc::new(Home { returns: Mutex::new(Some(returns)), account: account.clone() });
     let reader = ReaderEnd { free: free_receiver, full: full_sender, account };
     (reader, ConsumerEnd { full: full_receiver, home })
@@ -110,6 +111,16 @@ struct Returns {
     /// Fewer slots than return together.
     kept: Vec<Slot>,
     together: usize,
+    /// Tells how many slots are in `full`. It goes before the consumer's end does, and keeps nothing open.
+    full: Receiver<Slot>,
+}
+
+/// How many slots of a pair are in each of its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Levels {
+    pub(crate) full: usize,
+    /// Including those that are kept to return together.
+    pub(crate) free: usize,
 }
 
 impl Home {
@@ -124,6 +135,14 @@ impl Home {
                 }
             }
         }
+    }
+
+    /// The queues' levels; zeros once the pair is closed.
+    pub(crate) fn levels(&self) -> Levels {
+        self.returns.lock().as_ref().map_or(Levels::default(), |returns| Levels {
+            full: returns.full.len(),
+            free: returns.free.len() + returns.kept.len(),
+        })
     }
 
     /// Closes the pair from the consumer's side. Wakes the reader if it waits for a free slot.
@@ -176,7 +195,7 @@ impl ConsumerEnd {
     }
 
     pub(crate) fn free_len(&self) -> usize {
-        self.home.returns.lock().as_ref().map_or(0, |returns| returns.free.len() + returns.kept.len())
+        self.home.levels().free
     }
 
     pub(crate) fn full_len(&self) -> usize {
@@ -246,6 +265,23 @@ mod tests {
             assert_eq!(lease.len(), 1);
         }
         assert_eq!(reader.free.len(), 2);
+    }
+
+    #[test]
+    fn the_levels_count_what_is_in_the_queues_until_the_pair_is_closed() {
+        let (reader, consumer) = queue_pair(4, 1, 2);
+        let home = consumer.home().clone();
+        assert_eq!(home.levels(), Levels { full: 0, free: 4 });
+        reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
+        reader.push(fill(reader.pop().unwrap(), 1)).unwrap();
+        assert_eq!(home.levels(), Levels { full: 2, free: 2 });
+        let lease = pop(&consumer).unwrap();
+        assert_eq!(home.levels(), Levels { full: 1, free: 2 }, "one is held");
+        drop(lease);
+        assert_eq!(home.levels(), Levels { full: 1, free: 3 }, "one is kept to return with another");
+        drop(consumer);
+        assert_eq!(home.levels(), Levels::default());
+        assert!(reader.push(fill(reader.free.try_recv().unwrap(), 2)).is_err(), "nobody will take it");
     }
 
     #[test]

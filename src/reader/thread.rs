@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use super::ReaderError;
 use super::dealer::Dealer;
 use super::key::ReaderKey;
-use super::queue_pair::{ConsumerEnd, Home, ReaderEnd, queue_pair_of};
+use super::queue_pair::{ConsumerEnd, Home, Levels, ReaderEnd, queue_pair_of};
 use super::schedule_slice::ScheduleSlice;
 use crate::base::first_error::FirstError;
 use crate::base::meter::{Count, WaitMeter};
 use crate::base::offload::Helpers;
 use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Condvar, Mutex, panic_message, thread};
+use crate::base::trace;
 use crate::order::Ranks;
 use crate::source::{Run, Source, SourceError};
 
@@ -52,6 +53,8 @@ pub(crate) struct Terms {
     pub(crate) is_for_workers: bool,
     /// Whether used pages are dropped from memory.
     pub(crate) drops_behind: bool,
+    /// The number of the feed, for [traces](crate::trace); 0 if there is none.
+    pub(crate) feed: u64,
 }
 
 /// The ranks that a reader deals to, out of the ranks of a whole job: consumer `i` is rank `first + i`.
@@ -143,6 +146,8 @@ pub(crate) enum Activity {
     WaitingFor(usize),
     /// Waiting for the next block of steps.
     WaitingForBlock,
+    /// Waiting to be resumed.
+    Paused,
     /// Ended.
     Over,
 }
@@ -155,6 +160,8 @@ pub(crate) struct ReaderMeters {
     pub(crate) passes: Count,
     /// Waits for a consumer to return a slot.
     pub(crate) free_slot: WaitMeter,
+    /// Waits to be resumed.
+    pub(crate) paused: WaitMeter,
     /// Records whose consumer had left.
     pub(crate) undelivered: Count,
 }
@@ -175,9 +182,11 @@ pub(super) struct Shared {
     /// Whether the records of a run may have different lenders.
     has_several_lenders: bool,
     gate: Mutex<Gate>,
-    /// Notified when a consumer registers, and when the reader must stop.
+    /// Notified when a consumer registers, when the reader is resumed, and when it must stop.
     gate_changed: Condvar,
     stop: AtomicBool,
+    /// Whether no run is to be begun.
+    is_paused: AtomicBool,
     pub(super) first_error: FirstError<ReaderError>,
     pub(super) meters: ReaderMeters,
     activity: AtomicUsize,
@@ -210,6 +219,7 @@ impl ReaderThread {
             gate: Mutex::new(Gate::default()),
             gate_changed: Condvar::new(),
             stop: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             first_error: FirstError::new(),
             meters: ReaderMeters::default(),
             activity: AtomicUsize::new(0),
@@ -310,13 +320,50 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
+    /// Begins no run from now on, or continues.
+    pub(super) fn set_paused(&self, is_paused: bool) {
+        // Under the gate's lock, as in `stop`.
+        let gate = self.gate.lock();
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+        drop(gate);
+        self.gate_changed.notify_all();
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        // Relaxed: it guards no data, and a run that is begun a moment later does no harm.
+        self.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Waits, while the reader is paused, until it is resumed or must stop.
+    pub(super) fn wait_while_paused(&self) {
+        if !self.is_paused() {
+            return;
+        }
+        self.set_activity(Activity::Paused);
+        self.meters.paused.time(|| {
+            let _wait = trace::wait("resume");
+            let mut gate = self.gate.lock();
+            while self.is_paused() && !self.is_stopping() {
+                self.gate_changed.wait(&mut gate);
+            }
+        });
+        self.set_activity(Activity::Reading);
+    }
+
+    /// The levels of a consumer's queues.
+    pub(super) fn levels(&self, consumer: usize) -> Levels {
+        let home = self.gate.lock().homes.get(consumer).cloned();
+        home.map_or(Levels::default(), |home| home.levels())
+    }
+
     pub(super) fn activity(&self) -> Activity {
         match self.activity.load(Ordering::Relaxed) {
             0 => Activity::AtTheGate { registered: self.gate.lock().registered },
             1 => Activity::Reading,
             2 => Activity::Over,
             3 => Activity::WaitingForBlock,
-            waiting => Activity::WaitingFor(waiting - 4),
+            4 => Activity::Paused,
+            waiting => Activity::WaitingFor(waiting - 5),
         }
     }
 
@@ -326,7 +373,8 @@ impl Shared {
             Activity::Reading => 1,
             Activity::Over => 2,
             Activity::WaitingForBlock => 3,
-            Activity::WaitingFor(consumer) => consumer + 4,
+            Activity::Paused => 4,
+            Activity::WaitingFor(consumer) => consumer + 5,
         };
         self.activity.store(code, Ordering::Relaxed);
     }
@@ -334,7 +382,7 @@ impl Shared {
     /// The thread's main function. Errors are kept before the queues close, so that a consumer who sees the
     /// end of its queue also sees why.
     fn run(&self, source: &dyn Source, gate_timeout: Duration, helpers: Option<Arc<dyn Helpers>>) {
-        let span = tracing::info_span!("reader", key = %self.key);
+        let span = tracing::info_span!("reader", key = %self.key, feed = self.terms.feed);
         let _entered = span.enter();
         let outcome = match self.wait_at_the_gate(gate_timeout) {
             Ok(ends) => {
@@ -403,6 +451,7 @@ mod tests {
             share: None,
             is_for_workers: false,
             drops_behind: false,
+            feed: 0,
         }
     }
 

@@ -16,13 +16,15 @@
 //! It is not enough that a consumer waits: it may be waiting for the reader. Nor is it enough that workers
 //! have little to do on average: in a ring of one batch, all work comes at once, with nothing in between.
 //! After an undone shrink, the wait before the next doubles; after a long time without changes, it halves.
+//!
+//! Whoever sets the number while the feed runs ends the choice.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::WorkerMeters;
 use crate::base::meter::WaitMeter;
-use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::sync::std_locks::{Condvar, Mutex, MutexGuard};
 
 /// How long a window is: the time between looks.
@@ -40,7 +42,8 @@ const LONG: u32 = 10;
 /// Keeps the surplus workers waiting.
 #[derive(Debug)]
 pub(crate) struct Governor {
-    threads: usize,
+    /// The number of workers. It only grows.
+    threads: AtomicUsize,
     /// The number of active workers: those with the lowest numbers.
     active: AtomicUsize,
     /// Whether the work has ended; then nobody stands by.
@@ -48,6 +51,8 @@ pub(crate) struct Governor {
     changed: Condvar,
     /// `None` if the number is configured.
     choice: Option<Choice>,
+    /// Whether the number was set while the feed runs. It changes under the lock of `over`.
+    is_set: AtomicBool,
 }
 
 /// The observations from which the number is chosen.
@@ -76,8 +81,14 @@ struct Look {
 impl Governor {
     /// A governor of `threads` workers that are always active.
     pub(crate) fn of(threads: usize) -> Self {
-        let (active, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
-        Governor { threads, active, over, changed, choice: None }
+        Governor {
+            threads: AtomicUsize::new(threads),
+            active: AtomicUsize::new(threads),
+            over: Mutex::new(false),
+            changed: Condvar::new(),
+            choice: None,
+            is_set: AtomicBool::new(false),
+        }
     }
 
     /// A governor of `threads` workers with these meters, which keeps as few of them active as the consumers
@@ -101,7 +112,21 @@ impl Governor {
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.threads
+        self.threads.load(Relaxed)
+    }
+
+    /// There are this many workers now.
+    pub(crate) fn has_grown(&self, threads: usize) {
+        self.threads.fetch_max(threads, Relaxed);
+    }
+
+    /// Fixes the number of active workers: from now on it is not chosen.
+    pub(crate) fn set(&self, workers: usize) {
+        let over = lock(&self.over);
+        self.is_set.store(true, Relaxed);
+        self.change(workers);
+        drop(over);
+        self.changed.notify_all();
     }
 
     pub(crate) fn active(&self) -> usize {
@@ -133,7 +158,7 @@ impl Governor {
 
     /// Called when a worker is lost, which should never happen: those on standby are all that is left.
     pub(crate) fn lose_one(&self) {
-        self.set_active(self.threads);
+        self.set_active(self.threads());
     }
 
     /// Ends the work and wakes all workers on standby.
@@ -145,18 +170,30 @@ impl Governor {
     /// Checks now and then whether the number of workers is right. Any thread may call it, and often.
     pub(crate) fn look(&self, now: Instant) {
         if let Some(choice) = &self.choice
-            && let Some(active) = choice.look(now, self.threads, self.active())
+            && !self.is_set.load(Relaxed)
+            && let Some(active) = choice.look(now, self.threads(), self.active())
         {
-            self.set_active(active);
+            let over = lock(&self.over);
+            // What was set meanwhile counts.
+            if !self.is_set.load(Relaxed) {
+                self.change(active);
+            }
+            drop(over);
+            self.changed.notify_all();
         }
     }
 
     fn set_active(&self, workers: usize) {
-        tracing::debug!(workers, was = self.active(), of = self.threads, "active workers");
         let over = lock(&self.over);
-        self.active.store(workers, Relaxed);
+        self.change(workers);
         drop(over);
         self.changed.notify_all();
+    }
+
+    /// Changes the number of active workers, under the lock of `over`, so that no worker misses it.
+    fn change(&self, workers: usize) {
+        tracing::debug!(workers, was = self.active(), of = self.threads(), "active workers");
+        self.active.store(workers, Relaxed);
     }
 }
 
@@ -378,6 +415,21 @@ mod tests {
             governor.look(Instant::now() + WINDOW * 2 * window);
         }
         assert_eq!((governor.active(), governor.threads()), (3, 3));
+    }
+
+    #[test]
+    fn a_number_that_is_set_while_the_feed_runs_is_not_chosen_again() {
+        let meters = Arc::new(WorkerMeters::default());
+        let governor = Governor::choosing(4, &meters, vec![Arc::default()]);
+        let resting: Vec<_> = (0..4).map(|_| meters.idle.begin()).collect();
+        governor.has_grown(6);
+        governor.set(5);
+        for window in 0..100 {
+            governor.took(0);
+            governor.look(Instant::now() + WINDOW * 2 * window);
+        }
+        assert_eq!((governor.active(), governor.threads()), (5, 6));
+        drop(resting);
     }
 
     #[test]

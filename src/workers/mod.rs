@@ -10,19 +10,22 @@
 
 mod governor;
 pub(crate) mod processor;
+mod roster;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use self::governor::Governor;
+pub(crate) use self::roster::Roster;
 
 use crate::base::cache_lines;
 use crate::base::meter::{Count, WaitMeter};
 use crate::base::numa::Cpus;
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
-use crate::base::sync::thread::{self, JoinHandle};
+use crate::base::sync::thread;
 use crate::base::sync::{Mutex, Receiver, Sender, bounded, panic_message};
+use crate::base::trace::TARGET;
 use crate::batch::Places;
 use crate::batch::fault::RecordCause;
 use crate::decoder::Scratch;
@@ -44,6 +47,9 @@ pub(crate) enum Task {
 pub(crate) struct Fill {
     pub(crate) run: Lease,
     pub(crate) places: Places,
+    /// The batch of the places, for traces.
+    pub(crate) lane: usize,
+    pub(crate) batch: u64,
 }
 
 impl Fill {
@@ -114,7 +120,8 @@ impl TaskQueue {
     /// A queue to `threads` workers, with room for `runs_max` runs.
     pub(crate) fn with_room(threads: usize, runs_max: usize) -> Self {
         let (tasks, queue) = bounded(runs_max + OFFLOADED_MAX);
-        let offloaded = Arc::new(Offload { threads, tasks: Mutex::new(Some(tasks.clone())) });
+        let room = runs_max + OFFLOADED_MAX;
+        let offloaded = Arc::new(Offload { threads, room, tasks: Mutex::new(Some(tasks.clone())) });
         TaskQueue { tasks, queue, offloaded }
     }
 
@@ -128,8 +135,17 @@ impl TaskQueue {
 #[derive(Debug)]
 struct Offload {
     threads: usize,
+    /// The room of the queue, in tasks.
+    room: usize,
     /// `None` once the workers end. A reader that lives longer does not keep them waiting for more.
     tasks: Mutex<Option<Sender<Task>>>,
+}
+
+impl Offload {
+    /// The number of tasks that no worker has taken yet.
+    fn queued(&self) -> usize {
+        self.tasks.lock().as_ref().map_or(0, Sender::len)
+    }
 }
 
 impl Helpers for Offload {
@@ -154,42 +170,58 @@ pub(crate) struct Workers {
     tasks: Option<Sender<Task>>,
     governor: Arc<Governor>,
     offloaded: Arc<Offload>,
-    threads: Vec<JoinHandle<()>>,
+    roster: Arc<Roster>,
 }
 
 impl Workers {
-    /// Starts a feed's workers on a queue. They are bound to the processors `near`, if any. If a worker
-    /// panics where no panic is expected, `lost` receives its name and the panic's message, before the worker
-    /// drops its task.
+    /// Starts the workers of this feed on a queue. They are bound to the processors `near`, if any. If a
+    /// worker panics where no panic is expected, `lost` receives its name and the panic's message, before the
+    /// worker drops its task.
     pub(crate) fn start(
         queue: TaskQueue,
         governor: Arc<Governor>,
         processor: &Arc<Processor>,
         meters: &Arc<WorkerMeters>,
         near: Option<&Cpus>,
+        feed: u64,
         lost: impl Fn(String, String) + Clone + Send + 'static,
     ) -> io::Result<Workers> {
         let TaskQueue { tasks, queue, offloaded } = queue;
         let count = governor.threads();
-        let mut workers =
-            Workers { tasks: Some(tasks), governor, offloaded, threads: Vec::with_capacity(count) };
-        for number in 0..count {
-            let (queue, processor, meters) = (queue.clone(), processor.clone(), meters.clone());
-            let (governor, near, lost) = (workers.governor.clone(), near.cloned(), lost.clone());
-            let (name, mut task) = (format!("worker:{number}"), None);
-            let run = move || {
-                let worked = catch_unwind(AssertUnwindSafe(|| {
-                    work(number, &governor, &queue, &processor, &meters, near.as_ref(), &mut task);
-                }));
-                if let Err(panic) = worked {
-                    lost(format!("worker:{number}"), panic_message(&*panic));
-                    drop_tasks(&governor, task, &queue);
-                }
-            };
-            let thread = thread::Builder::new().name(name).spawn(run)?;
-            workers.threads.push(thread);
-        }
+        let spawn = {
+            let (governor, processor, meters) = (governor.clone(), processor.clone(), meters.clone());
+            let near = near.cloned();
+            move |number: usize| {
+                let (queue, processor, meters) = (queue.clone(), processor.clone(), meters.clone());
+                let (governor, near, lost) = (governor.clone(), near.clone(), lost.clone());
+                let (name, mut task) = (format!("worker:{number}"), None);
+                let run = move || {
+                    let worked = catch_unwind(AssertUnwindSafe(|| {
+                        let _entered = tracing::info_span!("worker", number, feed).entered();
+                        work(number, &governor, &queue, &processor, &meters, near.as_ref(), &mut task);
+                    }));
+                    if let Err(panic) = worked {
+                        lost(format!("worker:{number}"), panic_message(&*panic));
+                        drop_tasks(&governor, task, &queue);
+                    }
+                };
+                thread::Builder::new().name(name).spawn(run)
+            }
+        };
+        let roster = Roster::new(governor.clone(), spawn);
+        let workers = Workers { tasks: Some(tasks), governor, offloaded, roster: Arc::new(roster) };
+        workers.roster.grow(count)?;
         Ok(workers)
+    }
+
+    /// The threads, to which more can be added.
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    /// Observes the queue without keeping it open.
+    pub(crate) fn queue_watch(&self) -> QueueWatch {
+        QueueWatch(self.offloaded.clone())
     }
 
     /// The sender of the workers' queue.
@@ -205,10 +237,21 @@ impl Drop for Workers {
         self.tasks = None;
         drop(self.offloaded.tasks.lock().take());
         self.governor.end();
-        for thread in self.threads.drain(..) {
-            // A panic was caught there and reported.
-            let _ = thread.join();
-        }
+        self.roster.join();
+    }
+}
+
+/// Tells how many tasks no worker has taken yet.
+#[derive(Debug)]
+pub(crate) struct QueueWatch(Arc<Offload>);
+
+impl QueueWatch {
+    pub(crate) fn queued(&self) -> usize {
+        self.0.queued()
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.room
     }
 }
 
@@ -222,7 +265,6 @@ fn work(
     near: Option<&Cpus>,
     task: &mut Option<Task>,
 ) {
-    let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
     let mut scratch = processor.scratch();
     let mut has_completed = false;
@@ -241,13 +283,14 @@ fn work(
         let Ok(next) = meters.idle.take(ready, wait) else { break };
         *task = Some(next);
         governor.took(queue.len());
-        if let Some(Task::Fill(fill)) = task {
-            meters.runs.add(1);
-            let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
-            tracing::trace!(records, bytes, "a run is transformed");
-        }
         has_completed = match task.take() {
-            Some(Task::Fill(fill)) => fill.handle(processor, &mut scratch),
+            Some(Task::Fill(fill)) => {
+                meters.runs.add(1);
+                let Fill { lane, batch, .. } = fill;
+                let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
+                let _run = tracing::trace_span!(target: TARGET, "run", lane, batch, records, bytes).entered();
+                fill.handle(processor, &mut scratch)
+            }
             Some(Task::OffloadedTask(task)) => {
                 meters.offloaded.add(u64::from(run(&*task)));
                 false

@@ -4,6 +4,7 @@ mod bad_records;
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
 mod delivery;
 mod device;
 mod dlpack;

@@ -1,1 +1,37 @@
 //! Watches a running feed: Prometheus metrics, traces, and a live view in the terminal.
+//!
+//! - [`metrics`]: the numbers of feeds at an address that Prometheus reads, and through the crate `metrics`.
+//! - [`trace`]: who did what when, as a file that [Perfetto](https://ui.perfetto.dev) loads.
+//! - [`nvtx`]: the same as ranges for NVIDIA's profilers.
+//! - [`view`]: the pipeline, drawn in the terminal, of a feed here or in another program.
+//! - [`Numbers`]: what all of them say about a feed.
+//!
+//! ```no_run
+//! use percolator::Feed;
+//! use percolator_observe::metrics::{Endpoint, Feeds};
+//!
+//! let mut feed = Feed::builder().lmdb("ilsvrc12_train_lmdb").batch_size(64).build()?;
+//! let feeds = Feeds::new();
+//! feeds.put("train", feed.watch());
+//! let _endpoint = Endpoint::serve("127.0.0.1:9464".parse()?, &feeds)?;
+//! for step in feed.steps() {
+//!     // Train. Meanwhile: `curl http://127.0.0.1:9464/metrics`.
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Whatever watches a feed reads counters that the feed keeps anyway. A trace listens to spans, which are once
+//! a run or batch and never once a record; without a listener they cost a few instructions a run.
+
+mod numbers;
+
+pub mod metrics;
+
+pub mod trace;
+
+pub mod nvtx;
+
+pub mod view;
+
+#[doc(inline)]
+pub use numbers::{FAMILIES, Family, Kind, Numbers, ParseError, parse, render};

@@ -1,0 +1,159 @@
+//! An HTTP server for Prometheus: `GET /metrics`. Every answer has the numbers of its moment.
+//!
+//! Why not the server of `metrics-exporter-prometheus`: the crate `metrics` has counters of whole numbers
+//! only, and a time in seconds is none. It would also answer with what a sampler has seen last.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Notify, Semaphore};
+
+use super::Feeds;
+use crate::render;
+
+/// How many connections are served at one time. Others wait.
+const CONNECTIONS_MAX: usize = 32;
+/// How long a client may take for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait after a connection could not be accepted: there may be no file descriptor left.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// An address at which the metrics cannot be published.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The address cannot be had.
+    #[error("cannot publish metrics at {address}: {error}; is another program there? choose another address")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The server's thread could not be started.
+    #[error("cannot start the thread that publishes metrics: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// A server of the metrics of some feeds, on a thread of its own. Dropping it ends the server.
+#[derive(Debug)]
+pub struct Endpoint {
+    address: SocketAddr,
+    stop: Arc<Notify>,
+    /// `Some` until the drop.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Publishes the feeds at `http://ADDRESS/metrics`, those that are added later as well. With port 0, the
+    /// system chooses one.
+    ///
+    /// Nobody is asked for a password: an address other than the loopback's shows the numbers to the network.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError`] if the address is in use or not this machine's, or there can be no thread.
+    pub fn serve(address: SocketAddr, feeds: &Feeds) -> Result<Self, EndpointError> {
+        let refused = |error| EndpointError::Bind { address, error };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(EndpointError::Thread)?;
+        let (stop, feeds) = (Arc::new(Notify::new()), feeds.clone());
+        let stopped = stop.clone();
+        let serve = move || {
+            // It runs while this thread waits, and is dropped with the runtime.
+            runtime.spawn(accept(listener, feeds));
+            runtime.block_on(stopped.notified());
+        };
+        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
+        let thread = thread.map_err(EndpointError::Thread)?;
+        Ok(Endpoint { address: bound, stop, thread: Some(thread) })
+    }
+
+    /// Returns the address, with the port that the system chose.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Endpoint {
+    /// The join is short: no answer waits for anything but its client, and those under way are dropped.
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, feeds: Feeds) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "the metrics are not published"),
+    };
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection for metrics could not be accepted");
+                tokio::time::sleep(AFTER_FAILURE).await;
+                continue;
+            }
+        };
+        let feeds = feeds.clone();
+        tokio::spawn(async move {
+            let answer = service_fn(move |request| {
+                let feeds = feeds.clone();
+                async move { Ok::<_, Infallible>(answer(&request, &feeds)) }
+            });
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), answer);
+            // A client that goes, or sends something else than HTTP, concerns nobody else.
+            if let Err(error) = served.await {
+                tracing::debug!(%error, "a connection for metrics ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+fn answer(request: &Request<Incoming>, feeds: &Feeds) -> Response<Full<Bytes>> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let (status, kind, text) = match request.uri().path() {
+        _ if !is_read => {
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "the metrics can only be read\n".into())
+        }
+        "/metrics" => (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render(&feeds.numbers())),
+        "/" => (StatusCode::OK, "text/plain", "percolator: the metrics are at /metrics\n".into()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "the metrics are at /metrics\n".into()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    if !is_read {
+        response.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}

@@ -1,0 +1,88 @@
+//! The numbers of feeds in another program, read from its endpoint.
+
+use std::time::Duration;
+
+use percolator::shown;
+use ureq::Agent;
+
+use crate::numbers::{Numbers, ParseError, parse};
+
+/// How long an endpoint may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// The most bytes of an answer: some thousand feeds.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// An endpoint whose numbers cannot be had.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ScrapeError {
+    /// It is not an address of HTTP.
+    #[error("{url}: an endpoint's address is http://HOST:PORT, with /metrics or without")]
+    Url {
+        /// The address.
+        url: String,
+    },
+    /// It does not answer, or not with metrics.
+    #[error("{url}: {message}; does the program run, with --metrics or an endpoint?")]
+    Http {
+        /// The address.
+        url: String,
+        /// What happened.
+        message: String,
+    },
+    /// Its answer is not in Prometheus's text format.
+    #[error("{url}: these are no metrics in Prometheus's text format: {error}")]
+    Parse {
+        /// The address.
+        url: String,
+        /// What is wrong.
+        #[source]
+        error: ParseError,
+    },
+    /// It has no feed of this name.
+    #[error("{url}: there is no feed {feed:?}; there are {feeds:?}")]
+    NoSuchFeed {
+        /// The address.
+        url: String,
+        /// The name.
+        feed: String,
+        /// The names that there are.
+        feeds: Vec<String>,
+    },
+    /// The thread that asks could not be started.
+    #[error("cannot start the thread that asks for metrics: {0}")]
+    Thread(#[source] std::io::Error),
+    /// It has no feed.
+    #[error("{url}: no feed of percolator is among these metrics; does the program publish one?")]
+    NoFeed {
+        /// The address.
+        url: String,
+    },
+}
+
+/// Reads the numbers of all feeds, each with its name, from an endpoint: `http://127.0.0.1:9464`. There is at
+/// least one.
+///
+/// # Errors
+///
+/// [`ScrapeError`] if it does not answer within 3 s, or not with the metrics of a feed.
+pub fn scrape(url: &str) -> Result<Vec<(String, Numbers)>, ScrapeError> {
+    let shown = shown::message(url).to_string();
+    let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.is_empty()) else {
+        return Err(ScrapeError::Url { url: shown });
+    };
+    let place = if rest.trim_end_matches('/').contains('/') { "" } else { "/metrics" };
+    let whole = format!("{}{place}", url.trim_end_matches('/'));
+    let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).build().into();
+    let refused = |error: ureq::Error| ScrapeError::Http {
+        url: shown.clone(),
+        message: shown::message(&error.to_string()).to_string(),
+    };
+    let mut answer = agent.get(&whole).call().map_err(refused)?;
+    let text = answer.body_mut().with_config().limit(BYTES_MAX).read_to_string().map_err(refused)?;
+    match parse(&text) {
+        Ok(feeds) if feeds.is_empty() => Err(ScrapeError::NoFeed { url: shown }),
+        Ok(feeds) => Ok(feeds),
+        Err(error) => Err(ScrapeError::Parse { url: shown, error }),
+    }
+}

@@ -1,0 +1,388 @@
+//! The metrics: their names, units and meanings, and which number each of them is.
+//!
+//! Names follow Prometheus's rules: a counter ends with `_total`, and the unit, which is a base unit or the
+//! things that are counted, comes before that.
+
+use std::time::Duration;
+
+use percolator::feed::LaneStats;
+use percolator::record::StepId;
+
+use super::Numbers;
+
+/// What a metric does over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows, from 0.
+    Counter,
+    /// It rises and falls.
+    Gauge,
+}
+
+impl Kind {
+    /// Returns the word of Prometheus's text format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        }
+    }
+}
+
+/// A metric of every feed: one number, or one for each value of its labels. All have the label `feed`, and
+/// those of a lane have `lane` and `device`.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does over time.
+    pub kind: Kind,
+    /// What it means.
+    pub help: &'static str,
+    pub(crate) series: &'static [Series],
+}
+
+/// The numbers of a family that have the same label of their own, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series {
+    pub(crate) label: Option<(&'static str, &'static str)>,
+    pub(crate) of: Of,
+}
+
+/// Which number it is. The same description serves to write it and to read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    Feed(fn(&mut Numbers) -> Number<'_>),
+    Lane(fn(&mut LaneStats) -> Number<'_>),
+    Step(fn(&mut StepId) -> Number<'_>),
+    /// One number for each holder of memory, which is the label `holder`.
+    Budget,
+}
+
+/// A number as it is kept.
+#[derive(Debug)]
+pub(crate) enum Number<'a> {
+    Count(&'a mut u64),
+    Size(&'a mut usize),
+    Time(&'a mut Duration),
+    Flag(&'a mut bool),
+}
+
+/// The labels of a number beside `feed`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Labels {
+    pub(crate) own: Option<(&'static str, &'static str)>,
+    pub(crate) lane: Option<(usize, String)>,
+    pub(crate) holder: Option<String>,
+}
+
+impl Labels {
+    /// The labels, in the order in which they are written.
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let lane = self
+            .lane
+            .iter()
+            .flat_map(|(lane, device)| [("lane", lane.to_string()), ("device", device.clone())]);
+        let own = self.own.iter().map(|&(name, value)| (name, value.to_owned()));
+        let holder = self.holder.iter().map(|holder| ("holder", holder.clone()));
+        lane.chain(own).chain(holder).collect()
+    }
+}
+
+impl Number<'_> {
+    /// The number as text: exact.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Number::Count(count) => count.to_string(),
+            Number::Size(size) => size.to_string(),
+            Number::Time(time) => format!("{}.{:09}", time.as_secs(), time.subsec_nanos()),
+            Number::Flag(flag) => u8::from(**flag).to_string(),
+        }
+    }
+
+    /// Whether it is a whole number by its nature.
+    pub(crate) fn whole(&self) -> Option<u64> {
+        match self {
+            Number::Count(count) => Some(**count),
+            Number::Size(size) => Some(**size as u64),
+            Number::Flag(flag) => Some(u64::from(**flag)),
+            Number::Time(_) => None,
+        }
+    }
+
+    /// The number in base units.
+    #[expect(clippy::cast_precision_loss, reason = "a float is all that a gauge can be")]
+    pub(crate) fn float(&self) -> f64 {
+        match self {
+            Number::Time(time) => time.as_secs_f64(),
+            other => other.whole().unwrap_or_default() as f64,
+        }
+    }
+
+    /// Takes the number from a text; `false` if it is none of its kind.
+    pub(crate) fn read(self, text: &str) -> bool {
+        // Another exporter may write a count as a float.
+        let whole = || text.parse().ok().or_else(|| whole_of(text.parse().ok()?));
+        match self {
+            Number::Count(count) => whole().map(|found| *count = found).is_some(),
+            Number::Size(size) => {
+                let found = whole().and_then(|found| usize::try_from(found).ok());
+                found.map(|found| *size = found).is_some()
+            }
+            Number::Flag(flag) => whole().map(|found| *flag = found != 0).is_some(),
+            Number::Time(time) => {
+                let found = text.parse().ok().and_then(|found| Duration::try_from_secs_f64(found).ok());
+                found.map(|found| *time = found).is_some()
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within the range")]
+fn whole_of(float: f64) -> Option<u64> {
+    (0.0..1.8e19).contains(&float).then_some(float as u64)
+}
+
+/// Visits every number of a feed.
+pub(crate) fn visit(numbers: &Numbers, mut each: impl FnMut(&'static Family, &Labels, &Number<'_>)) {
+    let mut numbers = numbers.clone();
+    for family in FAMILIES {
+        for series in family.series {
+            let own = series.label;
+            match series.of {
+                Of::Feed(number) => {
+                    each(family, &Labels { own, ..Labels::default() }, &number(&mut numbers));
+                }
+                Of::Lane(number) => {
+                    for (lane, stats) in numbers.stats.lanes.iter_mut().enumerate() {
+                        let lane = Some((lane, stats.device.clone()));
+                        each(family, &Labels { own, lane, ..Labels::default() }, &number(stats));
+                    }
+                }
+                Of::Step(number) => {
+                    for (lane, step) in numbers.next.iter_mut().enumerate() {
+                        let device = numbers.stats.lanes.get(lane).map(|stats| stats.device.clone());
+                        let lane = Some((lane, device.unwrap_or_default()));
+                        each(family, &Labels { own, lane, ..Labels::default() }, &number(step));
+                    }
+                }
+                Of::Budget => {
+                    for (holder, bytes) in &mut numbers.budget {
+                        let holder = Some(holder.clone());
+                        each(family, &Labels { own, holder, ..Labels::default() }, &Number::Count(bytes));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A family of one number without a label of its own.
+macro_rules! one {
+    ($kind:ident $name:literal, $help:literal, $of:expr) => {
+        Family { name: $name, kind: Kind::$kind, help: $help, series: &[Series { label: None, of: $of }] }
+    };
+}
+
+/// A family of several numbers, told apart by a label.
+macro_rules! each {
+    ($kind:ident $name:literal, $help:literal, $label:literal: { $($value:literal => $of:expr),+ $(,)? }) => {
+        Family {
+            name: $name,
+            kind: Kind::$kind,
+            help: $help,
+            series: &[$(Series { label: Some(($label, $value)), of: $of }),+],
+        }
+    };
+}
+
+/// All metrics, in the order in which they are written: along the way of a record.
+pub const FAMILIES: &[Family] = &[
+    one!(
+        Gauge "percolator_elapsed_seconds",
+        "Time since the feed was built, until its last lane ended.",
+        Of::Feed(|all| Number::Time(&mut all.stats.elapsed))
+    ),
+    one!(
+        Gauge "percolator_paused",
+        "1 while the feed is paused, otherwise 0.",
+        Of::Feed(|all| Number::Flag(&mut all.is_paused))
+    ),
+    one!(
+        Counter "percolator_reader_records_total",
+        "Records that the reader has dealt to lanes.",
+        Of::Feed(|all| Number::Count(&mut all.stats.reader.records))
+    ),
+    one!(
+        Counter "percolator_reader_value_bytes_total",
+        "Bytes of the values of those records, as they are stored.",
+        Of::Feed(|all| Number::Count(&mut all.stats.reader.value_bytes))
+    ),
+    one!(
+        Counter "percolator_reader_passes_total",
+        "Complete passes over the source.",
+        Of::Feed(|all| Number::Count(&mut all.stats.reader.passes))
+    ),
+    one!(
+        Counter "percolator_reader_undelivered_records_total",
+        "Records whose lane had ended while others continued.",
+        Of::Feed(|all| Number::Count(&mut all.stats.reader.undelivered))
+    ),
+    each!(
+        Counter "percolator_reader_waits_total",
+        "The reader's waits: for a lane to return a run (free), to be resumed (resume).",
+        "on": {
+            "free" => Of::Feed(|all| Number::Count(&mut all.stats.reader.waits_for_free.count)),
+            "resume" => Of::Feed(|all| Number::Count(&mut all.stats.reader.waits_for_resume.count)),
+        }
+    ),
+    each!(
+        Counter "percolator_reader_waits_seconds_total",
+        "Time of the reader's waits.",
+        "on": {
+            "free" => Of::Feed(|all| Number::Time(&mut all.stats.reader.waits_for_free.time)),
+            "resume" => Of::Feed(|all| Number::Time(&mut all.stats.reader.waits_for_resume.time)),
+        }
+    ),
+    each!(
+        Gauge "percolator_queue_runs",
+        "Runs of records in a lane's two queues: to be used (full), to be filled (free). The others are in use.",
+        "queue": {
+            "full" => Of::Lane(|lane| Number::Size(&mut lane.runs.full)),
+            "free" => Of::Lane(|lane| Number::Size(&mut lane.runs.free)),
+        }
+    ),
+    one!(
+        Gauge "percolator_queue_capacity_runs",
+        "Runs of records that circulate between the reader and a lane.",
+        Of::Lane(|lane| Number::Size(&mut lane.runs.capacity))
+    ),
+    one!(
+        Gauge "percolator_worker_threads",
+        "Worker threads, including those that stand by.",
+        Of::Feed(|all| Number::Size(&mut all.stats.workers.threads))
+    ),
+    one!(
+        Gauge "percolator_worker_active_threads",
+        "Worker threads that are active.",
+        Of::Feed(|all| Number::Size(&mut all.stats.workers.active))
+    ),
+    one!(
+        Gauge "percolator_worker_queue_tasks",
+        "Tasks that no worker has taken yet: runs, and what the reader offloads.",
+        Of::Feed(|all| Number::Size(&mut all.stats.workers.queued))
+    ),
+    one!(
+        Gauge "percolator_worker_queue_capacity_tasks",
+        "The room for such tasks.",
+        Of::Feed(|all| Number::Size(&mut all.stats.workers.queue_capacity))
+    ),
+    one!(
+        Counter "percolator_worker_runs_total",
+        "Runs of records that workers have taken.",
+        Of::Feed(|all| Number::Count(&mut all.stats.workers.runs))
+    ),
+    one!(
+        Counter "percolator_worker_offloaded_tasks_total",
+        "Groups of compressed blocks that workers have unpacked ahead of the reader.",
+        Of::Feed(|all| Number::Count(&mut all.stats.workers.offloaded))
+    ),
+    each!(
+        Counter "percolator_worker_waits_total",
+        "Waits of all workers together for records, including those that stand by.",
+        "on": { "records" => Of::Feed(|all| Number::Count(&mut all.stats.workers.waits_for_records.count)) }
+    ),
+    each!(
+        Counter "percolator_worker_waits_seconds_total",
+        "Time of these waits, of all workers together.",
+        "on": { "records" => Of::Feed(|all| Number::Time(&mut all.stats.workers.waits_for_records.time)) }
+    ),
+    each!(
+        Counter "percolator_lane_waits_total",
+        "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its device to be \
+         done with one, for the workers.",
+        "on": {
+            "records" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_records.count)),
+            "free" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_free.count)),
+            "device" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_device.count)),
+            "workers" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_workers.count)),
+        }
+    ),
+    each!(
+        Counter "percolator_lane_waits_seconds_total",
+        "Time of a lane's waits.",
+        "on": {
+            "records" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_records.time)),
+            "free" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_free.time)),
+            "device" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_device.time)),
+            "workers" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_workers.time)),
+        }
+    ),
+    each!(
+        Gauge "percolator_ring_batches",
+        "Batches of a lane's ring: being filled, complete and waiting for the consumer (ready), held by it. The \
+         others are free.",
+        "state": {
+            "filling" => Of::Lane(|lane| Number::Size(&mut lane.filling)),
+            "ready" => Of::Lane(|lane| Number::Size(&mut lane.ready)),
+            "held" => Of::Lane(|lane| Number::Size(&mut lane.held)),
+        }
+    ),
+    one!(
+        Gauge "percolator_ring_capacity_batches",
+        "Batches in a lane's ring.",
+        Of::Lane(|lane| Number::Size(&mut lane.ring))
+    ),
+    one!(
+        Counter "percolator_ring_growths_total",
+        "Batches that were larger than any before, so that their memory had to grow.",
+        Of::Lane(|lane| Number::Count(&mut lane.growths))
+    ),
+    one!(
+        Counter "percolator_batches_total",
+        "Batches that the consumer has taken.",
+        Of::Lane(|lane| Number::Count(&mut lane.batches))
+    ),
+    one!(
+        Counter "percolator_records_total",
+        "Records in those batches.",
+        Of::Lane(|lane| Number::Count(&mut lane.records))
+    ),
+    one!(
+        Counter "percolator_pixel_bytes_total",
+        "Bytes of their pixels, as the consumer sees them.",
+        Of::Lane(|lane| Number::Count(&mut lane.pixel_bytes))
+    ),
+    one!(
+        Counter "percolator_host_bytes_total",
+        "Bytes that those batches take up on the host: what is copied to another device.",
+        Of::Lane(|lane| Number::Count(&mut lane.host_bytes))
+    ),
+    each!(
+        Counter "percolator_consumer_waits_total",
+        "The consumer's waits for a batch, except those during which it held all of them.",
+        "on": { "batch" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_batch.count)) }
+    ),
+    each!(
+        Counter "percolator_consumer_waits_seconds_total",
+        "Time of these waits.",
+        "on": { "batch" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_batch.time)) }
+    ),
+    one!(
+        Gauge "percolator_next_epoch",
+        "The epoch of a lane's next step, from 0.",
+        Of::Step(|step| Number::Count(&mut step.epoch))
+    ),
+    one!(
+        Gauge "percolator_next_step",
+        "A lane's next step in its epoch, from 0.",
+        Of::Step(|step| Number::Count(&mut step.step))
+    ),
+    one!(
+        Gauge "percolator_memory_budget_bytes",
+        "Memory that the feed uses beside the page cache, by holder.",
+        Of::Budget
+    ),
+];

@@ -1,0 +1,163 @@
+//! The file of a trace, which a thread of its own writes: it is whole, or it is not there.
+
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, bounded};
+use percolator::shown;
+use percolator::whole_file::WholeFile;
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::Record;
+use super::json::Events;
+use super::layer::{Listener, targets};
+
+/// How many records may wait to be written: some milliseconds' worth, in about a megabyte.
+const RECORDS_MAX: usize = 8192;
+
+/// Numbers the traces of this process, from 1.
+static TRACES: AtomicU64 = AtomicU64::new(1);
+
+/// What becomes of a file that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and there is no trace.
+    Refuse,
+    /// The trace replaces it, once that is complete.
+    Replace,
+}
+
+/// A trace that cannot be written.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A file is there.
+    #[error("{}: there is such a file; choose another path for the trace, or have it replaced", shown::path(.path))]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be written. What was written is removed.
+    #[error("{}: cannot write the trace, and there is none now: {error}", shown::path(.path))]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// What a trace has.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Slices: what threads did, and where batches were.
+    pub slices: u64,
+    /// Batches whose whole way is in it.
+    pub batches: u64,
+}
+
+/// A trace that is being written. It gets its name when it is [finished](Self::finish); dropped before that,
+/// it leaves nothing behind.
+#[derive(Debug)]
+pub struct TraceFile {
+    listener: Listener,
+    path: PathBuf,
+    existing: Existing,
+    /// `Some` until the end.
+    thread: Option<JoinHandle<io::Result<Written>>>,
+}
+
+/// A complete file that has yet to get its name.
+#[derive(Debug)]
+struct Written {
+    file: WholeFile,
+    summary: Summary,
+}
+
+impl TraceFile {
+    /// Starts a trace that will have this path. Nothing is recorded before a subscriber has its
+    /// [layer](Self::layer).
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if no file can be there, or one is.
+    pub fn create(path: &Path, existing: Existing) -> Result<Self, TraceError> {
+        let refused = |error| TraceError::Write { path: path.to_owned(), error };
+        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
+            return Err(TraceError::Exists { path: path.to_owned() });
+        }
+        let file = WholeFile::create(path).map_err(refused)?;
+        let (records, received) = bounded(RECORDS_MAX);
+        let thread = std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || write(file, &received))
+            .map_err(refused)?;
+        let trace = TRACES.fetch_add(1, Ordering::Relaxed);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let listener = Listener { trace, start: Instant::now(), records, is_over };
+        Ok(TraceFile { listener, path: path.to_owned(), existing, thread: Some(thread) })
+    }
+
+    /// Returns the layer that a subscriber needs. It has a filter of its own, so that spans are made whatever
+    /// is logged. All feeds of the process are in the trace.
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+    {
+        self.listener.clone().with_filter(targets())
+    }
+
+    /// Completes the file and gives it its name. What happens later is not in it.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if it could not be written, at any moment, or if a file has its name meanwhile. Then
+    /// there is no trace.
+    pub fn finish(mut self) -> Result<Summary, TraceError> {
+        let written = self.end().unwrap_or_else(|| Err(io::Error::other("its thread has panicked")));
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => TraceError::Exists { path: self.path.clone() },
+            _ => TraceError::Write { path: self.path.clone(), error },
+        };
+        let Written { file, summary } = written.map_err(refused)?;
+        let named = match self.existing {
+            Existing::Refuse => file.finish_new(),
+            Existing::Replace => file.finish(),
+        };
+        named.map(|()| summary).map_err(refused)
+    }
+
+    /// Ends the recording and joins the thread; `None` if it has panicked, or was joined before.
+    fn end(&mut self) -> Option<io::Result<Written>> {
+        let thread = self.thread.take()?;
+        self.listener.is_over.store(true, Ordering::Relaxed);
+        // The queue stays open, because the subscriber's layer has a sender as well.
+        let _ = self.listener.records.send(Record::End);
+        thread.join().ok()
+    }
+}
+
+impl Drop for TraceFile {
+    fn drop(&mut self) {
+        // What is not named is removed.
+        drop(self.end());
+    }
+}
+
+/// Writes records until the last one. After an error the queue closes, and nobody waits for it.
+fn write(file: WholeFile, records: &Receiver<Record>) -> io::Result<Written> {
+    let mut events = Events::begin(BufWriter::with_capacity(1 << 16, file.file()))?;
+    while let Some(record) = records.recv().ok().filter(|record| !matches!(record, Record::End)) {
+        events.record(record)?;
+    }
+    let (slices, batches) = events.end()?;
+    Ok(Written { file, summary: Summary { slices, batches } })
+}

@@ -1,0 +1,113 @@
+//! What can be changed while a feed runs.
+
+use std::sync::Arc;
+
+use super::resolve::THREADS_MAX;
+use crate::config::{ConfigError, MemoryBudget};
+use crate::error::FeedError;
+use crate::reader::Watch;
+use crate::workers::Roster;
+
+/// Pauses a feed, or changes the number of its threads, from anywhere: see
+/// [`Feed::control`](super::Feed::control). It keeps neither the feed nor its database open, and has no effect
+/// on a feed that has ended.
+///
+/// Neither changes a byte of any batch, nor their order, nor what a snapshot or receipt says.
+///
+/// ```no_run
+/// # use percolator::Feed;
+/// let mut feed = Feed::builder().lmdb("ilsvrc12_train_lmdb").batch_size(64).threads(2).build()?;
+/// let control = feed.control();
+/// for (number, step) in feed.steps().enumerate() {
+///     let batches = step?;
+///     if number == 1000 {
+///         control.set_threads(control.threads() + 1)?;
+///     }
+/// }
+/// # Ok::<(), percolator::FeedError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FeedControl(Arc<Controlled>);
+
+/// The parts of a feed that a control changes.
+#[derive(Debug)]
+pub(super) struct Controlled {
+    pub(super) reader: Watch,
+    pub(super) roster: Arc<Roster>,
+    /// The budget of the feed as it was built.
+    pub(super) budget: MemoryBudget,
+    /// The holders that each thread has one of.
+    pub(super) scratch: Vec<&'static str>,
+    pub(super) memory_limit: Option<usize>,
+}
+
+impl FeedControl {
+    pub(super) fn new(controlled: Controlled) -> Self {
+        FeedControl(Arc::new(controlled))
+    }
+
+    /// Stops the reader before its next run of records. What was dealt before is still delivered: a ring's
+    /// batches at the most. Then consumers wait, until the feed is [resumed](Self::resume), cancelled or
+    /// dropped.
+    pub fn pause(&self) {
+        self.0.reader.set_paused(true);
+    }
+
+    /// Lets the reader continue with the record at which it was stopped.
+    pub fn resume(&self) {
+        self.0.reader.set_paused(false);
+    }
+
+    /// Whether the feed is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.0.reader.is_paused()
+    }
+
+    /// Returns how many worker threads are active now.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.0.roster.governor().active()
+    }
+
+    /// Sets how many worker threads are active from now on. As with
+    /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses the number. Threads
+    /// that are too many stand by, and keep their memory; those that are missing are started.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError::Config`] if the number is 0 or too large, or if the memory of more threads is over the
+    /// feed's [limit](super::FeedBuilder::memory_limit). [`FeedError::Thread`] if a thread cannot be started.
+    /// Then those stay active that were.
+    pub fn set_threads(&self, threads: usize) -> Result<(), FeedError> {
+        let option = "threads";
+        if threads == 0 {
+            return Err(ConfigError::Zero { option }.into());
+        }
+        if threads > THREADS_MAX {
+            return Err(ConfigError::TooMany { option, found: threads, allowed: THREADS_MAX }.into());
+        }
+        let Controlled { roster, memory_limit, .. } = &*self.0;
+        if threads > roster.governor().threads() {
+            let budget = self.budget_of(threads);
+            if let Some(allowed) = memory_limit.filter(|allowed| budget.total_bytes() > *allowed) {
+                let needed = budget.total_bytes();
+                return Err(ConfigError::OverBudget { needed, allowed, budget: budget.to_string() }.into());
+            }
+            roster.grow(threads).map_err(|error| FeedError::Thread {
+                name: "worker".to_owned(),
+                message: error.to_string(),
+            })?;
+        }
+        roster.governor().set(threads);
+        Ok(())
+    }
+
+    pub(super) fn memory_budget(&self) -> MemoryBudget {
+        self.budget_of(self.0.roster.governor().threads())
+    }
+
+    fn budget_of(&self, threads: usize) -> MemoryBudget {
+        self.0.budget.with_threads(threads, &self.0.scratch)
+    }
+}
