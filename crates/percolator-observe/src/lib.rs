@@ -34,4 +34,14 @@ pub mod nvtx;
 pub mod view;
 
 #[doc(inline)]
-pub use numbers::{FAMILIES, Family, Kind, Numbers, ParseError, parse, render};
+pub use numbers::{FAMILIES, Family, Kind, Numbers, ParseError, Sample, parse, render};
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/watching.md")]
+pub struct Watching;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -60,6 +60,15 @@ pub enum ScrapeError {
     },
 }
 
+impl ScrapeError {
+    /// Returns the error that an endpoint has no feed of this name, but these.
+    #[must_use]
+    pub fn no_such_feed(url: &str, feed: &str, feeds: Vec<String>) -> Self {
+        let url = shown::message(url).to_string();
+        ScrapeError::NoSuchFeed { url, feed: feed.to_owned(), feeds }
+    }
+}
+
 /// Reads the numbers of all feeds, each with its name, from an endpoint: `http://127.0.0.1:9464`. There is at
 /// least one.
 ///

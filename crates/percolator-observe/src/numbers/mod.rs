@@ -14,6 +14,20 @@ use percolator::Stats;
 use percolator::feed::FeedWatch;
 use percolator::record::StepId;
 
+/// One number of a feed.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its metric.
+    pub family: &'static Family,
+    /// Its labels, beside the feed's name.
+    pub labels: Vec<(&'static str, String)>,
+    /// The number if it is whole by its nature: exact.
+    pub whole: Option<u64>,
+    /// The number in the metric's unit.
+    pub value: f64,
+}
+
 /// The most lanes of one feed that a text may have.
 const LANES_MAX: usize = 4096;
 
@@ -43,6 +57,17 @@ impl Numbers {
             next: watch.next_steps(),
             budget: budget.lines.iter().map(line).collect(),
         }
+    }
+
+    /// Returns all numbers under the names of their metrics, in the order of [`FAMILIES`].
+    #[must_use]
+    pub fn samples(&self) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        visit(self, |family, labels, number| {
+            let (labels, whole, value) = (labels.pairs(), number.whole(), number.float());
+            samples.push(Sample { family, labels, whole, value });
+        });
+        samples
     }
 
     /// Returns the memory that all holders use together, in bytes.

@@ -12,8 +12,8 @@ const THREADS: u8 = 1;
 const LANES: u8 = 2;
 const DEVICES: u8 = 3;
 
-/// Tracks of batches are numbered from here; those of threads below.
-const BATCH_TRACKS: u64 = 1 << 32;
+/// Tracks of batches are numbered from here; those of threads below. Viewers keep 32 bits.
+const BATCH_TRACKS: u64 = 1 << 30;
 
 /// A flow's event is at most this long after the start of its slice, to be inside of it.
 const INSIDE: Duration = Duration::from_nanos(500);
@@ -226,12 +226,12 @@ impl<W: Write> Events<W> {
         (group, track): (u8, u64),
         at: Duration,
     ) -> io::Result<()> {
-        let BatchName { feed, lane, batch } = batch;
         self.separate()?;
         write!(
             self.out,
-            "{{\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":\"{feed}.{lane}.{batch}\",\"pid\":{group},\
-             \"tid\":{track},\"ts\":{},\"cat\":\"batch\",\"name\":\"batch\"}}",
+            "{{\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":\"{:#x}\",\"pid\":{group},\"tid\":{track},\
+             \"ts\":{},\"cat\":\"batch\",\"name\":\"batch\"}}",
+            flow_id(batch),
             Micros(at)
         )
     }
@@ -257,6 +257,12 @@ impl<W: Write> Events<W> {
     fn text(&mut self, text: &str) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, text).map_err(io::Error::from)
     }
+}
+
+/// The number of a batch's flow. Viewers read a hexadecimal number of 64 bits, and nothing else.
+fn flow_id(batch: BatchName) -> u64 {
+    let BatchName { feed, lane, batch } = batch;
+    (feed & 0xfff) << 52 | (lane & 0xfff) << 40 | (batch & 0xff_ffff_ffff)
 }
 
 /// A time in microseconds, to the nanosecond.

@@ -9,7 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Sparkline};
+use ratatui::widgets::{Paragraph, Sparkline, Wrap};
 
 use super::History;
 use crate::Numbers;
@@ -52,11 +52,13 @@ impl Room {
 pub fn draw(frame: &mut Frame<'_>, name: &str, history: &History, can_control: bool, note: Option<&str>) {
     let area = frame.area();
     let room = Room::of(area.width);
-    let [title, body, rates, foot] = Layout::vertical([
+    let note_height = if area.height >= 16 { 2 } else { 1 };
+    let [title, body, rates, below, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Fill(1),
         Constraint::Length(if area.height >= 24 { 4 } else { 0 }),
-        Constraint::Length(2),
+        Constraint::Length(note_height),
+        Constraint::Length(1),
     ])
     .areas(area);
     let Some(numbers) = history.last() else {
@@ -74,8 +76,8 @@ pub fn draw(frame: &mut Frame<'_>, name: &str, history: &History, can_control: b
     };
     // What comes from elsewhere is escaped: the terminal would follow it.
     let note = note.map(|note| shown::message(note).to_string()).unwrap_or_default();
-    let foot_lines = vec![Line::from(note).yellow(), Line::from(keys).dim()];
-    frame.render_widget(Paragraph::new(foot_lines), foot);
+    frame.render_widget(Paragraph::new(note).yellow().wrap(Wrap { trim: true }), below);
+    frame.render_widget(Paragraph::new(keys).dim(), foot);
 }
 
 fn title_line(name: &str, numbers: &Numbers, room: Room, width: u16) -> Line<'static> {
@@ -103,7 +105,7 @@ fn lines(numbers: &Numbers, recent: &Stats, room: Room, height: usize) -> Vec<Li
         None,
         &format!("{} rec/s", short(per_second(recent.reader.records))),
         &[
-            (Room::Medium, format!("{}B/s", short(per_second(recent.reader.value_bytes)))),
+            (Room::Medium, format!("{}/s", bytes(per_second(recent.reader.value_bytes)))),
             (Room::Wide, format!("{} records in {} passes", stats.reader.records, stats.reader.passes)),
         ],
         room,
@@ -222,11 +224,9 @@ fn memory(numbers: &Numbers, room: Room) -> Line<'static> {
         Room::Medium => 1,
         Room::Wide => 3,
     };
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let bytes = |bytes: u64| format!("{}B", short(bytes as f64));
-    let of = |(holder, size): &(String, u64)| format!("{}: {}", shown::message(holder), bytes(*size));
+    let of = |(holder, size): &(String, u64)| format!("{}: {}", shown::message(holder), bytes(float(*size)));
     let named: Vec<String> = largest.iter().take(holders).map(of).collect();
-    row("memory", None, &bytes(numbers.budget_bytes()), &[(Room::Medium, named.join("; "))], room)
+    row("memory", None, &bytes(float(numbers.budget_bytes())), &[(Room::Medium, named.join("; "))], room)
 }
 
 /// The rate over the last moments, as high as the space.
@@ -238,8 +238,7 @@ fn draw_rates(frame: &mut Frame<'_>, history: &History, area: Rect) {
     let rates: Vec<u64> = history.rates().rev().take(usize::from(bars.width)).collect();
     let rates: Vec<u64> = rates.into_iter().rev().collect();
     let most = rates.iter().copied().max().unwrap_or_default();
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let said = format!("records/s, up to {}", short(most as f64));
+    let said = format!("records/s, up to {}", short(float(most)));
     frame.render_widget(Paragraph::new(Line::from(said).dim()), label);
     frame.render_widget(Sparkline::default().data(&rates).style(Style::new().fg(Color::Cyan)), bars);
 }
@@ -287,8 +286,19 @@ fn short(number: f64) -> String {
         ..99.95 if !prefix.is_empty() => 1,
         _ => 0,
     };
-    let gap = if prefix.is_empty() { " " } else { "" };
-    format!("{number:.decimals$}{prefix}{gap}").trim_end().to_owned()
+    format!("{number:.decimals$}{prefix}")
+}
+
+/// A number of bytes.
+fn bytes(number: f64) -> String {
+    let number = short(number);
+    let gap = if number.contains(' ') { "" } else { " " };
+    format!("{number}{gap}B")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn float(number: u64) -> f64 {
+    number as f64
 }
 
 fn clock(time: Duration) -> String {
@@ -314,6 +324,7 @@ mod tests {
         ] {
             assert_eq!(short(number), due);
         }
+        assert_eq!((bytes(12.0), bytes(4096.0)), ("12 B".to_owned(), "4.10 kB".to_owned()));
         assert_eq!(clock(Duration::from_secs(3725)), "01:02:05");
     }
 }

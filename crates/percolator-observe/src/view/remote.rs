@@ -40,8 +40,7 @@ impl Remote {
             None => feeds.first(),
         };
         let Some((name, numbers)) = found.cloned() else {
-            let feed = feed.unwrap_or_default().to_owned();
-            return Err(ScrapeError::NoSuchFeed { url: url.to_owned(), feed, feeds: names() });
+            return Err(ScrapeError::no_such_feed(url, feed.unwrap_or_default(), names()));
         };
         let last = Arc::new(Mutex::new(Ok(numbers)));
         let (stop, stopped) = sync_channel::<()>(0);

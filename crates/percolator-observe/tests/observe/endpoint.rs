@@ -1,0 +1,137 @@
+//! The endpoint as Prometheus sees it, and the facade with the same numbers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use percolator_observe::metrics::{Endpoint, Feeds, describe, publish, scrape};
+use percolator_observe::{Numbers, parse};
+
+use crate::feed;
+
+/// Sends this and returns the head and the body of the answer.
+fn ask(address: SocketAddr, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn anywhere() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+#[test]
+fn the_numbers_of_a_feed_are_served_while_it_runs() {
+    let mut train = feed(400).epochs(1).build().unwrap();
+    let watch = train.watch();
+    let feeds = Feeds::new();
+    feeds.put("train", watch.clone());
+    let endpoint = Endpoint::serve(anywhere(), &feeds).unwrap();
+    let address = endpoint.address();
+    let mut before = 0;
+    for step in train.steps() {
+        drop(step.unwrap());
+        let (head, body) = ask(address, "GET /metrics");
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+        let found = parse(&body).unwrap();
+        assert_eq!((found.len(), &*found[0].0), (1, "train"));
+        let taken = found[0].1.stats.records();
+        assert_eq!(taken, before + 4, "{body}");
+        before = taken;
+    }
+    assert_eq!(before, 400);
+    drop(train);
+    // Nothing changes any more: what is served is what the feed says.
+    let found = scrape(&format!("http://{address}")).unwrap();
+    assert_eq!(found, [("train".to_owned(), Numbers::of(&watch))]);
+    assert_eq!(scrape(&format!("http://{address}/metrics/")).unwrap(), found);
+    feeds.put("test", watch);
+    assert_eq!(scrape(&format!("http://{address}/")).unwrap().len(), 2);
+    feeds.remove("train");
+    assert_eq!(scrape(&format!("http://{address}/")).unwrap()[0].0, "test");
+}
+
+#[test]
+fn other_requests_are_answered_too() {
+    let feeds = Feeds::new();
+    let endpoint = Endpoint::serve(anywhere(), &feeds).unwrap();
+    let address = endpoint.address();
+    assert!(ask(address, "GET /").1.contains("/metrics"));
+    assert!(ask(address, "GET /other").0.starts_with("HTTP/1.1 404"));
+    let (head, body) = ask(address, "HEAD /metrics");
+    assert!(head.starts_with("HTTP/1.1 200") && body.is_empty(), "{head}");
+    let (head, _) = ask(address, "POST /metrics");
+    assert!(head.starts_with("HTTP/1.1 405") && head.to_lowercase().contains("allow: get, head"), "{head}");
+    assert!(ask(address, "no http at all").0.starts_with("HTTP/1.1 400"));
+    // Clients that say nothing keep nobody else waiting.
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert!(ask(address, "GET /metrics").0.starts_with("HTTP/1.1 200"));
+    drop(endpoint);
+    drop(silent);
+    assert!(TcpStream::connect(address).is_err(), "the address is free again");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let taken = TcpListener::bind(anywhere()).unwrap();
+    let address = taken.local_addr().unwrap();
+    let message = Endpoint::serve(address, &Feeds::new()).unwrap_err().to_string();
+    assert!(message.contains(&address.to_string()) && message.contains("choose another"), "{message}");
+}
+
+#[test]
+fn an_endpoint_that_has_no_feed_is_refused_with_a_reason() {
+    let of = |url: &str| scrape(url).unwrap_err().to_string();
+    for url in ["", "127.0.0.1:9464", "http://", "https://127.0.0.1:9464", "file:///etc/passwd"] {
+        assert!(of(url).contains("http://HOST:PORT"), "{url}");
+    }
+    let endpoint = Endpoint::serve(anywhere(), &Feeds::new()).unwrap();
+    let address = endpoint.address();
+    assert!(of(&format!("http://{address}")).contains("no feed of percolator"));
+    assert!(of(&format!("http://{address}/other/page")).contains("404"));
+    drop(endpoint);
+    assert!(of(&format!("http://{address}")).contains("does the program run"));
+    // Something that speaks HTTP and no metrics.
+    let other = TcpListener::bind(anywhere()).unwrap();
+    let address = other.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        let page = "<html>\x1b[2J</html>";
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len()).unwrap();
+    });
+    let message = of(&format!("http://{address}"));
+    assert!(message.contains("line 1") && !message.contains('\x1b'), "{message:?}");
+}
+
+#[test]
+fn the_facade_has_the_same_numbers() {
+    let mut train = feed(40).epochs(1).devices(["host:0", "host:1"].map(|name| name.parse().unwrap()));
+    train = train.threads(2);
+    let mut train = train.build().unwrap();
+    let watch = train.watch();
+    train.steps().for_each(|step| drop(step.unwrap()));
+    drop(train);
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let numbers = Numbers::of(&watch);
+    metrics::with_local_recorder(&recorder, || {
+        describe();
+        // Twice: counters are set, not added to.
+        publish("train", &numbers);
+        publish("train", &numbers);
+    });
+    let text = recorder.handle().render();
+    assert!(text.contains("# HELP percolator_records_total Records in those batches."), "{text}");
+    let mut found = parse(&text).unwrap();
+    assert_eq!(found.len(), 1);
+    let (name, mut found) = found.remove(0);
+    // The recorder has an order of its own.
+    let mut due = numbers;
+    due.budget.sort();
+    found.budget.sort();
+    assert_eq!((&*name, found), ("train", due));
+}
