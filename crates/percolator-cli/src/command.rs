@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, inspect, leases, man,
-    mean, model, plan, prepare, verify, verify_run,
+    bench, checkpoints, completions, convert, devices, digest, doctor, dump, feed, inspect, leases, log, man,
+    mean, model, plan, prepare, verify, verify_run, watch_url,
 };
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
@@ -24,6 +24,8 @@ enum Command {
     /// On SIGINT or SIGTERM, the run stops at its next batch and writes its snapshot and receipt. It then
     /// exits with 130 or 143.
     Feed(feed::Feed),
+    /// Draw the feed of another program in the terminal, by the metrics that the program publishes.
+    Watch(watch_url::Watch),
     // Its help text is on its arguments.
     Bench(bench::Bench),
     /// Open what a run would open, run it for some seconds, and say what holds it up, what would help, and
@@ -83,8 +85,13 @@ enum Command {
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        // A feed may be traced, which is a part of logging: it starts that itself.
+        if !matches!(self.command, Command::Feed(_)) {
+            log::init(None, false);
+        }
         match self.command {
             Command::Feed(feed) => return feed.run(),
+            Command::Watch(watch) => return watch.run(),
             Command::Convert(convert) => return convert.run(),
             Command::Prepare(prepare) => return prepare.run(),
             Command::Mean(mean) => return mean.run(),

@@ -16,9 +16,10 @@ use percolator::source::IndexPlace;
 use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown, whole_file};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, millis, seconds};
-use super::consumer::{self, Consumer};
+use super::consumer::Consumer;
 use super::fields::ExampleArgs;
 use super::job::JobArgs;
+use super::observe::{ObserveArgs, Observers};
 use super::out::Out;
 use super::pipeline::{DtypeArg, PipelineArgs};
 use super::stop::{Enough, Signals};
@@ -39,6 +40,8 @@ pub(crate) struct Feed {
     pipeline: PipelineArgs,
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    observe: ObserveArgs,
     /// Records per step, of all replicas of the job together; replaces the batch size of each device.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
@@ -94,6 +97,15 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Err(error) = self.observe.check_terminal() {
+            writeln!(std::io::stderr(), "percolator: --watch: {error}")?;
+            return Ok(ExitCode::from(2));
+        }
+        let observers = self.observe.begin()?;
+        self.run_watched(observers)
+    }
+
+    fn run_watched(&self, observers: Observers) -> anyhow::Result<ExitCode> {
         self.check_places()?;
         let described = self.source.describe(&self.state, &self.transform)?;
         let mut feed = self
@@ -109,27 +121,23 @@ impl Feed {
         let signals = Signals::catch()?;
         let mut out = Out::new(std::io::stdout().lock());
         write!(out, "{}: ", shown::path(&described.origin))?;
-        if let Some(records) = feed.records() {
-            write!(out, "{records} records, ")?;
-        }
-        if let Some(first) = feed.input_shape() {
-            write!(out, "the first {first}; ")?;
-        }
-        match self.example.is_given() {
-            true => writeln!(out, "batches of {}", feed.layout())?,
-            false => writeln!(out, "batches of {}", feed.batch_shape())?,
-        }
-        writeln!(out, "{}", feed.sizing())?;
-        writeln!(out, "{}", feed.memory_budget())?;
+        self.say_what_runs(&feed, &mut out)?;
+        let endpoint = self.observe.publish(&feed, &mut out)?;
         out.flush()?;
         let enough = Enough::new(self.batches, self.until(Instant::now()), &signals);
         let consumers = feed.take_lanes()?.into_iter().map(|lane| Consumer::new(lane, self.step_ms));
-        let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
+        let (counted, viewed) = self.observe.consume(&feed, consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
+        drop(endpoint);
         // Even if the run ended with an error: what was delivered was delivered.
         let mut ended = Ok(());
-        let taken_down = self.take_down(&feed, earlier);
+        let taken_down = self.take_down(&feed, earlier).and(viewed);
+        let traced = observers.finish();
         writeln!(out, "\n{stats}")?;
+        if let Ok(Some(trace)) = traced {
+            writeln!(out, "the trace has {} slices, of {} batches", trace.slices, trace.batches)?;
+        }
+        let taken_down = taken_down.and(traced.map(drop));
         for waited in counted {
             match waited {
                 Ok(Some(waited)) => writeln!(out, "{waited}")?,
@@ -164,6 +172,22 @@ impl Feed {
         })
     }
 
+    fn say_what_runs(&self, feed: &percolator::Feed, out: &mut impl Write) -> anyhow::Result<()> {
+        if let Some(records) = feed.records() {
+            write!(out, "{records} records, ")?;
+        }
+        if let Some(first) = feed.input_shape() {
+            write!(out, "the first {first}; ")?;
+        }
+        match self.example.is_given() {
+            true => writeln!(out, "batches of {}", feed.layout())?,
+            false => writeln!(out, "batches of {}", feed.batch_shape())?,
+        }
+        writeln!(out, "{}", feed.sizing())?;
+        writeln!(out, "{}", feed.memory_budget())?;
+        Ok(())
+    }
+
     /// Checks now that the files of the run's end can be written: the end may be days away.
     fn check_places(&self) -> anyhow::Result<()> {
         for (path, what) in [(&self.snapshot, "snapshot"), (&self.receipt, "receipt")] {
@@ -176,6 +200,13 @@ impl Feed {
             && whole_file::is_same_place(snapshot, receipt)?
         {
             bail!("--snapshot and --receipt are both {}: give each a file of its own", shown::path(receipt));
+        }
+        for (other, option) in [(&self.snapshot, "--snapshot"), (&self.receipt, "--receipt")] {
+            if let (Some(other), Some(trace)) = (other, self.observe.trace())
+                && whole_file::is_same_place(other, trace)?
+            {
+                bail!("{option} and --trace are both {}: give each a file of its own", shown::path(trace));
+            }
         }
         Ok(())
     }

@@ -18,12 +18,14 @@ mod fields;
 mod inspect;
 mod job;
 mod leases;
+mod log;
 mod man;
 mod mean;
 mod measured;
 mod metadata;
 mod model;
 mod npy;
+mod observe;
 mod out;
 mod pipeline;
 mod plan;
@@ -33,36 +35,15 @@ mod stop;
 mod verify;
 mod verify_run;
 mod watch;
+mod watch_url;
 
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use percolator::shown;
-use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::fmt::format::debug_fn;
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // If standard error is closed, a failure to log must not be logged either: it would panic.
-        .log_internal_errors(false)
-        // Text from files is escaped so that no terminal interprets it.
-        .fmt_fields(
-            debug_fn(|writer, field, value| {
-                let mut said = format!("{value:?}");
-                if field.name() != "message" {
-                    said.insert_str(0, &format!("{field}="));
-                }
-                write!(writer, "{}", shown::message(&said))
-            })
-            .delimited(" "),
-        )
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
-        )
-        .init();
     match command::Cli::parse().run() {
         Ok(code) => code,
         // The reader of the output has closed it, which is not an error.

@@ -34,6 +34,11 @@ impl Signals {
         Ok(Signals { caught })
     }
 
+    /// Acts as on SIGINT: the user has asked for it in another way.
+    pub(super) fn interrupt(&self) {
+        let _ = self.caught.compare_exchange(0, 2, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// The signal that arrived, and its exit code.
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
         match self.caught.load(Ordering::Relaxed) {

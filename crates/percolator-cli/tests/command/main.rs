@@ -10,6 +10,9 @@ mod examples;
 #[path = "../../../../tests/common/standin.rs"]
 mod standin;
 
+#[path = "../../../../tests/common/pty.rs"]
+mod pty;
+
 mod bench;
 mod checkpoints;
 mod checkpoints_refused;
@@ -28,6 +31,7 @@ mod killed;
 mod leases;
 mod model;
 mod model_refused;
+mod observe;
 mod plan;
 mod prepare;
 mod receipts;

@@ -1,0 +1,263 @@
+//! A run that is watched: by its metrics, by a trace, in a terminal. Each test runs the command as a user does.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use percolator_observe::parse;
+
+use crate::common;
+use crate::pty::{ENTER, Pty};
+
+fn percolator(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    command.args(args).current_dir(folder).env_remove("RUST_LOG");
+    command
+}
+
+/// A folder with a database of 60 images.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("db");
+    fs::create_dir(&db).unwrap();
+    common::write_images(&db, 60, 3, 8, 8);
+    folder
+}
+
+const FEED: [&str; 5] = ["feed", "--lmdb", "db", "--batch-size", "4"];
+/// Long enough for anything that a test does meanwhile; the test ends it.
+const LONG: [&str; 2] = ["--seconds", "300"];
+
+/// Starts a feed that publishes metrics at a port that the system chooses; returns its address.
+fn publishing(folder: &Path, more: &[&str]) -> (Child, String, BufReader<std::process::ChildStdout>) {
+    let args = [&FEED[..], &["--metrics", "0", "--step-ms", "1"], more].concat();
+    let mut child = percolator(folder, &args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("metrics: ") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it says where its metrics are");
+    }
+    let url = line.trim().strip_prefix("metrics: ").unwrap().to_owned();
+    (child, url, out)
+}
+
+fn get(url: &str) -> String {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body.to_owned()
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn metrics_are_served_while_a_feed_runs_and_agree_with_its_report() {
+    let folder = folder();
+    let (mut child, url, mut out) = publishing(folder.path(), &LONG);
+    assert!(url.starts_with("http://127.0.0.1:"), "only this machine may ask: {url}");
+    let mut before = 0;
+    for _ in 0..5 {
+        let feeds = parse(&get(&url)).unwrap();
+        assert_eq!((feeds.len(), &*feeds[0].0), (1, "feed"));
+        let stats = &feeds[0].1.stats;
+        let lane = &stats.lanes[0];
+        assert_eq!((stats.lanes.len(), &*lane.device, lane.records), (1, "host:0", 4 * lane.batches));
+        assert!(stats.reader.records >= lane.records && lane.batches >= before);
+        before = lane.batches;
+    }
+    let output = percolator(folder.path(), &["watch", &url, "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metrics = json["metrics"].as_array().unwrap();
+    let batches = metrics.iter().find(|metric| metric["name"] == "percolator_batches_total").unwrap();
+    assert!(batches["value"].as_u64().unwrap() >= before && batches["labels"]["lane"] == "0", "{batches}");
+    interrupt(&child);
+    let mut report = String::new();
+    out.read_to_string(&mut report).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let counted = report.lines().find(|line| line.starts_with("host:0 ")).unwrap();
+    let reported: u64 = counted.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(reported >= before, "{report}");
+    // The program is gone, which is an error, and none of the terminal's.
+    let output = percolator(folder.path(), &["watch", &url, "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("does the program run"));
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused_before_anything_is_read() {
+    let folder = folder();
+    let refuse = |args: &[&str], code: i32| {
+        let output = percolator(folder.path(), args).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{message}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        message
+    };
+    let of_feed = |more: &[&str], code| refuse(&[&FEED[..], more].concat(), code);
+    assert!(of_feed(&["--watch"], 2).contains("the standard output is none"));
+    assert!(refuse(&["watch", "http://127.0.0.1:1"], 2).contains("--json"));
+    assert!(refuse(&["watch", "127.0.0.1:9464", "--json"], 1).contains("http://HOST:PORT"));
+    assert!(refuse(&["watch"], 2).contains("<URL>"));
+    assert!(of_feed(&["--metrics", "nowhere:x"], 2).contains("give HOST:PORT"));
+    assert!(of_feed(&["--force"], 2).contains("--trace"));
+    fs::write(folder.path().join("run.json"), "somebody's").unwrap();
+    assert!(of_feed(&["--trace", "run.json"], 1).contains("--force replaces it"));
+    let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 1);
+    assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
+    assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
+    assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "somebody's");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = percolator(folder.path(), &[&FEED[..], &["--metrics", &address]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&address));
+}
+
+#[test]
+fn a_trace_is_whole_when_the_run_ends_and_absent_before() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    let count = |phase: &str| {
+        let trace: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase).count()
+    };
+    let run = |more: &[&str]| {
+        let output = percolator(folder.path(), &[&FEED[..], &["--trace", "run.json"], more].concat());
+        let output = { output }.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = run(&["--once", "--nvtx"]);
+    assert!(said.contains("of 15 batches"), "{said}");
+    assert_eq!((count("s"), count("f")), (15, 15));
+    run(&["--batches", "3", "--force"]);
+    assert_eq!(count("f"), 3);
+    // A feed that ends by an error leaves what it did until then.
+    fs::remove_file(&path).unwrap();
+    let output = percolator(folder.path(), &[&FEED[..], &["--trace", "run.json", "--crop", "99"]].concat());
+    assert!(!{ output }.output().unwrap().status.success());
+    assert!(!path.exists(), "this one never started");
+    // Interrupted, it is whole as well.
+    let (mut child, _, mut out) = publishing(folder.path(), &[&LONG[..], &["--trace", "run.json"]].concat());
+    assert!(!path.exists());
+    interrupt(&child);
+    out.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(count("X") > 0);
+    // Killed, it is absent.
+    fs::remove_file(&path).unwrap();
+    let (mut child, _, _out) = publishing(folder.path(), &[&LONG[..], &["--trace", "run.json"]].concat());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_leaves_no_trace_and_the_run_says_so() {
+    let folder = folder();
+    // No file may have more than 512 blocks: what is more is refused, as on a full disk.
+    let args = [&FEED[..], &["--trace", "run.json", "--batches", "2000"]].concat();
+    let command = format!("trap '' XFSZ; ulimit -f 512; exec \"$0\" {}", args.join(" "));
+    let output = Command::new("sh")
+        .args(["-c", &command, env!("CARGO_BIN_EXE_percolator")])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("run.json: cannot write the trace, and there is none now"), "{message}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("2000 batches"), "the run itself went on");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["db"]);
+}
+
+#[test]
+fn the_live_view_starts_reacts_to_keys_and_gives_the_terminal_back() {
+    let folder = folder();
+    for columns in [40, 120] {
+        let args =
+            [&FEED[..], &["--watch", "--threads", "1", "--step-ms", "1", "--snapshot", "s"], &LONG].concat();
+        let mut pty = Pty::start(percolator(folder.path(), &args), columns, 24);
+        let drawn = pty.wait_for(ENTER, 0);
+        assert!(pty.is_raw());
+        for part in ["RUNNING", "reader", "runs 0", "workers", "lane 0", "memory", "quit"] {
+            pty.wait_for(part, drawn);
+        }
+        pty.press("p");
+        let paused = pty.wait_for("PAUSED", drawn);
+        pty.press("p");
+        let resumed = pty.wait_for("RUNNING", paused);
+        pty.press("+");
+        let more = pty.wait_for("worker", resumed);
+        pty.press("-");
+        pty.wait_for("1", more);
+        // Left while it is paused: its consumers wait then.
+        pty.press("pq");
+        assert!(pty.end().success());
+        pty.check_given_back();
+        pty.wait_for("what held the others up", more);
+        fs::remove_file(folder.path().join("s")).unwrap();
+    }
+}
+
+#[test]
+fn signals_and_ctrl_c_end_the_live_view_as_they_end_a_run() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--step-ms", "1", "--trace", "run.json", "--force"], &LONG].concat();
+    for (how, code) in [("INT", 130), ("TERM", 143), ("\x03", 130)] {
+        let mut pty = Pty::start(percolator(folder.path(), &args), 80, 24);
+        let drawn = pty.wait_for("RUNNING", 0);
+        // Paused or not.
+        pty.press("p");
+        pty.wait_for("PAUSED", drawn);
+        match how {
+            "\x03" => pty.press(how),
+            signal => pty.signal(signal),
+        }
+        assert_eq!(pty.end().code(), Some(code));
+        pty.check_given_back();
+        pty.wait_for("stopped by SIG", drawn);
+        assert!(folder.path().join("run.json").exists());
+    }
+}
+
+#[test]
+fn the_view_ends_with_the_run() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--once", "--step-ms", "20"]].concat();
+    let mut pty = Pty::start(percolator(folder.path(), &args), 80, 24);
+    assert!(pty.end().success());
+    pty.check_given_back();
+    pty.wait_for("15 batches", 0);
+}
+
+#[test]
+fn another_program_is_watched_by_its_metrics() {
+    let folder = folder();
+    let (mut child, url, _out) = publishing(folder.path(), &LONG);
+    let mut pty =
+        Pty::start(percolator(folder.path(), &["watch", url.strip_suffix("/metrics").unwrap()]), 80, 24);
+    let drawn = pty.wait_for("RUNNING", 0);
+    pty.wait_for("lane 0", 0);
+    pty.press("p");
+    pty.wait_for("watched", drawn);
+    interrupt(&child);
+    child.wait().unwrap();
+    // The other program is gone: that is said, and the picture stays.
+    pty.wait_for("refused", drawn);
+    pty.press("q");
+    assert!(pty.end().success());
+    pty.check_given_back();
+    let output = percolator(folder.path(), &["watch", &url, "--feed", "x", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
