@@ -23,9 +23,9 @@ use crate::error::FeedError;
 use crate::order::OrderError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
-use crate::reader::DataReader;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
+use crate::reader::{DataReader, Watch};
 use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
@@ -85,23 +85,8 @@ impl ResolvedFeed {
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
             .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
-        let Shared { workers, governor, first_error, clock } = shared;
-        let control = FeedControl::new(Controlled {
-            reader: watch.clone(),
-            roster: workers.roster().clone(),
-            budget: self.budget.clone(),
-            scratch: self.first.scratch_bytes.iter().map(|&(holder, _)| holder).collect(),
-            memory_limit: self.builder.spec.memory_limit,
-        });
-        let gauges = Gauges {
-            clock,
-            reader: watch,
-            governor,
-            queue: workers.queue_watch(),
-            control,
-            workers: meters,
-            lanes: lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect(),
-        };
+        let names: Vec<String> = lanes.iter().map(|lane| lane.device.clone()).collect();
+        let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
         let records = self.source.records();
         tracing::info!(
             source = %self.source.path().display(),
@@ -112,7 +97,7 @@ impl ResolvedFeed {
             budget_bytes = self.budget.total_bytes(),
             "the feed starts"
         );
-        let canceller = FeedCanceller::new(first_error);
+        let canceller = FeedCanceller::new(shared.first_error);
         Ok(Feed {
             lanes: Some(lanes),
             records,
@@ -130,6 +115,25 @@ impl ResolvedFeed {
             about,
             builder: self.builder,
         })
+    }
+
+    /// What statistics are read from, and what may be changed while the feed runs.
+    fn gauges(
+        &self,
+        Shared { workers, governor, clock, .. }: &Shared,
+        reader: Watch,
+        meters: Arc<WorkerMeters>,
+        lanes: Vec<(String, Arc<LaneMeters>)>,
+    ) -> Gauges {
+        let control = FeedControl::new(Controlled {
+            reader: reader.clone(),
+            roster: workers.roster().clone(),
+            budget: self.budget.clone(),
+            scratch: self.first.scratch_bytes.iter().map(|&(holder, _)| holder).collect(),
+            memory_limit: self.builder.spec.memory_limit,
+        });
+        let (clock, governor, queue) = (clock.clone(), governor.clone(), workers.queue_watch());
+        Gauges { clock, reader, governor, queue, control, workers: meters, lanes }
     }
 
     /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`.

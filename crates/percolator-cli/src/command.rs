@@ -23,7 +23,7 @@ enum Command {
     ///
     /// On SIGINT or SIGTERM, the run stops at its next batch and writes its snapshot and receipt. It then
     /// exits with 130 or 143.
-    Feed(feed::Feed),
+    Feed(Box<feed::Feed>),
     /// Draw the feed of another program in the terminal, by the metrics that the program publishes.
     Watch(watch_url::Watch),
     // Its help text is on its arguments.

@@ -30,6 +30,7 @@ struct Read {
     flows: HashMap<String, Vec<(u64, String, Track)>>,
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "a trace of seconds")]
 fn nanos(time: &Value) -> u64 {
     (time.as_f64().unwrap() * 1e3).round() as u64
 }
