@@ -99,7 +99,8 @@ impl FeedControl {
                 message: error.to_string(),
             })?;
         }
-        roster.governor().set(threads);
+        // None is started any more once the work has ended.
+        roster.governor().set(threads.min(roster.governor().threads()));
         Ok(())
     }
 
