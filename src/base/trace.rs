@@ -7,7 +7,7 @@
 //!
 //! | span | thread | fields | lasts |
 //! |---|---|---|---|
-//! | `deal` | reader | `lane`, `batch`, `records`, `bytes` | from the hand-over of a run to that of the next |
+//! | `deal` | reader | `lane`, `batch`, `records`, `bytes` | from a run's hand-over to that of the next |
 //! | `place` | prefetcher | `lane`, `batch`, `records` | while the records of a run get their places |
 //! | `run` | worker | `lane`, `batch`, `records`, `bytes` | while a run is decoded into its places |
 //! | `submit` | prefetcher | `lane`, `batch` | while a complete batch is passed to its device |

@@ -9,8 +9,8 @@ use crate::reader::Watch;
 use crate::workers::Roster;
 
 /// Pauses a feed, or changes the number of its threads, from anywhere: see
-/// [`Feed::control`](super::Feed::control). It keeps neither the feed nor its database open, and has no effect
-/// on a feed that has ended.
+/// [`Feed::control`](super::Feed::control). It keeps neither the feed nor its database open, and has no
+/// effect on a feed that has ended.
 ///
 /// Neither changes a byte of any batch, nor their order, nor what a snapshot or receipt says.
 ///

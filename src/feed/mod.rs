@@ -252,8 +252,8 @@ impl Feed {
         FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
-    /// Returns a handle that pauses the feed, or changes the number of its threads, from anywhere. A feed that
-    /// [seeks](Self::seek) has new lanes, and needs a new one.
+    /// Returns a handle that pauses the feed, or changes the number of its threads, from anywhere. A feed
+    /// that [seeks](Self::seek) has new lanes, and needs a new one.
     #[must_use]
     pub fn control(&self) -> FeedControl {
         self.gauges.control.clone()

@@ -59,7 +59,8 @@ impl Pty {
         self.written.0.lock().unwrap().clone()
     }
 
-    /// Waits until this was written in one go (what is on the screen already is not written again), after so many bytes; returns how many bytes there are then.
+    /// Waits until this was written in one go (what is on the screen already is not written again), after so
+    /// many bytes; returns how many bytes there are then.
     #[track_caller]
     pub fn wait_for(&self, text: &str, after: usize) -> usize {
         let start = Instant::now();

@@ -19,13 +19,13 @@ fn feed() -> FeedBuilder {
 type Seen = (Vec<u64>, Vec<u8>);
 
 fn next(lane: &mut Lane) -> Option<Seen> {
-    let batch = lane.next()?.unwrap();
+    let batch = lane.next()?.expect("the lane goes on");
     Some((batch.records().iter().map(|id| id.epoch << 32 | id.index).collect(), batch.bytes().to_vec()))
 }
 
 fn all_of(feed: FeedBuilder) -> Vec<Seen> {
-    let mut feed = feed.build().unwrap();
-    let mut lane = feed.take_lanes().unwrap().remove(0);
+    let mut feed = feed.build().expect("the feed starts");
+    let mut lane = feed.take_lanes().expect("nobody has taken them").remove(0);
     std::iter::from_fn(|| next(&mut lane)).collect()
 }
 
@@ -152,7 +152,7 @@ fn a_paused_feed_can_be_dropped_cancelled_and_snapshot() {
 /// Drops the lanes of a feed whose reader rests.
 fn wait_for_rest_after(feed: &Feed, mut lanes: Vec<Lane>) {
     while feed.stats().reader.waits_for_resume.count == 0 {
-        let _ = lanes[0].try_next().unwrap();
+        let _ = lanes[0].try_next().expect("the lane goes on");
         std::thread::yield_now();
     }
     wait_for_rest(feed);

@@ -20,8 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever watches a feed reads counters that the feed keeps anyway. A trace listens to spans, which are once
-//! a run or batch and never once a record; without a listener they cost a few instructions a run.
+//! Whatever watches a feed reads counters that the feed keeps anyway. A trace listens to spans, which are
+//! once a run or batch and never once a record; without a listener they cost a few instructions a run.
 
 mod numbers;
 

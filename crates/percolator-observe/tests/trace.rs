@@ -1,6 +1,6 @@
-//! A trace of real feeds, read as a viewer reads it: slices nest, tracks have names, and each batch has a flow
-//! from the run that was dealt first to its consumer. One test has the process's subscriber, so it is the only
-//! one here that records.
+//! A trace of real feeds, read as a viewer reads it: slices nest, tracks have names, and each batch has a
+//! flow from the run that was dealt first to its consumer. One test has the process's subscriber, so it is
+//! the only one here that records.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 

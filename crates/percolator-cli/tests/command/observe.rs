@@ -1,4 +1,5 @@
-//! A run that is watched: by its metrics, by a trace, in a terminal. Each test runs the command as a user does.
+//! A run that is watched: by its metrics, by a trace, in a terminal. Each test runs the command as a user
+//! does.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

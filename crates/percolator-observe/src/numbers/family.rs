@@ -248,7 +248,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     each!(
         Gauge "percolator_queue_runs",
-        "Runs of records in a lane's two queues: to be used (full), to be filled (free). The others are in use.",
+        "Runs of records in a lane's two queues: to be used (full), to be filled (free). The others are in \
+         use.",
         "queue": {
             "full" => Of::Lane(|lane| Number::Size(&mut lane.runs.full)),
             "free" => Of::Lane(|lane| Number::Size(&mut lane.runs.free)),
@@ -301,8 +302,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     each!(
         Counter "percolator_lane_waits_total",
-        "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its device to be \
-         done with one, for the workers.",
+        "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its device \
+         to be done with one, for the workers.",
         "on": {
             "records" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_records.count)),
             "free" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_free.count)),
@@ -322,8 +323,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     each!(
         Gauge "percolator_ring_batches",
-        "Batches of a lane's ring: being filled, complete and waiting for the consumer (ready), held by it. The \
-         others are free.",
+        "Batches of a lane's ring: being filled, complete and waiting for the consumer (ready), held by it. \
+         The others are free.",
         "state": {
             "filling" => Of::Lane(|lane| Number::Size(&mut lane.filling)),
             "ready" => Of::Lane(|lane| Number::Size(&mut lane.ready)),

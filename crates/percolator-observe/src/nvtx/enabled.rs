@@ -16,8 +16,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 pub(super) fn is_available() -> bool {
     static IS_AVAILABLE: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loading a library runs what it does when it is loaded; NVIDIA's does no harm. A file of this name
-    // that is something else is as trusted as any other in the search path of the process.
+    // SAFETY: loading a library runs what it does when it is loaded; NVIDIA's does no harm. A file of this
+    // name that is something else is as trusted as any other in the search path of the process.
     *IS_AVAILABLE.get_or_init(|| unsafe { sys::is_culib_present() })
 }
 

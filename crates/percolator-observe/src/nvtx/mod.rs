@@ -8,8 +8,8 @@
 //! tracing_subscriber::registry().with(nvtx::layer()).init();
 //! ```
 //!
-//! It needs the feature `cuda`, and NVIDIA's library `nvToolsExt`, which is looked for when the layer is made.
-//! Without one of them the layer does nothing, and says nothing.
+//! It needs the feature `cuda`, and NVIDIA's library `nvToolsExt`, which is looked for when the layer is
+//! made. Without one of them the layer does nothing, and says nothing.
 
 #[cfg(not(feature = "cuda-driver"))]
 mod disabled;

@@ -38,7 +38,10 @@ pub enum Existing {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// A file is there.
-    #[error("{}: there is such a file; choose another path for the trace, or have it replaced", shown::path(.path))]
+    #[error(
+        "{}: there is such a file; choose another path for the trace, or have it replaced",
+        shown::path(.path)
+    )]
     Exists {
         /// The path.
         path: PathBuf,

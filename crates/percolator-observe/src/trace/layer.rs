@@ -1,5 +1,5 @@
-//! Listens to the spans and events of feeds, and passes them on. It does as little as it can: the threads that
-//! it listens to are those of the feed.
+//! Listens to the spans and events of feeds, and passes them on. It does as little as it can: the threads
+//! that it listens to are those of the feed.
 
 use std::cell::Cell;
 use std::sync::Arc;

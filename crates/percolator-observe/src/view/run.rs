@@ -37,8 +37,8 @@ pub enum Left {
 /// There is no terminal to draw in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the live view needs a terminal, and {stream} is none: leave the view out, or watch the feed from a terminal \
-     by its metrics (percolator watch URL)"
+    "the live view needs a terminal, and {stream} is none: leave the view out, or watch the feed from a \
+     terminal by its metrics (percolator watch URL)"
 )]
 pub struct NoTerminal {
     stream: &'static str,

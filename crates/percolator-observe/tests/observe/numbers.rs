@@ -72,7 +72,10 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in ".{0,200}", lines in vec("percolator_[a-z_]{1,20}[{} ].{0,40}", 0..4)) {
+    fn no_text_makes_the_reader_panic(
+        text in ".{0,200}",
+        lines in vec("percolator_[a-z_]{1,20}[{} ].{0,40}", 0..4),
+    ) {
         let _ = parse(&text);
         let _ = parse(&lines.join("\n"));
     }
