@@ -383,6 +383,11 @@ impl Gauges {
 }
 
 fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
+    // Against the way of a batch, so that none that moves meanwhile is counted twice. Acquire keeps the loads
+    // in this order.
+    let held = meters.held.load(Ordering::Acquire);
+    let ready = meters.ready.load(Ordering::Acquire);
+    let filling = meters.filling.load(Ordering::Acquire);
     LaneStats {
         device: device.to_owned(),
         batches: meters.batches.get(),
@@ -397,8 +402,8 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         growths: meters.growths.get(),
         runs: QueueStats::default(),
         ring: meters.ring.load(Ordering::Relaxed),
-        filling: meters.filling.load(Ordering::Relaxed),
-        ready: meters.ready.load(Ordering::Relaxed),
-        held: meters.held.load(Ordering::Relaxed),
+        filling,
+        ready,
+        held,
     }
 }

@@ -283,14 +283,18 @@ fn work(
         let Ok(next) = meters.idle.take(ready, wait) else { break };
         *task = Some(next);
         governor.took(queue.len());
-        has_completed = match task.take() {
+        // Whoever listens may panic: the task is still where `drop_tasks` finds it.
+        let _run = match &task {
             Some(Task::Fill(fill)) => {
                 meters.runs.add(1);
-                let Fill { lane, batch, .. } = fill;
+                let Fill { lane, batch, .. } = *fill;
                 let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
-                let _run = tracing::trace_span!(target: TARGET, "run", lane, batch, records, bytes).entered();
-                fill.handle(processor, &mut scratch)
+                Some(tracing::trace_span!(target: TARGET, "run", lane, batch, records, bytes).entered())
             }
+            _ => None,
+        };
+        has_completed = match task.take() {
+            Some(Task::Fill(fill)) => fill.handle(processor, &mut scratch),
             Some(Task::OffloadedTask(task)) => {
                 meters.offloaded.add(u64::from(run(&*task)));
                 false

@@ -1,6 +1,6 @@
 //! An unforeseen panic, such as that of the program's own tracing subscriber, must not lead to a batch with
-//! unwritten rows, nor to an endless wait. The subscriber of these tests panics at an event of the test's
-//! choice. It is global to the process, so each of these tests runs in a child.
+//! unwritten rows, nor to an endless wait. The subscriber of these tests panics at a span or an event of
+//! the test's choice. It is global to the process, so each of these tests runs in a child.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -52,7 +52,12 @@ impl Subscriber for Panicking {
         true
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut seen = Seen::default();
+        span.record(&mut seen);
+        if span.metadata().name() == "run" && seen.number == Some(RUN_BYTES.load(Ordering::SeqCst)) {
+            assert!(RUNS_LEFT.fetch_sub(1, Ordering::SeqCst) > 0, "a panic of the test");
+        }
         Id::from_u64(1)
     }
 
@@ -64,9 +69,6 @@ impl Subscriber for Panicking {
         let mut seen = Seen::default();
         event.record(&mut seen);
         match (&*seen.message, seen.number) {
-            ("a run is transformed", Some(bytes)) if bytes == RUN_BYTES.load(Ordering::SeqCst) => {
-                assert!(RUNS_LEFT.fetch_sub(1, Ordering::SeqCst) > 0, "a panic of the test");
-            }
             ("the lane ends", Some(0)) => {
                 *UNTAKEN_ENDED.0.lock().unwrap() = true;
                 UNTAKEN_ENDED.1.notify_all();
