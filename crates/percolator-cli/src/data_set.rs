@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use percolator::leveldb::LogGaps;
-use percolator::{shown, whole_file};
+use percolator::{shown, tfrecord, whole_file};
 use percolator_data::OpenOptions;
 use percolator_data::scan::Progress;
 
@@ -76,7 +76,16 @@ impl DataArgs {
     pub(super) fn check_output(&self, path: &Path) -> anyhow::Result<()> {
         let is_free = self.force || path.symlink_metadata().is_err();
         ensure!(is_free, "{}: it exists; give another path, or --force to replace it", shown::path(path));
+        ensure!(!self.holds(path), "{}: it is a part of the data set: give another path", shown::path(path));
         whole_file::check(path).with_context(|| format!("{}: cannot write the file", shown::path(path)))
+    }
+
+    /// Whether a file that exists is one of the data set's.
+    fn holds(&self, path: &Path) -> bool {
+        let Ok(there) = path.canonicalize() else { return false };
+        let of_pattern = tfrecord::files(&self.path).unwrap_or_default();
+        let mut files = of_pattern.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
+        files.any(|file| there == file || there.parent() == Some(&*file))
     }
 }
 

@@ -32,8 +32,9 @@ mod state;
 mod write;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::input::Input;
@@ -155,6 +156,10 @@ impl Convert {
         }
         progress.set_total(items.unwrap_or(0));
         let outputs = self.outputs();
+        let skipped = self.beside(".skipped.txt");
+        let labels = self.input.classes().map(|_| self.beside(".labels.txt"));
+        let beside = || labels.iter().chain([&skipped]);
+        outputs.iter().chain(beside()).try_for_each(|path| self.check_is_no_input(path))?;
         let Taken { place, is_resumed } =
             Place::take(&self.output, outputs.clone(), self.backend, self.is_forced, self.is_resuming)?;
         let about = self.about(items);
@@ -162,15 +167,23 @@ impl Convert {
         if state.is_none() {
             place.clear()?;
         }
-        let labels = self.input.classes().map(|_| self.beside(".labels.txt"));
-        if let Some(path) =
-            labels.as_ref().filter(|path| path.exists() && !self.is_forced && !place.is_whole())
-        {
+        let is_taken = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        if let Some(path) = beside().find(is_taken).filter(|_| !self.is_forced && !place.is_whole()) {
             place.discard_if_empty();
             return Err(StoreError::Exists { path: path.clone() }.into());
         }
-        let paths = Paths { outputs, labels, skipped: self.beside(".skipped.txt") };
+        let paths = Paths { outputs, labels, skipped };
         Writing::start(self, items, place, state, about)?.run(progress, paths)
+    }
+
+    /// Refuses to replace what is read.
+    fn check_is_no_input(&self, output: &Path) -> Result<(), StoreError> {
+        let Ok(there) = fs::canonicalize(output) else { return Ok(()) };
+        let is_there = |input: &PathBuf| fs::canonicalize(input).is_ok_and(|input| input.starts_with(&there));
+        match self.input.files().into_iter().find(is_there) {
+            Some(input) => Err(StoreError::Same { path: output.to_owned(), input }),
+            None => Ok(()),
+        }
     }
 
     /// Facts about the conversion: one with others is another.

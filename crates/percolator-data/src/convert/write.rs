@@ -1,8 +1,8 @@
 //! What the workers made, into the outputs: in order, committed together with the state.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File};
+use std::io::{BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
 use percolator::whole_file;
@@ -166,6 +166,17 @@ impl<'a> Writing<'a> {
     }
 
     fn finish(self, paths: Paths) -> Result<Summary, ConvertError> {
+        // The list of an output that is replaced is none of the new one's.
+        if self.state.skipped == 0 {
+            let removed = fs::remove_file(&paths.skipped);
+            if let Err(error) = removed.or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }) {
+                let cause = StoreError::io(&paths.skipped, "remove the file")(error);
+                return Err(self.kept(cause.into(), self.state.next));
+            }
+        }
         let Writing { place, state, done_before, first_skipped, .. } = self;
         let skipped_list = (state.skipped > 0).then_some(paths.skipped);
         let mut more = Vec::new();

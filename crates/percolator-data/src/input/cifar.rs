@@ -105,6 +105,10 @@ impl Input for Cifar {
         &self.path
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(path, _)| path.clone()).collect()
+    }
+
     fn identity(&self) -> String {
         let mut identity = format!("{:?}", self.kind);
         for (path, items) in &self.files {

@@ -59,6 +59,10 @@ impl Input for Idx {
         &self.images
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.images.clone(), self.labels.clone()]
+    }
+
     fn identity(&self) -> String {
         format!("{} images of {}x{}", self.items, self.height, self.width)
     }

@@ -82,6 +82,11 @@ pub trait Input: Send + Sync + fmt::Debug {
     /// The path that names it in messages.
     fn path(&self) -> &Path;
 
+    /// What it reads, as far as an output could replace it: files, or whole folders.
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path().to_owned()]
+    }
+
     /// What it is recognised by when a conversion is gone on with: facts that differ if its items do.
     fn identity(&self) -> String;
 

@@ -12,6 +12,8 @@ use super::{Input, InputError, Item, ItemReader};
 #[derive(Debug)]
 pub struct Records {
     source: Box<dyn Source>,
+    /// Where it is stored.
+    files: Vec<PathBuf>,
     /// Whether the keys are the records' numbers, with at least eight digits.
     is_numbered: bool,
 }
@@ -20,7 +22,8 @@ impl Records {
     /// The records of a source, with its keys.
     #[must_use]
     pub fn new(source: impl Source + 'static) -> Self {
-        Records { source: Box::new(source), is_numbered: false }
+        let files = vec![source.path().to_owned()];
+        Records { source: Box::new(source), files, is_numbered: false }
     }
 
     /// Opens a store of any kind: the folder of an LMDB, or its data.mdb; the folder of a LevelDB; TFRecord
@@ -46,13 +49,17 @@ impl Records {
             [file] => Box::new(TfRecord::open(file)?),
             files => Box::new(TfRecord::options().open_all(files)?),
         };
-        Ok(Records { source, is_numbered: true })
+        Ok(Records { source, files, is_numbered: true })
     }
 }
 
 impl Input for Records {
     fn path(&self) -> &Path {
         self.source.path()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.clone()
     }
 
     fn identity(&self) -> String {

@@ -38,6 +38,14 @@ pub enum StoreError {
         /// The output.
         path: PathBuf,
     },
+    /// The output would replace what it is made of.
+    #[error("{}: it holds the input, {}: give another path", shown::path(path), shown::path(input))]
+    Same {
+        /// The output.
+        path: PathBuf,
+        /// What is read.
+        input: PathBuf,
+    },
     /// Something other than a store is at the output's path.
     #[error(
         "{}: {found}: only an LMDB, a LevelDB or a file is replaced; give another path",

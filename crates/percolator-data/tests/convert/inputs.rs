@@ -17,7 +17,7 @@ use percolator_data::input::{
 use percolator_data::store::Backend;
 use prost::Message as _;
 
-use crate::{Records, golden_records, names, read};
+use crate::{Records, golden, golden_records, names, read};
 
 /// Converts an input, and returns its records.
 fn records(input: impl Input + 'static) -> Records {
@@ -245,4 +245,19 @@ fn a_list_is_shuffled_before_it_is_numbered() {
         })
         .collect();
     assert_eq!(labels, [3, 1, 4, 2, 0]);
+}
+
+#[test]
+fn an_output_never_replaces_what_it_is_made_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let convert =
+        |input: &Path| Convert::new(Stored::open(input).unwrap(), &store, Backend::Lmdb).force(true);
+    convert(&golden("raw_lmdb")).run(&Progress::new()).unwrap();
+    let before = read(Backend::Lmdb, &store);
+    for input in [store.clone(), store.join("data.mdb")] {
+        let error = convert(&input).run(&Progress::new()).unwrap_err();
+        assert!(error.to_string().contains("it holds the input"), "{error}");
+    }
+    assert_eq!(read(Backend::Lmdb, &store), before);
 }
