@@ -20,7 +20,7 @@ impl Feed {
     /// batches at each call, as validation needs.
     ///
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
-    /// begin anew.
+    /// start over.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. In [round-robin
     /// order](crate::FeedBuilder::epochs), which has no epochs, it does not end.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::bail;
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use percolator::shown;
 use percolator_data::convert::{
     self as conversion, ConvertError, Encoded, Encoding, ExampleNames, ImageOptions, Progress, RecordOptions,
@@ -65,7 +66,7 @@ struct OutputArgs {
     /// Write this many stores, NAME-00000-of-00004 and so on, each with a range of the records.
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroU32>,
-    /// Replace outputs that exist, once the new ones are whole; begin anew if a run did not finish.
+    /// Replace outputs that exist, once the new ones are whole; start over if a run did not finish.
     #[arg(long)]
     force: bool,
     /// Go on with what a run of the same command did not finish, if there is any.
@@ -89,27 +90,47 @@ struct OutputArgs {
 #[derive(Debug, Args)]
 struct ImageArgs {
     /// Decode to grey: one channel instead of three.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
+          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
+          hide_default_value = true)]
     gray: bool,
     /// Resize to this many rows, bilinearly as OpenCV does.
-    #[arg(long, alias = "resize_height", value_name = "ROWS", default_value_t = 0)]
-    resize_height: u32,
+    #[arg(long, alias = "resize_height", value_name = "ROWS", requires = "resize_width")]
+    resize_height: Option<u32>,
     /// Resize to this many columns.
-    #[arg(long, alias = "resize_width", value_name = "COLUMNS", default_value_t = 0)]
-    resize_width: u32,
+    #[arg(long, alias = "resize_width", value_name = "COLUMNS", requires = "resize_height")]
+    resize_width: Option<u32>,
     /// Store encoded files instead of pixels: as they are, unless they are resized or of another format.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
+          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
+          hide_default_value = true)]
     encoded: bool,
     /// Store encoded files of this format: jpg or png.
     #[arg(long, alias = "encode_type", value_name = "FORMAT", value_parser = encoding)]
-    encode_type: Option<Encoding>,
+    encode_type: Option<EncodingArg>,
     /// Skip images whose size differs from the first one's.
-    #[arg(long, alias = "check_size")]
+    #[arg(long, alias = "check_size", action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
+          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
+          hide_default_value = true)]
     check_size: bool,
 }
 
-fn encoding(name: &str) -> Result<Encoding, conversion::UnknownEncoding> {
-    name.parse()
+fn encoding(name: &str) -> Result<EncodingArg, conversion::UnknownEncoding> {
+    // Caffe's default is an empty name.
+    Ok(EncodingArg(if name.is_empty() { None } else { Some(name.parse()?) }))
+}
+
+/// A format, if one is named.
+#[derive(Clone, Copy, Debug)]
+struct EncodingArg(Option<Encoding>);
+
+/// A bool as Caffe's flags have it: `--gray`, `--gray=true`, `--gray=0`.
+fn caffes_bool(text: &str) -> Result<bool, String> {
+    match &*text.to_ascii_lowercase() {
+        "1" | "t" | "true" | "y" | "yes" => Ok(true),
+        "0" | "f" | "false" | "n" | "no" => Ok(false),
+        _ => Err("it is true or false".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +146,9 @@ struct List {
     #[command(flatten)]
     images: ImageArgs,
     /// Shuffle the list, in the order of Caffe's shuffle with a generator of --seed.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
+          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
+          hide_default_value = true)]
     shuffle: bool,
     /// Seeds the shuffle. Caffe takes another seed at each run.
     #[arg(long, default_value_t = 0)]
@@ -235,12 +258,12 @@ impl Convert {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.from {
             Origin::List(List { root, list, output, images, shuffle, seed }) => {
-                let options = images.options();
+                let options = images.options()?;
                 let input = ListedImages::open(&list, root, shuffle.then_some(seed))?;
                 output.run(input, options, RecordOptions::default())
             }
             Origin::Folders(Folders { root, output, images }) => {
-                let options = images.options();
+                let options = images.options()?;
                 output.run(ClassFolders::open(&root)?, options, RecordOptions::default())
             }
             Origin::Idx(IdxFiles { images, labels, output }) => {
@@ -261,15 +284,20 @@ impl Convert {
 }
 
 impl ImageArgs {
-    fn options(&self) -> ImageOptions {
-        // As in Caffe, an image is resized if both sides are given.
-        let sides = [self.resize_height, self.resize_width];
-        let resize = sides.iter().all(|&side| side > 0).then_some(sides);
-        let encoded = match self.encode_type {
-            Some(encoding) => Some(Encoded::As(encoding)),
-            None => self.encoded.then_some(Encoded::AsNamed),
+    fn options(&self) -> anyhow::Result<ImageOptions> {
+        let resize = match [self.resize_height, self.resize_width].map(Option::unwrap_or_default) {
+            [0, 0] => None,
+            [rows, columns] if rows == 0 || columns == 0 => bail!(
+                "--resize-height {rows} and --resize-width {columns}: an image is resized to both, or with 0 \
+                 for both not at all"
+            ),
+            sides => Some(sides),
         };
-        ImageOptions { gray: self.gray, resize, encoded, check_size: self.check_size }
+        let encoded = match self.encode_type {
+            Some(EncodingArg(Some(encoding))) => Some(Encoded::As(encoding)),
+            _ => self.encoded.then_some(Encoded::AsNamed),
+        };
+        Ok(ImageOptions { gray: self.gray, resize, encoded, check_size: self.check_size })
     }
 }
 

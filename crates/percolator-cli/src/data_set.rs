@@ -75,7 +75,11 @@ impl DataArgs {
     /// Checks that an output file can be written, before there is anything to write.
     pub(super) fn check_output(&self, path: &Path) -> anyhow::Result<()> {
         let is_free = self.force || path.symlink_metadata().is_err();
-        ensure!(is_free, "{}: it exists; give another path, or --force to replace it", shown::path(path));
+        ensure!(
+            is_free,
+            "{}: it already exists; give another path, or --force to replace it",
+            shown::path(path)
+        );
         ensure!(!self.holds(path), "{}: it is a part of the data set: give another path", shown::path(path));
         whole_file::check(path).with_context(|| format!("{}: cannot write the file", shown::path(path)))
     }

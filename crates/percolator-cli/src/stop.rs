@@ -25,9 +25,10 @@ impl Signals {
         let caught = Arc::new(AtomicUsize::new(0));
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)] {
             let came_before = Arc::new(AtomicBool::new(false));
-            // The handlers run in this order.
-            flag::register_conditional_default(signal, came_before.clone())
-                .and_then(|_| flag::register_usize(signal, caught.clone(), number))
+            // The handlers run in this order. The first one counts: a signal may come before the others are
+            // there.
+            flag::register_usize(signal, caught.clone(), number)
+                .and_then(|_| flag::register_conditional_default(signal, came_before.clone()))
                 .and_then(|_| flag::register(signal, came_before))
                 .with_context(|| format!("cannot catch the signal {signal}"))?;
         }

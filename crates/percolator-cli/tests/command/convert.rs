@@ -128,6 +128,19 @@ fn what_is_skipped_is_said_and_the_exit_code_is_1() {
 }
 
 #[test]
+fn flags_are_written_as_caffes_scripts_write_them() {
+    let folder = images();
+    let caffes = "--resize_height=0 --resize_width=0 --gray=false --shuffle=0 --encoded=true --encode_type= \
+                  --check_size=no --backend=lmdb";
+    pass(folder.path(), &format!("imageset {caffes} img/ list caffes"));
+    pass(folder.path(), "list img/ list ours --encoded");
+    assert!(lmdb(&folder.path().join("caffes")) == lmdb(&folder.path().join("ours")));
+    pass(folder.path(), "imageset --gray --resize_height=7 --resize_width 9 img/ list small");
+    let first = Datum::decode(&lmdb(&folder.path().join("small"))[0].1[..]).unwrap();
+    assert_eq!((first.channels, first.height, first.width), (Some(1), Some(7), Some(9)));
+}
+
+#[test]
 fn bad_input_is_refused() {
     let folder = images();
     pass(folder.path(), "list img/ list made");
@@ -135,13 +148,17 @@ fn bad_input_is_refused() {
     fs::write(folder.path().join("photos/cat.jpg"), "").unwrap();
     fs::write(folder.path().join("empty"), "").unwrap();
     for (arguments, message) in [
-        ("list img/ list made", "made: it exists; give another path, or --force to replace it"),
+        ("list img/ list made", "made: it already exists; give another path, or --force to replace it"),
         (
             "list img/ list photos --force",
-            "photos: it has a file \"cat.jpg\", which is no part of a database",
+            "photos: it is a folder with \"cat.jpg\", which is no part of a database",
         ),
         ("list img/ missing x", "missing: cannot read the list: No such file"),
         ("list img/ empty x", "empty: there is no record"),
+        (
+            "list img/ list x --resize_height=5 --resize_width=0",
+            "an image is resized to both, or with 0 for both",
+        ),
         ("list wrong/ list x", "list: not one of its 12 item(s) could be converted; the first one"),
         ("list img/ list nowhere/x", "nowhere/x.percolator-converting: cannot create the folder"),
         ("folders missing x", "missing: cannot list the folder: No such file"),
@@ -165,6 +182,8 @@ fn bad_input_is_refused() {
         ("list img/", "LIST"),
         ("list img/ list x --encode-type gif", "images are encoded as jpg or png"),
         ("list img/ list x --shards 0", "--shards"),
+        ("list img/ list x --resize-height 5", "--resize-width <COLUMNS>"),
+        ("list img/ list x --gray=maybe", "it is true or false"),
         ("records made x --example image", "names of two features"),
         ("cifar100 img x --label both", "possible values: fine, coarse"),
     ] {

@@ -76,7 +76,7 @@ fn mean_writes_caffes_file_and_prints_what_others_want() {
         assert!(printed.contains("  mean_value: ") && printed.contains("  std = ["), "{printed}");
     }
     let (_, error) = exits(1, "mean @ @", &[&golden("raw_lmdb"), &out]);
-    assert!(error.contains("it exists; give another path, or --force"), "{error}");
+    assert!(error.contains("it already exists; give another path, or --force"), "{error}");
     let printed: Value = serde_json::from_str(&pass("mean @ --json", &[&golden("raw_lmdb")])).unwrap();
     assert_eq!(printed["records"], 64);
     assert_eq!(printed["channels"].as_array().unwrap().len(), 3);
@@ -103,7 +103,7 @@ fn inspect_reports_and_shows() {
     assert_eq!(report["keys"]["pattern"], "%08d_NAME");
     assert_eq!(report["shapes"][0]["shape"], serde_json::json!([3, 75, 53]));
     let (_, error) = exits(1, "inspect @ --grid @", &[&path, &sheet]);
-    assert!(error.contains("it exists"), "{error}");
+    assert!(error.contains("it already exists"), "{error}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn verify_lists_what_is_wrong_and_writes_a_clean_copy() {
     assert!(printed.contains("a clean copy with 3 records"), "{printed}");
     assert!(pass("verify @", &[&copy]).contains("3 records are whole"));
     let (_, error) = exits(1, "verify @ --repair @", &[&path, &copy]);
-    assert!(error.contains("it exists"), "{error}");
+    assert!(error.contains("it already exists"), "{error}");
     exits(1, "verify @ --force --repair @", &[&path, &copy]);
     assert_eq!(names(folder.path()), ["clean_lmdb", "damaged_lmdb"]);
 }
@@ -243,12 +243,12 @@ fn long(folder: &Path) -> PathBuf {
     path
 }
 
-/// Waits until a process catches SIGINT.
-fn wait_until_it_listens(child: &mut Child) {
+/// Waits until a process catches a signal.
+fn wait_until_it_catches(signal: i32, child: &mut Child) {
     loop {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        if u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (libc::SIGINT - 1) != 0 {
+        if u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (signal - 1) != 0 {
             return;
         }
         assert!(child.try_wait().unwrap().is_none(), "it has ended before");
@@ -274,7 +274,8 @@ fn a_signal_ends_it_and_leaves_nothing_behind() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        wait_until_it_listens(&mut child);
+        let number = if signal == "INT" { libc::SIGINT } else { libc::SIGTERM };
+        wait_until_it_catches(number, &mut child);
         let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let mut said = String::new();

@@ -191,7 +191,7 @@ impl Checkpointer {
     /// state reads it, which `initial` has just made. If none can be read, the state is what `initial` makes.
     /// [`Checkpoints::restored`] says which it was, and why; it is logged as well.
     ///
-    /// If the program must not begin anew when checkpoints exist that it cannot read, it should look at
+    /// If the program must not start over when checkpoints exist that it cannot read, it should look at
     /// [`Restored::rejected`](super::Restored::rejected) and end. Nothing is lost then, nor if it goes on: a
     /// record that is not understood is kept under another key, and files that are not damaged stay.
     ///

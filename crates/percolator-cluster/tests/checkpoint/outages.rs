@@ -199,7 +199,7 @@ fn nothing_begins_while_nobody_knows_whether_there_is_a_checkpoint() {
     };
     let (store, metadata) = faulty(place.store.clone(), place.metadata.clone(), judge);
     let how = Checkpointer::new(store, metadata, ID).unwrap();
-    let error = how.restore(|| -> Vec<u8> { panic!("it must not begin anew") }).unwrap_err();
+    let error = how.restore(|| -> Vec<u8> { panic!("it must not start over") }).unwrap_err();
     assert!(matches!(error, CheckpointError::Metadata(_)), "{error}");
     assert!(!asked.lock().contains(&Operation::Put));
     let again = place.begin(SHORT);

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::input::Input;
-use crate::store::{Backend, Place, StoreError, Taken};
+use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
 
 pub use self::encode::{Encoding, UnknownEncoding};
 pub use self::error::ConvertError;
@@ -155,24 +155,22 @@ impl Convert {
             return Err(ConvertError::TooManyShards { path, items, shards });
         }
         progress.set_total(items.unwrap_or(0));
-        let outputs = self.outputs();
-        let skipped = self.beside(".skipped.txt");
-        let labels = self.input.classes().map(|_| self.beside(".labels.txt"));
-        let beside = || labels.iter().chain([&skipped]);
-        outputs.iter().chain(beside()).try_for_each(|path| self.check_is_no_input(path))?;
-        let Taken { place, is_resumed } =
-            Place::take(&self.output, outputs.clone(), self.backend, self.is_forced, self.is_resuming)?;
+        let name = followed(&self.output);
+        let paths = self.paths(&name);
+        let outputs = paths.outputs();
+        outputs.iter().try_for_each(|output| self.check_is_no_input(&output.path))?;
+        let existing = if self.is_forced { Existing::Replace } else { Existing::Refuse };
+        let earlier = match (self.is_resuming, self.is_forced) {
+            (true, _) => Earlier::Resume,
+            (false, true) => Earlier::Remove,
+            (false, false) => Earlier::Refuse,
+        };
+        let place = Place::take(&name, outputs, existing, earlier)?;
         let about = self.about(items);
-        let state = if is_resumed { State::load(place.folder(), &about)? } else { None };
+        let state = if place.is_resumed() { State::load(place.folder(), &about)? } else { None };
         if state.is_none() {
             place.clear()?;
         }
-        let is_taken = |path: &&PathBuf| path.symlink_metadata().is_ok();
-        if let Some(path) = beside().find(is_taken).filter(|_| !self.is_forced && !place.is_whole()) {
-            place.discard_if_empty();
-            return Err(StoreError::Exists { path: path.clone() }.into());
-        }
-        let paths = Paths { outputs, labels, skipped };
         Writing::start(self, items, place, state, about)?.run(progress, paths)
     }
 
@@ -200,14 +198,16 @@ impl Convert {
     }
 
     /// The paths of the outputs.
-    fn outputs(&self) -> Vec<PathBuf> {
-        let Some(shards) = self.shards else { return vec![self.output.clone()] };
-        let name = |shard| crate::store::with_ending(&self.output, &format!("-{shard:05}-of-{shards:05}"));
-        (0..shards.get()).map(name).collect()
-    }
-
-    fn beside(&self, ending: &str) -> PathBuf {
-        crate::store::with_ending(&self.output.components().collect::<PathBuf>(), ending)
+    fn paths(&self, name: &Path) -> Paths {
+        let stores = match self.shards {
+            None => vec![name.to_owned()],
+            Some(shards) => {
+                let store = |shard| with_ending(name, &format!("-{shard:05}-of-{shards:05}"));
+                (0..shards.get()).map(store).collect()
+            }
+        };
+        let labels = self.input.classes().map(|_| with_ending(name, ".labels.txt"));
+        Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }
     }
 
     fn workers(&self) -> usize {

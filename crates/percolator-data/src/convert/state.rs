@@ -9,7 +9,7 @@ use percolator::whole_file;
 use serde::{Deserialize, Serialize};
 
 use super::maker::Size;
-use crate::store::{Mark, StoreError};
+use crate::store::{Mark, STATE, StoreError};
 
 /// The state of a conversion after a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,6 @@ pub(super) struct State {
     pub(super) size: Option<Size>,
 }
 
-const NAME: &str = "state.json";
-
 impl State {
     pub(super) fn new(about: BTreeMap<String, String>) -> Self {
         State { about, ..State::default() }
@@ -41,7 +39,7 @@ impl State {
 
     /// Reads the state of a conversion that is to be gone on with; `None` if it has not committed anything.
     pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
-        let path = folder.join(NAME);
+        let path = folder.join(STATE);
         let changed = |found| StoreError::Changed { path: path.clone(), found };
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -63,7 +61,7 @@ impl State {
     }
 
     pub(super) fn save(&self, folder: &Path) -> Result<(), StoreError> {
-        let path = folder.join(NAME);
+        let path = folder.join(STATE);
         let text = serde_json::to_vec(self).map_err(io::Error::other);
         text.and_then(|text| whole_file::write(&path, &[&text]))
             .map_err(StoreError::io(&path, "save the state"))

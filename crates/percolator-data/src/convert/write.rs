@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
 use percolator::whole_file;
@@ -13,18 +13,26 @@ use super::report::{Skipped, Summary};
 use super::shards::Shards;
 use super::state::State;
 use super::{Convert, ConvertError, Progress};
-use crate::store::{Place, StoreError};
+use crate::store::{Output, Place, StoreError};
 
-/// The files beside the outputs, while they are being written.
+/// The files beside the stores, while they are being written.
 const SKIPPED: &str = "skipped.txt";
 const LABELS: &str = "labels.txt";
 
 /// Where the outputs will be.
 #[derive(Debug)]
 pub(super) struct Paths {
-    pub(super) outputs: Vec<PathBuf>,
+    pub(super) stores: Vec<PathBuf>,
     pub(super) labels: Option<PathBuf>,
     pub(super) skipped: PathBuf,
+}
+
+impl Paths {
+    pub(super) fn outputs(&self) -> Vec<Output> {
+        let stores = self.stores.iter().enumerate().map(|(number, path)| Output::store(number, path.clone()));
+        let labels = self.labels.iter().map(|path| Output::file(LABELS, path.clone()));
+        stores.chain(labels).chain([Output::file(SKIPPED, self.skipped.clone())]).collect()
+    }
 }
 
 /// The outputs of a conversion, and its state.
@@ -134,7 +142,8 @@ impl<'a> Writing<'a> {
     fn commit(&mut self) -> Result<(), StoreError> {
         let path = self.place.folder().join(SKIPPED);
         if let Some(list) = &mut self.skipped_list {
-            list.flush().map_err(StoreError::io(&path, "write the file"))?;
+            let written = list.flush().and_then(|()| list.get_ref().sync_data());
+            written.map_err(StoreError::io(&path, "write the file"))?;
         }
         if let Some(shards) = &mut self.shards {
             self.state.mark = Some(shards.writer().commit()?);
@@ -157,6 +166,11 @@ impl<'a> Writing<'a> {
         if let Some(shards) = self.shards.take() {
             shards.finish(&self.place)?;
         }
+        self.skipped_list = None;
+        if self.state.skipped == 0 {
+            let path = self.place.folder().join(SKIPPED);
+            fs::remove_file(&path).map_err(StoreError::io(&path, "remove the file"))?;
+        }
         if let Some(classes) = self.convert.input.classes() {
             let path = self.place.folder().join(LABELS);
             let lines: Vec<&[u8]> = classes.iter().flat_map(|class| [&class[..], b"\n"]).collect();
@@ -166,36 +180,21 @@ impl<'a> Writing<'a> {
     }
 
     fn finish(self, paths: Paths) -> Result<Summary, ConvertError> {
-        // The list of an output that is replaced is none of the new one's.
-        if self.state.skipped == 0 {
-            let removed = fs::remove_file(&paths.skipped);
-            if let Err(error) = removed.or_else(|error| match error.kind() {
-                ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }) {
-                let cause = StoreError::io(&paths.skipped, "remove the file")(error);
-                return Err(self.kept(cause.into(), self.state.next));
-            }
-        }
         let Writing { place, state, done_before, first_skipped, .. } = self;
-        let skipped_list = (state.skipped > 0).then_some(paths.skipped);
-        let mut more = Vec::new();
-        more.extend(skipped_list.clone().map(|path| (SKIPPED, path)));
-        more.extend(paths.labels.clone().map(|path| (LABELS, path)));
         let partial = place.folder().to_owned();
-        place.finish(&more).map_err(|error| ConvertError::Kept {
+        place.finish().map_err(|error| ConvertError::Kept {
             cause: Box::new(error.into()),
             items: state.next,
             partial,
         })?;
         Ok(Summary {
-            outputs: paths.outputs,
+            outputs: paths.stores,
             records: state.records,
             bytes: state.bytes,
             done_before,
             skipped: state.skipped,
             first_skipped,
-            skipped_list,
+            skipped_list: (state.skipped > 0).then_some(paths.skipped),
             labels: paths.labels,
         })
     }

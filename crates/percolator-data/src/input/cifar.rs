@@ -5,10 +5,10 @@
 //! CIFAR-100: coarse label | fine label | 3072 pixels
 //! ```
 
-use std::fmt::Write as _;
 use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::identity;
 use super::idx::{ended, pass};
 use super::read::open_file;
 use super::{Input, InputError, Item, ItemReader};
@@ -56,6 +56,7 @@ pub struct Cifar {
     kind: CifarKind,
     /// Each file, and its number of images.
     files: Vec<(PathBuf, u64)>,
+    identity: String,
 }
 
 impl Cifar {
@@ -83,7 +84,7 @@ impl Cifar {
             [] => vec![path.to_owned()],
             names => names.iter().map(|name| path.join(name)).collect(),
         };
-        let mut files = Vec::new();
+        let (mut files, mut identity) = (Vec::new(), format!("{kind:?}"));
         for path in paths {
             let (_, bytes) = open_file(&path).map_err(InputError::io(&path, "open the file"))?;
             let record = record_bytes(kind) as u64;
@@ -94,9 +95,11 @@ impl Cifar {
                 );
                 return Err(InputError::format(&path, found));
             }
+            let facts = identity::of_file(&path).map_err(InputError::io(&path, "look at the file"))?;
+            identity = format!("{identity}, {facts}");
             files.push((path, bytes / record));
         }
-        Ok(Cifar { path: path.to_owned(), kind, files })
+        Ok(Cifar { path: path.to_owned(), kind, files, identity })
     }
 }
 
@@ -110,12 +113,7 @@ impl Input for Cifar {
     }
 
     fn identity(&self) -> String {
-        let mut identity = format!("{:?}", self.kind);
-        for (path, items) in &self.files {
-            let name = path.file_name().unwrap_or_default();
-            write!(identity, ", {items} images of {name:?}").expect("a string can be written to");
-        }
-        identity
+        self.identity.clone()
     }
 
     fn items(&self) -> Option<u64> {

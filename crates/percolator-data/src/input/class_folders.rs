@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use sha2::{Digest as _, Sha256};
 
 use super::{Input, InputError, Item, ItemReader, file_key};
 
@@ -64,9 +66,16 @@ impl Input for ClassFolders {
     }
 
     fn identity(&self) -> String {
-        let mut names = DefaultHasher::new();
-        self.files.hash(&mut names);
-        format!("{} files, names {:016x}", self.files.len(), names.finish())
+        let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let mut names = Sha256::new();
+        for (name, label) in &self.files {
+            let name = name.as_os_str().as_bytes();
+            names.update((name.len() as u64).to_le_bytes());
+            names.update(name);
+            names.update(label.to_le_bytes());
+        }
+        let names = names.finalize();
+        format!("{root:?}, {} files, names {}", self.files.len(), BASE64_STANDARD.encode(names))
     }
 
     fn items(&self) -> Option<u64> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::identity;
 use super::read::open_file;
 use super::{Input, InputError, Item, ItemReader};
 
@@ -26,6 +27,7 @@ pub struct Idx {
     items: u32,
     height: u16,
     width: u16,
+    identity: String,
 }
 
 impl Idx {
@@ -46,7 +48,9 @@ impl Idx {
             let found = format!("its images are {height}x{width}: allowed are sides of 1 to {}", u16::MAX);
             return Err(InputError::format(images, found));
         };
-        Ok(Idx { images: images.to_owned(), labels: labels.to_owned(), items, height, width })
+        let of = |path| identity::of_file(path).map_err(InputError::io(path, "look at the file"));
+        let identity = format!("images {}, labels {}", of(images)?, of(labels)?);
+        Ok(Idx { images: images.to_owned(), labels: labels.to_owned(), items, height, width, identity })
     }
 
     fn pixels(&self) -> usize {
@@ -64,7 +68,7 @@ impl Input for Idx {
     }
 
     fn identity(&self) -> String {
-        format!("{} images of {}x{}", self.items, self.height, self.width)
+        self.identity.clone()
     }
 
     fn items(&self) -> Option<u64> {

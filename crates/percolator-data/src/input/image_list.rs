@@ -1,7 +1,7 @@
 //! The files of an image list.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{self, Path};
 
 use percolator::source::{ImageList, Source as _};
 
@@ -28,7 +28,9 @@ impl ListedImages {
     pub fn open(list: &Path, root: impl AsRef<OsStr>, shuffle: Option<u32>) -> Result<Self, InputError> {
         let root = root.as_ref();
         let plain = ImageList::open(list)?.root_folder(root);
-        let identity = format!("{:?}, root {root:?}, shuffled by {shuffle:?}", plain.identity());
+        // The root need not be a folder, but it leads to other files from another one.
+        let base = path::absolute(".").map_err(InputError::io(Path::new("."), "find the folder"))?;
+        let identity = format!("{:?}, root {root:?} in {base:?}, shuffled by {shuffle:?}", plain.identity());
         let list = match shuffle {
             Some(seed) => plain.shuffled(seed),
             None => plain,

@@ -7,6 +7,7 @@
 mod cifar;
 mod class_folders;
 mod error;
+mod identity;
 mod idx;
 mod image_list;
 mod read;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-/// The most records of a batch: as many as Caffe commits together.
+/// The most records of a transaction: as many as Caffe commits together.
 const RECORDS_MAX: usize = 1000;
 
-/// The bytes of keys and values with which a batch is full.
+/// The bytes with which a batch is full.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Records in the order in which they came. The buffers are kept from batch to batch.
@@ -31,8 +31,15 @@ impl Batch {
         self.records.push(Place { key: start..middle, value: middle..self.bytes.len() });
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.records.len() >= RECORDS_MAX || self.bytes.len() >= BYTES_MAX
+    /// Whether it is enough for a transaction.
+    pub(super) fn is_transaction(&self) -> bool {
+        self.records.len() >= RECORDS_MAX || self.is_table()
+    }
+
+    /// Whether it is enough for a table. Small tables make a slow database, so the number of records does not
+    /// count, but what a batch needs of them does.
+    pub(super) fn is_table(&self) -> bool {
+        self.bytes.len() + self.records.len() * size_of::<Place>() >= BYTES_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -31,7 +31,7 @@ pub struct KeyError {
 pub enum StoreError {
     /// The output exists.
     #[error(
-        "{}: it exists; give another path, or --force to replace it once the new one is whole",
+        "{}: it already exists; give another path, or --force to replace it once the new one is whole",
         shown::path(path)
     )]
     Exists {
@@ -48,7 +48,7 @@ pub enum StoreError {
     },
     /// Something other than a store is at the output's path.
     #[error(
-        "{}: {found}: only an LMDB, a LevelDB or a file is replaced; give another path",
+        "{}: {found}: --force replaces only an LMDB, a LevelDB or a TFRecord file; give another path",
         shown::path(path)
     )]
     NotAStore {
@@ -60,7 +60,7 @@ pub enum StoreError {
     /// An earlier run did not finish.
     #[error(
         "{}: the partial output of a run that did not finish is in {}; --resume goes on with it, --force \
-         begins anew",
+         starts over",
         shown::path(path),
         shown::path(partial)
     )]
@@ -77,7 +77,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A partial output is not as its writer left it.
-    #[error("{}: {found}; --force begins anew", shown::path(path))]
+    #[error("{}: {found}; --force starts over", shown::path(path))]
     Changed {
         /// The part that differs.
         path: PathBuf,

@@ -4,15 +4,15 @@
 //! those of all other tables go to the last level, which LevelDB never compacts. Others go to level 0, where
 //! the newest table counts; so records may come in any order, though key order makes the better database.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use percolator_table::{BuildError, Keys, TableBuilder, TableOptions};
-use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
-use super::manifest;
+use super::manifest::{self, Manifest};
 use super::{Backend, Mark, StoreError, StoreWriter};
 
 /// A block ends with this many bytes, as in Caffe's databases.
@@ -24,17 +24,8 @@ const FIRST_TABLE: u64 = 5;
 /// The last of LevelDB's levels.
 const LAST_LEVEL: u32 = 6;
 
-/// The tables of a LevelDB that is being written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tables {
-    /// In the order in which they were written.
-    pub(super) tables: Vec<Table>,
-    /// The number of records written so far: the sequence number of the last one.
-    pub(super) sequence: u64,
-}
-
 /// A table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) number: u64,
     pub(super) level: u32,
@@ -65,19 +56,26 @@ fn user_key(key: &[u8]) -> &[u8] {
 #[derive(Debug)]
 pub(super) struct LevelDbWriter {
     folder: PathBuf,
-    tables: Tables,
+    manifest: Manifest,
+    /// In the order in which they were written.
+    tables: Vec<Table>,
+    /// The largest of all keys so far, with its tag.
+    largest: Vec<u8>,
+    /// The sequence number of the last record.
+    sequence: u64,
     batch: Batch,
 }
 
 impl LevelDbWriter {
     pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir(folder).map_err(StoreError::io(folder, "create the folder"))?;
-        Ok(LevelDbWriter { folder: folder.to_owned(), tables: Tables::default(), batch: Batch::default() })
+        Ok(Self::of(folder, Manifest::create(folder)?, Vec::new(), 0))
     }
 
     /// A table that was written after the mark is written again, under its number.
-    pub(super) fn reopen(folder: &Path, tables: Tables) -> Result<Self, StoreError> {
-        for table in &tables.tables {
+    pub(super) fn reopen(folder: &Path, manifest_bytes: u64) -> Result<Self, StoreError> {
+        let (manifest, tables, sequence) = Manifest::reopen(folder, manifest_bytes)?;
+        for table in &tables {
             let path = table.path(folder);
             let found = fs::metadata(&path).map_err(StoreError::io(&path, "find the table"))?.len();
             if found != table.bytes {
@@ -85,19 +83,26 @@ impl LevelDbWriter {
                 return Err(StoreError::Changed { path, found });
             }
         }
-        Ok(LevelDbWriter { folder: folder.to_owned(), tables, batch: Batch::default() })
+        Ok(Self::of(folder, manifest, tables, sequence))
+    }
+
+    fn of(folder: &Path, manifest: Manifest, tables: Vec<Table>, sequence: u64) -> Self {
+        let largest = tables.iter().map(|table| &table.largest).max_by_key(|key| user_key(key));
+        let largest = largest.cloned().unwrap_or_default();
+        let batch = Batch::default();
+        LevelDbWriter { folder: folder.to_owned(), manifest, tables, largest, sequence, batch }
     }
 
     /// Writes the batch as a table.
     fn write(&mut self) -> Result<(), StoreError> {
-        let number = self.tables.tables.last().map_or(FIRST_TABLE, |last| last.number + 1);
+        let number = self.tables.last().map_or(FIRST_TABLE, |last| last.number + 1);
         let mut table = Table { number, level: 0, bytes: 0, smallest: Vec::new(), largest: Vec::new() };
         let path = table.path(&self.folder);
         let failed = |action| StoreError::io(&path, action);
         let file = File::create(&path).map_err(failed("create the table"))?;
         let options =
             TableOptions { block_bytes: BLOCK_BYTES, keys: Keys::Tagged, ..TableOptions::default() };
-        let mut sequence = self.tables.sequence;
+        let mut sequence = self.sequence;
         let write = || -> Result<(), BuildError> {
             let mut builder = TableBuilder::new(BufWriter::new(&file), options);
             for (key, value) in self.batch.sorted() {
@@ -115,10 +120,15 @@ impl LevelDbWriter {
         write().map_err(|source| StoreError::Table { path: path.clone(), source })?;
         table.bytes = file.metadata().map_err(failed("find the table"))?.len();
         // A table of the last level must lie apart from all others: those of level 0 would hide it.
-        let is_apart = self.tables.tables.iter().all(|other| !other.meets(&table));
+        let is_behind = self.tables.is_empty() || user_key(&table.smallest) > user_key(&self.largest);
+        let is_apart = is_behind || self.tables.iter().all(|other| !other.meets(&table));
         table.level = if is_apart { LAST_LEVEL } else { 0 };
-        self.tables.sequence = sequence;
-        self.tables.tables.push(table);
+        self.manifest.add(&table, sequence)?;
+        if self.tables.is_empty() || user_key(&table.largest) > user_key(&self.largest) {
+            self.largest.clone_from(&table.largest);
+        }
+        self.sequence = sequence;
+        self.tables.push(table);
         Ok(())
     }
 }
@@ -133,7 +143,7 @@ impl StoreWriter for LevelDbWriter {
     }
 
     fn is_due(&self) -> bool {
-        self.batch.is_full()
+        self.batch.is_table()
     }
 
     fn commit(&mut self) -> Result<Mark, StoreError> {
@@ -142,18 +152,19 @@ impl StoreWriter for LevelDbWriter {
             self.batch.clear();
             written?;
         }
-        Ok(Mark::LevelDb(self.tables.clone()))
+        Ok(Mark::LevelDb { bytes: self.manifest.bytes() })
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), StoreError> {
         self.commit()?;
         // One that was written after the last mark, and then never again.
+        let tables: HashSet<_> = self.tables.iter().map(|table| table.path(&self.folder)).collect();
         for entry in fs::read_dir(&self.folder).map_err(StoreError::io(&self.folder, "list the folder"))? {
             let path = entry.map_err(StoreError::io(&self.folder, "list the folder"))?.path();
-            if self.tables.tables.iter().all(|table| table.path(&self.folder) != path) {
+            if path.extension().is_some_and(|ending| ending == "ldb") && !tables.contains(&path) {
                 fs::remove_file(&path).map_err(StoreError::io(&path, "remove the file"))?;
             }
         }
-        manifest::write(&self.folder, &self.tables)
+        self.manifest.finish()
     }
 }

@@ -79,7 +79,7 @@ impl StoreWriter for LmdbWriter {
     }
 
     fn is_due(&self) -> bool {
-        self.batch.is_full()
+        self.batch.is_transaction()
     }
 
     fn commit(&mut self) -> Result<Mark, StoreError> {

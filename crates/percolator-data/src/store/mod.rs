@@ -4,10 +4,12 @@
 //! place     where an output will be, and the folder beside it in which it is being written
 //!   v
 //! writer    records in, in batches: lmdb, leveldb (its manifest), tfrecord
+//!   v
+//! replace   how it gets its name when another has it
 //! ```
 //!
 //! - An output gets its name once it is whole. Until then it is in a folder of that name with
-//!   `.percolator-converting` appended ([`Place`]).
+//!   `.percolator-converting` appended (`place`).
 //! - A writer puts a batch on the disk at each [`commit`](StoreWriter::commit), and says how far it came (a
 //!   [`Mark`]). After the process was killed at any moment, a writer that is [reopened](Backend::reopen) with
 //!   a mark goes on from there: what was written after it is written again, or dropped.
@@ -20,6 +22,7 @@ mod lmdb;
 mod manifest;
 mod new_store;
 mod place;
+mod replace;
 mod tfrecord;
 
 use std::fmt;
@@ -30,8 +33,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::error::{KeyError, StoreError};
 pub use self::new_store::NewStore;
-pub(crate) use self::place::with_ending;
-pub use self::place::{Place, Taken};
+pub(crate) use self::place::{Earlier, Output, Place, STATE, followed, with_ending};
+pub use self::replace::Existing;
 
 /// The longest key that an LMDB has, in bytes.
 pub const LMDB_KEY_BYTES_MAX: usize = 511;
@@ -75,8 +78,8 @@ impl Backend {
     pub fn reopen(self, path: &Path, mark: &Mark) -> Result<Box<dyn StoreWriter>, StoreError> {
         Ok(match (self, mark) {
             (Backend::Lmdb, Mark::Lmdb) => Box::new(lmdb::LmdbWriter::reopen(path)?),
-            (Backend::LevelDb, Mark::LevelDb(tables)) => {
-                Box::new(leveldb::LevelDbWriter::reopen(path, tables.clone())?)
+            (Backend::LevelDb, Mark::LevelDb { bytes }) => {
+                Box::new(leveldb::LevelDbWriter::reopen(path, *bytes)?)
             }
             (Backend::TfRecord, Mark::TfRecord { bytes }) => {
                 Box::new(tfrecord::TfRecordStore::reopen(path, *bytes)?)
@@ -136,8 +139,12 @@ impl FromStr for Backend {
 pub enum Mark {
     /// An LMDB knows itself how far it is.
     Lmdb,
-    /// The tables of a LevelDB.
-    LevelDb(Tables),
+    /// The length of a LevelDB's list of tables, its MANIFEST.
+    #[serde(rename_all = "lowercase")]
+    LevelDb {
+        /// The bytes of the tables so far, with what the list starts with.
+        bytes: u64,
+    },
     /// The length of a TFRecord file.
     #[serde(rename_all = "lowercase")]
     TfRecord {
@@ -145,8 +152,6 @@ pub enum Mark {
         bytes: u64,
     },
 }
-
-pub use self::leveldb::Tables;
 
 /// Writes records to a store.
 ///
@@ -164,7 +169,7 @@ pub trait StoreWriter: Send + fmt::Debug {
     /// record cannot be written.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// Whether so much is waiting that it should be committed: 1000 records, or 64 MiB.
+    /// Whether so much is waiting that it should be committed: 64 MiB, or 1000 records of an LMDB.
     fn is_due(&self) -> bool;
 
     /// Puts all records so far on the disk.

@@ -1,20 +1,21 @@
 //! A store that is either whole or absent.
 
-use std::fs;
 use std::path::Path;
 
-use super::{Backend, Place, StoreError, StoreWriter, Taken};
+use super::place::{Earlier, Output, Place, followed};
+use super::{Backend, Existing, StoreError, StoreWriter};
 
 /// Writes a store that gets its name once it is whole. Dropping it before that removes what was written; what
-/// a killed process left is removed by the next one.
+/// a killed process left is removed by the next one. What a [conversion](crate::convert) left, which can go on
+/// with it, is refused.
 ///
 /// ```
 /// use percolator::source::{Lmdb, Source as _};
-/// use percolator_data::store::{Backend, NewStore};
+/// use percolator_data::store::{Backend, Existing, NewStore};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("numbers_lmdb");
-/// let mut store = NewStore::create(&path, Backend::Lmdb, false)?;
+/// let mut store = NewStore::create(&path, Backend::Lmdb, Existing::Refuse)?;
 /// for number in 0..10 {
 ///     store.put(format!("{number:08}").as_bytes(), b"value")?;
 /// }
@@ -36,20 +37,18 @@ impl NewStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`] if something is there, unless it `is_forced` and a store of the kind: that is
-    /// then replaced at the end. [`StoreError`] if no store can be written there.
-    pub fn create(path: &Path, backend: Backend, is_forced: bool) -> Result<Self, StoreError> {
-        if !is_forced && fs::symlink_metadata(path).is_ok() {
-            return Err(StoreError::Exists { path: path.to_owned() });
-        }
-        let outputs = vec![path.to_owned()];
-        let Taken { place, .. } = Place::take(path, outputs, backend, is_forced, true)?;
-        place.clear()?;
-        let mut store = NewStore { place: Some(place), writer: None, records: 0 };
-        store.writer = match &store.place {
-            Some(place) => Some(backend.create(&place.store(0))?),
-            None => None,
+    /// [`StoreError::Exists`] or [`StoreError::NotAStore`] if something is there that is not to be replaced.
+    /// [`StoreError`] if no store can be written there.
+    pub fn create(path: &Path, backend: Backend, existing: Existing) -> Result<Self, StoreError> {
+        let path = followed(path);
+        let earlier = match existing {
+            Existing::Refuse => Earlier::Refuse,
+            Existing::Replace => Earlier::Remove,
         };
+        let place = Place::take(&path, vec![Output::store(0, path.clone())], existing, earlier)?;
+        let writer = backend.create(&place.store(0));
+        let mut store = NewStore { place: Some(place), writer: None, records: 0 };
+        store.writer = Some(writer?);
         Ok(store)
     }
 
@@ -83,7 +82,7 @@ impl NewStore {
         if let Some(writer) = self.writer.take() {
             writer.finish()?;
         }
-        self.place.take().map_or(Ok(()), |place| place.finish(&[]))
+        self.place.take().map_or(Ok(()), Place::finish)
     }
 }
 

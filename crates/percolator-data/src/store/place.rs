@@ -1,107 +1,146 @@
-//! Where an output will be, and where it is while it is being written.
+//! Where outputs will be, and where they are while they are being written.
 //!
 //! ```text
-//! NAME                               the output, once it is whole
+//! NAME                               an output, once it is whole
 //! NAME.percolator-converting/        while it is being written, or after its writer was ended
 //!     lock                           locked by the process that writes
-//!     store-00000, store-00001, ...  what will be the outputs
-//!     whole                          there once all of them are whole: they are being moved to their names
-//!     replaced-00000, ...            what was there before
+//!     store-00000, store-00001, ...  what will be the stores, and the files beside them
+//!     state.json                     how far they are, if a run can go on with them
+//!     whole                          there once all of them are whole: the names of those that are being moved
+//! NAME.percolator-replaced           what had an output's name, until the new one has it
+//! NAME.percolator-done/              the folder, while it is being removed
 //! ```
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use percolator::whole_file;
 
-use super::{Backend, StoreError};
+use super::StoreError;
+use super::replace::{self, Existing, Kind};
 
 /// The end of the name of a folder with a partial output.
-const ENDING: &str = ".percolator-converting";
+const CONVERTING: &str = ".percolator-converting";
 
-/// Says that all outputs are whole.
+/// The end of the name of a folder that is being removed.
+const DONE: &str = ".percolator-done";
+
+/// The file that says how far the outputs are.
+pub(crate) const STATE: &str = "state.json";
+
+/// The file that says that all outputs are whole.
 const WHOLE: &str = "whole";
+
+/// A name in the folder, and the path that it gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+impl Output {
+    /// The store of this number.
+    pub(crate) fn store(number: usize, path: PathBuf) -> Self {
+        Output { name: store_name(number), path, kind: Kind::Store }
+    }
+
+    /// A file beside the stores.
+    pub(crate) fn file(name: &str, path: PathBuf) -> Self {
+        Output { name: name.to_owned(), path, kind: Kind::File }
+    }
+}
+
+/// What is done with what an earlier run left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// It is refused if a run could go on with it, and otherwise removed.
+    Refuse,
+    /// It is removed.
+    Remove,
+    /// The run goes on with it.
+    Resume,
+}
 
 /// The outputs of a run, and the folder in which they are being written. A process has it for itself.
 ///
 /// Dropping it leaves what was written, for a run that goes on with it.
 #[derive(Debug)]
-pub struct Place {
-    outputs: Vec<PathBuf>,
+pub(crate) struct Place {
+    outputs: Vec<Output>,
+    existing: Existing,
     partial: PathBuf,
+    done: PathBuf,
+    /// Whether an earlier run has left its partial output there, and this one is to go on with it.
+    is_resumed: bool,
     /// Locked until the place is dropped.
     _lock: File,
 }
 
-/// A place, and what was there.
-#[derive(Debug)]
-pub struct Taken {
-    /// The place.
-    pub place: Place,
-    /// Whether an earlier run has left its partial output there, and this one is to go on with it.
-    pub is_resumed: bool,
-}
-
 impl Place {
-    /// Takes a place for outputs of this kind, whose partial folder is beside `name`.
-    ///
-    /// An output that exists is refused, or with `is_forced` replaced once the new ones are whole. What an
-    /// earlier run left is refused, too, unless this one goes on with it (`is_resuming`) or, with
-    /// `is_forced`, removes it.
+    /// Takes a place for these outputs, whose partial folder is beside `name`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`], [`StoreError::Partial`], or [`StoreError::NotAStore`] if something else is
-    /// there. [`StoreError::InUse`] if another process has the place. [`StoreError::Io`] if the folder cannot
-    /// be made.
-    pub fn take(
+    /// [`StoreError::Exists`] if an output exists that is not to be replaced, and [`StoreError::NotAStore`] if
+    /// it is not one that ever is. [`StoreError::Partial`] if an earlier run left what is refused.
+    /// [`StoreError::InUse`] if another process has the place. [`StoreError::Io`] if the folder cannot be
+    /// made.
+    pub(crate) fn take(
         name: &Path,
-        outputs: Vec<PathBuf>,
-        backend: Backend,
-        is_forced: bool,
-        is_resuming: bool,
-    ) -> Result<Taken, StoreError> {
-        let outputs: Vec<_> = outputs.iter().map(|path| followed(path)).collect();
-        let partial = with_ending(&followed(name), ENDING);
-        // An output that has its name already is the earlier run's own.
-        let is_whole = is_resuming && partial.join(WHOLE).exists();
-        for (number, output) in outputs.iter().enumerate() {
-            let is_moved = is_whole && !partial.join(store_name(number)).exists();
-            match fs::symlink_metadata(output) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(StoreError::io(output, "look at the output")(error)),
-                Ok(_) if is_moved => {}
-                Ok(_) if is_forced => check_replaceable(output, backend)?,
-                Ok(_) => return Err(StoreError::Exists { path: output.clone() }),
+        outputs: Vec<Output>,
+        existing: Existing,
+        earlier: Earlier,
+    ) -> Result<Self, StoreError> {
+        let partial = with_ending(name, CONVERTING);
+        let (lock, was_there) = lock(&partial)?;
+        let is_resumed = was_there && earlier == Earlier::Resume;
+        let done = with_ending(name, DONE);
+        let place = Place { outputs, existing, partial, done, is_resumed, _lock: lock };
+        match place.prepare(name, earlier) {
+            Ok(()) => Ok(place),
+            Err(error) if was_there => Err(error),
+            Err(error) => {
+                let _ = place.discard();
+                Err(error)
             }
         }
-        let was_there = match fs::create_dir(&partial) {
-            Ok(()) => false,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
-            Err(error) => return Err(StoreError::io(&partial, "create the folder for the output")(error)),
-        };
-        let lock = lock(&partial)?;
-        let place = Place { outputs, partial, _lock: lock };
-        if was_there && !is_resuming {
-            if !is_forced {
-                return Err(StoreError::Partial { path: name.to_owned(), partial: place.partial });
+    }
+
+    /// Mends what a killed run left in disorder, and checks that each output may have its name.
+    fn prepare(&self, name: &Path, earlier: Earlier) -> Result<(), StoreError> {
+        self.outputs.iter().try_for_each(|output| replace::restore(&output.path))?;
+        let moved = if self.is_resumed { self.listed()? } else { None }.unwrap_or_default();
+        for output in &self.outputs {
+            if !self.is_moved(output, &moved)? {
+                replace::check(&output.path, output.kind, self.existing)?;
             }
-            place.clear()?;
         }
-        Ok(Taken { place, is_resumed: was_there && is_resuming })
+        let can_go_on = self.partial.join(STATE).exists();
+        match earlier {
+            Earlier::Resume => Ok(()),
+            Earlier::Refuse if can_go_on => {
+                Err(StoreError::Partial { path: name.to_owned(), partial: self.partial.clone() })
+            }
+            Earlier::Refuse | Earlier::Remove => self.clear(),
+        }
+    }
+
+    /// Whether an earlier run has left its partial output there, and this one is to go on with it.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     /// The folder in which the outputs are being written.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.partial
     }
 
-    /// Where an output is being written.
-    #[must_use]
-    pub fn store(&self, number: usize) -> PathBuf {
+    /// Where a store is being written.
+    pub(crate) fn store(&self, number: usize) -> PathBuf {
         self.partial.join(store_name(number))
     }
 
@@ -110,61 +149,94 @@ impl Place {
     /// # Errors
     ///
     /// [`StoreError::Io`] if something cannot be removed.
-    pub fn clear(&self) -> Result<(), StoreError> {
+    pub(crate) fn clear(&self) -> Result<(), StoreError> {
         let failed = |path: &Path| StoreError::io(path, "remove what an earlier run left");
+        // What says how far the rest is goes first: this may be interrupted.
+        for name in [WHOLE, STATE] {
+            let path = self.partial.join(name);
+            replace::remove(&path).map_err(failed(&path))?;
+        }
         for entry in fs::read_dir(&self.partial).map_err(failed(&self.partial))? {
             let entry = entry.map_err(failed(&self.partial))?;
-            let path = entry.path();
-            let removed = match entry.file_type().map_err(failed(&path))? {
-                _ if entry.file_name() == "lock" => Ok(()),
-                kind if kind.is_dir() => fs::remove_dir_all(&path),
-                _ => fs::remove_file(&path),
-            };
-            removed.map_err(failed(&path))?;
+            if entry.file_name() != "lock" {
+                replace::remove(&entry.path()).map_err(failed(&entry.path()))?;
+            }
         }
         Ok(())
     }
 
     /// Whether all outputs are whole, and only have to be moved to their names.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.partial.join(WHOLE).exists()
     }
 
-    /// Gives the outputs their names, all of which must be whole, and removes the folder. `more` are files
-    /// of the folder and the paths that they get.
+    /// Gives the outputs in the folder, which must be whole, their names, and removes the folder. An output
+    /// that is not in the folder is not one of this run; what has its name from an earlier run goes.
     ///
     /// If that is interrupted, a run that goes on with the place ends it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Io`] if an output cannot be moved.
-    pub fn finish(self, more: &[(&str, PathBuf)]) -> Result<(), StoreError> {
-        let mark = self.partial.join(WHOLE);
-        whole_file::write(&mark, &[]).map_err(StoreError::io(&mark, "write the file"))?;
-        let outputs = self.outputs.iter().enumerate().map(|(number, output)| (self.store(number), output));
-        let more = more.iter().map(|(name, path)| (self.partial.join(name), path));
-        for (number, (from, to)) in outputs.chain(more).enumerate() {
-            if fs::symlink_metadata(&from).is_err() {
-                continue;
+    /// [`StoreError`] if an output cannot be moved, as when something has come to its path.
+    pub(crate) fn finish(self) -> Result<(), StoreError> {
+        let moved = match self.listed()? {
+            Some(names) => names,
+            None => self.list()?,
+        };
+        for output in &self.outputs {
+            let Output { name, path, kind } = output;
+            if !moved.contains(name) {
+                replace::put_away(path, *kind, self.existing)?;
+            } else if !self.is_moved(output, &moved)? {
+                replace::put(&self.partial.join(name), path, *kind, self.existing)?;
             }
-            if fs::symlink_metadata(to).is_ok() {
-                let before = self.partial.join(format!("replaced-{number:05}"));
-                fs::rename(to, before).map_err(StoreError::io(to, "replace the output"))?;
-            }
-            fs::rename(&from, to).map_err(StoreError::io(to, "give the output its name"))?;
         }
         let parent = self.partial.parent().filter(|parent| !parent.as_os_str().is_empty());
         // A failure is not worth an error: at worst the folder is there again after a loss of power.
         drop(File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()));
-        self.discard()
+        let removed = self.outputs.iter().try_for_each(|output| replace::forget(&output.path));
+        if let Err(error) = removed.and_then(|()| self.discard()) {
+            tracing::warn!("{error}; the outputs are whole, and this can be removed");
+        }
+        Ok(())
     }
 
-    /// Removes the folder if nothing was written.
-    pub(crate) fn discard_if_empty(self) {
-        let is_empty = fs::read_dir(&self.partial).is_ok_and(|entries| entries.count() <= 1);
-        if is_empty {
-            let _ = self.discard();
+    /// The names of the outputs that are being moved; `None` if not all are whole.
+    fn listed(&self) -> Result<Option<Vec<String>>, StoreError> {
+        let path = self.partial.join(WHOLE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io(&path, "read the file")(error)),
+        };
+        let names = serde_json::from_slice(&text);
+        names
+            .map(Some)
+            .map_err(|error| StoreError::Changed { path, found: format!("it is damaged: {error}") })
+    }
+
+    /// Says that all outputs in the folder are whole, and returns their names.
+    fn list(&self) -> Result<Vec<String>, StoreError> {
+        let names = self.outputs.iter().map(|output| output.name.clone());
+        let names: Vec<_> = names.filter(|name| self.partial.join(name).exists()).collect();
+        let path = self.partial.join(WHOLE);
+        let text = serde_json::to_vec(&names).map_err(io::Error::other);
+        let written = text.and_then(|text| whole_file::write(&path, &[&text]));
+        written.map_err(StoreError::io(&path, "write the file"))?;
+        Ok(names)
+    }
+
+    /// Whether an output has its name already. It is one of `moved` then, and no longer in the folder.
+    fn is_moved(&self, output: &Output, moved: &[String]) -> Result<bool, StoreError> {
+        if !moved.contains(&output.name) || fs::symlink_metadata(self.partial.join(&output.name)).is_ok() {
+            return Ok(false);
+        }
+        match fs::symlink_metadata(&output.path) {
+            Ok(_) => Ok(true),
+            Err(_) => {
+                let found = "it was whole, and is gone".to_owned();
+                Err(StoreError::Changed { path: output.path.clone(), found })
+            }
         }
     }
 
@@ -173,8 +245,12 @@ impl Place {
     /// # Errors
     ///
     /// [`StoreError::Io`] if it cannot be removed.
-    pub fn discard(self) -> Result<(), StoreError> {
-        fs::remove_dir_all(&self.partial).map_err(StoreError::io(&self.partial, "remove the folder"))
+    pub(crate) fn discard(&self) -> Result<(), StoreError> {
+        // Under another name first: a folder with a part of its files must not be gone on with.
+        let removed = replace::remove(&self.done)
+            .and_then(|()| fs::rename(&self.partial, &self.done))
+            .and_then(|()| replace::remove(&self.done));
+        removed.map_err(StoreError::io(&self.partial, "remove the folder"))
     }
 }
 
@@ -183,7 +259,10 @@ fn store_name(number: usize) -> String {
 }
 
 /// The target of a symbolic link, if it has one; otherwise the path itself, without slashes at its end.
-fn followed(path: &Path) -> PathBuf {
+///
+/// An output is written beside the target: a link may lead to another disk, and nothing is moved between
+/// disks.
+pub(crate) fn followed(path: &Path) -> PathBuf {
     let path: PathBuf = path.components().collect();
     match fs::symlink_metadata(&path) {
         Ok(found) if found.is_symlink() => fs::canonicalize(&path).unwrap_or(path),
@@ -198,48 +277,189 @@ pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn lock(partial: &Path) -> Result<File, StoreError> {
+/// Locks a folder, which is created if it is not there; and whether it was there.
+fn lock(partial: &Path) -> Result<(File, bool), StoreError> {
     let path = partial.join("lock");
-    let failed = |action| StoreError::io(&path, action);
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(failed("create the file"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: partial.to_owned() }),
-        // The file system has no locks.
-        Err(TryLockError::Error(_)) => Ok(file),
-    }
-}
-
-/// Fails if an output's path has something that is not a store of the kind: a mistyped path must not cost a
-/// folder.
-fn check_replaceable(path: &Path, backend: Backend) -> Result<(), StoreError> {
-    let refused = |found: String| Err(StoreError::NotAStore { path: path.to_owned(), found });
-    let failed = |action| StoreError::io(path, action);
-    let kind = fs::symlink_metadata(path).map_err(failed("look at the output"))?.file_type();
-    match backend {
-        Backend::TfRecord if kind.is_file() => return Ok(()),
-        Backend::TfRecord => return refused("a folder, or something else that is no file, is there".into()),
-        _ if !kind.is_dir() => return refused("something is there that is no folder".into()),
-        _ => {}
-    }
-    for entry in fs::read_dir(path).map_err(failed("list the folder"))? {
-        let name = entry.map_err(failed("list the folder"))?.file_name();
-        if !is_of_store(&name.to_string_lossy()) {
-            return refused(format!("it has a file {name:?}, which is no part of a database"));
+    loop {
+        let was_there = match fs::create_dir(partial) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
+            Err(error) => return Err(StoreError::io(partial, "create the folder for the output")(error)),
+        };
+        let file = match File::options().create(true).truncate(false).write(true).open(&path) {
+            Ok(file) => file,
+            // Its process has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !partial.exists() => continue,
+            Err(error) => return Err(StoreError::io(&path, "create the file")(error)),
+        };
+        match file.try_lock() {
+            // The file system may have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: partial.to_owned() }),
+        }
+        // The file's process may have removed it between the opening and the lock.
+        let number = |found: fs::Metadata| (found.dev(), found.ino());
+        if let (Ok(locked), Ok(there)) = (file.metadata(), fs::metadata(&path))
+            && number(locked) == number(there)
+        {
+            return Ok((file, was_there));
         }
     }
-    Ok(())
 }
 
-/// Whether a file of this name may be part of an LMDB or a LevelDB, or lie beside them.
-fn is_of_store(name: &str) -> bool {
-    let names = ["data.mdb", "lock.mdb", "CURRENT", "LOCK", "LOG", "LOG.old"];
-    let endings = [".ldb", ".sst", ".log", ".dbtmp"];
-    names.contains(&name)
-        || name.starts_with("MANIFEST-")
-        || name.contains(".percolator-")
-        || endings.iter().any(|ending| {
-            name.strip_suffix(ending).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-        })
+#[cfg(test)]
+mod tests {
+    use super::super::replace::REPLACED;
+    use super::super::{Backend, Existing, StoreError};
+    use super::*;
+
+    /// A LevelDB with this record.
+    fn write(path: &Path, value: &str) {
+        let mut writer = Backend::LevelDb.create(path).unwrap();
+        writer.put(b"key", value.as_bytes()).unwrap();
+        writer.finish().unwrap();
+    }
+
+    fn read(path: &Path) -> String {
+        use percolator::source::Source as _;
+
+        let database = percolator::leveldb::LevelDb::open(path).unwrap();
+        let mut cursor = database.cursor().unwrap();
+        let entry = cursor.advance().unwrap().unwrap();
+        String::from_utf8(entry.value().to_vec()).unwrap()
+    }
+
+    /// What a process that replaces `name` and its list leaves behind if it is killed after this many steps.
+    fn killed_after(steps: usize, name: &Path) {
+        write(name, "old");
+        let list = with_ending(name, ".skipped.txt");
+        fs::write(&list, "old").unwrap();
+        let partial = with_ending(name, CONVERTING);
+        let done = with_ending(name, DONE);
+        fs::create_dir(&partial).unwrap();
+        let all: [&dyn Fn(); 12] = [
+            &|| fs::write(partial.join("lock"), "").unwrap(),
+            &|| write(&partial.join("store-00000"), "new"),
+            &|| fs::write(partial.join(STATE), "").unwrap(),
+            &|| fs::write(partial.join(WHOLE), r#"["store-00000"]"#).unwrap(),
+            &|| fs::rename(name, with_ending(name, REPLACED)).unwrap(),
+            &|| fs::rename(partial.join("store-00000"), name).unwrap(),
+            &|| fs::rename(&list, with_ending(&list, REPLACED)).unwrap(),
+            &|| fs::remove_dir_all(with_ending(name, REPLACED)).unwrap(),
+            &|| fs::remove_file(with_ending(&list, REPLACED)).unwrap(),
+            &|| fs::rename(&partial, &done).unwrap(),
+            &|| fs::remove_file(done.join(WHOLE)).unwrap(),
+            &|| fs::remove_dir_all(&done).unwrap(),
+        ];
+        all.iter().take(steps).for_each(|step| step());
+    }
+
+    #[test]
+    fn a_kill_at_any_step_loses_nothing() {
+        use Earlier::{Refuse, Remove, Resume};
+
+        for steps in 0..=12 {
+            for (existing, earlier) in [
+                (Existing::Refuse, Refuse),
+                (Existing::Refuse, Resume),
+                (Existing::Replace, Remove),
+                (Existing::Replace, Resume),
+            ] {
+                let context = format!("after {steps} steps, {existing:?} and {earlier:?}");
+                let folder = tempfile::tempdir().unwrap();
+                let name = folder.path().join("name");
+                killed_after(steps, &name);
+                let wanted = if steps < 6 { "old" } else { "new" };
+                let outputs = vec![
+                    Output::store(0, name.clone()),
+                    Output::file("skipped.txt", with_ending(&name, ".skipped.txt")),
+                ];
+                let taken = Place::take(&name, outputs, existing, earlier);
+                assert_eq!(read(&name), wanted, "{context}");
+                let place = match (taken, existing) {
+                    (Ok(place), _) => place,
+                    (Err(StoreError::Exists { .. }), Existing::Refuse) => continue,
+                    (Err(error), _) => panic!("{context}: {error}"),
+                };
+                assert!(existing == Existing::Replace || (6..10).contains(&steps), "{context}");
+                // What was whole has its names in the end; otherwise this run writes it.
+                if !place.is_whole() {
+                    place.clear().unwrap();
+                    write(&place.store(0), "newer");
+                }
+                let wanted = match place.is_whole() {
+                    true => "new",
+                    false => "newer",
+                };
+                assert_eq!(place.is_whole(), earlier == Resume && (4..10).contains(&steps), "{context}");
+                place.finish().unwrap();
+                assert_eq!(read(&name), wanted, "{context}");
+                assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{context}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_to_an_output_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        let list = with_ending(&name, ".skipped.txt");
+        let take = |existing, earlier| {
+            let outputs = vec![Output::store(0, name.clone()), Output::file("skipped.txt", list.clone())];
+            Place::take(&name, outputs, existing, earlier)
+        };
+        let place = take(Existing::Refuse, Earlier::Refuse).unwrap();
+        write(&place.store(0), "new");
+        fs::write(place.folder().join("skipped.txt"), "new").unwrap();
+        write(&name, "another's");
+        let error = place.finish().unwrap_err();
+        assert!(matches!(error, StoreError::Exists { .. }), "{error}");
+        assert_eq!(read(&name), "another's");
+        // An empty folder is not silently replaced either, nor is a list.
+        fs::remove_dir_all(&name).unwrap();
+        fs::write(&list, "another's").unwrap();
+        let error = take(Existing::Refuse, Earlier::Resume).unwrap_err();
+        assert!(matches!(error, StoreError::Exists { .. }), "{error}");
+        let place = take(Existing::Replace, Earlier::Resume).unwrap();
+        assert!(place.is_whole());
+        fs::create_dir(&name).unwrap();
+        fs::write(name.join("photo.jpg"), "a photograph").unwrap();
+        let error = place.finish().unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+        assert!(name.join("photo.jpg").exists());
+        fs::remove_dir_all(&name).unwrap();
+        take(Existing::Replace, Earlier::Resume).unwrap().finish().unwrap();
+        assert_eq!((read(&name), fs::read_to_string(&list).unwrap()), ("new".into(), "new".into()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_what_a_run_can_go_on_with_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        let take =
+            |earlier| Place::take(&name, vec![Output::store(0, name.clone())], Existing::Refuse, earlier);
+        drop(take(Earlier::Refuse).unwrap());
+        let place = take(Earlier::Refuse).unwrap();
+        fs::write(place.folder().join(STATE), "").unwrap();
+        let error = take(Earlier::Refuse).unwrap_err();
+        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+        drop(place);
+        let error = take(Earlier::Refuse).unwrap_err();
+        assert!(matches!(error, StoreError::Partial { .. }), "{error}");
+        assert!(take(Earlier::Resume).unwrap().folder().join(STATE).exists());
+        assert!(!take(Earlier::Remove).unwrap().folder().join(STATE).exists());
+    }
+
+    #[test]
+    fn an_output_that_was_whole_and_is_gone_is_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        killed_after(7, &name);
+        fs::remove_dir_all(&name).unwrap();
+        fs::remove_dir_all(with_ending(&name, REPLACED)).unwrap();
+        let outputs = vec![Output::store(0, name.clone())];
+        let error = Place::take(&name, outputs, Existing::Replace, Earlier::Resume).unwrap_err();
+        assert!(error.to_string().contains("it was whole, and is gone"), "{error}");
+    }
 }

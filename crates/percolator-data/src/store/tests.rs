@@ -198,20 +198,20 @@ fn a_new_store_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
     for backend in BACKENDS {
         let path = folder.path().join(backend.to_string());
-        let mut store = NewStore::create(&path, backend, false).unwrap();
+        let mut store = NewStore::create(&path, backend, Existing::Refuse).unwrap();
         store.put(b"key", b"one").unwrap();
-        let taken = NewStore::create(&path, backend, true).unwrap_err();
+        let taken = NewStore::create(&path, backend, Existing::Replace).unwrap_err();
         assert!(matches!(taken, StoreError::InUse { .. }), "{taken}");
         drop(store);
         assert_eq!(entries(folder.path()), 0, "nothing is left");
 
-        let mut store = NewStore::create(&path, backend, false).unwrap();
+        let mut store = NewStore::create(&path, backend, Existing::Refuse).unwrap();
         store.put(b"key", b"one").unwrap();
         store.finish().unwrap();
-        let there = NewStore::create(&path, backend, false).unwrap_err();
+        let there = NewStore::create(&path, backend, Existing::Refuse).unwrap_err();
         assert!(matches!(there, StoreError::Exists { .. }), "{there}");
 
-        let mut store = NewStore::create(&path, backend, true).unwrap();
+        let mut store = NewStore::create(&path, backend, Existing::Replace).unwrap();
         store.put(b"key", b"two").unwrap();
         assert_eq!(read(backend, &path)[0].1, b"one", "until the new one is whole");
         store.finish().unwrap();
@@ -232,11 +232,11 @@ fn what_is_no_store_is_not_replaced() {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("cat.jpg"), b"a photograph").unwrap();
     for backend in BACKENDS {
-        let error = NewStore::create(&path, backend, true).unwrap_err();
+        let error = NewStore::create(&path, backend, Existing::Replace).unwrap_err();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
     }
     let file = path.join("cat.jpg");
-    let error = NewStore::create(&file, Backend::Lmdb, true).unwrap_err();
+    let error = NewStore::create(&file, Backend::Lmdb, Existing::Replace).unwrap_err();
     assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
     assert_eq!(fs::read(file).unwrap(), b"a photograph");
     assert_eq!(entries(folder.path()), 1);

@@ -13,7 +13,7 @@ use super::{Fault, Verified, VerifyOptions, check, scan};
 use crate::content::Content;
 use crate::open::{DataSet, Kind};
 use crate::scan::{Event, Progress, ScanError, Seen};
-use crate::store::{Backend, NewStore, StoreError};
+use crate::store::{Backend, Existing, NewStore, StoreError};
 
 /// What a repair wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -113,7 +113,8 @@ impl Copy {
                 return Ok(Copy::List { path, text: Vec::new() });
             }
         };
-        Ok(Copy::Store(NewStore::create(out, backend, is_forced)?))
+        let existing = if is_forced { Existing::Replace } else { Existing::Refuse };
+        Ok(Copy::Store(NewStore::create(out, backend, existing)?))
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RepairError> {

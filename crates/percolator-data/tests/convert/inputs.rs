@@ -152,7 +152,7 @@ fn the_folders_are_the_classes() {
     // The names are not written over.
     fs::remove_dir_all(&output).unwrap();
     let error = convert().run(&Progress::new()).unwrap_err().to_string();
-    assert!(error.contains("made.labels.txt: it exists"), "{error}");
+    assert!(error.contains("made.labels.txt: it already exists"), "{error}");
     assert_eq!(names(folder.path()), ["made.labels.txt", "root"]);
     fs::create_dir(root.join("empty")).unwrap();
     let error = ClassFolders::open(&root).unwrap_err().to_string();
@@ -260,4 +260,50 @@ fn an_output_never_replaces_what_it_is_made_of() {
         assert!(error.to_string().contains("it holds the input"), "{error}");
     }
     assert_eq!(read(Backend::Lmdb, &store), before);
+}
+
+#[test]
+fn data_sets_with_files_of_the_same_names_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["mnist", "fashion"] {
+        fs::create_dir(at(name)).unwrap();
+        write_idx(&at(name));
+        fs::write(at(name).join("test_batch.bin"), vec![7; 3073 * 2]).unwrap();
+        fs::create_dir(at(name).join("class")).unwrap();
+        fs::write(at(name).join("class/image.jpg"), "an image").unwrap();
+    }
+    let idx = |name: &str| Idx::open(&at(name).join("images"), &at(name).join("labels")).unwrap().identity();
+    let cifar = |name: &str| Cifar::open(&at(name), CifarKind::Ten, CifarSplit::Test).unwrap().identity();
+    let folders = |name: &str| ClassFolders::open(&at(name)).unwrap().identity();
+    for identity in [&idx as &dyn Fn(&str) -> String, &cifar, &folders] {
+        assert_eq!(identity("mnist"), identity("mnist"));
+        assert_ne!(identity("mnist"), identity("fashion"));
+    }
+    let (images, batch, class) = (idx("mnist"), cifar("mnist"), folders("mnist"));
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    for name in ["images", "test_batch.bin"] {
+        fs::File::options().write(true).open(at("mnist").join(name)).unwrap().set_modified(later).unwrap();
+    }
+    fs::write(at("mnist/class/another.jpg"), "an image").unwrap();
+    assert!(images != idx("mnist") && batch != cifar("mnist") && class != folders("mnist"));
+}
+
+#[test]
+fn an_output_may_be_a_link_to_another_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Another file system, where the machine has one.
+    let shm = Path::new("/dev/shm");
+    let other = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.unwrap();
+    write_idx(folder.path());
+    let idx = || Idx::open(&at("images"), &at("labels")).unwrap();
+    fs::create_dir(other.path().join("target")).unwrap();
+    std::os::unix::fs::symlink(other.path().join("target"), at("made")).unwrap();
+    let refused = Convert::new(idx(), at("made"), Backend::Lmdb).run(&Progress::new()).unwrap_err();
+    assert!(refused.to_string().contains("already exists"), "{refused}");
+    Convert::new(idx(), at("made"), Backend::Lmdb).force(true).run(&Progress::new()).unwrap();
+    assert!(at("made").is_symlink());
+    assert!(read(Backend::Lmdb, &at("made")) == golden_records("gray_lmdb"));
+    assert_eq!(names(other.path()), ["target"], "nothing else is left there");
 }

@@ -166,7 +166,7 @@ fn what_another_run_left_is_not_taken_for_this_ones() {
     assert!(matches!(error, ConvertError::Store(StoreError::Partial { .. })), "{error}");
     let other = Numbers { identity: "other numbers", ..Numbers::new(100) };
     let error = convert(other).resume(true).run(&Progress::new()).unwrap_err().to_string();
-    assert!(error.contains("its input: numbers; this one's: other numbers; --force begins anew"), "{error}");
+    assert!(error.contains("its input: numbers; this one's: other numbers; --force starts over"), "{error}");
     let summary = convert(Numbers::new(100)).force(true).run(&Progress::new()).unwrap();
     assert_eq!(summary.done_before, 0);
     // A run that has nothing is removed.
@@ -199,7 +199,7 @@ fn outputs_that_were_being_moved_get_their_names() {
         .unwrap_err();
     assert!(matches!(error, ConvertError::Kept { .. }), "{error}");
     // The first output and the list have been moved, and the second output not yet.
-    fs::write(partial.join("whole"), "").unwrap();
+    fs::write(partial.join("whole"), r#"["store-00000","store-00001","skipped.txt"]"#).unwrap();
     fs::remove_dir_all(partial.join("store-00000")).unwrap();
     fs::remove_file(partial.join("skipped.txt")).unwrap();
     fs::remove_dir_all(partial.join("store-00001")).unwrap();

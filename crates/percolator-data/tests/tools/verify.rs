@@ -96,7 +96,7 @@ fn damaged_records_are_named_and_left_out() {
     let refused = |out: &Path, is_forced| {
         repair(&data, out, is_forced, &options, &Progress::new(), |_| ()).unwrap_err().to_string()
     };
-    assert!(refused(&out, false).contains("it exists"), "{}", refused(&out, false));
+    assert!(refused(&out, false).contains("it already exists"), "{}", refused(&out, false));
     assert!(refused(&path, true).contains("this is the data set itself"));
     assert!(refused(&path.join("data.mdb"), true).contains("this is the data set itself"));
     repair(&data, &out, true, &options, &Progress::new(), |_| ()).unwrap();

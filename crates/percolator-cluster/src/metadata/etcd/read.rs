@@ -12,7 +12,7 @@ const PAGE_FIRST: usize = 32;
 const PAGE_MAX: usize = 4096;
 /// Pages grow while they have fewer bytes.
 const PAGE_BYTES: usize = 1 << 20;
-/// How often reading begins anew since the revision that is read has been compacted away.
+/// How often reading starts over because the revision that is read has been compacted away.
 const STARTS_MAX: usize = 3;
 
 /// Reads a range. Returns the revision, and what was there then, in the order of the keys.
