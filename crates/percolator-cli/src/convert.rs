@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use percolator::shown;
 use percolator_data::convert::{
     self as conversion, ConvertError, Encoded, Encoding, ExampleNames, ImageOptions, Progress, RecordOptions,
@@ -90,10 +91,8 @@ struct OutputArgs {
 #[derive(Debug, Args)]
 struct ImageArgs {
     /// Decode to grey: one channel instead of three.
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
-          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
-          hide_default_value = true)]
-    gray: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    gray: Option<CaffesBool>,
     /// Resize to this many rows, bilinearly as OpenCV does.
     #[arg(long, alias = "resize_height", value_name = "ROWS", requires = "resize_width")]
     resize_height: Option<u32>,
@@ -101,18 +100,15 @@ struct ImageArgs {
     #[arg(long, alias = "resize_width", value_name = "COLUMNS", requires = "resize_height")]
     resize_width: Option<u32>,
     /// Store encoded files instead of pixels: as they are, unless they are resized or of another format.
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
-          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
-          hide_default_value = true)]
-    encoded: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    encoded: Option<CaffesBool>,
     /// Store encoded files of this format: jpg or png.
     #[arg(long, alias = "encode_type", value_name = "FORMAT", value_parser = encoding)]
     encode_type: Option<EncodingArg>,
     /// Skip images whose size differs from the first one's.
-    #[arg(long, alias = "check_size", action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
-          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
-          hide_default_value = true)]
-    check_size: bool,
+    #[arg(long, alias = "check_size", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL")]
+    check_size: Option<CaffesBool>,
 }
 
 fn encoding(name: &str) -> Result<EncodingArg, conversion::UnknownEncoding> {
@@ -125,12 +121,23 @@ fn encoding(name: &str) -> Result<EncodingArg, conversion::UnknownEncoding> {
 struct EncodingArg(Option<Encoding>);
 
 /// A bool as Caffe's flags have it: `--gray`, `--gray=true`, `--gray=0`.
-fn caffes_bool(text: &str) -> Result<bool, String> {
-    match &*text.to_ascii_lowercase() {
-        "1" | "t" | "true" | "y" | "yes" => Ok(true),
-        "0" | "f" | "false" | "n" | "no" => Ok(false),
-        _ => Err("it is true or false".to_owned()),
+#[derive(Clone, Copy, Debug)]
+struct CaffesBool(bool);
+
+impl FromStr for CaffesBool {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match &*text.to_ascii_lowercase() {
+            "1" | "t" | "true" | "y" | "yes" => Ok(CaffesBool(true)),
+            "0" | "f" | "false" | "n" | "no" => Ok(CaffesBool(false)),
+            _ => Err("it is true or false"),
+        }
     }
+}
+
+fn is_on(flag: Option<CaffesBool>) -> bool {
+    flag.is_some_and(|CaffesBool(is_on)| is_on)
 }
 
 #[derive(Debug, Args)]
@@ -146,10 +153,8 @@ struct List {
     #[command(flatten)]
     images: ImageArgs,
     /// Shuffle the list, in the order of Caffe's shuffle with a generator of --seed.
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_name = "BOOL",
-          value_parser = caffes_bool, default_value = "false", default_missing_value = "true",
-          hide_default_value = true)]
-    shuffle: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    shuffle: Option<CaffesBool>,
     /// Seeds the shuffle. Caffe takes another seed at each run.
     #[arg(long, default_value_t = 0)]
     seed: u32,
@@ -259,7 +264,7 @@ impl Convert {
         match self.from {
             Origin::List(List { root, list, output, images, shuffle, seed }) => {
                 let options = images.options()?;
-                let input = ListedImages::open(&list, root, shuffle.then_some(seed))?;
+                let input = ListedImages::open(&list, root, is_on(shuffle).then_some(seed))?;
                 output.run(input, options, RecordOptions::default())
             }
             Origin::Folders(Folders { root, output, images }) => {
@@ -295,9 +300,9 @@ impl ImageArgs {
         };
         let encoded = match self.encode_type {
             Some(EncodingArg(Some(encoding))) => Some(Encoded::As(encoding)),
-            _ => self.encoded.then_some(Encoded::AsNamed),
+            _ => is_on(self.encoded).then_some(Encoded::AsNamed),
         };
-        Ok(ImageOptions { gray: self.gray, resize, encoded, check_size: self.check_size })
+        Ok(ImageOptions { gray: is_on(self.gray), resize, encoded, check_size: is_on(self.check_size) })
     }
 }
 

@@ -6,8 +6,8 @@ use super::place::{Earlier, Output, Place, followed};
 use super::{Backend, Existing, StoreError, StoreWriter};
 
 /// Writes a store that gets its name once it is whole. Dropping it before that removes what was written; what
-/// a killed process left is removed by the next one. What a [conversion](crate::convert) left, which can go on
-/// with it, is refused.
+/// a killed process left is removed by the next one. What a [conversion](crate::convert) left, which can go
+/// on with it, is refused.
 ///
 /// ```
 /// use percolator::source::{Lmdb, Source as _};

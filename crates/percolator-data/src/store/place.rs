@@ -6,7 +6,7 @@
 //!     lock                           locked by the process that writes
 //!     store-00000, store-00001, ...  what will be the stores, and the files beside them
 //!     state.json                     how far they are, if a run can go on with them
-//!     whole                          there once all of them are whole: the names of those that are being moved
+//!     whole                          there once all of them are whole: the names of what is moved
 //! NAME.percolator-replaced           what had an output's name, until the new one has it
 //! NAME.percolator-done/              the folder, while it is being removed
 //! ```
@@ -85,8 +85,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Exists`] if an output exists that is not to be replaced, and [`StoreError::NotAStore`] if
-    /// it is not one that ever is. [`StoreError::Partial`] if an earlier run left what is refused.
+    /// [`StoreError::Exists`] if an output exists that is not to be replaced, and [`StoreError::NotAStore`]
+    /// if it is not one that ever is. [`StoreError::Partial`] if an earlier run left what is refused.
     /// [`StoreError::InUse`] if another process has the place. [`StoreError::Io`] if the folder cannot be
     /// made.
     pub(crate) fn take(

@@ -70,8 +70,8 @@ pub(super) fn put(from: &Path, to: &Path, kind: Kind, existing: Existing) -> Res
     }
 }
 
-/// Puts away what is at an output's path, if anything is and it may be replaced. Until it is forgotten, it can
-/// be [restored](restore).
+/// Puts away what is at an output's path, if anything is and it may be replaced. Until it is forgotten, it
+/// can be [restored](restore).
 pub(super) fn put_away(path: &Path, kind: Kind, existing: Existing) -> Result<(), StoreError> {
     if !check(path, kind, existing)? {
         return Ok(());
