@@ -178,6 +178,8 @@ pub use feed::dlpack;
 pub use source::{leveldb, tfrecord};
 
 #[doc(inline)]
+pub use base::progress::Progress;
+#[doc(inline)]
 pub use batch::{Dtype, Field, Layout};
 #[doc(inline)]
 pub use decoder::{DecodeFailure, RawBytes, RecordDecoder, Row, Tokens};

@@ -10,6 +10,7 @@ pub(crate) mod keyed;
 pub(crate) mod meter;
 pub(crate) mod numa;
 pub(crate) mod offload;
+pub(crate) mod progress;
 pub(crate) mod return_queue;
 pub(crate) mod shape;
 pub mod shown;

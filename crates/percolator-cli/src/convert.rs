@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
-use percolator::shown;
+use percolator::{Progress, shown};
 use percolator_data::convert::{
-    self as conversion, ConvertError, Encoded, Encoding, ExampleNames, ImageOptions, Progress, RecordOptions,
-    Summary,
+    self as conversion, Encoded, Encoding, ExampleNames, ImageOptions, RecordOptions, Summary,
 };
 use percolator_data::input::{
     Cifar, CifarKind, CifarLabel, CifarSplit, ClassFolders, Idx, Input, ListedImages, Records,
@@ -22,7 +21,7 @@ use percolator_data::store::Backend;
 use serde_json::json;
 
 use crate::out::Out;
-use crate::watch::{Ended, Watched, megabytes_per_second, watched};
+use crate::watch::{Ended, megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
@@ -342,24 +341,6 @@ impl OutputArgs {
                 Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
         }
-    }
-}
-
-impl Watched for Progress {
-    fn total(&self) -> u64 {
-        self.total()
-    }
-
-    fn done(&self) -> u64 {
-        self.done()
-    }
-
-    fn stop(&self) {
-        self.stop();
-    }
-
-    fn is_end(&self, error: &anyhow::Error) -> bool {
-        error.downcast_ref().is_some_and(ConvertError::is_stop)
     }
 }
 

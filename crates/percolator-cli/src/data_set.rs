@@ -9,13 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use percolator::leveldb::LogGaps;
-use percolator::{shown, tfrecord, whole_file};
+use percolator::{Progress, shown, tfrecord, whole_file};
 use percolator_data::OpenOptions;
-use percolator_data::scan::Progress;
 
 use crate::args::AccessArg;
 use crate::out::Out;
-use crate::watch::{self, Ended, Watched, megabytes_per_second};
+use crate::watch::{self, Ended, megabytes_per_second};
 
 /// A data set, and how it is read and reported.
 #[derive(Debug, Args)]
@@ -101,24 +100,6 @@ pub(super) fn write_output(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// The standard output, buffered.
 pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
     Out::new(BufWriter::new(io::stdout().lock()))
-}
-
-impl Watched for Progress {
-    fn total(&self) -> u64 {
-        self.total()
-    }
-
-    fn done(&self) -> u64 {
-        self.done()
-    }
-
-    fn stop(&self) {
-        self.stop();
-    }
-
-    fn is_end(&self, _: &anyhow::Error) -> bool {
-        self.is_stopped()
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use percolator_text::xlnet::{self, Flags, Options, PassSummary, PrepareError, Progress, Split, Summary};
+use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
 use serde_json::{Value, json};
 
-use crate::watch::{Ended, Watched, megabytes_per_second, watched};
+use crate::watch::{Ended, megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Prepare {
@@ -217,24 +217,6 @@ impl Xlnet {
             }
             Ended::Stopped(code) => Ok(code),
         }
-    }
-}
-
-impl Watched for Progress {
-    fn total(&self) -> u64 {
-        self.total()
-    }
-
-    fn done(&self) -> u64 {
-        self.done()
-    }
-
-    fn stop(&self) {
-        self.stop();
-    }
-
-    fn is_end(&self, error: &anyhow::Error) -> bool {
-        matches!(error.downcast_ref(), Some(PrepareError::Stopped))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
+use percolator::Progress;
 
 use crate::said;
 use crate::stop::Signals;
@@ -17,21 +18,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How often a line says how far the work is, if there is no terminal to show a bar on.
 const LINE: Duration = Duration::from_secs(10);
-
-/// What work shares with its watcher.
-pub(super) trait Watched: Sync {
-    /// The size of all of the work; 0 until it is known.
-    fn total(&self) -> u64;
-
-    /// How much of it is done.
-    fn done(&self) -> u64;
-
-    /// Asks the work to end.
-    fn stop(&self);
-
-    /// Whether this error ended the work because it was asked to end.
-    fn is_end(&self, error: &anyhow::Error) -> bool;
-}
 
 /// What became of the work.
 #[derive(Debug)]
@@ -43,10 +29,10 @@ pub(super) enum Ended<T> {
 
 /// Does work beside a progress bar with a message, which is made of the progress and the time since the
 /// start. On SIGINT or SIGTERM, the progress is told to stop.
-pub(super) fn watched<P: Watched, T: Send>(
+pub(super) fn watched<T: Send>(
     is_quiet: bool,
-    progress: &P,
-    mut message: impl FnMut(&P, Duration) -> String,
+    progress: &Progress,
+    mut message: impl FnMut(&Progress, Duration) -> String,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<Ended<T>> {
     let signals = Signals::catch()?;
@@ -65,7 +51,8 @@ pub(super) fn watched<P: Watched, T: Send>(
             if signals.caught().is_some() {
                 progress.stop();
             }
-            let (total, done) = (progress.total(), progress.done());
+            let total = progress.total();
+            let done = progress.done().min(total);
             if total > 0 {
                 bar.set_message(message(progress, start.elapsed()));
                 bar.update(|state| {
@@ -85,7 +72,7 @@ pub(super) fn watched<P: Watched, T: Send>(
         work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
     })?;
     match (done, signals.caught()) {
-        (Err(error), Some((signal, code))) if progress.is_end(&error) => {
+        (Err(error), Some((signal, code))) if progress.is_stopped() => {
             let _ = writeln!(std::io::stderr(), "percolator: {signal}: {}", said::chain(&error));
             Ok(Ended::Stopped(ExitCode::from(code)))
         }
@@ -129,37 +116,13 @@ pub(super) fn megabytes_per_second(bytes: u64, took: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
-
-    /// Work of two steps.
-    #[derive(Default)]
-    struct Steps(AtomicU64);
-
-    impl Watched for Steps {
-        fn total(&self) -> u64 {
-            2
-        }
-
-        fn done(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
-        }
-
-        fn stop(&self) {
-            self.0.store(u64::MAX, Ordering::Relaxed);
-        }
-
-        fn is_end(&self, _: &anyhow::Error) -> bool {
-            true
-        }
-    }
 
     #[test]
     fn work_is_done_and_its_error_is_returned() {
-        let steps = Steps::default();
+        let steps = Progress::new();
         let work = || {
-            steps.0.store(2, Ordering::Relaxed);
+            steps.set_done(2);
             Ok("value")
         };
         let ended = watched(true, &steps, |_, _| String::new(), work).unwrap();
@@ -182,7 +145,7 @@ mod tests {
     fn a_panic_is_an_error() {
         let error = watched(
             true,
-            &Steps::default(),
+            &Progress::new(),
             |_, _| String::new(),
             || -> anyhow::Result<()> { panic!("on purpose") },
         );

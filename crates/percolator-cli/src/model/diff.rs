@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use percolator::shown;
-use percolator_tensorflow::convert::{Model, Progress};
+use percolator_tensorflow::convert::{ConvertError, Model, Progress};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde_json::{Value as Json, json};
 
@@ -97,9 +97,9 @@ impl Diff {
             }
         }
         let [one, other] = models;
-        progress.set_total(both.iter().map(|(_, [place, _])| weight(&one.tensors()[*place])).sum());
+        progress.begin(both.iter().map(|(_, [place, _])| weight(&one.tensors()[*place])).sum());
         let found = each(both.len(), |number| {
-            progress.check()?;
+            ConvertError::check(progress)?;
             let (_, [one_place, other_place]) = both[number];
             let infos = [&one.tensors()[one_place], &other.tensors()[other_place]];
             let difference = if infos[0].data_type != infos[1].data_type {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator_tensorflow::convert::{Model, Progress, TensorInfo};
+use percolator_tensorflow::convert::{ConvertError, Model, Progress, TensorInfo};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -65,9 +65,9 @@ pub(super) fn by_name(model: &Model) -> Vec<usize> {
 }
 
 fn listed(model: &Model, order: &[usize], progress: &Progress) -> anyhow::Result<Vec<Listed>> {
-    progress.set_total(order.iter().map(|&place| weight(&model.tensors()[place])).sum());
+    progress.begin(order.iter().map(|&place| weight(&model.tensors()[place])).sum());
     let listed = each(order.len(), |number| {
-        progress.check()?;
+        ConvertError::check(progress)?;
         let place = order[number];
         let info = &model.tensors()[place];
         let tensor = model.read(place)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use percolator::shown;
 use percolator_tensorflow::Checkpoint;
-use percolator_tensorflow::convert::{Format, Model, Progress};
+use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;
 
 use super::list::weight;
@@ -78,19 +78,19 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
 }
 
 fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result<Verified> {
-    progress.set_total(checkpoint.tensors().map(|tensor| tensor.bytes).sum());
+    progress.begin(checkpoint.tensors().map(|tensor| tensor.bytes).sum());
     let found = checkpoint.verify_watched(0, |bytes| {
         progress.add_done(bytes);
-        progress.check()
+        ConvertError::check(progress)
     })?;
     let faults = found.faults.into_iter().map(|fault| said::chain(&fault.into())).collect();
     Ok(Verified { checksums: found.checksums, bytes: found.bytes, faults })
 }
 
 fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
-    progress.set_total(model.tensors().iter().map(weight).sum());
+    progress.begin(model.tensors().iter().map(weight).sum());
     let checked = each(model.tensors().len(), |place| {
-        progress.check()?;
+        ConvertError::check(progress)?;
         let info = &model.tensors()[place];
         let read = model.read(place);
         progress.add_done(weight(info));

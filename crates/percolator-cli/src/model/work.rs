@@ -4,28 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use percolator_tensorflow::convert::Progress;
+use percolator::Progress;
 
 pub(super) use crate::watch::Ended;
-use crate::watch::{self, Watched, megabytes_per_second};
-
-impl Watched for Progress {
-    fn total(&self) -> u64 {
-        self.total()
-    }
-
-    fn done(&self) -> u64 {
-        self.done()
-    }
-
-    fn stop(&self) {
-        self.stop();
-    }
-
-    fn is_end(&self, _: &anyhow::Error) -> bool {
-        self.check().is_err()
-    }
-}
+use crate::watch::{self, megabytes_per_second};
 
 /// Does work beside a progress bar. On SIGINT or SIGTERM, its progress is told to stop.
 pub(super) fn watched<T: Send>(

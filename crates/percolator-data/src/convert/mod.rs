@@ -24,7 +24,6 @@ mod error;
 mod image;
 mod maker;
 mod pipeline;
-mod progress;
 mod record;
 mod report;
 mod shards;
@@ -43,9 +42,9 @@ use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with
 pub use self::encode::{Encoding, UnknownEncoding};
 pub use self::error::ConvertError;
 pub use self::image::{Encoded, ImageOptions};
-pub use self::progress::Progress;
 pub use self::record::{ExampleNames, RecordOptions};
 pub use self::report::{Skipped, Summary};
+pub use percolator::Progress;
 
 use self::state::State;
 use self::write::{Paths, Writing};
@@ -134,6 +133,8 @@ impl Convert {
 
     /// Runs the conversion on this thread and the workers.
     ///
+    /// The progress is in items; its bytes are those of the values that this run has written.
+    ///
     /// An item that cannot be converted is skipped; the summary says how many were. The outputs are there
     /// once all of them are whole. Files beside the output list what was skipped (`NAME.skipped.txt`), and
     /// the names of classes (`NAME.labels.txt`, if the input has any): a line each.
@@ -154,7 +155,7 @@ impl Convert {
             let (shards, path) = (shards.get(), self.input.path().to_owned());
             return Err(ConvertError::TooManyShards { path, items, shards });
         }
-        progress.set_total(items.unwrap_or(0));
+        progress.begin(items.unwrap_or(0));
         let name = followed(&self.output);
         let paths = self.paths(&name);
         let outputs = paths.outputs();

@@ -79,7 +79,8 @@ impl<'a> Writing<'a> {
 
     /// Converts all items, and gives the outputs their names.
     pub(super) fn run(mut self, progress: &Progress, paths: Paths) -> Result<Summary, ConvertError> {
-        progress.set_done(self.state.next, self.state.skipped);
+        progress.set_done(self.state.next);
+        progress.set_skipped(self.state.skipped);
         let (convert, from) = (self.convert, self.state.next);
         let written = match self.shards {
             Some(_) => pipeline::run(convert, from, progress, |made| self.write(made, progress)),
@@ -116,7 +117,8 @@ impl<'a> Writing<'a> {
                 self.commit()?;
             }
         }
-        progress.set_done(self.state.next, self.state.skipped);
+        progress.set_done(self.state.next);
+        progress.set_skipped(self.state.skipped);
         Ok(())
     }
 

@@ -13,7 +13,6 @@
 
 mod chunk;
 mod feeder;
-mod progress;
 mod resume;
 mod selection;
 
@@ -31,8 +30,8 @@ use self::feeder::Feeder;
 use crate::open::DataSet;
 
 pub use self::chunk::{Seen, Unreadable};
-pub use self::progress::Progress;
 pub use self::selection::Selection;
+pub use percolator::Progress;
 
 /// What a scan does about records that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +87,9 @@ impl Scan {
     /// Calls `work` for each record, on all threads, with a state that `start` made for the thread, and
     /// `take` with each result, in order, on this thread. Returns the states.
     ///
+    /// The progress is in records, or in bytes of them if the number of records is not known; its bytes are
+    /// those of keys and values.
+    ///
     /// # Errors
     ///
     /// The caller's own error, from `take`, or one made of [`ScanError`].
@@ -103,7 +105,10 @@ impl Scan {
         work: impl Fn(&mut S, Seen<'_>) -> T + Sync,
         take: impl FnMut(Event<T>) -> Result<(), E>,
     ) -> Result<Vec<S>, E> {
-        progress.begin(self.selection.len().or_else(|| data.records()), data.file_bytes());
+        let records = self.selection.len().or_else(|| data.records());
+        // Where the number of records is not known, the work is measured in bytes.
+        let unit = if records.is_some() { Chunk::records } else { Chunk::bytes };
+        progress.begin(records.unwrap_or_else(|| data.file_bytes()));
         let threads = self.threads.map_or_else(default_threads, usize::from);
         let chunks = 2 * threads;
         let (free_in, free) = bounded(chunks);
@@ -137,7 +142,7 @@ impl Scan {
             let workers: Vec<_> = (0..threads).map(|_| worker()).collect();
             // The threads end when the other ends of their channels do.
             drop((full, free, results_in));
-            let taken = in_order(results, free_in, progress, take);
+            let taken = in_order(results, free_in, (progress, unit), take);
             let join = |worker: thread::ScopedJoinHandle<'_, S>| {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -235,7 +240,7 @@ fn events_of<S, T>(chunk: &Chunk, state: &mut S, work: &impl Fn(&mut S, Seen<'_>
 fn in_order<T, E: From<ScanError>>(
     results: Receiver<Results<T>>,
     free: Sender<Chunk>,
-    progress: &Progress,
+    (progress, unit): (&Progress, fn(&Chunk) -> u64),
     mut take: impl FnMut(Event<T>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut waiting = BTreeMap::new();
@@ -250,7 +255,9 @@ fn in_order<T, E: From<ScanError>>(
             for event in events.map_err(ScanError::from)? {
                 take(event)?;
             }
-            progress.add(chunk.records(), chunk.bytes());
+            progress.add_records(chunk.records());
+            progress.add_bytes(chunk.bytes());
+            progress.add_done(unit(&chunk));
             // The threads may be done.
             let _ = free.send(chunk);
         }

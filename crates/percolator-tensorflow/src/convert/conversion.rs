@@ -216,12 +216,15 @@ impl<'m> Conversion<'m> {
 
     /// Reads the tensors and writes them. What is written gets its name once it is complete.
     ///
+    /// The progress is in bytes of tensors, at least 1 for each. Stopped, the conversion ends at its next
+    /// tensor.
+    ///
     /// # Errors
     ///
     /// [`ConvertError`] if a tensor cannot be read or written. What was there before stays.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
         let weight = |tensor: &Renamed| weight(&self.model.tensors[tensor.place]);
-        progress.set_total(self.tensors.iter().map(weight).sum());
+        progress.begin(self.tensors.iter().map(weight).sum());
         let mut run = Run { conversion: self, progress, summary: Summary::default() };
         match self.format {
             Format::Safetensors => run.safetensors()?,
@@ -248,7 +251,7 @@ struct Run<'c, 'm> {
 
 impl<'m> Run<'_, 'm> {
     fn read(&self, tensor: &Renamed) -> Result<Tensor<'m>, ConvertError> {
-        self.progress.check()?;
+        ConvertError::check(self.progress)?;
         self.conversion.model.read(tensor.place)
     }
 

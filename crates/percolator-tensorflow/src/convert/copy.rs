@@ -44,11 +44,11 @@ pub fn copy_checkpoint(
     pieces.sort_by_key(|piece| (piece.place.shard, piece.place.offset, piece.place.bytes));
     let weight = |piece: &Piece<'_>| piece.place.bytes.max(1);
     let total: u64 = pieces.iter().map(weight).sum();
-    progress.set_total(total);
+    progress.begin(total);
     let mut writer = CheckpointWriter::create_sharded(to, count)?;
     let (mut summary, mut done) = (Summary::default(), 0);
     for piece in pieces {
-        progress.check()?;
+        ConvertError::check(progress)?;
         writer.set_shard(match shards {
             None => piece.place.shard as usize,
             Some(shards) => share(done, total, shards),

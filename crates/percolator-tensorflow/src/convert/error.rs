@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator::{Progress, shown};
 
 use super::{Format, UnusedRule};
 use crate::checkpoint::{StateError, WriteError};
@@ -182,7 +182,7 @@ pub enum ConvertError {
     /// A checkpoint cannot be written.
     #[error(transparent)]
     Write(Box<WriteError>),
-    /// [`Progress::stop`](super::Progress::stop) was called.
+    /// [`Progress::stop`](percolator::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,
 }
@@ -212,6 +212,15 @@ impl From<WriteError> for ConvertError {
 }
 
 impl ConvertError {
+    /// Returns an error if the work was asked to end.
+    ///
+    /// # Errors
+    ///
+    /// [`ConvertError::Stopped`] then.
+    pub fn check(progress: &Progress) -> Result<(), Self> {
+        if progress.is_stopped() { Err(ConvertError::Stopped) } else { Ok(()) }
+    }
+
     /// Of a file or folder that cannot be read.
     pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -29,7 +29,6 @@ mod format;
 mod new_folder;
 mod npy;
 mod npz;
-mod progress;
 mod rules;
 mod safetensors;
 
@@ -44,12 +43,12 @@ use self::format::Found;
 pub use self::format::{Format, UnknownFormat};
 pub use self::npy::npy_header;
 use self::npz::NpzFile;
-pub use self::progress::Progress;
 pub use self::rules::{Rules, Unmatched, UnusedRule};
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
 use crate::{Checkpoint, DataType, Tensor};
+pub use percolator::Progress;
 
 /// What a tensor is, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use std::thread;
 use percolator::whole_file;
 
 use super::PrepareError;
+use super::Progress;
 use super::flags::{Flags, Shape};
 use super::glob;
 use super::info::{RecordInfo, corpus_info};
-use super::progress::Progress;
 use super::records::Pass;
 use super::stream::Stream;
 use super::tokens::{self, TaskTokens, TextCounts};
@@ -80,6 +80,10 @@ pub struct PassSummary {
 /// The result depends only on the flags, the files and the seeds, not on the number of threads. Each file is
 /// either complete or absent.
 ///
+/// The progress is in bytes of text, each of which counts once for being cut into tokens and once for each
+/// pass that makes records of it. Stopped, the preparation ends at its next batch or block of text, with
+/// [`PrepareError::Stopped`].
+///
 /// Memory does not grow with the text: each thread holds the tokens of some blocks of it, and the tokens of a
 /// task are in a temporary file without a name beside the records.
 ///
@@ -106,7 +110,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
         let unreadable = |source| PrepareError::Read { path: path.display().to_string(), source };
         bytes += fs::metadata(&path).map_err(unreadable)?.len();
     }
-    progress.set_total(bytes.saturating_mul(1 + passes.end - passes.start));
+    progress.begin(bytes.saturating_mul(1 + passes.end - passes.start));
     let folder = Path::new(&flags.save_dir).join("tfrecords");
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
 

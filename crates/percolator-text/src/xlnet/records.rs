@@ -6,9 +6,9 @@ use percolator::example::ExampleWriter;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 
 use super::PrepareError;
+use super::Progress;
 use super::flags::Shape;
 use super::mask::Masks;
-use super::progress::Progress;
 use super::segments::{Segments, split};
 use super::stream::{Row, Stream};
 use super::vocabulary::{CLS, SEP, Vocabulary};

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::PrepareError;
+use super::Progress;
 use super::blocks::{Block, Blocks};
 use super::flags::Flags;
-use super::progress::Progress;
 use super::stream::Part;
 use super::token_file::{TokenFile, TokenWriter};
 use super::vocabulary::{EOD, Vocabulary};
