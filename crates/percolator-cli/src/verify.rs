@@ -8,9 +8,10 @@ use clap::Args;
 use percolator::shown;
 use percolator_data::scan::Progress;
 use percolator_data::verify::{self, Fault, Repaired, Verified, VerifyOptions};
-use percolator_data::{DataSet, inspect};
+use percolator_data::{Content, DataSet, inspect};
 use serde_json::json;
 
+use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
 use crate::out::Out;
 use crate::watch::Ended;
@@ -19,6 +20,9 @@ use crate::watch::Ended;
 pub(crate) struct Verify {
     #[command(flatten)]
     data: DataArgs,
+    /// What the values have to be [default: what most of them are].
+    #[arg(long, value_enum, value_name = "KIND")]
+    content: Option<ContentArg>,
     /// Also write a copy without what is wrong, of the same kind. It is whole, or absent.
     #[arg(long, value_name = "OUT")]
     repair: Option<PathBuf>,
@@ -39,7 +43,7 @@ impl Verify {
     /// Verifies, and prints each fault when it is found.
     fn look(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<(Verified, Option<Repaired>)> {
         let mut out = Out::new(io::stdout());
-        let options = VerifyOptions { threads: self.data.threads, ..VerifyOptions::default() };
+        let options = VerifyOptions { content: self.content.map(Into::into), threads: self.data.threads };
         let mut say = |fault: &Fault| {
             let line = if self.data.json {
                 json_line(fault)
@@ -92,6 +96,13 @@ impl Verify {
         let verdict = if wrong.is_empty() { "nothing is wrong".to_owned() } else { wrong.join(", ") };
         let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
         writeln!(out, "{}: {records} whole ({content}); {verdict}", shown::path(&self.data.path))?;
+        if *content == Content::Bytes && self.content.is_none() {
+            writeln!(
+                out,
+                "the values are no Datums and no Examples, so nothing is known of what is in them"
+            )?;
+            writeln!(out, "(--content says what they have to be)")?;
+        }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
             writeln!(out, "{}: a clean copy with {} records", shown::path(copy), repaired.written)?;
         }

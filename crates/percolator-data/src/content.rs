@@ -8,8 +8,8 @@ use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample
 use percolator::record::{Datum, Image};
 use serde::Serialize;
 
-use crate::open::DataSet;
-use crate::scan::{self, ScanError};
+use crate::open::{DataSet, Kind};
+use crate::scan::{self, Progress, ScanError};
 
 /// What the values of a data set are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -122,21 +122,36 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Content {
-    /// What the values of most of the first records are. A record that is damaged does not decide.
+    /// What the values of most records are. The first 64 decide. If they are all bytes, 64 spread over the
+    /// data set do, because a data set whose front is damaged looks like bytes there. A record that is
+    /// damaged has no vote.
     ///
     /// # Errors
     ///
     /// [`ScanError`] if the data set cannot be read.
     pub fn of(data: &DataSet) -> Result<Self, ScanError> {
-        let mut votes = [0u64; 4];
-        scan::look_at_first(data, |seen| votes[Content::of_value(seen.value) as usize] += 1)?;
-        let [datum, example, sequence, _] = votes;
-        Ok(match datum.max(example).max(sequence) {
-            0 => Content::Bytes,
-            most if most == datum => Content::Datum,
-            most if most == example => Content::Example,
-            _ => Content::SequenceExample,
-        })
+        Content::find(data, None, &Progress::new())
+    }
+
+    /// What was stated, or else what most records are.
+    pub(crate) fn find(
+        data: &DataSet,
+        stated: Option<Content>,
+        progress: &Progress,
+    ) -> Result<Self, ScanError> {
+        if let Some(stated) = stated {
+            return Ok(stated);
+        }
+        // A list's cursor makes a Datum of each file.
+        if data.kind() == Kind::ImageList {
+            return Ok(Content::Datum);
+        }
+        let mut votes = Votes::default();
+        scan::look_at_first(data, progress, |seen| votes.add(seen.value))?;
+        if votes.winner() == Content::Bytes {
+            scan::look_at_spread(data, progress, |seen| votes.add(seen.value))?;
+        }
+        Ok(votes.winner())
     }
 
     /// What one value is. A Datum and an Example begin with fields of other types, so none is both.
@@ -176,6 +191,27 @@ impl Content {
                 Ok(Parts { label: None, picture: None })
             }
             Content::Bytes => Ok(Parts { label: None, picture: None }),
+        }
+    }
+}
+
+/// How many records are of each kind.
+#[derive(Debug, Default)]
+struct Votes([u64; 4]);
+
+impl Votes {
+    fn add(&mut self, value: &[u8]) {
+        self.0[Content::of_value(value) as usize] += 1;
+    }
+
+    /// The kind of most records that are more than bytes, if there are any.
+    fn winner(&self) -> Content {
+        let [datum, example, sequence, _] = self.0;
+        match datum.max(example).max(sequence) {
+            0 => Content::Bytes,
+            most if most == datum => Content::Datum,
+            most if most == example => Content::Example,
+            _ => Content::SequenceExample,
         }
     }
 }

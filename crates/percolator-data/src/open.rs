@@ -259,6 +259,12 @@ impl DataSet {
         &self.sources
     }
 
+    /// One of its sources by itself.
+    pub(crate) fn only(&self, source: usize) -> Option<DataSet> {
+        let sources = vec![Arc::clone(self.sources.get(source)?)];
+        Some(DataSet { sources, ..self.clone() })
+    }
+
     pub(crate) fn leveldb(&self) -> Option<&LevelDb> {
         self.leveldb.as_ref()
     }

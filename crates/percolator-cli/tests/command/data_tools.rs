@@ -166,6 +166,28 @@ fn verify_lists_what_is_wrong_and_writes_a_clean_copy() {
     assert_eq!(names(folder.path()), ["clean_lmdb", "damaged_lmdb"]);
 }
 
+/// What the values are is stated where they do not tell, and verify says that it does not know.
+#[test]
+fn what_values_are_can_be_stated() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("bytes_lmdb");
+    common::write_lmdb(&path, (0..3).map(|at| (common::key(at), b"\xff\xff".to_vec())));
+    let said = pass("verify @", &[&path]);
+    assert!(said.contains("3 records are whole (bytes)"), "{said}");
+    assert!(said.contains("nothing is known of what is in them") && said.contains("--content"), "{said}");
+    let stated = pass("verify @ --content bytes", &[&path]);
+    assert!(!stated.contains("--content"), "{stated}");
+    let (said, _) = exits(1, "verify @ --content datum", &[&path]);
+    assert!(said.contains("0 records are whole (Datum); 3 damaged"), "{said}");
+    let (_, error) = exits(1, "mean @ --content datum", &[&path]);
+    assert!(error.contains("record 0, key"), "{error}");
+    let said = pass("inspect @ --content datum", &[&path]);
+    assert!(said.contains("LMDB of Datum") && said.contains("damaged    3"), "{said}");
+    let said = pass("inspect @ --record 1 --content datum", &[&path]);
+    assert!(said.contains("image            not a Caffe Datum"), "{said}");
+    exits(2, "verify @ --content png", &[&path]);
+}
+
 #[test]
 fn bad_input_is_refused_and_named() {
     let folder = tempdir().unwrap();

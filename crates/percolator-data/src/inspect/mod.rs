@@ -40,7 +40,7 @@ pub use self::features::FeatureReport;
 pub use self::html::html;
 pub use self::keys::Keys;
 pub use self::keys::key_text;
-pub use self::pictures::{PICTURES_MAX, Picture, Pixels, pictures};
+pub use self::pictures::{PICTURES_MAX, Picture, PictureOptions, Pixels, pictures};
 pub use self::record::{Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
 pub use self::sheet::sheet;
@@ -53,13 +53,15 @@ pub struct InspectOptions {
     pub all: bool,
     /// Otherwise, looks at so many records, evenly spread, and only at the headers of their images.
     pub sample: u64,
+    /// What values are; by default what [most records](Content::of) are.
+    pub content: Option<Content>,
     /// How many threads work; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl Default for InspectOptions {
     fn default() -> Self {
-        InspectOptions { all: false, sample: 10_000, threads: None }
+        InspectOptions { all: false, sample: 10_000, content: None, threads: None }
     }
 }
 
@@ -106,7 +108,7 @@ pub fn inspect(
         decoder: ImageFileDecoder,
         features: FeatureTally,
     }
-    let content = Content::of(data)?;
+    let content = Content::find(data, options.content, progress)?;
     let records = scan::count(data, progress)?;
     let is_whole = options.all || records <= options.sample;
     let selection = match is_whole {

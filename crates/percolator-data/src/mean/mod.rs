@@ -39,6 +39,8 @@ pub enum Sums {
 pub struct MeanOptions {
     /// Resizes each image first, to so many rows and columns.
     pub resize: Option<(usize, usize)>,
+    /// What values are; by default what [most records](Content::of) are.
+    pub content: Option<Content>,
     /// The channels that encoded images are decoded to.
     pub color: ColorMode,
     /// How bytes are summed up.
@@ -169,7 +171,8 @@ pub enum MeanError {
 ///
 /// [`MeanError`].
 pub fn mean(data: &DataSet, options: &MeanOptions, progress: &Progress) -> Result<Mean, MeanError> {
-    let work = Work { data, options, content: Content::of(data)?, first: first_image(data, options)? };
+    let content = Content::find(data, options.content, progress)?;
+    let work = Work { data, options, content, first: first_image(data, content, options)? };
     match options.sums {
         Sums::Exact => match work.exact(progress)? {
             Some(mean) => Ok(mean),
@@ -336,9 +339,8 @@ fn decoder(options: &MeanOptions) -> ImageFileDecoder {
 }
 
 /// Decodes the first image.
-fn first_image(data: &DataSet, options: &MeanOptions) -> Result<ImageShape, MeanError> {
+fn first_image(data: &DataSet, content: Content, options: &MeanOptions) -> Result<ImageShape, MeanError> {
     let path = || data.path().to_owned();
-    let content = Content::of(data)?;
     for source in data.sources() {
         let mut cursor = source.cursor().map_err(ScanError::from)?;
         let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };

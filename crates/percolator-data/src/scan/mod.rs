@@ -15,6 +15,7 @@ mod chunk;
 mod feeder;
 mod progress;
 mod resume;
+mod sample;
 mod selection;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::open::DataSet;
 
 pub use self::chunk::{Seen, Unreadable};
 pub use self::progress::Progress;
+pub(crate) use self::sample::{look_at_first, look_at_spread};
 pub use self::selection::Selection;
 
 /// What a scan does about records that cannot be read.
@@ -260,18 +262,6 @@ fn in_order<T, E: From<ScanError>>(
 
 fn default_threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Looks at the first records that can be read, up to 64.
-pub(crate) fn look_at_first(data: &DataSet, mut look: impl FnMut(Seen<'_>)) -> Result<(), ScanError> {
-    let mut chunk = Chunk::default();
-    Feeder::new(data, Selection::All, OnDamage::GoOn).fill(&mut chunk)?;
-    for held in chunk.held() {
-        if let Held::Record(seen) = held {
-            look(seen);
-        }
-    }
-    Ok(())
 }
 
 /// Counts a data set's records, by passing over them if their number is not stored.

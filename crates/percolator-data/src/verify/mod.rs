@@ -26,7 +26,7 @@ pub use self::repair::{RepairError, Repaired, repair};
 /// How a data set is verified.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyOptions {
-    /// What values have to be; by default what most of the first records are.
+    /// What values have to be; by default what [most records](Content::of) are.
     pub content: Option<Content>,
     /// How many threads work; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
@@ -106,7 +106,7 @@ pub fn verify(
     progress: &Progress,
     mut found: impl FnMut(&Fault),
 ) -> Result<Verified, ScanError> {
-    let content = options.content.map_or_else(|| Content::of(data), Ok)?;
+    let content = Content::find(data, options.content, progress)?;
     let mut verified = Verified::new(content);
     let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, content, decoder).err();
     scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {

@@ -102,6 +102,50 @@ fn damaged_records_are_named_and_left_out() {
     repair(&data, &out, true, &options, &Progress::new(), |_| ()).unwrap();
 }
 
+/// Damaged records do not decide what a data set holds, however long they are, and wherever.
+#[test]
+fn damaged_records_do_not_decide_what_the_values_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = |count| (0..count).map(|label| datum([1, 1, 4], label, vec![7; 4]));
+    let damaged = |count, bytes| (0..count).map(move |_| vec![0xff; bytes]);
+    let long_first: Vec<Vec<u8>> = damaged(1, 2 << 20).chain(good(10)).collect();
+    let many_first: Vec<Vec<u8>> = damaged(100, 5).chain(good(100)).collect();
+    let keyed = |values: &[Vec<u8>]| -> Vec<(String, Vec<u8>)> {
+        values.iter().enumerate().map(|(number, value)| (format!("{number:08}"), value.clone())).collect()
+    };
+    for (name, values, count) in [("long", &long_first, 1), ("many", &many_first, 100)] {
+        let database = folder.path().join(format!("{name}_lmdb"));
+        lmdb(&database, keyed(values));
+        let file = folder.path().join(format!("{name}.tfrecord"));
+        tfrecord(&file, values);
+        for path in [database, file] {
+            let (verified, _) = checked(&path);
+            let found = (verified.content, verified.damaged, verified.whole);
+            let whole = values.len() as u64 - count;
+            assert_eq!(found, (Content::Datum, count, whole), "{}", path.display());
+        }
+    }
+    // One file of many is full of them.
+    let files = folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    tfrecord(&files.join("0.tfrecord"), &damaged(70, 5).collect::<Vec<_>>());
+    tfrecord(&files.join("1.tfrecord"), &good(10).collect::<Vec<_>>());
+    let (verified, _) = checked(&files);
+    assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 70, 10));
+}
+
+#[test]
+fn what_the_values_have_to_be_can_be_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bytes_lmdb");
+    lmdb(&path, (0..100).map(|number| (format!("{number:08}"), vec![0xff; 9])));
+    assert_eq!(checked(&path).0.content, Content::Bytes);
+    let data = DataSet::open(&path).unwrap();
+    let options = VerifyOptions { content: Some(Content::Datum), ..VerifyOptions::default() };
+    let verified = verify(&data, &options, &Progress::new(), |_| ()).unwrap();
+    assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 100, 0));
+}
+
 /// A TFRecord file of these values.
 fn tfrecord(path: &Path, values: &[Vec<u8>]) {
     let mut writer = TfRecordWriter::create(path, Compression::Plain).unwrap();
