@@ -126,6 +126,7 @@ fn json_line(fault: &Fault) -> String {
             "records": unreadable.records,
             "after": unreadable.after.as_ref().map(key),
             "before": unreadable.before.as_ref().map(key),
+            "are_given_up": unreadable.are_given_up,
             "reason": fault.reason(),
         }),
     };

@@ -16,6 +16,7 @@ pub struct Seen<'a> {
 }
 
 /// Records that could not be read.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
     /// The number of the first of them.
@@ -26,9 +27,15 @@ pub struct Unreadable {
     pub after: Option<Key>,
     /// The key of the first record that could be read again, if that is known.
     pub before: Option<Key>,
-    /// Why.
+    /// Why. If they were given up, why the first of them cannot be read.
     pub error: SourceError,
+    /// Whether all but the first were not tried, because [`FAULTS_IN_A_ROW_MAX`] records in a row failed.
+    pub are_given_up: bool,
 }
+
+/// After so many faults in a row without a record between them, the rest of a source that is read in order is
+/// given up: a disk that is gone fails for each record.
+pub const FAULTS_IN_A_ROW_MAX: u64 = 10_000;
 
 #[derive(Debug)]
 enum Item {

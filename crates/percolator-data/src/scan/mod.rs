@@ -31,7 +31,7 @@ use self::chunk::{Chunk, Held};
 use self::feeder::Feeder;
 use crate::open::DataSet;
 
-pub use self::chunk::{Seen, Unreadable};
+pub use self::chunk::{FAULTS_IN_A_ROW_MAX, Seen, Unreadable};
 pub use self::progress::Progress;
 pub(crate) use self::sample::{look_at_first, look_at_spread};
 pub use self::selection::Selection;

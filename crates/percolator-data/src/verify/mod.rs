@@ -19,7 +19,9 @@ use serde::Serialize;
 
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{Event, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable};
+use crate::scan::{
+    Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable,
+};
 
 pub use self::repair::{RepairError, Repaired, repair};
 
@@ -175,7 +177,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Record { number, key, cause } => write!(f, "record {number}, key {key}: {cause}"),
-            Fault::Unreadable(Unreadable { first, records, after, before, error }) => {
+            Fault::Unreadable(Unreadable { first, records, after, before, error, are_given_up }) => {
                 match records {
                     Some(1) => write!(f, "record {first} cannot be read")?,
                     Some(records) => write!(f, "records {first} to {} cannot be read", first + records - 1)?,
@@ -186,6 +188,9 @@ impl fmt::Display for Fault {
                     (Some(after), None) => write!(f, ", behind the key {after}")?,
                     (None, Some(before)) => write!(f, ", before the key {before}")?,
                     (None, None) => {}
+                }
+                if *are_given_up {
+                    write!(f, ", given up after {FAULTS_IN_A_ROW_MAX} in a row that cannot be read")?;
                 }
                 write!(f, ": {error}")
             }

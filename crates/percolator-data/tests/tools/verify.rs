@@ -1,6 +1,7 @@
 //! Verification finds what was damaged, and no more; the clean copy has everything else.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use percolator::tfrecord::{Compression, TfRecordWriter};
@@ -241,6 +242,40 @@ fn a_list_is_read_behind_a_missing_file() {
     let out = folder.path().join("clean.txt");
     mended(&list, &out);
     assert_eq!(fs::read_to_string(out).unwrap(), format!("{good} 1\n{good} 3\n"));
+}
+
+/// So many faults in a row are more than a scan takes of a source that it reads in order.
+const TOO_MANY: usize = 10_020;
+
+/// The files behind many that are missing are still read: each is a file of its own.
+#[test]
+fn a_list_is_read_behind_any_number_of_missing_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    let good = data("images/rgb.jpg").display().to_string();
+    fs::write(&list, format!("{}{good} 3\n", "/nowhere.jpg 2\n".repeat(TOO_MANY))).unwrap();
+    let data = DataSet::open(&list).unwrap();
+    let options = VerifyOptions { threads: NonZeroUsize::new(1), ..VerifyOptions::default() };
+    let mut faults = 0;
+    let verified = verify(&data, &options, &Progress::new(), |_| faults += 1).unwrap();
+    assert_eq!((verified.whole, verified.unreadable, faults), (1, TOO_MANY as u64, TOO_MANY));
+}
+
+/// A file that fails at every record is given up some time, and that is said.
+#[test]
+fn a_file_that_is_given_up_is_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    tfrecord(&path, &vec![datum([1, 1, 4], 0, vec![7; 4]); TOO_MANY]);
+    let mut bytes = fs::read(&path).unwrap();
+    let length = bytes.len() / TOO_MANY;
+    bytes.chunks_exact_mut(length).for_each(|record| record[14] ^= 1);
+    fs::write(&path, &bytes).unwrap();
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.whole, verified.unreadable, verified.gaps), (0, 10_000 - 1, 1), "{verified:?}");
+    let last = faults.last().unwrap();
+    assert!(last.starts_with("records from number 9999 on "), "{last}");
+    assert!(last.contains("given up after 10000 in a row that cannot be read"), "{last}");
 }
 
 proptest! {
