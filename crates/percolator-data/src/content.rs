@@ -1,6 +1,7 @@
 //! What a record's value holds: Caffe's Datum, TensorFlow's Example, or bytes that are neither.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{ImageFileDecoder, RecordCause};
@@ -112,6 +113,19 @@ impl<'a> Picture<'a> {
             Picture::File(file) => decoder.decode(file)?,
         })
     }
+}
+
+/// Works on a record, and makes a panic of a decoder the record's fault. The decoder is then a new one, made
+/// by `renew`.
+pub(crate) fn caught<D, T>(
+    decoder: &mut D,
+    renew: impl FnOnce() -> D,
+    work: impl FnOnce(&mut D) -> Result<T, RecordCause>,
+) -> Result<T, RecordCause> {
+    catch_unwind(AssertUnwindSafe(|| work(decoder))).unwrap_or_else(|panic| {
+        *decoder = renew();
+        Err(RecordCause::Panicked { message: scan::panic_message(&*panic) })
+    })
 }
 
 /// What a record's value is, taken apart.
@@ -250,5 +264,23 @@ pub(crate) fn kind_name(feature: Feature<'_>) -> &'static str {
         Some(FeatureKind::Float) => "float",
         Some(FeatureKind::Int64) => "int64",
         None => "empty",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_records_fault_and_the_decoder_is_renewed() {
+        let mut decoder = 1;
+        let panics = |decoder: &mut i32| -> Result<(), RecordCause> {
+            *decoder = 2;
+            panic!("out of bounds")
+        };
+        let cause = caught(&mut decoder, || 7, panics).unwrap_err();
+        assert_eq!(cause, RecordCause::Panicked { message: "out of bounds".to_owned() });
+        assert_eq!(decoder, 7);
+        assert_eq!(caught(&mut decoder, || 0, |decoder| Ok(*decoder)), Ok(7));
     }
 }

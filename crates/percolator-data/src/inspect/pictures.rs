@@ -5,7 +5,7 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::{Image, Pixels as Elements};
 
 use super::InspectError;
-use crate::content::{Content, Label};
+use crate::content::{Content, Label, caught};
 use crate::open::DataSet;
 use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
 
@@ -94,7 +94,7 @@ impl Picture {
         let (number, key) = (seen.number, seen.key.to_owned());
         let mut picture =
             Picture { number, key, label: None, shape: None, pixels: Err("no image".to_owned()) };
-        let mut look = || -> Result<(), RecordCause> {
+        let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
             let parts = content.parts(seen.value)?;
             picture.label = parts.label;
             if let Some(found) = parts.picture {
@@ -104,7 +104,7 @@ impl Picture {
             }
             Ok(())
         };
-        if let Err(cause) = look() {
+        if let Err(cause) = caught(decoder, ImageFileDecoder::default, look) {
             picture.pixels = Err(cause.to_string());
         }
         picture

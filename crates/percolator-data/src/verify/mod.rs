@@ -17,7 +17,7 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::Key;
 use serde::Serialize;
 
-use crate::content::Content;
+use crate::content::{Content, caught};
 use crate::open::DataSet;
 use crate::scan::{
     Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable,
@@ -133,13 +133,13 @@ fn scan(options: &VerifyOptions) -> Scan {
 
 /// Checks one record.
 fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Result<(), Box<Fault>> {
-    let mut look = || -> Result<(), RecordCause> {
+    let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
         if let Some(picture) = content.parts(seen.value)?.picture {
             picture.decode(decoder)?;
         }
         Ok(())
     };
-    look().map_err(|cause| {
+    caught(decoder, ImageFileDecoder::default, look).map_err(|cause| {
         Box::new(Fault::Record { number: seen.number, key: Key(seen.key.to_owned()), cause })
     })
 }
