@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
 use crate::out::Out;
-use crate::watch::Ended;
+use crate::watch::{Ended, Lines};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
@@ -31,7 +31,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let data = self.data.options().open(&self.data.path)?;
-        let found = self.data.watched(|progress| self.look(&data, progress))?;
+        let found = self.data.watched_and_said(|progress, lines| self.look(&data, progress, lines))?;
         let (verified, repaired) = match found {
             Ended::Done(found) => found,
             Ended::Stopped(code) => return Ok(code),
@@ -41,7 +41,12 @@ impl Verify {
     }
 
     /// Verifies, and prints each fault when it is found.
-    fn look(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<(Verified, Option<Repaired>)> {
+    fn look(
+        &self,
+        data: &DataSet,
+        progress: &Progress,
+        lines: &Lines,
+    ) -> anyhow::Result<(Verified, Option<Repaired>)> {
         let mut out = Out::new(io::stdout());
         let options = VerifyOptions { content: self.content.map(Into::into), threads: self.data.threads };
         let mut say = |fault: &Fault| {
@@ -50,8 +55,10 @@ impl Verify {
             } else {
                 shown::message(&fault.to_string()).to_string()
             };
-            // A closed output ends the list, and not the verification, whose verdict is the exit code.
-            let _ = writeln!(out, "{line}");
+            lines.print(|| {
+                // A closed output ends the list, and not the verification, whose verdict is the exit code.
+                let _ = writeln!(out, "{line}");
+            });
         };
         let found = match &self.repair {
             None => (verify::verify(data, &options, progress, &mut say)?, None),
