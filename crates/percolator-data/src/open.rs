@@ -192,7 +192,8 @@ impl OpenOptions {
         }
     }
 
-    fn open_kind(&self, path: &Path, kind: Kind) -> Result<DataSet, OpenError> {
+    /// Opens a path as what it is known to be.
+    pub(crate) fn open_kind(&self, path: &Path, kind: Kind) -> Result<DataSet, OpenError> {
         let mut leveldb = None;
         let sources: Vec<Arc<dyn Source>> = match kind {
             Kind::Lmdb => {

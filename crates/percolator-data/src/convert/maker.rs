@@ -41,6 +41,7 @@ impl<'a> Maker<'a> {
                 Ok(Some(size))
             }
             Item::Record { value, .. } => self.records.make(value, out).map(|()| None),
+            Item::Unreadable { reason, .. } => Err(reason.clone()),
         }));
         let made = made.unwrap_or_else(|_| {
             self.decoder = self.images.decoder();

@@ -50,14 +50,14 @@ enum Item {
 
 /// What a chunk has, in order.
 #[derive(Debug)]
-pub(super) enum Held<'a> {
+pub(crate) enum Held<'a> {
     Record(Seen<'a>),
     Unreadable(&'a Unreadable),
 }
 
 /// A recycled buffer of a few records.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// Its place among all chunks.
     pub(super) place: u64,
     bytes: Vec<u8>,
@@ -96,7 +96,7 @@ impl Chunk {
         self.records >= RECORDS_MAX || self.bytes.len() >= BYTES_ENOUGH || self.items.len() >= 4096
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
@@ -109,7 +109,7 @@ impl Chunk {
     }
 
     /// What it has, in order.
-    pub(super) fn held(&self) -> impl Iterator<Item = Held<'_>> {
+    pub(crate) fn held(&self) -> impl Iterator<Item = Held<'_>> {
         let mut left = &self.bytes[..];
         self.items.iter().map(move |item| match *item {
             Item::Record { number, key, value } => {

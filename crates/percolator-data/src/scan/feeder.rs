@@ -20,7 +20,7 @@ use super::{OnDamage, resume};
 use crate::open::{DataSet, Kind};
 
 /// Where a scan is in its data set.
-pub(super) struct Feeder<'a> {
+pub(crate) struct Feeder<'a> {
     data: &'a DataSet,
     selection: Selection,
     on_damage: OnDamage,
@@ -42,7 +42,7 @@ pub(super) struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    pub(super) fn new(data: &'a DataSet, selection: Selection, on_damage: OnDamage) -> Self {
+    pub(crate) fn new(data: &'a DataSet, selection: Selection, on_damage: OnDamage) -> Self {
         Feeder {
             data,
             selection,
@@ -60,7 +60,7 @@ impl<'a> Feeder<'a> {
     }
 
     /// Fills a chunk with the next records; it stays empty behind the last one.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
+    pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
         chunk.clear();
         while !chunk.is_full() && self.step(chunk)? {}
         Ok(())
@@ -79,6 +79,28 @@ impl<'a> Feeder<'a> {
         // Each place is sought by itself, so faults before it say nothing of it.
         self.faults_in_a_row = 0;
         while self.place < places.end && self.step(chunk)? {}
+        self.report(chunk);
+        Ok(())
+    }
+
+    /// How many records are behind it: the number of the next one.
+    pub(crate) fn passed(&self) -> u64 {
+        self.next
+    }
+
+    /// Passes over the records before this number, as far as there are any, without their values. The chunk
+    /// gets what cannot be passed over.
+    pub(crate) fn pass_to(&mut self, number: u64, chunk: &mut Chunk) -> Result<(), SourceError> {
+        chunk.clear();
+        self.place = self.place.max(number);
+        while self.next < number {
+            let Some(source) = self.data.sources().get(self.source) else { break };
+            match self.reach(&**source, number) {
+                Ok(true) => break,
+                Ok(false) => self.end_of_source(&**source, chunk),
+                Err(error) => self.fail(&**source, error, chunk)?,
+            }
+        }
         self.report(chunk);
         Ok(())
     }
@@ -103,13 +125,8 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Reads the record at a position; `false` if the source ends before it.
-    fn advance(
-        &mut self,
-        source: &dyn Source,
-        position: u64,
-        chunk: &mut Chunk,
-    ) -> Result<bool, SourceError> {
+    /// Takes the cursor to a position; `false` if the source ends before it.
+    fn reach(&mut self, source: &dyn Source, position: u64) -> Result<bool, SourceError> {
         if self.cursor.is_none() {
             self.cursor = Some(source.cursor()?);
         }
@@ -124,6 +141,20 @@ impl<'a> Feeder<'a> {
             }
             self.next += 1;
         }
+        Ok(true)
+    }
+
+    /// Reads the record at a position; `false` if the source ends before it.
+    fn advance(
+        &mut self,
+        source: &dyn Source,
+        position: u64,
+        chunk: &mut Chunk,
+    ) -> Result<bool, SourceError> {
+        if !self.reach(source, position)? {
+            return Ok(false);
+        }
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
         let Some(entry) = cursor.advance()? else { return Ok(false) };
         if let Some(lost) = self.lost.take() {
             let before = Some(Key(entry.key().to_owned()));

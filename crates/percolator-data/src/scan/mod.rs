@@ -33,11 +33,11 @@ use percolator::record::Key;
 use percolator::shown;
 use percolator::source::SourceError;
 
-use self::chunk::{Chunk, Held};
-use self::feeder::Feeder;
 use crate::open::DataSet;
 
+pub(crate) use self::chunk::{Chunk, Held};
 pub use self::chunk::{FAULTS_IN_A_ROW_MAX, Seen, Unreadable};
+pub(crate) use self::feeder::Feeder;
 pub use self::progress::Progress;
 pub(crate) use self::sample::{look_at_first, look_at_spread};
 pub use self::selection::Selection;
