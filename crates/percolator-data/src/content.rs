@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::batch::ImageShape;
-use percolator::decoder::{ImageFileDecoder, RecordCause};
+use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image};
 use serde::Serialize;
@@ -191,6 +191,7 @@ impl Content {
     pub(crate) fn parts(self, value: &[u8]) -> Result<Parts<'_>, RecordCause> {
         match self {
             Content::Datum => {
+                check_datum_bytes(value.len()).map_err(|message| DecodeFailure::new(message).into_cause())?;
                 let datum = Datum::parse(value)?;
                 Ok(Parts { label: Some(Label::from(datum.label)), picture: Some(Picture::Datum(datum)) })
             }
@@ -228,6 +229,16 @@ impl Votes {
             _ => Content::SequenceExample,
         }
     }
+}
+
+/// Refuses a Datum that no program can parse: protobuf's messages have no more bytes.
+pub(crate) fn check_datum_bytes(bytes: usize) -> Result<(), String> {
+    const BYTES_MAX: usize = i32::MAX as usize;
+
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("the record has {bytes} bytes, and a Datum may have {BYTES_MAX}"))
 }
 
 /// The feature that has an image's file, by the convention of TensorFlow's own data sets.
@@ -270,6 +281,13 @@ pub(crate) fn kind_name(feature: Feature<'_>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_datum_fits_a_message_of_protobuf() {
+        assert_eq!(check_datum_bytes(0x7fff_ffff), Ok(()));
+        let said = check_datum_bytes(1 << 31).unwrap_err();
+        assert_eq!(said, "the record has 2147483648 bytes, and a Datum may have 2147483647");
+    }
 
     #[test]
     fn a_panic_is_the_records_fault_and_the_decoder_is_renewed() {

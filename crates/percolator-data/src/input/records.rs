@@ -10,6 +10,8 @@ use super::{Input, InputError, Item, ItemReader};
 use crate::open::{DataSet, Kind, OpenError, OpenOptions};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
+/// So many records are read at once.
+const READ_AT_ONCE: u64 = 64;
 /// So many records are passed over at once before it is asked whether to end.
 const PASSED_AT_ONCE: u64 = 1 << 12;
 
@@ -118,7 +120,8 @@ struct RecordReader<'a> {
 impl<'a> RecordReader<'a> {
     fn new(records: &'a Records) -> Self {
         let feeder = Feeder::new(&records.data, Selection::All, OnDamage::GoOn);
-        RecordReader { records, feeder, chunk: Chunk::default(), waiting: VecDeque::new(), failed: None }
+        let chunk = Chunk::with_records(READ_AT_ONCE);
+        RecordReader { records, feeder, chunk, waiting: VecDeque::new(), failed: None }
     }
 
     /// Passes over the records before this number, as far as there are any. Those among them that cannot be

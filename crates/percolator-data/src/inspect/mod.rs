@@ -33,7 +33,7 @@ use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Selection};
+use crate::scan::{self, Event, Progress, Scan, ScanError, Selection};
 
 pub use self::duplicates::{DuplicateGroup, Duplicates};
 pub use self::features::FeatureReport;
@@ -120,7 +120,7 @@ pub fn inspect(
         (true, false) => WhatToHash::Values,
         (false, false) => WhatToHash::Nothing,
     };
-    let scan = Scan { threads: options.threads, selection, on_damage: OnDamage::End };
+    let scan = Scan { threads: options.threads, selection, ..Scan::default() };
     let mut tally = Tally::new(what);
     let start = || State { decoder: ImageFileDecoder::default(), features: FeatureTally::default() };
     let states = scan.run(

@@ -9,6 +9,7 @@
 mod sums;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use percolator::batch::{ImageShape, RecordCause};
@@ -22,7 +23,7 @@ use serde::Serialize;
 use self::sums::{Decoded, EXACT_MAX, Exact, Running};
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
+use crate::scan::{Event, Progress, Scan, ScanError, Seen};
 
 /// How bytes are summed up. Floats are always summed as Caffe does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct MeanOptions {
     /// Computes only the channels' values, for which images may differ in height and width.
     pub only_channels: bool,
     /// How many threads work; by default one for each processor.
-    pub threads: Option<std::num::NonZeroUsize>,
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// The mean of a data set's images.
@@ -242,13 +243,15 @@ impl Work<'_> {
     /// Sums as Caffe does.
     fn running(&self, progress: &Progress) -> Result<Mean, MeanError> {
         let start = || decoder(self.options);
+        let with_elements = !self.options.only_channels;
         let add = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
-            self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image)))
+            self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image, with_elements)))
         };
         let (mut records, mut sums) = (0u64, Running::default());
-        let scanned = self.scan().run(self.data, progress, start, add, |event| {
+        let at_once = if with_elements { decoded_at_once(self.first) } else { None };
+        let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
             if let Added::Image(image) = done(event)? {
-                sums.add(&image, !self.options.only_channels);
+                sums.add(&image);
                 records += 1;
             }
             Ok(())
@@ -278,7 +281,7 @@ impl Work<'_> {
     }
 
     fn scan(&self) -> Scan {
-        Scan { threads: self.options.threads, selection: Selection::All, on_damage: OnDamage::End }
+        Scan { threads: self.options.threads, ..Scan::default() }
     }
 
     /// Decodes a record's image, checks its shape, and gives it to `use_it`.
@@ -309,6 +312,16 @@ impl Work<'_> {
         }
         Ok(use_it(image))
     }
+}
+
+/// How many decoded images a worker makes at once. They wait for their turn to be added, twice as many for
+/// each thread.
+fn decoded_at_once(shape: ImageShape) -> Option<NonZeroUsize> {
+    /// The bytes that wait together, unless one image has more.
+    const BYTES: usize = 8 << 20;
+
+    let bytes = (shape.channels * shape.height * shape.width).saturating_mul(size_of::<f32>());
+    NonZeroUsize::new((BYTES / bytes.max(1)).max(1))
 }
 
 /// Why a scan ended early.
@@ -445,6 +458,14 @@ mod tests {
         assert_eq!(stds.len(), 3);
         assert_eq!(stds[2], 0.2);
         assert_eq!(mean.for_caffe(), ["mean_value: 255.0", "mean_value: 51.0", "mean_value: 0.0"]);
+    }
+
+    #[test]
+    fn few_large_images_wait_together() {
+        let at_once = |side| decoded_at_once(ImageShape { channels: 3, height: side, width: side }).unwrap();
+        assert_eq!(at_once(256).get(), 10);
+        assert_eq!(at_once(20_000).get(), 1);
+        assert!(at_once(1).get() > 64);
     }
 
     proptest! {

@@ -56,22 +56,29 @@ pub(crate) enum Held<'a> {
 }
 
 /// A recycled buffer of a few records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chunk {
     /// Its place among all chunks.
     pub(super) place: u64,
     bytes: Vec<u8>,
     items: Vec<Item>,
     records: u64,
+    /// The most records it takes.
+    records_max: u64,
 }
 
-/// The most records of a chunk, and how many bytes end one.
-const RECORDS_MAX: u64 = 64;
+/// How many bytes end a chunk, and how many items, most of which then cannot be read.
 const BYTES_ENOUGH: usize = 1 << 20;
+const ITEMS_ENOUGH: usize = 4096;
 /// A buffer that grew longer than this is not kept.
 const BYTES_KEPT_MAX: usize = 16 << 20;
 
 impl Chunk {
+    /// A chunk that is full with so many records.
+    pub(crate) fn with_records(records_max: u64) -> Self {
+        Chunk { place: 0, bytes: Vec::new(), items: Vec::new(), records: 0, records_max }
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         if self.bytes.capacity() > BYTES_KEPT_MAX {
@@ -93,7 +100,9 @@ impl Chunk {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.records >= RECORDS_MAX || self.bytes.len() >= BYTES_ENOUGH || self.items.len() >= 4096
+        self.records >= self.records_max
+            || self.bytes.len() >= BYTES_ENOUGH
+            || self.items.len() >= ITEMS_ENOUGH
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,8 +8,8 @@
 //! mod        puts the results in order, and gives the chunks back
 //! ```
 //!
-//! Memory: there are as many chunks as threads, and as many again, and each has 64 records, or 1 MiB and a
-//! record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
+//! Memory: there are as many chunks as threads, and as many again, and each has 64 records or fewer, or 1 MiB
+//! and a record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
 
 mod chunk;
 mod feeder;
@@ -61,6 +61,9 @@ pub struct Scan {
     pub selection: Selection,
     /// What happens to records that cannot be read.
     pub on_damage: OnDamage,
+    /// The most records that a worker takes at once (default: 64). Results wait for their turn in as many
+    /// places as there are threads, twice, so large results want fewer.
+    pub at_once: Option<NonZeroUsize>,
 }
 
 /// The most threads that a scan may have, as many as a feed.
@@ -117,7 +120,8 @@ pub enum Event<T> {
     Unreadable(Unreadable),
 }
 
-/// How many records a worker takes at once of a source that it seeks in. Each is a file.
+/// How many records a worker takes at once, and how many of a source that it seeks in: there, each is a file.
+const AT_ONCE: u64 = 64;
 const FILES_AT_ONCE: u64 = 8;
 
 /// The results of a chunk, or of the attempt to read one.
@@ -151,7 +155,7 @@ impl Scan {
         let (free_in, free) = bounded(chunks);
         for _ in 0..chunks {
             // There is room for all of them.
-            let _ = free_in.send(Chunk::default());
+            let _ = free_in.send(Chunk::with_records(self.at_once(AT_ONCE)));
         }
         let (results_in, results) = bounded(chunks);
         let (start, work, claims) = (&start, &work, &Mutex::new(0));
@@ -202,6 +206,10 @@ impl Scan {
         }
     }
 
+    fn at_once(&self, usual: u64) -> u64 {
+        self.at_once.map_or(usual, |wanted| usual.min(wanted.get() as u64))
+    }
+
     /// The number of records to look at, if each worker can seek its own.
     fn seekable(&self, data: &DataSet) -> Option<u64> {
         match data.sources() {
@@ -241,7 +249,7 @@ impl Scan {
         state: &mut S,
         work: &impl Fn(&mut S, Seen<'_>) -> T,
     ) {
-        let records = self.seekable(data).unwrap_or(0);
+        let (records, at_once) = (self.seekable(data).unwrap_or(0), self.at_once(FILES_AT_ONCE));
         let mut feeder = Feeder::new(data, self.selection, self.on_damage);
         for mut chunk in free {
             // Claimed with a chunk in hand: whoever has the lowest claim never waits for one.
@@ -250,11 +258,11 @@ impl Scan {
                 *next += 1;
                 *next - 1
             };
-            let first = chunk.place * FILES_AT_ONCE;
+            let first = chunk.place * at_once;
             if first >= records {
                 break;
             }
-            let places: Range<u64> = first..records.min(first + FILES_AT_ONCE);
+            let places: Range<u64> = first..records.min(first + at_once);
             let filled = feeder.fill_range(&mut chunk, places).map_err(ScanError::from);
             let events = filled.and_then(|()| events_of(data.path(), &chunk, state, work));
             if results.send(Results { chunk, events }).is_err() {

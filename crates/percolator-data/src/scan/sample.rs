@@ -49,7 +49,7 @@ struct Sample<L> {
 
 impl<L: FnMut(Seen<'_>)> Sample<L> {
     fn new(look: L) -> Self {
-        Sample { look, chunk: Chunk::default(), records: 0, bytes: 0 }
+        Sample { look, chunk: Chunk::with_records(RECORDS), records: 0, bytes: 0 }
     }
 
     /// Looks at the records from the first one on.

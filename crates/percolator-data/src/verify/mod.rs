@@ -19,9 +19,7 @@ use serde::Serialize;
 
 use crate::content::{Content, caught};
 use crate::open::DataSet;
-use crate::scan::{
-    Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable,
-};
+use crate::scan::{Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Unreadable};
 
 pub use self::repair::{RepairError, Repaired, repair};
 
@@ -128,7 +126,7 @@ pub fn verify(
 }
 
 fn scan(options: &VerifyOptions) -> Scan {
-    Scan { threads: options.threads, selection: Selection::All, on_damage: OnDamage::GoOn }
+    Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() }
 }
 
 /// Checks one record.
