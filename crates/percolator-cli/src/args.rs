@@ -9,6 +9,7 @@ use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, LayerSource, NetState};
 use percolator::source::{Access, TfRecord};
 use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
+use percolator_data::Content;
 
 /// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
 /// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
@@ -109,6 +110,30 @@ impl AccessArg {
             AccessArg::Auto => Access::Auto,
             AccessArg::Mapped => Access::Mapped,
             AccessArg::Read => Access::Read,
+        }
+    }
+}
+
+/// What the values of a data set are stated to be.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum ContentArg {
+    /// Caffe's Datums.
+    Datum,
+    /// TensorFlow's tf.train.Examples.
+    Example,
+    /// TensorFlow's tf.train.SequenceExamples.
+    SequenceExample,
+    /// Anything else: values are not looked into.
+    Bytes,
+}
+
+impl From<ContentArg> for Content {
+    fn from(content: ContentArg) -> Self {
+        match content {
+            ContentArg::Datum => Content::Datum,
+            ContentArg::Example => Content::Example,
+            ContentArg::SequenceExample => Content::SequenceExample,
+            ContentArg::Bytes => Content::Bytes,
         }
     }
 }

@@ -14,7 +14,7 @@ use percolator_data::OpenOptions;
 
 use crate::args::AccessArg;
 use crate::out::Out;
-use crate::watch::{self, Ended, megabytes_per_second};
+use crate::watch::{self, Ended, Lines, megabytes_per_second};
 
 /// A data set, and how it is read and reported.
 #[derive(Debug, Args)]
@@ -67,8 +67,16 @@ impl DataArgs {
         &self,
         work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<Ended<T>> {
+        self.watched_and_said(|progress, _| work(progress))
+    }
+
+    /// Does the same for work that prints lines meanwhile.
+    pub(super) fn watched_and_said<T: Send>(
+        &self,
+        work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<Ended<T>> {
         let progress = Progress::new();
-        watch::watched(self.quiet, &progress, message, || work(&progress))
+        watch::watched_and_said(self.quiet, &progress, message, |lines| work(&progress, lines))
     }
 
     /// Checks that an output file can be written, before there is anything to write.

@@ -9,7 +9,7 @@ use percolator::shown;
 use percolator_data::mean::{self, MeanOptions, Sums};
 use serde_json::json;
 
-use crate::args::{ColorArg, size};
+use crate::args::{ColorArg, ContentArg, size};
 use crate::data_set::{DataArgs, stdout, write_output};
 use crate::watch::Ended;
 
@@ -27,6 +27,9 @@ pub(crate) struct Mean {
     /// The channels to decode encoded images to.
     #[arg(long, value_enum, default_value_t)]
     color: ColorArg,
+    /// What the values are [default: what most of them are].
+    #[arg(long, value_enum, value_name = "KIND")]
+    content: Option<ContentArg>,
     /// Add bytes up as Caffe does, in 32-bit floats and in the order of the keys: also beyond 2^24, where its
     /// sums are rounded. Without it, they are exact. Floats are always added as Caffe does.
     #[arg(long)]
@@ -41,6 +44,7 @@ impl Mean {
         let data = self.data.options().open(&self.data.path)?;
         let options = MeanOptions {
             resize: self.resize.map(|sides| sides.map(|side| side as usize).into()),
+            content: self.content.map(Into::into),
             color: self.color.mode(),
             sums: if self.caffe { Sums::Caffe } else { Sums::Exact },
             only_channels: self.out.is_none(),

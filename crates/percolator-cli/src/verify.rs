@@ -8,17 +8,21 @@ use clap::Args;
 use percolator::shown;
 use percolator_data::scan::Progress;
 use percolator_data::verify::{self, Fault, Repaired, Verified, VerifyOptions};
-use percolator_data::{DataSet, inspect};
+use percolator_data::{Content, DataSet, inspect};
 use serde_json::json;
 
+use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
 use crate::out::Out;
-use crate::watch::Ended;
+use crate::watch::{Ended, Lines};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
     data: DataArgs,
+    /// What the values have to be [default: what most of them are].
+    #[arg(long, value_enum, value_name = "KIND")]
+    content: Option<ContentArg>,
     /// Also write a copy without what is wrong, of the same kind. It is whole, or absent.
     #[arg(long, value_name = "OUT")]
     repair: Option<PathBuf>,
@@ -27,7 +31,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let data = self.data.options().open(&self.data.path)?;
-        let found = self.data.watched(|progress| self.look(&data, progress))?;
+        let found = self.data.watched_and_said(|progress, lines| self.look(&data, progress, lines))?;
         let (verified, repaired) = match found {
             Ended::Done(found) => found,
             Ended::Stopped(code) => return Ok(code),
@@ -37,17 +41,24 @@ impl Verify {
     }
 
     /// Verifies, and prints each fault when it is found.
-    fn look(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<(Verified, Option<Repaired>)> {
+    fn look(
+        &self,
+        data: &DataSet,
+        progress: &Progress,
+        lines: &Lines,
+    ) -> anyhow::Result<(Verified, Option<Repaired>)> {
         let mut out = Out::new(io::stdout());
-        let options = VerifyOptions { threads: self.data.threads, ..VerifyOptions::default() };
+        let options = VerifyOptions { content: self.content.map(Into::into), threads: self.data.threads };
         let mut say = |fault: &Fault| {
             let line = if self.data.json {
                 json_line(fault)
             } else {
                 shown::message(&fault.to_string()).to_string()
             };
-            // A closed output ends the list, and not the verification, whose verdict is the exit code.
-            let _ = writeln!(out, "{line}");
+            lines.print(|| {
+                // A closed output ends the list, and not the verification, whose verdict is the exit code.
+                let _ = writeln!(out, "{line}");
+            });
         };
         let found = match &self.repair {
             None => (verify::verify(data, &options, progress, &mut say)?, None),
@@ -92,6 +103,13 @@ impl Verify {
         let verdict = if wrong.is_empty() { "nothing is wrong".to_owned() } else { wrong.join(", ") };
         let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
         writeln!(out, "{}: {records} whole ({content}); {verdict}", shown::path(&self.data.path))?;
+        if *content == Content::Bytes && self.content.is_none() {
+            writeln!(
+                out,
+                "the values are no Datums and no Examples, so nothing is known of what is in them"
+            )?;
+            writeln!(out, "(--content says what they have to be)")?;
+        }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
             writeln!(out, "{}: a clean copy with {} records", shown::path(copy), repaired.written)?;
         }
@@ -115,6 +133,7 @@ fn json_line(fault: &Fault) -> String {
             "records": unreadable.records,
             "after": unreadable.after.as_ref().map(key),
             "before": unreadable.before.as_ref().map(key),
+            "are_given_up": unreadable.are_given_up,
             "reason": fault.reason(),
         }),
     };

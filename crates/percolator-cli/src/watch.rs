@@ -32,19 +32,30 @@ pub(super) enum Ended<T> {
 pub(super) fn watched<T: Send>(
     is_quiet: bool,
     progress: &Progress,
-    mut message: impl FnMut(&Progress, Duration) -> String,
+    message: impl FnMut(&Progress, Duration) -> String,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<Ended<T>> {
+    watched_and_said(is_quiet, progress, message, |_| work())
+}
+
+/// Does the same for work that prints lines to the standard output while the bar is shown.
+pub(super) fn watched_and_said<T: Send>(
+    is_quiet: bool,
+    progress: &Progress,
+    mut message: impl FnMut(&Progress, Duration) -> String,
+    work: impl FnOnce(&Lines) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<Ended<T>> {
     let signals = Signals::catch()?;
+    let bar = bar(is_quiet)?;
+    let lines = &Lines { beside: std::io::stdout().is_terminal().then(|| bar.clone()) };
     let start = Instant::now();
     let (is_over, watcher) = (AtomicBool::new(false), thread::current());
     let done = thread::scope(|scope| {
         let is_over = &is_over;
         let work = scope.spawn(move || {
             let _end = End { is_over, watcher };
-            work()
+            work(lines)
         });
-        let bar = bar(is_quiet)?;
         let mut next_line = (!is_quiet && !std::io::stderr().is_terminal()).then_some(LINE);
         // Acquire pairs with the Release in `End`; the result comes by the join.
         while !is_over.load(Ordering::Acquire) {
@@ -77,6 +88,22 @@ pub(super) fn watched<T: Send>(
             Ok(Ended::Stopped(ExitCode::from(code)))
         }
         (done, _) => done.map(Ended::Done),
+    }
+}
+
+/// Lines printed to the standard output while a bar may be shown on the same terminal.
+pub(super) struct Lines {
+    /// The bar, if the lines are not going anywhere else.
+    beside: Option<ProgressBar>,
+}
+
+impl Lines {
+    /// Prints, with the bar out of the way. What is printed ends with a line break, and leaves no buffer.
+    pub(super) fn print(&self, print: impl FnOnce()) {
+        match &self.beside {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 }
 

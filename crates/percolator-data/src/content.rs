@@ -1,15 +1,16 @@
 //! What a record's value holds: Caffe's Datum, TensorFlow's Example, or bytes that are neither.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::batch::ImageShape;
-use percolator::decoder::{ImageFileDecoder, RecordCause};
+use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image};
 use serde::Serialize;
 
-use crate::open::DataSet;
-use crate::scan::{self, ScanError};
+use crate::open::{DataSet, Kind};
+use crate::scan::{self, Progress, ScanError};
 
 /// What the values of a data set are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -114,6 +115,19 @@ impl<'a> Picture<'a> {
     }
 }
 
+/// Works on a record, and makes a panic of a decoder the record's fault. The decoder is then a new one, made
+/// by `renew`.
+pub(crate) fn caught<D, T>(
+    decoder: &mut D,
+    renew: impl FnOnce() -> D,
+    work: impl FnOnce(&mut D) -> Result<T, RecordCause>,
+) -> Result<T, RecordCause> {
+    catch_unwind(AssertUnwindSafe(|| work(decoder))).unwrap_or_else(|panic| {
+        *decoder = renew();
+        Err(RecordCause::Panicked { message: scan::panic_message(&*panic) })
+    })
+}
+
 /// What a record's value is, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'a> {
@@ -122,21 +136,36 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Content {
-    /// What the values of most of the first records are. A record that is damaged does not decide.
+    /// What the values of most records are. The first 64 decide. If they are all bytes, 64 spread over the
+    /// data set do, because a data set whose front is damaged looks like bytes there. A record that is
+    /// damaged has no vote.
     ///
     /// # Errors
     ///
     /// [`ScanError`] if the data set cannot be read.
     pub fn of(data: &DataSet) -> Result<Self, ScanError> {
-        let mut votes = [0u64; 4];
-        scan::look_at_first(data, |seen| votes[Content::of_value(seen.value) as usize] += 1)?;
-        let [datum, example, sequence, _] = votes;
-        Ok(match datum.max(example).max(sequence) {
-            0 => Content::Bytes,
-            most if most == datum => Content::Datum,
-            most if most == example => Content::Example,
-            _ => Content::SequenceExample,
-        })
+        Content::find(data, None, &Progress::new())
+    }
+
+    /// What was stated, or else what most records are.
+    pub(crate) fn find(
+        data: &DataSet,
+        stated: Option<Content>,
+        progress: &Progress,
+    ) -> Result<Self, ScanError> {
+        if let Some(stated) = stated {
+            return Ok(stated);
+        }
+        // A list's cursor makes a Datum of each file.
+        if data.kind() == Kind::ImageList {
+            return Ok(Content::Datum);
+        }
+        let mut votes = Votes::default();
+        scan::look_at_first(data, progress, |seen| votes.add(seen.value))?;
+        if votes.winner() == Content::Bytes {
+            scan::look_at_spread(data, progress, |seen| votes.add(seen.value))?;
+        }
+        Ok(votes.winner())
     }
 
     /// What one value is. A Datum and an Example begin with fields of other types, so none is both.
@@ -162,6 +191,7 @@ impl Content {
     pub(crate) fn parts(self, value: &[u8]) -> Result<Parts<'_>, RecordCause> {
         match self {
             Content::Datum => {
+                check_datum_bytes(value.len()).map_err(|message| DecodeFailure::new(message).into_cause())?;
                 let datum = Datum::parse(value)?;
                 Ok(Parts { label: Some(Label::from(datum.label)), picture: Some(Picture::Datum(datum)) })
             }
@@ -178,6 +208,37 @@ impl Content {
             Content::Bytes => Ok(Parts { label: None, picture: None }),
         }
     }
+}
+
+/// How many records are of each kind.
+#[derive(Debug, Default)]
+struct Votes([u64; 4]);
+
+impl Votes {
+    fn add(&mut self, value: &[u8]) {
+        self.0[Content::of_value(value) as usize] += 1;
+    }
+
+    /// The kind of most records that are more than bytes, if there are any.
+    fn winner(&self) -> Content {
+        let [datum, example, sequence, _] = self.0;
+        match datum.max(example).max(sequence) {
+            0 => Content::Bytes,
+            most if most == datum => Content::Datum,
+            most if most == example => Content::Example,
+            _ => Content::SequenceExample,
+        }
+    }
+}
+
+/// Refuses a Datum that no program can parse: protobuf's messages have no more bytes.
+pub(crate) fn check_datum_bytes(bytes: usize) -> Result<(), String> {
+    const BYTES_MAX: usize = i32::MAX as usize;
+
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("the record has {bytes} bytes, and a Datum may have {BYTES_MAX}"))
 }
 
 /// The feature that has an image's file, by the convention of TensorFlow's own data sets.
@@ -214,5 +275,30 @@ pub(crate) fn kind_name(feature: Feature<'_>) -> &'static str {
         Some(FeatureKind::Float) => "float",
         Some(FeatureKind::Int64) => "int64",
         None => "empty",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datum_fits_a_message_of_protobuf() {
+        assert_eq!(check_datum_bytes(0x7fff_ffff), Ok(()));
+        let said = check_datum_bytes(1 << 31).unwrap_err();
+        assert_eq!(said, "the record has 2147483648 bytes, and a Datum may have 2147483647");
+    }
+
+    #[test]
+    fn a_panic_is_the_records_fault_and_the_decoder_is_renewed() {
+        let mut decoder = 1;
+        let panics = |decoder: &mut i32| -> Result<(), RecordCause> {
+            *decoder = 2;
+            panic!("out of bounds")
+        };
+        let cause = caught(&mut decoder, || 7, panics).unwrap_err();
+        assert_eq!(cause, RecordCause::Panicked { message: "out of bounds".to_owned() });
+        assert_eq!(decoder, 7);
+        assert_eq!(caught(&mut decoder, || 0, |decoder| Ok(*decoder)), Ok(7));
     }
 }

@@ -192,7 +192,8 @@ impl OpenOptions {
         }
     }
 
-    fn open_kind(&self, path: &Path, kind: Kind) -> Result<DataSet, OpenError> {
+    /// Opens a path as what it is known to be.
+    pub(crate) fn open_kind(&self, path: &Path, kind: Kind) -> Result<DataSet, OpenError> {
         let mut leveldb = None;
         let sources: Vec<Arc<dyn Source>> = match kind {
             Kind::Lmdb => {
@@ -257,6 +258,12 @@ impl DataSet {
     #[must_use]
     pub fn sources(&self) -> &[Arc<dyn Source>] {
         &self.sources
+    }
+
+    /// One of its sources by itself.
+    pub(crate) fn only(&self, source: usize) -> Option<DataSet> {
+        let sources = vec![Arc::clone(self.sources.get(source)?)];
+        Some(DataSet { sources, ..self.clone() })
     }
 
     pub(crate) fn leveldb(&self) -> Option<&LevelDb> {

@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use percolator::shown;
-use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture};
+use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture, PictureOptions};
 use percolator_data::scan::Progress;
 use percolator_data::{DataSet, Found};
 
+use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout, write_output};
 use crate::model;
 use crate::watch::Ended;
@@ -30,6 +31,9 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "all",
         value_parser = clap::value_parser!(u64).range(1..))]
     sample: u64,
+    /// What the values are [default: what most of them are; with --record, what its own is].
+    #[arg(long, value_enum, value_name = "KIND")]
+    content: Option<ContentArg>,
     /// Write a contact sheet: pictures, evenly spread, with their labels and numbers.
     #[arg(long, value_name = "SHEET.png")]
     grid: Option<PathBuf>,
@@ -81,7 +85,12 @@ impl Inspect {
     }
 
     fn report(&self, data: &DataSet) -> anyhow::Result<ExitCode> {
-        let options = InspectOptions { all: self.all, sample: self.sample, threads: self.data.threads };
+        let options = InspectOptions {
+            all: self.all,
+            sample: self.sample,
+            content: self.content.map(Into::into),
+            threads: self.data.threads,
+        };
         let looked = self.data.watched(|progress| {
             let report = inspect::inspect(data, &options, progress)?;
             Ok((report, self.pictures(data, progress)?))
@@ -115,7 +124,9 @@ impl Inspect {
         if self.grid.is_none() && self.html.is_none() {
             return Ok(Vec::new());
         }
-        match inspect::pictures(data, self.pictures, PICTURE_SIDE, progress) {
+        let content = self.content.map(Into::into);
+        let options = PictureOptions { count: self.pictures, side: PICTURE_SIDE, content };
+        match inspect::pictures(data, &options, progress) {
             Err(inspect::InspectError::NoImages { .. }) if self.grid.is_none() => Ok(Vec::new()),
             pictures => Ok(pictures?),
         }

@@ -14,7 +14,10 @@ use super::Inspect;
 use crate::data_set::{stdout, write_output};
 
 pub(super) fn show(data: &DataSet, word: &OsStr, how: &Inspect) -> anyhow::Result<ExitCode> {
-    let record = inspect::record(data, &Which::parse(word))?;
+    let mut record = inspect::record(data, &Which::parse(word))?;
+    if let Some(content) = how.content {
+        record.content = content.into();
+    }
     let image = record.image().map(|image| image.map(|(_, _, pixels)| pixels));
     if let Some(path) = &how.out {
         let key = key_text(&record.key);

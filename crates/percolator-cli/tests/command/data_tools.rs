@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 use crate::common;
+use crate::pty::Pty;
 
 fn golden(name: &str) -> PathBuf {
     common::repository().join("tests/data/golden").join(name)
@@ -164,6 +165,55 @@ fn verify_lists_what_is_wrong_and_writes_a_clean_copy() {
     assert!(error.contains("it already exists"), "{error}");
     exits(1, "verify @ --force --repair @", &[&path, &copy]);
     assert_eq!(names(folder.path()), ["clean_lmdb", "damaged_lmdb"]);
+}
+
+/// On a terminal, a fault's line begins where the bar was cleared, and not behind it.
+#[test]
+fn faults_and_the_bar_do_not_mix() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("long_lmdb");
+    let jpeg = fs::read(common::repository().join("tests/data/images/444.jpg")).unwrap();
+    let good = percolator::proto::Datum { data: Some(jpeg), encoded: Some(true), ..Default::default() };
+    let good = prost::Message::encode_to_vec(&good);
+    let value = |at: usize| if at % 50 == 49 { b"\xff".to_vec() } else { good.clone() };
+    common::write_lmdb(&path, (0..10_000).map(|at| (common::key(at), value(at))));
+    let words: [&OsStr; 4] = ["verify".as_ref(), path.as_ref(), "--threads".as_ref(), "1".as_ref()];
+    let mut terminal = Pty::start(command(&words), 100, 30);
+    assert_eq!(terminal.end().code(), Some(1));
+    let end = terminal.wait_for("9800 records are whole", 0);
+    let written = &terminal.written()[..end];
+    let bar = written.find("records/s").expect("the bar is drawn before the end");
+    let is_fault =
+        |at: &usize| written[at + "record ".len()..].starts_with(|next: char| next.is_ascii_digit());
+    let faults: Vec<usize> = written.match_indices("record ").map(|(at, _)| at).filter(is_fault).collect();
+    assert_eq!(faults.len(), 200);
+    assert!(faults.last() > Some(&bar));
+    for fault in faults {
+        let before = &written[..fault];
+        assert!(before.is_empty() || before.ends_with(['\n', '\r', 'K', 'J']), "{:?}", &written[bar..end]);
+    }
+}
+
+/// What the values are is stated where they do not tell, and verify says that it does not know.
+#[test]
+fn what_values_are_can_be_stated() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("bytes_lmdb");
+    common::write_lmdb(&path, (0..3).map(|at| (common::key(at), b"\xff\xff".to_vec())));
+    let said = pass("verify @", &[&path]);
+    assert!(said.contains("3 records are whole (bytes)"), "{said}");
+    assert!(said.contains("nothing is known of what is in them") && said.contains("--content"), "{said}");
+    let stated = pass("verify @ --content bytes", &[&path]);
+    assert!(!stated.contains("--content"), "{stated}");
+    let (said, _) = exits(1, "verify @ --content datum", &[&path]);
+    assert!(said.contains("0 records are whole (Datum); 3 damaged"), "{said}");
+    let (_, error) = exits(1, "mean @ --content datum", &[&path]);
+    assert!(error.contains("record 0, key"), "{error}");
+    let said = pass("inspect @ --content datum", &[&path]);
+    assert!(said.contains("LMDB of Datum") && said.contains("damaged    3"), "{said}");
+    let said = pass("inspect @ --record 1 --content datum", &[&path]);
+    assert!(said.contains("image            not a Caffe Datum"), "{said}");
+    exits(2, "verify @ --content png", &[&path]);
 }
 
 #[test]

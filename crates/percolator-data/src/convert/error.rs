@@ -76,7 +76,7 @@ impl ConvertError {
     #[must_use]
     pub fn is_stop(&self) -> bool {
         match self {
-            ConvertError::Stopped => true,
+            ConvertError::Stopped | ConvertError::Input(InputError::Stopped) => true,
             ConvertError::Kept { cause, .. } | ConvertError::Removed { cause } => cause.is_stop(),
             _ => false,
         }

@@ -7,6 +7,7 @@ use percolator::record::Pixels;
 
 use super::image::ImageOptions;
 use super::record::{RecordOptions, put_file, put_pixels};
+use crate::content::check_datum_bytes;
 use crate::input::{Item, read_file};
 
 /// Channels, rows and columns.
@@ -41,10 +42,16 @@ impl<'a> Maker<'a> {
                 Ok(Some(size))
             }
             Item::Record { value, .. } => self.records.make(value, out).map(|()| None),
+            Item::Unreadable { reason, .. } => Err(reason.clone()),
         }));
         let made = made.unwrap_or_else(|_| {
             self.decoder = self.images.decoder();
             Err("its conversion panicked, which is a bug of this program".to_owned())
+        });
+        let is_copied = matches!(item, Item::Record { .. }) && *self.records == RecordOptions::default();
+        let made = made.and_then(|size| match is_copied {
+            true => Ok(size),
+            false => check_datum_bytes(out.len() - before).map(|()| size),
         });
         if made.is_err() {
             out.truncate(before);

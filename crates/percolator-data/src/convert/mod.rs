@@ -146,7 +146,7 @@ impl Convert {
     /// error says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
         let items = match self.shards {
-            Some(_) => Some(self.input.count()?),
+            Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
         };
         if let (Some(shards), Some(items)) = (self.shards, items)

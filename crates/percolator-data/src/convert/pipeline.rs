@@ -76,7 +76,7 @@ pub(super) fn run(
                 };
                 spawn(format!("convert:{worker}")).spawn_scoped(scope, work)?;
             }
-            let read = move || deal(convert, from, &jobs, &in_order);
+            let read = move || deal(convert, from, progress, &jobs, &in_order);
             spawn("convert:reader".to_owned()).spawn_scoped(scope, read).map(drop)
         };
         begin().map_err(ConvertError::Thread)?;
@@ -102,10 +102,11 @@ pub(super) fn run(
 fn deal(
     convert: &Convert,
     from: u64,
+    progress: &Progress,
     jobs: &Sender<(Vec<Item>, Sender<Done>)>,
     in_order: &Sender<Receiver<Done>>,
 ) {
-    let mut reader = match convert.input.reader(from) {
+    let mut reader = match convert.input.reader_unless_stopped(from, &|| progress.is_stopped()) {
         Ok(reader) => Some(reader),
         Err(error) => {
             fail(error, in_order);

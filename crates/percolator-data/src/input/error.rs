@@ -31,6 +31,23 @@ pub enum InputError {
     /// A list or a store cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// Records of a store are lost, and nobody knows how many, or all behind them are.
+    #[error(
+        "{error}; the records from number {first} on cannot be converted: write a store of all that can be \
+         read, with `percolator verify {} --repair CLEAN`, and convert that",
+        shown::path(path)
+    )]
+    Lost {
+        /// The store.
+        path: PathBuf,
+        /// The number of the first of them.
+        first: u64,
+        /// Why it cannot be read.
+        error: Box<SourceError>,
+    },
+    /// It was told to end.
+    #[error("the conversion was stopped")]
+    Stopped,
 }
 
 impl InputError {

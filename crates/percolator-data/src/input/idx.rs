@@ -18,6 +18,9 @@ use super::{Input, InputError, Item, ItemReader};
 const IMAGES: u32 = 0x803;
 const LABELS: u32 = 0x801;
 
+/// The most pixels of an image. Several images are in memory for each worker.
+const PIXELS_MAX: usize = 1 << 26;
+
 /// Images and labels in the format of MNIST, IDX, as Caffe's `convert_mnist_data` takes them; compressed with
 /// gzip or not. Records have one channel, and their numbers as keys.
 #[derive(Clone, Debug)]
@@ -48,6 +51,10 @@ impl Idx {
             let found = format!("its images are {height}x{width}: allowed are sides of 1 to {}", u16::MAX);
             return Err(InputError::format(images, found));
         };
+        if usize::from(height) * usize::from(width) > PIXELS_MAX {
+            let found = format!("its images are {height}x{width}: allowed are {PIXELS_MAX} pixels");
+            return Err(InputError::format(images, found));
+        }
         let of = |path| identity::of_file(path).map_err(InputError::io(path, "look at the file"));
         let identity = format!("images {}, labels {}", of(images)?, of(labels)?);
         Ok(Idx { images: images.to_owned(), labels: labels.to_owned(), items, height, width, identity })
@@ -138,5 +145,24 @@ pub(super) fn ended(path: &Path, number: u64, what: &str, error: io::Error) -> I
             InputError::format(path, format!("it is cut short: it ends inside {what} {number}"))
         }
         _ => InputError::io(path, "read it")(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_that_are_too_large_are_refused_before_memory_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (images, labels) = (folder.path().join("images"), folder.path().join("labels"));
+        let head =
+            |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>();
+        std::fs::write(&labels, head(&[LABELS, 1])).unwrap();
+        std::fs::write(&images, head(&[IMAGES, 1, 65_535, 65_535])).unwrap();
+        let said = Idx::open(&images, &labels).unwrap_err().to_string();
+        assert!(said.ends_with("its images are 65535x65535: allowed are 67108864 pixels"), "{said}");
+        std::fs::write(&images, head(&[IMAGES, 1, 8192, 8192])).unwrap();
+        assert!(Idx::open(&images, &labels).is_ok());
     }
 }

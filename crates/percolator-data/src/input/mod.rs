@@ -56,14 +56,25 @@ pub enum Item {
         /// Its value.
         value: Vec<u8>,
     },
+    /// A record of another store that cannot be read. It is skipped.
+    Unreadable {
+        /// The record's key; empty if it is not known.
+        key: Vec<u8>,
+        /// Why it cannot be read.
+        reason: String,
+    },
 }
 
 impl Item {
     /// The key of the record.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        let (Item::File { key, .. } | Item::Pixels { key, .. } | Item::Record { key, .. }) = self;
-        key
+        match self {
+            Item::File { key, .. }
+            | Item::Pixels { key, .. }
+            | Item::Record { key, .. }
+            | Item::Unreadable { key, .. } => key,
+        }
     }
 
     /// About how many bytes of work it is.
@@ -74,6 +85,7 @@ impl Item {
         match self {
             Item::File { .. } => FILE_BYTES,
             Item::Pixels { pixels: bytes, .. } | Item::Record { value: bytes, .. } => bytes.len(),
+            Item::Unreadable { .. } => 0,
         }
     }
 }
@@ -94,18 +106,21 @@ pub trait Input: Send + Sync + fmt::Debug {
     /// The number of items, if it is known without reading them.
     fn items(&self) -> Option<u64>;
 
-    /// Counts the items.
+    /// Counts the items, and asks now and then whether to end.
     ///
     /// # Errors
     ///
-    /// [`InputError`] if they cannot be read.
-    fn count(&self) -> Result<u64, InputError> {
+    /// [`InputError`] if they cannot be read, or it was told to end.
+    fn count(&self, is_stopped: &dyn Fn() -> bool) -> Result<u64, InputError> {
         match self.items() {
             Some(items) => Ok(items),
             None => {
                 let (mut reader, mut items) = (self.reader(0)?, 0);
                 while reader.next()?.is_some() {
                     items += 1;
+                    if is_stopped() {
+                        return Err(InputError::Stopped);
+                    }
                 }
                 Ok(items)
             }
@@ -118,6 +133,20 @@ pub trait Input: Send + Sync + fmt::Debug {
     ///
     /// [`InputError`] if they cannot be read.
     fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError>;
+
+    /// Does the same, and asks now and then whether to end. An input that has to pass over the items before
+    /// implements it.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] if they cannot be read, or it was told to end.
+    fn reader_unless_stopped(
+        &self,
+        from: u64,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn ItemReader + '_>, InputError> {
+        if is_stopped() { Err(InputError::Stopped) } else { self.reader(from) }
+    }
 
     /// The names of the classes whose numbers the labels are, if it has any.
     fn classes(&self) -> Option<&[Vec<u8>]> {

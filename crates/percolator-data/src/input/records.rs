@@ -1,31 +1,27 @@
 //! The records of another store.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use percolator::leveldb::LevelDb;
-use percolator::source::{Cursor, Lmdb, Source, TfRecord};
-use percolator::tfrecord;
+use percolator::record::Key;
+use percolator::source::SourceError;
 
 use super::{Input, InputError, Item, ItemReader};
+use crate::open::{DataSet, Kind, OpenError, OpenOptions};
+use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
-/// The records of a [source](Source), with its keys, or numbered.
+/// So many records are read at once.
+const READ_AT_ONCE: u64 = 64;
+/// So many records are passed over at once before it is asked whether to end.
+const PASSED_AT_ONCE: u64 = 1 << 12;
+
+/// The records of a store, with its keys, or numbered. A record that cannot be read is skipped.
 #[derive(Debug)]
 pub struct Records {
-    source: Box<dyn Source>,
-    /// Where it is stored.
-    files: Vec<PathBuf>,
-    /// Whether the keys are the records' numbers, with at least eight digits.
-    is_numbered: bool,
+    data: DataSet,
 }
 
 impl Records {
-    /// The records of a source, with its keys.
-    #[must_use]
-    pub fn new(source: impl Source + 'static) -> Self {
-        let files = vec![source.path().to_owned()];
-        Records { source: Box::new(source), files, is_numbered: false }
-    }
-
     /// Opens a store of any kind: the folder of an LMDB, or its data.mdb; the folder of a LevelDB; TFRecord
     /// files: one, a folder of them, or a pattern. Records of TFRecord files have no keys, and are numbered.
     ///
@@ -35,82 +31,185 @@ impl Records {
     pub fn open(path: &Path) -> Result<Self, InputError> {
         let is_lmdb =
             path.join("data.mdb").exists() || path.extension().is_some_and(|ending| ending == "mdb");
-        if is_lmdb {
-            return Ok(Self::new(Lmdb::open(path)?));
-        }
-        if path.join("CURRENT").exists() {
-            return Ok(Self::new(LevelDb::open(path)?));
-        }
-        let files: Vec<PathBuf> = match path.is_file() {
-            true => vec![path.to_owned()],
-            false => tfrecord::files(path)?,
+        let kind = match path.join("CURRENT").exists() {
+            _ if is_lmdb => Kind::Lmdb,
+            true => Kind::LevelDb,
+            false => Kind::TfRecord,
         };
-        let source: Box<dyn Source> = match &files[..] {
-            [file] => Box::new(TfRecord::open(file)?),
-            files => Box::new(TfRecord::options().open_all(files)?),
-        };
-        Ok(Records { source, files, is_numbered: true })
+        Ok(Self::of(OpenOptions::default().open_kind(path, kind)?))
+    }
+
+    /// The records of a data set that is open. Those of TFRecord files are numbered.
+    #[must_use]
+    pub fn of(data: DataSet) -> Self {
+        Records { data }
+    }
+
+    /// Whether the keys are the records' numbers, with at least eight digits.
+    fn is_numbered(&self) -> bool {
+        self.data.kind() == Kind::TfRecord
+    }
+}
+
+impl From<OpenError> for InputError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Source(error) => error.into(),
+            OpenError::Io { path, action, error, .. } => InputError::Io { path, action, source: error },
+            OpenError::Unknown { path, found } => InputError::Format { path, found },
+            OpenError::Model { path } => {
+                InputError::Format { path, found: "a model's files, which have no records".to_owned() }
+            }
+        }
     }
 }
 
 impl Input for Records {
     fn path(&self) -> &Path {
-        self.source.path()
+        self.data.path()
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.files.clone()
+        self.data.sources().iter().map(|source| source.path().to_owned()).collect()
     }
 
     fn identity(&self) -> String {
-        format!("{:?}", self.source.identity())
+        let identities: Vec<String> =
+            self.data.sources().iter().map(|source| format!("{:?}", source.identity())).collect();
+        identities.join(", ")
     }
 
     fn items(&self) -> Option<u64> {
-        self.source.records()
+        self.data.records()
     }
 
-    fn count(&self) -> Result<u64, InputError> {
+    fn count(&self, is_stopped: &dyn Fn() -> bool) -> Result<u64, InputError> {
         if let Some(items) = self.items() {
             return Ok(items);
         }
-        let (mut cursor, mut items) = (self.source.cursor()?, 0);
-        while cursor.skip()? {
-            items += 1;
-        }
-        Ok(items)
+        let mut reader = RecordReader::new(self);
+        reader.pass_to(u64::MAX, is_stopped)?;
+        Ok(reader.feeder.passed())
     }
 
     fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError> {
-        let mut cursor = self.source.cursor()?;
-        if self.source.is_seekable() {
-            cursor.seek(from)?;
-        } else {
-            let mut passed = 0;
-            while passed < from && cursor.skip()? {
-                passed += 1;
-            }
-        }
-        Ok(Box::new(RecordReader { cursor, number: self.is_numbered.then_some(from) }))
+        self.reader_unless_stopped(from, &|| false)
+    }
+
+    fn reader_unless_stopped(
+        &self,
+        from: u64,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn ItemReader + '_>, InputError> {
+        let mut reader = RecordReader::new(self);
+        reader.pass_to(from, is_stopped)?;
+        Ok(Box::new(reader))
     }
 }
 
-struct RecordReader {
-    cursor: Box<dyn Cursor>,
-    /// The number of the next record, if that is its key.
-    number: Option<u64>,
+struct RecordReader<'a> {
+    records: &'a Records,
+    feeder: Feeder<'a>,
+    chunk: Chunk,
+    /// Items of the chunk that were not taken yet.
+    waiting: VecDeque<Item>,
+    /// Why nothing more can be read, behind those.
+    failed: Option<InputError>,
 }
 
-impl ItemReader for RecordReader {
-    fn next(&mut self) -> Result<Option<Item>, InputError> {
-        let Some(entry) = self.cursor.advance()? else { return Ok(None) };
-        let key = match &mut self.number {
-            None => entry.key().to_vec(),
-            Some(number) => {
-                *number += 1;
-                format!("{:08}", *number - 1).into_bytes()
+impl<'a> RecordReader<'a> {
+    fn new(records: &'a Records) -> Self {
+        let feeder = Feeder::new(&records.data, Selection::All, OnDamage::GoOn);
+        let chunk = Chunk::with_records(READ_AT_ONCE);
+        RecordReader { records, feeder, chunk, waiting: VecDeque::new(), failed: None }
+    }
+
+    /// Passes over the records before this number, as far as there are any. Those among them that cannot be
+    /// read were skipped by the run that came to them.
+    fn pass_to(&mut self, number: u64, is_stopped: &dyn Fn() -> bool) -> Result<(), InputError> {
+        while self.feeder.passed() < number {
+            if is_stopped() {
+                return Err(InputError::Stopped);
             }
-        };
-        Ok(Some(Item::Record { key, value: entry.value().to_vec() }))
+            let next = number.min(self.feeder.passed() + PASSED_AT_ONCE);
+            self.feeder.pass_to(next, &mut self.chunk)?;
+            for held in self.chunk.held() {
+                if let Held::Unreadable(unreadable) = held {
+                    self.records.skipped(unreadable)?;
+                }
+            }
+            if self.feeder.passed() < next {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the items out of a chunk, up to the first record behind which nothing can be converted.
+    fn take_items(&mut self) {
+        for held in self.chunk.held() {
+            let item = match held {
+                Held::Record(seen) => {
+                    let key = self.records.key(seen.number).unwrap_or_else(|| seen.key.to_vec());
+                    Ok(Item::Record { key, value: seen.value.to_vec() })
+                }
+                Held::Unreadable(unreadable) => self.records.skipped(unreadable),
+            };
+            match item {
+                Ok(item) => self.waiting.push_back(item),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Records {
+    /// A record's key, if it is its number.
+    fn key(&self, number: u64) -> Option<Vec<u8>> {
+        self.is_numbered().then(|| format!("{number:08}").into_bytes())
+    }
+
+    /// The item of a record that cannot be read. An error if it is more than one: then the numbers of those
+    /// behind it are not known, or there are none behind it.
+    fn skipped(&self, unreadable: &Unreadable) -> Result<Item, InputError> {
+        let Unreadable { first, records, after, before, error, .. } = unreadable;
+        if *records != Some(1) {
+            let path = self.data.path().to_owned();
+            return Err(InputError::Lost { path, first: *first, error: Box::new(error.clone()) });
+        }
+        Ok(match self.key(*first) {
+            Some(key) => Item::Unreadable { key, reason: format!("it cannot be read: {error}") },
+            None => {
+                let reason = reason(after.as_ref(), before.as_ref(), error);
+                Item::Unreadable { key: Vec::new(), reason }
+            }
+        })
+    }
+}
+
+/// Why a record without a key cannot be read, and where it is.
+fn reason(after: Option<&Key>, before: Option<&Key>, error: &SourceError) -> String {
+    let place = match (after, before) {
+        (Some(after), Some(before)) => format!(", between the keys {after} and {before}"),
+        (Some(after), None) => format!(", behind the key {after}"),
+        (None, Some(before)) => format!(", before the key {before}"),
+        (None, None) => String::new(),
+    };
+    format!("it cannot be read{place}: {error}")
+}
+
+impl ItemReader for RecordReader<'_> {
+    fn next(&mut self) -> Result<Option<Item>, InputError> {
+        if self.waiting.is_empty() && self.failed.is_none() {
+            self.feeder.fill(&mut self.chunk)?;
+            self.take_items();
+        }
+        match self.waiting.pop_front() {
+            Some(item) => Ok(Some(item)),
+            None => self.failed.take().map_or(Ok(None), Err),
+        }
     }
 }

@@ -33,14 +33,14 @@ use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Selection};
+use crate::scan::{self, Event, Progress, Scan, ScanError, Selection};
 
 pub use self::duplicates::{DuplicateGroup, Duplicates};
 pub use self::features::FeatureReport;
 pub use self::html::html;
 pub use self::keys::Keys;
 pub use self::keys::key_text;
-pub use self::pictures::{PICTURES_MAX, Picture, Pixels, pictures};
+pub use self::pictures::{PICTURES_MAX, Picture, PictureOptions, Pixels, pictures};
 pub use self::record::{Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
 pub use self::sheet::sheet;
@@ -53,13 +53,15 @@ pub struct InspectOptions {
     pub all: bool,
     /// Otherwise, looks at so many records, evenly spread, and only at the headers of their images.
     pub sample: u64,
+    /// What values are; by default what [most records](Content::of) are.
+    pub content: Option<Content>,
     /// How many threads work; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl Default for InspectOptions {
     fn default() -> Self {
-        InspectOptions { all: false, sample: 10_000, threads: None }
+        InspectOptions { all: false, sample: 10_000, content: None, threads: None }
     }
 }
 
@@ -106,7 +108,7 @@ pub fn inspect(
         decoder: ImageFileDecoder,
         features: FeatureTally,
     }
-    let content = Content::of(data)?;
+    let content = Content::find(data, options.content, progress)?;
     let records = scan::count(data, progress)?;
     let is_whole = options.all || records <= options.sample;
     let selection = match is_whole {
@@ -118,7 +120,7 @@ pub fn inspect(
         (true, false) => WhatToHash::Values,
         (false, false) => WhatToHash::Nothing,
     };
-    let scan = Scan { threads: options.threads, selection, on_damage: OnDamage::End };
+    let scan = Scan { threads: options.threads, selection, ..Scan::default() };
     let mut tally = Tally::new(what);
     let start = || State { decoder: ImageFileDecoder::default(), features: FeatureTally::default() };
     let states = scan.run(

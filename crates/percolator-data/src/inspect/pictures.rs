@@ -5,7 +5,7 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::{Image, Pixels as Elements};
 
 use super::InspectError;
-use crate::content::{Content, Label};
+use crate::content::{Content, Label, caught};
 use crate::open::DataSet;
 use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
 
@@ -38,28 +38,43 @@ pub struct Picture {
     pub pixels: Result<Pixels, String>,
 }
 
-/// Decodes so many images, evenly spread over the data set, and fits them into squares with sides of so many
-/// pixels. There are fewer if there are fewer records, and never more than [`PICTURES_MAX`].
+/// Which pictures are made.
+#[derive(Clone, Copy, Debug)]
+pub struct PictureOptions {
+    /// How many records are shown: at least 1, and at most [`PICTURES_MAX`].
+    pub count: u64,
+    /// The side of the square that each picture fits into, in pixels.
+    pub side: usize,
+    /// What values are; by default what [most records](Content::of) are.
+    pub content: Option<Content>,
+}
+
+impl Default for PictureOptions {
+    fn default() -> Self {
+        PictureOptions { count: 64, side: 112, content: None }
+    }
+}
+
+/// Decodes images that are evenly spread over the data set. There are fewer if there are fewer records.
 ///
 /// # Errors
 ///
 /// [`InspectError`] if the data set cannot be read, or no record has an image.
 pub fn pictures(
     data: &DataSet,
-    wanted: u64,
-    side: usize,
+    options: &PictureOptions,
     progress: &Progress,
 ) -> Result<Vec<Picture>, InspectError> {
-    let content = Content::of(data)?;
+    let content = Content::find(data, options.content, progress)?;
     let records = scan::count(data, progress)?;
-    let selection = Selection::Spread { wanted: wanted.clamp(1, PICTURES_MAX), records };
+    let selection = Selection::Spread { wanted: options.count.clamp(1, PICTURES_MAX), records };
     let scan = Scan { selection, on_damage: OnDamage::End, ..Scan::default() };
     let mut pictures = Vec::new();
     scan.run(
         data,
         progress,
         ImageFileDecoder::default,
-        |decoder, seen| Picture::of(seen, content, decoder, side),
+        |decoder, seen| Picture::of(seen, content, decoder, options.side),
         |event| {
             match event {
                 Event::Done(picture) => pictures.push(picture),
@@ -79,7 +94,7 @@ impl Picture {
         let (number, key) = (seen.number, seen.key.to_owned());
         let mut picture =
             Picture { number, key, label: None, shape: None, pixels: Err("no image".to_owned()) };
-        let mut look = || -> Result<(), RecordCause> {
+        let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
             let parts = content.parts(seen.value)?;
             picture.label = parts.label;
             if let Some(found) = parts.picture {
@@ -89,7 +104,7 @@ impl Picture {
             }
             Ok(())
         };
-        if let Err(cause) = look() {
+        if let Err(cause) = caught(decoder, ImageFileDecoder::default, look) {
             picture.pixels = Err(cause.to_string());
         }
         picture

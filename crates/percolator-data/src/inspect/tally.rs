@@ -12,7 +12,7 @@ use super::duplicates::{DuplicateTally, Hash, hash};
 use super::features::{FeatureReport, FeatureTally};
 use super::keys::KeyTally;
 use super::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, Sizes};
-use crate::content::{Content, Encoding, Label, Parts};
+use crate::content::{Content, Encoding, Label, Parts, caught};
 use crate::open::DataSet;
 use crate::scan::Seen;
 
@@ -66,7 +66,8 @@ impl Facts {
         {
             features.add(&example);
         }
-        let looked = content.parts(seen.value).and_then(|parts| {
+        let looked = caught(decoder, ImageFileDecoder::default, |decoder| {
+            let parts = content.parts(seen.value)?;
             facts.label = parts.label;
             facts.look(parts, what, decoder)
         });

@@ -9,6 +9,7 @@
 mod sums;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use percolator::batch::{ImageShape, RecordCause};
@@ -22,7 +23,7 @@ use serde::Serialize;
 use self::sums::{Decoded, EXACT_MAX, Exact, Running};
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
+use crate::scan::{Event, Progress, Scan, ScanError, Seen};
 
 /// How bytes are summed up. Floats are always summed as Caffe does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub enum Sums {
 pub struct MeanOptions {
     /// Resizes each image first, to so many rows and columns.
     pub resize: Option<(usize, usize)>,
+    /// What values are; by default what [most records](Content::of) are.
+    pub content: Option<Content>,
     /// The channels that encoded images are decoded to.
     pub color: ColorMode,
     /// How bytes are summed up.
@@ -46,7 +49,7 @@ pub struct MeanOptions {
     /// Computes only the channels' values, for which images may differ in height and width.
     pub only_channels: bool,
     /// How many threads work; by default one for each processor.
-    pub threads: Option<std::num::NonZeroUsize>,
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// The mean of a data set's images.
@@ -169,7 +172,8 @@ pub enum MeanError {
 ///
 /// [`MeanError`].
 pub fn mean(data: &DataSet, options: &MeanOptions, progress: &Progress) -> Result<Mean, MeanError> {
-    let work = Work { data, options, content: Content::of(data)?, first: first_image(data, options)? };
+    let content = Content::find(data, options.content, progress)?;
+    let work = Work { data, options, content, first: first_image(data, content, options)? };
     match options.sums {
         Sums::Exact => match work.exact(progress)? {
             Some(mean) => Ok(mean),
@@ -239,13 +243,15 @@ impl Work<'_> {
     /// Sums as Caffe does.
     fn running(&self, progress: &Progress) -> Result<Mean, MeanError> {
         let start = || decoder(self.options);
+        let with_elements = !self.options.only_channels;
         let add = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
-            self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image)))
+            self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image, with_elements)))
         };
         let (mut records, mut sums) = (0u64, Running::default());
-        let scanned = self.scan().run(self.data, progress, start, add, |event| {
+        let at_once = if with_elements { decoded_at_once(self.first) } else { None };
+        let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
             if let Added::Image(image) = done(event)? {
-                sums.add(&image, !self.options.only_channels);
+                sums.add(&image);
                 records += 1;
             }
             Ok(())
@@ -275,7 +281,7 @@ impl Work<'_> {
     }
 
     fn scan(&self) -> Scan {
-        Scan { threads: self.options.threads, selection: Selection::All, on_damage: OnDamage::End }
+        Scan { threads: self.options.threads, ..Scan::default() }
     }
 
     /// Decodes a record's image, checks its shape, and gives it to `use_it`.
@@ -308,6 +314,16 @@ impl Work<'_> {
     }
 }
 
+/// How many decoded images a worker makes at once. They wait for their turn to be added, twice as many for
+/// each thread.
+fn decoded_at_once(shape: ImageShape) -> Option<NonZeroUsize> {
+    /// The bytes that wait together, unless one image has more.
+    const BYTES: usize = 8 << 20;
+
+    let bytes = (shape.channels * shape.height * shape.width).saturating_mul(size_of::<f32>());
+    NonZeroUsize::new((BYTES / bytes.max(1)).max(1))
+}
+
 /// Why a scan ended early.
 enum Ended {
     Floats,
@@ -336,9 +352,8 @@ fn decoder(options: &MeanOptions) -> ImageFileDecoder {
 }
 
 /// Decodes the first image.
-fn first_image(data: &DataSet, options: &MeanOptions) -> Result<ImageShape, MeanError> {
+fn first_image(data: &DataSet, content: Content, options: &MeanOptions) -> Result<ImageShape, MeanError> {
     let path = || data.path().to_owned();
-    let content = Content::of(data)?;
     for source in data.sources() {
         let mut cursor = source.cursor().map_err(ScanError::from)?;
         let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };
@@ -443,6 +458,14 @@ mod tests {
         assert_eq!(stds.len(), 3);
         assert_eq!(stds[2], 0.2);
         assert_eq!(mean.for_caffe(), ["mean_value: 255.0", "mean_value: 51.0", "mean_value: 0.0"]);
+    }
+
+    #[test]
+    fn few_large_images_wait_together() {
+        let at_once = |side| decoded_at_once(ImageShape { channels: 3, height: side, width: side }).unwrap();
+        assert_eq!(at_once(256).get(), 10);
+        assert_eq!(at_once(20_000).get(), 1);
+        assert!(at_once(1).get() > 64);
     }
 
     proptest! {

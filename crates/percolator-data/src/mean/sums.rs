@@ -94,9 +94,9 @@ pub(super) struct Spread {
 }
 
 impl Running {
-    pub(super) fn add(&mut self, image: &Decoded, with_elements: bool) {
-        if with_elements {
-            let values = image.values.iter();
+    pub(super) fn add(&mut self, image: &Decoded) {
+        if let Some(values) = &image.values {
+            let values = values.iter();
             match self.elements.is_empty() {
                 // Caffe begins with zeros; 0 + x is x, but for a negative zero.
                 true => self.elements = values.map(|value| 0.0 + value).collect(),
@@ -135,12 +135,13 @@ impl Spread {
 /// A decoded image on its way to the sums.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded {
-    values: Vec<f32>,
+    /// Its elements; `None` if only channels are wanted.
+    values: Option<Vec<f32>>,
     channels: Vec<Spread>,
 }
 
 impl Decoded {
-    pub(super) fn new(image: &Image<'_>) -> Self {
+    pub(super) fn new(image: &Image<'_>, with_elements: bool) -> Self {
         let values: Vec<f32> = match image.pixels {
             Pixels::U8(bytes) => bytes.iter().map(|&byte| f32::from(byte)).collect(),
             Pixels::F32(floats) => {
@@ -151,7 +152,7 @@ impl Decoded {
         };
         let plane = image.shape.height * image.shape.width;
         let channels = values.chunks_exact(plane).map(Spread::of).collect();
-        Decoded { values, channels }
+        Decoded { values: with_elements.then_some(values), channels }
     }
 }
 
@@ -188,7 +189,7 @@ mod tests {
             let exact = exact.merge(other.iter().fold(Exact::default(), add));
             let mut running = Running::default();
             for image in &images {
-                running.add(&Decoded::new(&Image { shape, pixels: Pixels::U8(image) }), true);
+                running.add(&Decoded::new(&Image { shape, pixels: Pixels::U8(image) }, true));
             }
             for place in 0..images[0].len() {
                 let sum: u64 = images.iter().map(|image| u64::from(image[place])).sum();

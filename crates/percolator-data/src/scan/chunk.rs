@@ -16,6 +16,7 @@ pub struct Seen<'a> {
 }
 
 /// Records that could not be read.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
     /// The number of the first of them.
@@ -26,9 +27,15 @@ pub struct Unreadable {
     pub after: Option<Key>,
     /// The key of the first record that could be read again, if that is known.
     pub before: Option<Key>,
-    /// Why.
+    /// Why. If they were given up, why the first of them cannot be read.
     pub error: SourceError,
+    /// Whether all but the first were not tried, because [`FAULTS_IN_A_ROW_MAX`] records in a row failed.
+    pub are_given_up: bool,
 }
+
+/// After so many faults in a row without a record between them, the rest of a source that is read in order is
+/// given up: a disk that is gone fails for each record.
+pub const FAULTS_IN_A_ROW_MAX: u64 = 10_000;
 
 #[derive(Debug)]
 enum Item {
@@ -43,28 +50,35 @@ enum Item {
 
 /// What a chunk has, in order.
 #[derive(Debug)]
-pub(super) enum Held<'a> {
+pub(crate) enum Held<'a> {
     Record(Seen<'a>),
     Unreadable(&'a Unreadable),
 }
 
 /// A recycled buffer of a few records.
-#[derive(Debug, Default)]
-pub(super) struct Chunk {
+#[derive(Debug)]
+pub(crate) struct Chunk {
     /// Its place among all chunks.
     pub(super) place: u64,
     bytes: Vec<u8>,
     items: Vec<Item>,
     records: u64,
+    /// The most records it takes.
+    records_max: u64,
 }
 
-/// The most records of a chunk, and how many bytes end one.
-const RECORDS_MAX: u64 = 64;
+/// How many bytes end a chunk, and how many items, most of which then cannot be read.
 const BYTES_ENOUGH: usize = 1 << 20;
+const ITEMS_ENOUGH: usize = 4096;
 /// A buffer that grew longer than this is not kept.
 const BYTES_KEPT_MAX: usize = 16 << 20;
 
 impl Chunk {
+    /// A chunk that is full with so many records.
+    pub(crate) fn with_records(records_max: u64) -> Self {
+        Chunk { place: 0, bytes: Vec::new(), items: Vec::new(), records: 0, records_max }
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         if self.bytes.capacity() > BYTES_KEPT_MAX {
@@ -86,10 +100,12 @@ impl Chunk {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.records >= RECORDS_MAX || self.bytes.len() >= BYTES_ENOUGH || self.items.len() >= 4096
+        self.records >= self.records_max
+            || self.bytes.len() >= BYTES_ENOUGH
+            || self.items.len() >= ITEMS_ENOUGH
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
@@ -102,7 +118,7 @@ impl Chunk {
     }
 
     /// What it has, in order.
-    pub(super) fn held(&self) -> impl Iterator<Item = Held<'_>> {
+    pub(crate) fn held(&self) -> impl Iterator<Item = Held<'_>> {
         let mut left = &self.bytes[..];
         self.items.iter().map(move |item| match *item {
             Item::Record { number, key, value } => {

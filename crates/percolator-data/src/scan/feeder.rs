@@ -14,17 +14,13 @@ use percolator::record::Key;
 use percolator::source::{Cursor, Source, SourceError};
 use percolator::tfrecord::TfRecordError;
 
-use super::chunk::{Chunk, Unreadable};
+use super::chunk::{Chunk, FAULTS_IN_A_ROW_MAX, Unreadable};
 use super::selection::Selection;
 use super::{OnDamage, resume};
 use crate::open::{DataSet, Kind};
 
-/// After so many faults in a row without a record between them, the rest of a source is given up: a disk that
-/// is gone fails for each record.
-const FAULTS_IN_A_ROW_MAX: u64 = 10_000;
-
 /// Where a scan is in its data set.
-pub(super) struct Feeder<'a> {
+pub(crate) struct Feeder<'a> {
     data: &'a DataSet,
     selection: Selection,
     on_damage: OnDamage,
@@ -46,7 +42,7 @@ pub(super) struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    pub(super) fn new(data: &'a DataSet, selection: Selection, on_damage: OnDamage) -> Self {
+    pub(crate) fn new(data: &'a DataSet, selection: Selection, on_damage: OnDamage) -> Self {
         Feeder {
             data,
             selection,
@@ -64,7 +60,7 @@ impl<'a> Feeder<'a> {
     }
 
     /// Fills a chunk with the next records; it stays empty behind the last one.
-    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
+    pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
         chunk.clear();
         while !chunk.is_full() && self.step(chunk)? {}
         Ok(())
@@ -80,7 +76,31 @@ impl<'a> Feeder<'a> {
         chunk.clear();
         self.place = places.start;
         self.last_key = None;
+        // Each place is sought by itself, so faults before it say nothing of it.
+        self.faults_in_a_row = 0;
         while self.place < places.end && self.step(chunk)? {}
+        self.report(chunk);
+        Ok(())
+    }
+
+    /// How many records are behind it: the number of the next one.
+    pub(crate) fn passed(&self) -> u64 {
+        self.next
+    }
+
+    /// Passes over the records before this number, as far as there are any, without their values. The chunk
+    /// gets what cannot be passed over.
+    pub(crate) fn pass_to(&mut self, number: u64, chunk: &mut Chunk) -> Result<(), SourceError> {
+        chunk.clear();
+        self.place = self.place.max(number);
+        while self.next < number {
+            let Some(source) = self.data.sources().get(self.source) else { break };
+            match self.reach(&**source, number) {
+                Ok(true) => break,
+                Ok(false) => self.end_of_source(&**source, chunk),
+                Err(error) => self.fail(&**source, error, chunk)?,
+            }
+        }
         self.report(chunk);
         Ok(())
     }
@@ -105,13 +125,8 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Reads the record at a position; `false` if the source ends before it.
-    fn advance(
-        &mut self,
-        source: &dyn Source,
-        position: u64,
-        chunk: &mut Chunk,
-    ) -> Result<bool, SourceError> {
+    /// Takes the cursor to a position; `false` if the source ends before it.
+    fn reach(&mut self, source: &dyn Source, position: u64) -> Result<bool, SourceError> {
         if self.cursor.is_none() {
             self.cursor = Some(source.cursor()?);
         }
@@ -126,6 +141,20 @@ impl<'a> Feeder<'a> {
             }
             self.next += 1;
         }
+        Ok(true)
+    }
+
+    /// Reads the record at a position; `false` if the source ends before it.
+    fn advance(
+        &mut self,
+        source: &dyn Source,
+        position: u64,
+        chunk: &mut Chunk,
+    ) -> Result<bool, SourceError> {
+        if !self.reach(source, position)? {
+            return Ok(false);
+        }
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
         let Some(entry) = cursor.advance()? else { return Ok(false) };
         if let Some(lost) = self.lost.take() {
             let before = Some(Key(entry.key().to_owned()));
@@ -160,18 +189,26 @@ impl<'a> Feeder<'a> {
             return Err(error);
         }
         let is_again = self.lost.as_ref().is_some_and(|lost| lost.error == error);
-        if is_again || self.faults_in_a_row > FAULTS_IN_A_ROW_MAX {
-            let lost = self.lost.take();
-            self.lost = lost.map(|lost| Unreadable { records: self.left_from(source, lost.first), ..lost });
+        if !is_again {
+            self.report(chunk);
+        }
+        let lost = self.lost.take().unwrap_or_else(|| Unreadable {
+            first: self.next,
+            records: None,
+            after: self.last_key.clone(),
+            before: None,
+            error,
+            are_given_up: false,
+        });
+        let are_given_up = !is_again && self.faults_in_a_row >= FAULTS_IN_A_ROW_MAX;
+        if is_again || are_given_up {
+            let records = self.left_from(source, lost.first);
+            self.lost = Some(Unreadable { records, are_given_up, ..lost });
             self.leave_source(chunk);
             return Ok(());
         }
-        self.report(chunk);
-        let first = self.next;
-        let (after, before) = (self.last_key.clone(), None);
         match self.data.kind() {
             Kind::LevelDb => {
-                let lost = Unreadable { first, records: None, after, before, error };
                 self.find_next_block(&lost);
                 self.lost = Some(lost);
                 if self.cursor.is_none() {
@@ -179,12 +216,12 @@ impl<'a> Feeder<'a> {
                 }
             }
             // Without a length, or what a file unpacks to, nobody knows where the next record is.
-            Kind::TfRecord if !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. })) => {
-                self.lost = Some(Unreadable { first, records: None, after, before, error });
+            Kind::TfRecord if !matches!(lost.error, SourceError::TfRecord(TfRecordError::Data { .. })) => {
+                self.lost = Some(lost);
                 self.leave_source(chunk);
             }
             Kind::Lmdb | Kind::TfRecord | Kind::ImageList => {
-                self.lost = Some(Unreadable { first, records: Some(1), after, before, error });
+                self.lost = Some(Unreadable { records: Some(1), ..lost });
                 self.next += 1;
                 // A record that was merely on the way to a selected one is not missed.
                 self.place += u64::from(self.selection.position(self.place) < Some(self.next));

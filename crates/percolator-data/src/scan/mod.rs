@@ -8,28 +8,36 @@
 //! mod        puts the results in order, and gives the chunks back
 //! ```
 //!
-//! Memory: there are as many chunks as threads, and as many again, and each has 64 records, or 1 MiB and a
-//! record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
+//! Memory: there are as many chunks as threads, and as many again, and each has 64 records or fewer, or 1 MiB
+//! and a record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
 
 mod chunk;
 mod feeder;
 mod resume;
+mod sample;
 mod selection;
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
+use percolator::record::Key;
+use percolator::shown;
 use percolator::source::SourceError;
 
-use self::chunk::{Chunk, Held};
-use self::feeder::Feeder;
 use crate::open::DataSet;
 
-pub use self::chunk::{Seen, Unreadable};
+pub(crate) use self::chunk::{Chunk, Held};
+pub use self::chunk::{FAULTS_IN_A_ROW_MAX, Seen, Unreadable};
+pub(crate) use self::feeder::Feeder;
+pub(crate) use self::sample::{look_at_first, look_at_spread};
 pub use self::selection::Selection;
 pub use percolator::Progress;
 
@@ -46,15 +54,22 @@ pub enum OnDamage {
 /// How a data set is scanned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scan {
-    /// How many threads work; by default one for each processor.
+    /// How many threads work, at most [`THREADS_MAX`]; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
     /// Which records are looked at.
     pub selection: Selection,
     /// What happens to records that cannot be read.
     pub on_damage: OnDamage,
+    /// The most records that a worker takes at once (default: 64). Results wait for their turn in as many
+    /// places as there are threads, twice, so large results want fewer.
+    pub at_once: Option<NonZeroUsize>,
 }
 
+/// The most threads that a scan may have, as many as a feed.
+pub const THREADS_MAX: usize = 1024;
+
 /// Why a scan has no result.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// The data set cannot be read.
@@ -63,6 +78,36 @@ pub enum ScanError {
     /// [`Progress::stop`] was called.
     #[error("stopped before the end")]
     Stopped,
+    /// More threads are wanted than [`THREADS_MAX`].
+    #[error("{found} threads are too many; at most {THREADS_MAX} are allowed")]
+    TooManyThreads {
+        /// How many are wanted.
+        found: usize,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start {threads} threads: {error}; use fewer")]
+    Thread {
+        /// How many are wanted.
+        threads: usize,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// Working on a record panicked.
+    #[error(
+        "{}: record {number}, key {key}: working on it panicked: {message}; this is a bug, please report it",
+        shown::path(path)
+    )]
+    Panicked {
+        /// The data set.
+        path: PathBuf,
+        /// The record's number.
+        number: u64,
+        /// Its key.
+        key: Key,
+        /// The panic's message.
+        message: String,
+    },
 }
 
 /// What a scan finds, in order.
@@ -74,13 +119,14 @@ pub enum Event<T> {
     Unreadable(Unreadable),
 }
 
-/// How many records a worker takes at once of a source that it seeks in. Each is a file.
+/// How many records a worker takes at once, and how many of a source that it seeks in: there, each is a file.
+const AT_ONCE: u64 = 64;
 const FILES_AT_ONCE: u64 = 8;
 
 /// The results of a chunk, or of the attempt to read one.
 struct Results<T> {
     chunk: Chunk,
-    events: Result<Vec<Event<T>>, SourceError>,
+    events: Result<Vec<Event<T>>, ScanError>,
 }
 
 impl Scan {
@@ -92,11 +138,11 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// The caller's own error, from `take`, or one made of [`ScanError`].
+    /// The caller's own error, from `take`, or one made of [`ScanError`], which a panic of `work` is, too.
     ///
     /// # Panics
     ///
-    /// If `start`, `work` or `take` panics.
+    /// If `start` or `take` panics.
     pub fn run<S: Send, T: Send, E: From<ScanError>>(
         &self,
         data: &DataSet,
@@ -109,37 +155,43 @@ impl Scan {
         // Where the number of records is not known, the work is measured in bytes.
         let unit = if records.is_some() { Chunk::records } else { Chunk::bytes };
         progress.begin(records.unwrap_or_else(|| data.file_bytes()));
-        let threads = self.threads.map_or_else(default_threads, usize::from);
+        let threads = self.threads()?;
         let chunks = 2 * threads;
         let (free_in, free) = bounded(chunks);
         for _ in 0..chunks {
             // There is room for all of them.
-            let _ = free_in.send(Chunk::default());
+            let _ = free_in.send(Chunk::with_records(self.at_once(AT_ONCE)));
         }
         let (results_in, results) = bounded(chunks);
         let (start, work, claims) = (&start, &work, &Mutex::new(0));
+        let failed = |error| ScanError::Thread { threads, error };
         thread::scope(|scope| {
             let full = match self.seekable(data) {
                 Some(_) => None,
                 None => {
                     let (full_in, full) = bounded(chunks);
                     let (free, results_in) = (free.clone(), results_in.clone());
-                    scope.spawn(move || self.read(data, &free, &full_in, &results_in));
+                    let read = move || self.read(data, &free, &full_in, &results_in);
+                    let reader = thread::Builder::new().name("scan:reader".to_owned());
+                    reader.spawn_scoped(scope, read).map_err(failed)?;
                     Some(full)
                 }
             };
-            let worker = || {
+            let worker = |number| {
                 let (full, free, results_in) = (full.clone(), free.clone(), results_in.clone());
-                scope.spawn(move || {
+                let run = move || {
                     let mut state = start();
                     match full {
-                        Some(full) => work_on(&full, &results_in, &mut state, work),
+                        Some(full) => work_on(data.path(), &full, &results_in, &mut state, work),
                         None => self.seek_and_work(data, claims, &free, &results_in, &mut state, work),
                     }
                     state
-                })
+                };
+                let worker = thread::Builder::new().name(format!("scan:{number}"));
+                worker.spawn_scoped(scope, run).map_err(failed)
             };
-            let workers: Vec<_> = (0..threads).map(|_| worker()).collect();
+            // Those that were started end with the channels, if another cannot be.
+            let workers = (0..threads).map(worker).collect::<Result<Vec<_>, _>>()?;
             // The threads end when the other ends of their channels do.
             drop((full, free, results_in));
             let taken = in_order(results, free_in, (progress, unit), take);
@@ -149,6 +201,18 @@ impl Scan {
             let states = workers.into_iter().map(join).collect();
             taken.map(|()| states)
         })
+    }
+
+    fn threads(&self) -> Result<usize, ScanError> {
+        match self.threads.map(usize::from) {
+            None => Ok(default_threads()),
+            Some(found) if found > THREADS_MAX => Err(ScanError::TooManyThreads { found }),
+            Some(threads) => Ok(threads),
+        }
+    }
+
+    fn at_once(&self, usual: u64) -> u64 {
+        self.at_once.map_or(usual, |wanted| usual.min(wanted.get() as u64))
     }
 
     /// The number of records to look at, if each worker can seek its own.
@@ -171,7 +235,7 @@ impl Scan {
         for (place, mut chunk) in (0..).zip(free) {
             chunk.place = place;
             if let Err(error) = feeder.fill(&mut chunk) {
-                let _ = results.send(Results { chunk, events: Err(error) });
+                let _ = results.send(Results { chunk, events: Err(error.into()) });
                 break;
             }
             if chunk.is_empty() || full.send(chunk).is_err() {
@@ -190,7 +254,7 @@ impl Scan {
         state: &mut S,
         work: &impl Fn(&mut S, Seen<'_>) -> T,
     ) {
-        let records = self.seekable(data).unwrap_or(0);
+        let (records, at_once) = (self.seekable(data).unwrap_or(0), self.at_once(FILES_AT_ONCE));
         let mut feeder = Feeder::new(data, self.selection, self.on_damage);
         for mut chunk in free {
             // Claimed with a chunk in hand: whoever has the lowest claim never waits for one.
@@ -199,13 +263,13 @@ impl Scan {
                 *next += 1;
                 *next - 1
             };
-            let first = chunk.place * FILES_AT_ONCE;
+            let first = chunk.place * at_once;
             if first >= records {
                 break;
             }
-            let places: Range<u64> = first..records.min(first + FILES_AT_ONCE);
-            let filled = feeder.fill_range(&mut chunk, places);
-            let events = filled.map(|()| events_of(&chunk, state, work));
+            let places: Range<u64> = first..records.min(first + at_once);
+            let filled = feeder.fill_range(&mut chunk, places).map_err(ScanError::from);
+            let events = filled.and_then(|()| events_of(data.path(), &chunk, state, work));
             if results.send(Results { chunk, events }).is_err() {
                 break;
             }
@@ -215,25 +279,46 @@ impl Scan {
 
 /// Works on the chunks that were read.
 fn work_on<S, T>(
+    path: &Path,
     full: &Receiver<Chunk>,
     results: &Sender<Results<T>>,
     state: &mut S,
     work: &impl Fn(&mut S, Seen<'_>) -> T,
 ) {
     for chunk in full {
-        let events = Ok(events_of(&chunk, state, work));
+        let events = events_of(path, &chunk, state, work);
         if results.send(Results { chunk, events }).is_err() {
             break;
         }
     }
 }
 
-fn events_of<S, T>(chunk: &Chunk, state: &mut S, work: &impl Fn(&mut S, Seen<'_>) -> T) -> Vec<Event<T>> {
+/// Works on a chunk's records. After a panic, the scan ends, so nobody sees the state that it left.
+fn events_of<S, T>(
+    path: &Path,
+    chunk: &Chunk,
+    state: &mut S,
+    work: &impl Fn(&mut S, Seen<'_>) -> T,
+) -> Result<Vec<Event<T>>, ScanError> {
     let event = |held: Held<'_>| match held {
-        Held::Record(seen) => Event::Done(work(state, seen)),
-        Held::Unreadable(unreadable) => Event::Unreadable(unreadable.clone()),
+        Held::Record(seen) => {
+            let done = catch_unwind(AssertUnwindSafe(|| work(state, seen)));
+            done.map(Event::Done).map_err(|panic| ScanError::Panicked {
+                path: path.to_owned(),
+                number: seen.number,
+                key: Key(seen.key.to_owned()),
+                message: panic_message(&*panic),
+            })
+        }
+        Held::Unreadable(unreadable) => Ok(Event::Unreadable(unreadable.clone())),
     };
     chunk.held().map(event).collect()
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 /// Hands the results on in order, and gives each chunk back.
@@ -252,7 +337,7 @@ fn in_order<T, E: From<ScanError>>(
             if progress.is_stopped() {
                 return Err(ScanError::Stopped.into());
             }
-            for event in events.map_err(ScanError::from)? {
+            for event in events? {
                 take(event)?;
             }
             progress.add_records(chunk.records());
@@ -266,19 +351,7 @@ fn in_order<T, E: From<ScanError>>(
 }
 
 fn default_threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Looks at the first records that can be read, up to 64.
-pub(crate) fn look_at_first(data: &DataSet, mut look: impl FnMut(Seen<'_>)) -> Result<(), ScanError> {
-    let mut chunk = Chunk::default();
-    Feeder::new(data, Selection::All, OnDamage::GoOn).fill(&mut chunk)?;
-    for held in chunk.held() {
-        if let Held::Record(seen) = held {
-            look(seen);
-        }
-    }
-    Ok(())
+    thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
 /// Counts a data set's records, by passing over them if their number is not stored.

@@ -17,16 +17,16 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::Key;
 use serde::Serialize;
 
-use crate::content::Content;
+use crate::content::{Content, caught};
 use crate::open::DataSet;
-use crate::scan::{Event, OnDamage, Progress, Scan, ScanError, Seen, Selection, Unreadable};
+use crate::scan::{Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Unreadable};
 
 pub use self::repair::{RepairError, Repaired, repair};
 
 /// How a data set is verified.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyOptions {
-    /// What values have to be; by default what most of the first records are.
+    /// What values have to be; by default what [most records](Content::of) are.
     pub content: Option<Content>,
     /// How many threads work; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
@@ -106,7 +106,7 @@ pub fn verify(
     progress: &Progress,
     mut found: impl FnMut(&Fault),
 ) -> Result<Verified, ScanError> {
-    let content = options.content.map_or_else(|| Content::of(data), Ok)?;
+    let content = Content::find(data, options.content, progress)?;
     let mut verified = Verified::new(content);
     let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, content, decoder).err();
     scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {
@@ -126,18 +126,18 @@ pub fn verify(
 }
 
 fn scan(options: &VerifyOptions) -> Scan {
-    Scan { threads: options.threads, selection: Selection::All, on_damage: OnDamage::GoOn }
+    Scan { threads: options.threads, on_damage: OnDamage::GoOn, ..Scan::default() }
 }
 
 /// Checks one record.
 fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Result<(), Box<Fault>> {
-    let mut look = || -> Result<(), RecordCause> {
+    let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
         if let Some(picture) = content.parts(seen.value)?.picture {
             picture.decode(decoder)?;
         }
         Ok(())
     };
-    look().map_err(|cause| {
+    caught(decoder, ImageFileDecoder::default, look).map_err(|cause| {
         Box::new(Fault::Record { number: seen.number, key: Key(seen.key.to_owned()), cause })
     })
 }
@@ -175,7 +175,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Record { number, key, cause } => write!(f, "record {number}, key {key}: {cause}"),
-            Fault::Unreadable(Unreadable { first, records, after, before, error }) => {
+            Fault::Unreadable(Unreadable { first, records, after, before, error, are_given_up }) => {
                 match records {
                     Some(1) => write!(f, "record {first} cannot be read")?,
                     Some(records) => write!(f, "records {first} to {} cannot be read", first + records - 1)?,
@@ -186,6 +186,9 @@ impl fmt::Display for Fault {
                     (Some(after), None) => write!(f, ", behind the key {after}")?,
                     (None, Some(before)) => write!(f, ", before the key {before}")?,
                     (None, None) => {}
+                }
+                if *are_given_up {
+                    write!(f, ", given up after {FAULTS_IN_A_ROW_MAX} in a row that cannot be read")?;
                 }
                 write!(f, ": {error}")
             }

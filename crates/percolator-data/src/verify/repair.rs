@@ -69,7 +69,7 @@ pub fn repair(
     mut found: impl FnMut(&Fault),
 ) -> Result<Repaired, RepairError> {
     let mut copy = Copy::create(data, out, is_forced)?;
-    let content = options.content.map_or_else(|| Content::of(data), Ok)?;
+    let content = Content::find(data, options.content, progress)?;
     let mut verified = Verified::new(content);
     let work = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
         check(seen, content, decoder).map(|()| (seen.key.to_owned(), seen.value.to_owned()))

@@ -4,6 +4,7 @@
 
 mod golden;
 mod inputs;
+mod records;
 mod resumed;
 
 use std::fs;

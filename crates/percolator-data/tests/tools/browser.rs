@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use percolator_data::DataSet;
-use percolator_data::inspect::{html, pictures};
+use percolator_data::inspect::{PictureOptions, html, pictures};
 use percolator_data::scan::Progress;
 
 use crate::common::{data, golden};
@@ -64,9 +64,10 @@ fn a_report_is_whole_in_a_browser() {
     };
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("profile");
+    let few = PictureOptions { count: 40, ..PictureOptions::default() };
     for path in [golden("jpg_mixed_lmdb"), golden("raw_lmdb"), data("tensorflow/jpg_color.tfrecord")] {
         let report = report(&path, true);
-        let shown = pictures(&DataSet::open(&path).unwrap(), 40, 112, &Progress::new()).unwrap();
+        let shown = pictures(&DataSet::open(&path).unwrap(), &few, &Progress::new()).unwrap();
         let page = html(&report, &shown);
         assert!(!page.contains("http") && !page.contains("<script"), "the page needs nothing else");
         let plain = folder.path().join("report.html");

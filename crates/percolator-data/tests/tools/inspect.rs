@@ -4,7 +4,9 @@ use std::fs;
 
 use percolator::net::NetState;
 use percolator::{Net, source::ImageList};
-use percolator_data::inspect::{InspectOptions, Record, Report, Which, inspect, pictures, record, sheet};
+use percolator_data::inspect::{
+    InspectOptions, PictureOptions, Record, Report, Which, inspect, pictures, record, sheet,
+};
 use percolator_data::scan::Progress;
 use percolator_data::{Content, DataSet, Encoding, Kind};
 
@@ -150,7 +152,8 @@ fn a_record_is_found_by_number_and_by_key() {
 #[test]
 fn a_sheet_shows_every_picture() {
     let data = DataSet::open(golden("jpg_mixed_lmdb")).unwrap();
-    let shown = pictures(&data, 9, 112, &Progress::new()).unwrap();
+    let nine = PictureOptions { count: 9, ..PictureOptions::default() };
+    let shown = pictures(&data, &nine, &Progress::new()).unwrap();
     assert!(
         shown.len() == 9 && shown.iter().all(|picture| picture.pixels.is_ok() && picture.label.is_some())
     );
@@ -160,6 +163,6 @@ fn a_sheet_shows_every_picture() {
     let image = decoder.decode(&file).unwrap();
     assert_eq!((image.shape.width, image.shape.height), (drawn.width, drawn.height));
     let sequence = DataSet::open(crate::common::data("tensorflow/sequence.tfrecord")).unwrap();
-    let error = pictures(&sequence, 9, 112, &Progress::new()).unwrap_err().to_string();
+    let error = pictures(&sequence, &nine, &Progress::new()).unwrap_err().to_string();
     assert!(error.contains("there is no image among"), "{error}");
 }

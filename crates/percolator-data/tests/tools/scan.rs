@@ -137,6 +137,35 @@ fn a_scan_ends_when_it_is_told_to() {
     assert!(refused.is_err() && taken == 3);
 }
 
+/// Neither a chunk nor a turn is lost with a worker that panics: the scan ends, and names the record.
+#[test]
+fn a_panic_of_the_work_ends_the_scan_and_names_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    std::fs::write(&list, format!("{} 1\n", data("images/rgb.jpg").display()).repeat(200)).unwrap();
+    for path in [golden("raw_lmdb"), list] {
+        let data = DataSet::open(&path).unwrap();
+        for threads in [1, 3] {
+            let scan = Scan { threads: NonZeroUsize::new(threads), ..Scan::default() };
+            let work = |(): &mut (), seen: scan::Seen<'_>| assert!(seen.number != 20, "a bug of a decoder");
+            let ended = scan.run(&data, &Progress::new(), || (), work, |_| Ok::<_, ScanError>(()));
+            let said = ended.unwrap_err().to_string();
+            assert!(said.contains("record 20, key \""), "{said}");
+            assert!(said.contains("panicked: a bug of a decoder; this is a bug"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn too_many_threads_are_refused() {
+    let data = DataSet::open(golden("raw_lmdb")).unwrap();
+    for threads in [1025, usize::MAX] {
+        let said = scanned(&data, Scan { threads: NonZeroUsize::new(threads), ..Scan::default() });
+        let said = said.unwrap_err().to_string();
+        assert_eq!(said, format!("{threads} threads are too many; at most 1024 are allowed"));
+    }
+}
+
 #[derive(Debug)]
 struct Refused;
 

@@ -1,6 +1,7 @@
 //! Verification finds what was damaged, and no more; the clean copy has everything else.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use percolator::tfrecord::{Compression, TfRecordWriter};
@@ -102,6 +103,50 @@ fn damaged_records_are_named_and_left_out() {
     repair(&data, &out, true, &options, &Progress::new(), |_| ()).unwrap();
 }
 
+/// Damaged records do not decide what a data set holds, however long they are, and wherever.
+#[test]
+fn damaged_records_do_not_decide_what_the_values_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = |count| (0..count).map(|label| datum([1, 1, 4], label, vec![7; 4]));
+    let damaged = |count, bytes| (0..count).map(move |_| vec![0xff; bytes]);
+    let long_first: Vec<Vec<u8>> = damaged(1, 2 << 20).chain(good(10)).collect();
+    let many_first: Vec<Vec<u8>> = damaged(100, 5).chain(good(100)).collect();
+    let keyed = |values: &[Vec<u8>]| -> Vec<(String, Vec<u8>)> {
+        values.iter().enumerate().map(|(number, value)| (format!("{number:08}"), value.clone())).collect()
+    };
+    for (name, values, count) in [("long", &long_first, 1), ("many", &many_first, 100)] {
+        let database = folder.path().join(format!("{name}_lmdb"));
+        lmdb(&database, keyed(values));
+        let file = folder.path().join(format!("{name}.tfrecord"));
+        tfrecord(&file, values);
+        for path in [database, file] {
+            let (verified, _) = checked(&path);
+            let found = (verified.content, verified.damaged, verified.whole);
+            let whole = values.len() as u64 - count;
+            assert_eq!(found, (Content::Datum, count, whole), "{}", path.display());
+        }
+    }
+    // One file of many is full of them.
+    let files = folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    tfrecord(&files.join("0.tfrecord"), &damaged(70, 5).collect::<Vec<_>>());
+    tfrecord(&files.join("1.tfrecord"), &good(10).collect::<Vec<_>>());
+    let (verified, _) = checked(&files);
+    assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 70, 10));
+}
+
+#[test]
+fn what_the_values_have_to_be_can_be_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bytes_lmdb");
+    lmdb(&path, (0..100).map(|number| (format!("{number:08}"), vec![0xff; 9])));
+    assert_eq!(checked(&path).0.content, Content::Bytes);
+    let data = DataSet::open(&path).unwrap();
+    let options = VerifyOptions { content: Some(Content::Datum), ..VerifyOptions::default() };
+    let verified = verify(&data, &options, &Progress::new(), |_| ()).unwrap();
+    assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 100, 0));
+}
+
 /// A TFRecord file of these values.
 fn tfrecord(path: &Path, values: &[Vec<u8>]) {
     let mut writer = TfRecordWriter::create(path, Compression::Plain).unwrap();
@@ -197,6 +242,40 @@ fn a_list_is_read_behind_a_missing_file() {
     let out = folder.path().join("clean.txt");
     mended(&list, &out);
     assert_eq!(fs::read_to_string(out).unwrap(), format!("{good} 1\n{good} 3\n"));
+}
+
+/// So many faults in a row are more than a scan takes of a source that it reads in order.
+const TOO_MANY: usize = 10_020;
+
+/// The files behind many that are missing are still read: each is a file of its own.
+#[test]
+fn a_list_is_read_behind_any_number_of_missing_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    let good = data("images/rgb.jpg").display().to_string();
+    fs::write(&list, format!("{}{good} 3\n", "/nowhere.jpg 2\n".repeat(TOO_MANY))).unwrap();
+    let data = DataSet::open(&list).unwrap();
+    let options = VerifyOptions { threads: NonZeroUsize::new(1), ..VerifyOptions::default() };
+    let mut faults = 0;
+    let verified = verify(&data, &options, &Progress::new(), |_| faults += 1).unwrap();
+    assert_eq!((verified.whole, verified.unreadable, faults), (1, TOO_MANY as u64, TOO_MANY));
+}
+
+/// A file that fails at every record is given up some time, and that is said.
+#[test]
+fn a_file_that_is_given_up_is_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    tfrecord(&path, &vec![datum([1, 1, 4], 0, vec![7; 4]); TOO_MANY]);
+    let mut bytes = fs::read(&path).unwrap();
+    let length = bytes.len() / TOO_MANY;
+    bytes.chunks_exact_mut(length).for_each(|record| record[14] ^= 1);
+    fs::write(&path, &bytes).unwrap();
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.whole, verified.unreadable, verified.gaps), (0, 10_000 - 1, 1), "{verified:?}");
+    let last = faults.last().unwrap();
+    assert!(last.starts_with("records from number 9999 on "), "{last}");
+    assert!(last.contains("given up after 10000 in a row that cannot be read"), "{last}");
 }
 
 proptest! {
