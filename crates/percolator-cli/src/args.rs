@@ -202,6 +202,12 @@ impl SourceArgs {
         Ok(found)
     }
 
+    /// Whether there is a source.
+    pub(super) fn is_given(&self) -> bool {
+        let SourceArgs { net, lmdb, leveldb, tfrecord } = self;
+        net.is_some() || [lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty())
+    }
+
     pub(super) fn is_net(&self) -> bool {
         self.net.is_some()
     }

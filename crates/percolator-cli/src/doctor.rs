@@ -9,12 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use percolator_measure::doctor::{Options, examine};
 use percolator_measure::{Job, VALUES_MIN};
 
-use crate::args::{SourceArgs, StateArgs, TransformArgs, millis, seconds};
-use crate::fields::ExampleArgs;
+use crate::args::{millis, seconds};
+use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::measured;
 use crate::out::Out;
-use crate::pipeline::{DtypeArg, PipelineArgs};
 
 /// The least number of rounds: fewer tell nothing from noise.
 const ROUNDS_MIN: i64 = VALUES_MIN as i64;
@@ -25,15 +24,7 @@ const ROUNDS_MAX: i64 = 1000;
     .required(true).multiple(true))]
 pub(super) struct Doctor {
     #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    transform: TransformArgs,
-    #[command(flatten)]
-    example: ExampleArgs,
-    #[command(flatten)]
-    pipeline: PipelineArgs,
+    input: InputArgs,
     #[command(flatten)]
     job: JobArgs,
     /// How long a training step takes, in milliseconds; 0 asks how fast the feed can be.
@@ -79,21 +70,17 @@ impl Doctor {
 
     /// What is examined, and the folder that relative paths start from.
     fn job(&self) -> anyhow::Result<(Job, std::path::PathBuf)> {
-        let mut described = self.source.describe(&self.state, &self.transform)?;
-        described.feed = self.example.with_options(described.feed);
-        let mut feed = self.pipeline.with_options(described.feed.clone(), DtypeArg::F32)?;
-        let batch_size = self.pipeline.batch_size.or((!self.source.is_net()).then_some(64));
-        if let Some(records) = batch_size {
-            feed = feed.batch_size(records);
-        }
-        feed = self.job.of_feed(feed);
+        let described = self.input.describe()?;
+        let feed = self.input.with_batch_size(described.feed.clone());
+        let mut feed = self.job.of_feed(feed);
         if self.job.needs_plan() {
             // Without an end.
             feed = feed.epochs(0);
         }
-        let database = self.state.database().map(str::to_owned);
+        let database = self.input.state.database().map(str::to_owned);
         let root = described.root.clone();
-        let job = measured::job(described, feed, &self.pipeline, database, !self.example.is_given())?;
+        let job =
+            measured::job(described, feed, &self.input.pipeline, database, !self.input.example.is_given())?;
         Ok((Job { step: self.step_ms, ..job }, root))
     }
 }

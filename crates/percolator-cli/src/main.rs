@@ -15,6 +15,7 @@ mod doctor;
 mod dump;
 mod feed;
 mod fields;
+mod input;
 mod inspect;
 mod job;
 mod leases;

@@ -1,4 +1,4 @@
-//! How a pipeline runs: options of both `feed` and `bench`.
+//! How a pipeline runs: options of `feed`, `doctor` and `bench`.
 
 use clap::{Args, ValueEnum};
 use percolator::transform::TransformPlace;

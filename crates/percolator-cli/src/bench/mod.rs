@@ -29,10 +29,9 @@ use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 use percolator::{shown, whole_file};
 
-use super::args::{StateArgs, TransformArgs, seconds};
-use super::fields::ExampleArgs;
+use super::args::seconds;
+use super::input::InputArgs;
 use super::out::Out;
-use super::pipeline::PipelineArgs;
 use data::Format;
 use measure::Measured;
 use synthetic::Kind;
@@ -62,25 +61,15 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// --drop-behind needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]),
     group = ArgGroup::new("work").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic", "compare"])
         .required(true).multiple(true))]
 pub(crate) struct Bench {
-    /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
-    #[arg(value_name = "NET")]
-    net: Option<PathBuf>,
-    /// The Caffe LMDB to read: its folder, or its data.mdb.
-    #[arg(long, value_name = "PATH")]
-    lmdb: Option<PathBuf>,
-    /// The Caffe LevelDB to read: its folder.
-    #[arg(long, value_name = "PATH")]
-    leveldb: Option<PathBuf>,
-    /// The TFRecord files to read: a file, a folder, or a quoted pattern.
-    #[arg(long, value_name = "PATH")]
-    tfrecord: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',',
-        conflicts_with_all = ["level", "stage", "layer", "root", "fields", "image"])]
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "root",
+        "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
@@ -93,14 +82,6 @@ pub(crate) struct Bench {
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     cache: Option<PathBuf>,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    transform: TransformArgs,
-    #[command(flatten)]
-    example: ExampleArgs,
-    #[command(flatten)]
-    pipeline: PipelineArgs,
     /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
     seconds: Duration,
@@ -132,7 +113,7 @@ impl Bench {
             return self.compare([old, new]);
         }
         ensure!(
-            self.cold || !self.pipeline.drop_behind,
+            self.cold || !self.input.pipeline.drop_behind,
             "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops \
              what it used reads from the disk; add --cold, so that both read from the disk, or leave out \
              --drop-behind"
@@ -158,8 +139,7 @@ impl Bench {
     }
 
     fn has_source(&self) -> bool {
-        let Bench { net, lmdb, leveldb, tfrecord, .. } = self;
-        !self.synthetic.is_empty() || [net, lmdb, leveldb, tfrecord].iter().any(|source| source.is_some())
+        !self.synthetic.is_empty() || self.input.source.is_given()
     }
 
     fn print(&self, measured: &Measured, out: &mut impl Write) -> anyhow::Result<()> {
