@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
-use percolator::net::{DataLayer, LayerSource, NetState};
+use percolator::net::{DataLayer, NetState};
 use percolator::source::{Access, TfRecord};
 use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
 
@@ -158,26 +158,11 @@ impl Database {
     }
 }
 
-/// Where the records are stored.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    /// What a net may name, too.
-    Layer(LayerSource),
-    /// TFRecord files: a file, a folder, or a pattern.
-    TfRecord(PathBuf),
-}
-
 /// A feed, and what its arguments determine.
 pub(super) struct Described {
     pub(super) feed: FeedBuilder,
     /// The source of its records, as given.
     pub(super) origin: PathBuf,
-    /// The source, or the first of several, relative to `root`.
-    pub(super) source: Origin,
-    /// The folder that relative paths start from; the working directory if empty.
-    pub(super) root: PathBuf,
-    /// The channels that encoded images are decoded to.
-    pub(super) color: ColorMode,
     /// Whether the layer outputs labels: one without a second top does not.
     pub(super) has_labels: bool,
 }
@@ -231,13 +216,11 @@ impl SourceArgs {
             }
         };
         if !self.is_net() {
-            described.color = transform.color();
             described.feed =
                 described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
         }
         if let Some(root) = &state.root {
             described.feed = described.feed.root(root);
-            described.root = root.clone();
         }
         described.feed = described.feed.access(state.access());
         if state.allow_log_gaps {
@@ -267,19 +250,13 @@ impl Described {
     /// The records of a database as they are.
     pub(super) fn of_database(database: Database) -> Self {
         let origin = database.path().to_owned();
-        let (feed, source) = match database {
-            Database::Lmdb(path, None) => {
-                (Feed::builder().lmdb(&path), Origin::Layer(LayerSource::Lmdb { path }))
-            }
-            Database::Lmdb(path, Some(name)) => {
-                (Feed::builder().lmdb_named(&path, name), Origin::Layer(LayerSource::Lmdb { path }))
-            }
-            Database::LevelDb(path) => {
-                (Feed::builder().leveldb(&path), Origin::Layer(LayerSource::LevelDb { path }))
-            }
-            Database::TfRecord(path) => (Feed::builder().tfrecord(&path), Origin::TfRecord(path)),
+        let feed = match database {
+            Database::Lmdb(path, None) => Feed::builder().lmdb(path),
+            Database::Lmdb(path, Some(name)) => Feed::builder().lmdb_named(path, name),
+            Database::LevelDb(path) => Feed::builder().leveldb(path),
+            Database::TfRecord(path) => Feed::builder().tfrecord(path),
         };
-        Described { feed, origin, source, root: PathBuf::new(), color: ColorMode::Native, has_labels: true }
+        Described { feed, origin, has_labels: true }
     }
 }
 
@@ -301,11 +278,6 @@ impl StateArgs {
             "--database names a database of an LMDB: use it with --lmdb PATH"
         );
         Ok(())
-    }
-
-    /// The database to read in an LMDB that has several.
-    pub(super) fn database(&self) -> Option<&str> {
-        self.database.as_deref()
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -343,16 +315,8 @@ impl StateArgs {
             bail!("{}: {found} in {state}: choose one with {choose}", shown::path(path));
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
-        let layer = &layers[position];
-        let color = match (&layer.source, &layer.transform) {
-            (LayerSource::ImageList { is_color: true, .. }, _) => ColorMode::Color,
-            (LayerSource::ImageList { .. }, _) => ColorMode::Gray,
-            (_, transform) if transform.force_color => ColorMode::Color,
-            (_, transform) if transform.force_gray => ColorMode::Gray,
-            _ => ColorMode::Native,
-        };
-        let (source, has_labels) = (Origin::Layer(layer.source.clone()), layer.tops.len() > 1);
-        Ok(Described { feed, origin: path.to_owned(), source, root: PathBuf::new(), color, has_labels })
+        let has_labels = layers[position].tops.len() > 1;
+        Ok(Described { feed, origin: path.to_owned(), has_labels })
     }
 }
 

@@ -1,6 +1,6 @@
 //! A job to measure: a source and its transform.
 
-use percolator::{Dtype, FeedBuilder, Transform};
+use percolator::{Dtype, FeedBuilder, Transform, shown};
 use percolator_measure::Job;
 
 use super::Bench;
@@ -8,7 +8,6 @@ use super::data::{Data, default_cache};
 use super::synthetic::Kind;
 use crate::args::Described;
 use crate::input::InputArgs;
-use crate::measured;
 use crate::pipeline::DtypeArg;
 
 /// A feed to measure, by its name.
@@ -24,10 +23,9 @@ impl Bench {
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
         if self.synthetic.is_empty() {
             let described = self.input.describe()?;
-            let name = described.origin.display().to_string();
-            let feed = self.input.with_batch_size(described.feed.clone());
-            let is_of_datums = !self.input.example.is_given();
-            return Ok(vec![self.job(name, described, feed, DtypeArg::F32, is_of_datums)?]);
+            let name = shown::path(&described.origin).to_string();
+            let feed = self.input.with_batch_size(described.feed);
+            return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
         self.input.state.check_database(false)?;
         self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
@@ -52,29 +50,16 @@ impl Bench {
         };
         let transform = set.or(kind.transform(transform, is_float));
         described.feed = described.feed.phase(state.phase()).access(state.access()).transform(transform);
-        described.color = set.color();
-        let fields = kind.fields();
-        let is_of_datums = fields.is_none();
-        if let Some(fields) = fields {
+        if let Some(fields) = kind.fields() {
             described.feed = described.feed.example(fields);
         }
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());
-        let feed = pipeline.with_options(described.feed.clone(), dtype)?.batch_size(batch_size);
-        self.job(format.job_name(kind), described, feed, dtype, is_of_datums)
+        let feed = pipeline.with_options(described.feed, dtype)?.batch_size(batch_size);
+        self.job(format.job_name(kind), feed, dtype)
     }
 
-    fn job(
-        &self,
-        name: String,
-        described: Described,
-        feed: FeedBuilder,
-        dtype: DtypeArg,
-        is_of_datums: bool,
-    ) -> anyhow::Result<NamedJob> {
-        let InputArgs { state, pipeline, .. } = &self.input;
-        let database = state.database().map(str::to_owned);
-        let job = measured::job(described, feed, pipeline, database, is_of_datums)?;
-        let job = Job { is_cold: self.cold, ..job };
-        Ok(NamedJob { name, dtype: pipeline.dtype.unwrap_or(dtype).dtype(), job })
+    fn job(&self, name: String, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<NamedJob> {
+        let job = Job::new(feed)?.cold(self.cold);
+        Ok(NamedJob { name, dtype: self.input.pipeline.dtype.unwrap_or(dtype).dtype(), job })
     }
 }

@@ -31,7 +31,9 @@ use percolator::{shown, whole_file};
 
 use super::args::seconds;
 use super::input::InputArgs;
+use super::measured::measured;
 use super::out::Out;
+use super::watch::Ended;
 use data::Format;
 use measure::Measured;
 use synthetic::Kind;
@@ -94,6 +96,9 @@ pub(crate) struct Bench {
     /// Print one line of JSON per job, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
     /// Compare two results, or two builds: each is a file with what bench --json printed, or a program. A
     /// program measures, with the other arguments, in turns with the other one. The exit code is 1 if NEW
     /// delivers fewer records per second, beyond the noise of the rounds.
@@ -102,6 +107,9 @@ pub(crate) struct Bench {
     /// Plot the activity of each stage over the last round, and the shares of the limits.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Replace a plot that exists.
+    #[arg(long, requires = "plot")]
+    force: bool,
     /// The share of a limit at which the plot has a line.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.9", requires = "plot")]
     goal: f64,
@@ -120,18 +128,27 @@ impl Bench {
         );
         // Fails now, rather than after minutes, if the file cannot be written.
         if let Some(path) = &self.plot {
+            ensure!(
+                self.force || path.symlink_metadata().is_err(),
+                "{}: the file already exists; give another path, or --force to replace it",
+                shown::path(path)
+            );
             whole_file::check(path)
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
         let mut out = Out::new(std::io::stdout().lock());
-        let mut measured = Vec::new();
+        let mut jobs = Vec::new();
         for job in self.jobs()? {
-            let one = self.measure(&job)?;
+            let work = |progress: &_| self.measure(&job, progress);
+            let one = match measured(self.quiet, &job.name, work)? {
+                Ended::Done(one) => one,
+                Ended::Stopped(code) => return Ok(code),
+            };
             self.print(&one, &mut out)?;
-            measured.push(one);
+            jobs.push(one);
         }
         if let Some(path) = &self.plot {
-            whole_file::write(path, &[plot::draw(&measured, self.goal).as_bytes()])
+            whole_file::write(path, &[plot::draw(&jobs, self.goal).as_bytes()])
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
         out.finish()?;

@@ -244,7 +244,7 @@ fn long(folder: &Path) -> PathBuf {
 }
 
 /// Waits until a process catches SIGINT.
-fn wait_until_it_listens(child: &mut Child) {
+pub(crate) fn wait_until_it_listens(child: &mut Child) {
     loop {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
