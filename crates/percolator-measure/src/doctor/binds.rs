@@ -123,8 +123,8 @@ impl Binds {
                 "several databases read at once, larger records, or LMDB in place of LevelDB and TFRecord"
             }
             Binds::Decode => {
-                "more cores; images resized once, when they are converted; images decoded at a smaller scale; \
-                 raw records"
+                "more cores; images resized once, when they are converted; images decoded at a smaller \
+                 scale; raw records"
             }
             Binds::Reading => "smaller records: resized before they are stored, or encoded",
             Binds::Memory => {
