@@ -8,7 +8,9 @@ use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::{Access, TfRecord};
-use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
+use percolator::{ColorMode, Feed, Net, Phase, Transform, shown};
+
+use crate::described::{Database, Described};
 
 /// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
 /// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
@@ -141,32 +143,6 @@ impl ColorArg {
     }
 }
 
-/// A database given by itself, without a net.
-#[derive(Clone, Debug)]
-pub(super) enum Database {
-    /// An LMDB's database of this name, or its unnamed one.
-    Lmdb(PathBuf, Option<String>),
-    LevelDb(PathBuf),
-    /// A file, a folder, or a pattern.
-    TfRecord(PathBuf),
-}
-
-impl Database {
-    fn path(&self) -> &Path {
-        let (Database::Lmdb(path, _) | Database::LevelDb(path) | Database::TfRecord(path)) = self;
-        path
-    }
-}
-
-/// A feed, and what its arguments determine.
-pub(super) struct Described {
-    pub(super) feed: FeedBuilder,
-    /// The source of its records, as given.
-    pub(super) origin: PathBuf,
-    /// Whether the layer outputs labels: one without a second top does not.
-    pub(super) has_labels: bool,
-}
-
 impl SourceArgs {
     /// The databases, or the net, at these paths, which are relative to `root`.
     pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
@@ -227,36 +203,6 @@ impl SourceArgs {
             described.feed = described.feed.log_gaps(LogGaps::Allow);
         }
         Ok(described)
-    }
-}
-
-impl Described {
-    /// The records of databases as they are, one database after the other; `None` without databases.
-    fn of_databases(databases: impl IntoIterator<Item = Database>) -> Option<Self> {
-        let mut databases = databases.into_iter();
-        let first = Described::of_database(databases.next()?);
-        Some(databases.fold(first, |described, next| {
-            let origin = format!("{}, {}", described.origin.display(), next.path().display()).into();
-            let feed = match &next {
-                Database::Lmdb(path, None) => described.feed.and_lmdb(path),
-                Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),
-                Database::LevelDb(path) => described.feed.and_leveldb(path),
-                Database::TfRecord(path) => described.feed.and_tfrecord(path),
-            };
-            Described { feed, origin, ..described }
-        }))
-    }
-
-    /// The records of a database as they are.
-    pub(super) fn of_database(database: Database) -> Self {
-        let origin = database.path().to_owned();
-        let feed = match database {
-            Database::Lmdb(path, None) => Feed::builder().lmdb(path),
-            Database::Lmdb(path, Some(name)) => Feed::builder().lmdb_named(path, name),
-            Database::LevelDb(path) => Feed::builder().leveldb(path),
-            Database::TfRecord(path) => Feed::builder().tfrecord(path),
-        };
-        Described { feed, origin, has_labels: true }
     }
 }
 

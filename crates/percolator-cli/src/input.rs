@@ -3,7 +3,8 @@
 use clap::Args;
 use percolator::FeedBuilder;
 
-use crate::args::{Described, SourceArgs, StateArgs, TransformArgs};
+use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::described::Described;
 use crate::fields::ExampleArgs;
 use crate::pipeline::{DtypeArg, PipelineArgs};
 

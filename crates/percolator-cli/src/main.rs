@@ -9,6 +9,7 @@ mod completions;
 mod consumer;
 mod convert;
 mod data_set;
+mod described;
 mod devices;
 mod digest;
 mod doctor;

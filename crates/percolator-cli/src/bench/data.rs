@@ -11,7 +11,7 @@ use percolator::shown;
 use super::photos::Photos;
 use super::synthetic::Kind;
 use super::write;
-use crate::args::Database;
+use crate::described::Database;
 
 /// Increase it when the same photographs would give other records, so that data made by an older program are
 /// not used.

@@ -6,7 +6,7 @@ use percolator_measure::Job;
 use super::Bench;
 use super::data::{Data, default_cache};
 use super::synthetic::Kind;
-use crate::args::Described;
+use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
 
