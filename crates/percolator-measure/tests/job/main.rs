@@ -1,4 +1,4 @@
-//! A job is measured as its feed is: rounds, what binds in them, an end that was asked for, and the diagnosis.
+//! A job is measured as its feed is: rounds, what binds in them, an end on request, and the diagnosis.
 //! The measurements are so short that no rate means anything, and none is asserted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
