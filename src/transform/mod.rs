@@ -195,6 +195,12 @@ impl Transform {
         self.crop
     }
 
+    /// Returns the channels that encoded records are [decoded to](Self::color).
+    #[must_use]
+    pub fn decoded_to(&self) -> ColorMode {
+        self.decode.color
+    }
+
     /// Returns the side of the [crop](Self::crop) in pixels, if there is one.
     #[must_use]
     pub fn cropped_to(&self) -> Option<usize> {

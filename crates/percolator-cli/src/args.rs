@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
-use percolator::net::{DataLayer, LayerSource, NetState};
+use percolator::net::{DataLayer, NetState};
 use percolator::source::{Access, TfRecord};
-use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
+use percolator::{ColorMode, Feed, Net, Phase, Transform, shown};
 use percolator_data::Content;
+
+use crate::described::{Database, Described};
 
 /// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
 /// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
@@ -166,47 +168,6 @@ impl ColorArg {
     }
 }
 
-/// A database given by itself, without a net.
-#[derive(Clone, Debug)]
-pub(super) enum Database {
-    /// An LMDB's database of this name, or its unnamed one.
-    Lmdb(PathBuf, Option<String>),
-    LevelDb(PathBuf),
-    /// A file, a folder, or a pattern.
-    TfRecord(PathBuf),
-}
-
-impl Database {
-    fn path(&self) -> &Path {
-        let (Database::Lmdb(path, _) | Database::LevelDb(path) | Database::TfRecord(path)) = self;
-        path
-    }
-}
-
-/// Where the records are stored.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    /// What a net may name, too.
-    Layer(LayerSource),
-    /// TFRecord files: a file, a folder, or a pattern.
-    TfRecord(PathBuf),
-}
-
-/// A feed, and what its arguments determine.
-pub(super) struct Described {
-    pub(super) feed: FeedBuilder,
-    /// The source of its records, as given.
-    pub(super) origin: PathBuf,
-    /// The source, or the first of several, relative to `root`.
-    pub(super) source: Origin,
-    /// The folder that relative paths start from; the working directory if empty.
-    pub(super) root: PathBuf,
-    /// The channels that encoded images are decoded to.
-    pub(super) color: ColorMode,
-    /// Whether the layer outputs labels: one without a second top does not.
-    pub(super) has_labels: bool,
-}
-
 impl SourceArgs {
     /// The databases, or the net, at these paths, which are relative to `root`.
     pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
@@ -225,6 +186,12 @@ impl SourceArgs {
             }
         }
         Ok(found)
+    }
+
+    /// Whether there is a source.
+    pub(super) fn is_given(&self) -> bool {
+        let SourceArgs { net, lmdb, leveldb, tfrecord } = self;
+        net.is_some() || [lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty())
     }
 
     pub(super) fn is_net(&self) -> bool {
@@ -250,55 +217,17 @@ impl SourceArgs {
             }
         };
         if !self.is_net() {
-            described.color = transform.color();
             described.feed =
                 described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
         }
         if let Some(root) = &state.root {
             described.feed = described.feed.root(root);
-            described.root = root.clone();
         }
         described.feed = described.feed.access(state.access());
         if state.allow_log_gaps {
             described.feed = described.feed.log_gaps(LogGaps::Allow);
         }
         Ok(described)
-    }
-}
-
-impl Described {
-    /// The records of databases as they are, one database after the other; `None` without databases.
-    fn of_databases(databases: impl IntoIterator<Item = Database>) -> Option<Self> {
-        let mut databases = databases.into_iter();
-        let first = Described::of_database(databases.next()?);
-        Some(databases.fold(first, |described, next| {
-            let origin = format!("{}, {}", described.origin.display(), next.path().display()).into();
-            let feed = match &next {
-                Database::Lmdb(path, None) => described.feed.and_lmdb(path),
-                Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),
-                Database::LevelDb(path) => described.feed.and_leveldb(path),
-                Database::TfRecord(path) => described.feed.and_tfrecord(path),
-            };
-            Described { feed, origin, ..described }
-        }))
-    }
-
-    /// The records of a database as they are.
-    pub(super) fn of_database(database: Database) -> Self {
-        let origin = database.path().to_owned();
-        let (feed, source) = match database {
-            Database::Lmdb(path, None) => {
-                (Feed::builder().lmdb(&path), Origin::Layer(LayerSource::Lmdb { path }))
-            }
-            Database::Lmdb(path, Some(name)) => {
-                (Feed::builder().lmdb_named(&path, name), Origin::Layer(LayerSource::Lmdb { path }))
-            }
-            Database::LevelDb(path) => {
-                (Feed::builder().leveldb(&path), Origin::Layer(LayerSource::LevelDb { path }))
-            }
-            Database::TfRecord(path) => (Feed::builder().tfrecord(&path), Origin::TfRecord(path)),
-        };
-        Described { feed, origin, source, root: PathBuf::new(), color: ColorMode::Native, has_labels: true }
     }
 }
 
@@ -320,11 +249,6 @@ impl StateArgs {
             "--database names a database of an LMDB: use it with --lmdb PATH"
         );
         Ok(())
-    }
-
-    /// The database to read in an LMDB that has several.
-    pub(super) fn database(&self) -> Option<&str> {
-        self.database.as_deref()
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -362,16 +286,8 @@ impl StateArgs {
             bail!("{}: {found} in {state}: choose one with {choose}", shown::path(path));
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
-        let layer = &layers[position];
-        let color = match (&layer.source, &layer.transform) {
-            (LayerSource::ImageList { is_color: true, .. }, _) => ColorMode::Color,
-            (LayerSource::ImageList { .. }, _) => ColorMode::Gray,
-            (_, transform) if transform.force_color => ColorMode::Color,
-            (_, transform) if transform.force_gray => ColorMode::Gray,
-            _ => ColorMode::Native,
-        };
-        let (source, has_labels) = (Origin::Layer(layer.source.clone()), layer.tops.len() > 1);
-        Ok(Described { feed, origin: path.to_owned(), source, root: PathBuf::new(), color, has_labels })
+        let has_labels = layers[position].tops.len() > 1;
+        Ok(Described { feed, origin: path.to_owned(), has_labels })
     }
 }
 

@@ -15,13 +15,12 @@ use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
 use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown, whole_file};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs, millis, seconds};
+use super::args::{millis, seconds};
 use super::consumer::Consumer;
-use super::fields::ExampleArgs;
+use super::input::InputArgs;
 use super::job::JobArgs;
 use super::observe::{ObserveArgs, Observers};
 use super::out::Out;
-use super::pipeline::{DtypeArg, PipelineArgs};
 use super::stop::{Enough, Signals};
 
 #[derive(Debug, Args)]
@@ -29,15 +28,7 @@ use super::stop::{Enough, Signals};
     .required(true).multiple(true))]
 pub(crate) struct Feed {
     #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    transform: TransformArgs,
-    #[command(flatten)]
-    example: ExampleArgs,
-    #[command(flatten)]
-    pipeline: PipelineArgs,
+    input: InputArgs,
     #[command(flatten)]
     job: JobArgs,
     #[command(flatten)]
@@ -107,9 +98,9 @@ impl Feed {
 
     fn run_watched(&self, observers: Observers) -> anyhow::Result<ExitCode> {
         self.check_places()?;
-        let described = self.source.describe(&self.state, &self.transform)?;
+        let described = self.input.describe()?;
         let mut feed = self
-            .with_options(self.example.with_options(described.feed))?
+            .with_options(described.feed)?
             .build()
             .map_err(|error| self.in_words_of_the_command(error))?;
         if self.snapshot.is_some() {
@@ -179,7 +170,7 @@ impl Feed {
         if let Some(first) = feed.input_shape() {
             write!(out, "the first {first}; ")?;
         }
-        match self.example.is_given() {
+        match self.input.example.is_given() {
             true => writeln!(out, "batches of {}", feed.layout())?,
             false => writeln!(out, "batches of {}", feed.batch_shape())?,
         }
@@ -273,26 +264,24 @@ impl Feed {
     }
 
     fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
-        let mut feed = self.pipeline.with_options(feed, DtypeArg::F32)?;
-        match (self.pipeline.batch_size, self.global_batch_size) {
-            (None, Some(records)) => feed = feed.global_batch_size(records),
-            (None, None) if self.source.is_net() => {}
-            (records, _) => feed = feed.batch_size(records.unwrap_or(64)),
-        }
-        feed = self.job.of_feed(feed);
+        let feed = match self.global_batch_size {
+            Some(records) => feed.global_batch_size(records),
+            None => self.input.with_batch_size(feed),
+        };
+        let mut feed = self.job.of_feed(feed);
         if let Some(epochs) = self.epochs {
             feed = feed.epochs(epochs);
         }
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
             // Saturating: no machine feeds that many.
-            let replicas = workers.saturating_mul(self.pipeline.devices.len());
+            let replicas = workers.saturating_mul(self.input.pipeline.devices.len());
             feed = feed.worker(World::new(workers, replicas)?, worker);
         }
         if self.job_from_environment {
             let Some(process) = Process::from_environment(None, self.processes)? else {
                 bail!("no launcher says which process this is: give --workers and --worker");
             };
-            let (world, worker) = process.worker(self.pipeline.devices.len())?;
+            let (world, worker) = process.worker(self.input.pipeline.devices.len())?;
             feed = feed.worker(world, worker);
         }
         if let Some(place) = &self.index {

@@ -1,4 +1,4 @@
-//! How a pipeline runs: options of both `feed` and `bench`.
+//! How a pipeline runs: options of `feed`, `doctor` and `bench`.
 
 use clap::{Args, ValueEnum};
 use percolator::transform::TransformPlace;
@@ -84,11 +84,6 @@ impl PlaceArg {
 }
 
 impl PipelineArgs {
-    /// The number of worker threads: as set, or one per core.
-    pub(super) fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-    }
-
     /// A feed with all these options except the batch size, for which each subcommand has its own rule.
     pub(super) fn with_options(&self, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<FeedBuilder> {
         let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;

@@ -30,7 +30,7 @@ pub enum MeasureError {
     /// Threads or memory are missing.
     #[error(
         "this machine's limits cannot be measured: {threads} threads, or the memory for them, are not \
-         available; allow more, or set fewer --threads"
+         available; allow more, or feed with fewer worker threads"
     )]
     NoLimits {
         /// The number of threads.
@@ -42,10 +42,10 @@ pub enum MeasureError {
     /// The mean file cannot be read.
     #[error(transparent)]
     Mean(#[from] MeanImageError),
-    /// A file cannot be opened, read or evicted.
-    #[error("{}: cannot {action} the file: {error}", shown::path(path))]
+    /// A file cannot be opened, read or dropped from memory, or a folder cannot be listed.
+    #[error("{}: cannot {action}: {error}", shown::path(path))]
     File {
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
@@ -53,7 +53,10 @@ pub enum MeasureError {
         error: io::Error,
     },
     /// The system has no such call.
-    #[error("--cold: this system cannot be asked to drop files from memory; Linux can")]
+    #[error(
+        "reading from storage cannot be measured: this system cannot be asked to drop files from memory; \
+         Linux can"
+    )]
     NoEviction,
     /// A lane's consumer cannot be started.
     #[error("cannot start the thread of lane {lane}: {message}")]
@@ -66,4 +69,7 @@ pub enum MeasureError {
     /// The feed is too short.
     #[error("the feed ended before it was measured: give it more epochs, or none")]
     EndedEarly,
+    /// It was asked to stop.
+    #[error("stopped before the measurements were complete")]
+    Stopped,
 }

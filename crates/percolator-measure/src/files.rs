@@ -1,4 +1,4 @@
-//! The files of a data set: loading them into memory and evicting them.
+//! Loads files into memory, and drops them from it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,31 +7,23 @@ use std::path::{Path, PathBuf};
 use crate::error::MeasureError;
 
 /// Reads the files into memory if they fit in what is free. Returns whether they did.
-///
-/// # Errors
-///
-/// [`MeasureError::File`] if one cannot be read.
-pub fn warm(files: &[PathBuf]) -> Result<bool, MeasureError> {
+pub(crate) fn load(files: &[PathBuf]) -> Result<bool, MeasureError> {
     if !fit(files)? {
         return Ok(false);
     }
     let mut buffer = vec![0; 1 << 20];
     for path in files {
-        let mut file = File::open(path).map_err(failed(path, "open"))?;
-        while file.read(&mut buffer).map_err(failed(path, "read"))? > 0 {}
+        let mut file = File::open(path).map_err(failed(path, "open the file"))?;
+        while file.read(&mut buffer).map_err(failed(path, "read the file"))? > 0 {}
     }
     Ok(true)
 }
 
 /// Whether the files fit in the memory that is free, as far as the system says.
-///
-/// # Errors
-///
-/// [`MeasureError::File`] if one cannot be looked at.
-pub fn fit(files: &[PathBuf]) -> Result<bool, MeasureError> {
+pub(crate) fn fit(files: &[PathBuf]) -> Result<bool, MeasureError> {
     let mut bytes = 0_u64;
     for path in files {
-        bytes += std::fs::metadata(path).map_err(failed(path, "look at"))?.len();
+        bytes += std::fs::metadata(path).map_err(failed(path, "look at the file"))?.len();
     }
     Ok(available_bytes().is_none_or(|available| bytes <= available))
 }
@@ -49,27 +41,20 @@ fn available_bytes() -> Option<u64> {
 
 /// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that
 /// somebody has mapped, and those not yet on disk.
-///
-/// # Errors
-///
-/// [`MeasureError`] if the system refuses, or knows no such call.
 #[cfg(target_os = "linux")]
-pub fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
+pub(crate) fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
     use rustix::fs::{Advice, fadvise};
 
     for path in files {
-        let file = File::open(path).map_err(failed(path, "open"))?;
-        fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(path, "evict")(error.into()))?;
+        let file = File::open(path).map_err(failed(path, "open the file"))?;
+        fadvise(&file, 0, None, Advice::DontNeed)
+            .map_err(|error| failed(path, "drop the file from memory")(error.into()))?;
     }
     Ok(())
 }
 
 /// Not available on this system.
-///
-/// # Errors
-///
-/// Always.
 #[cfg(not(target_os = "linux"))]
-pub fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
+pub(crate) fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
     Err(MeasureError::NoEviction)
 }

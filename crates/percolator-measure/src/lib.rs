@@ -1,8 +1,8 @@
 //! Measures a feed beside its machine's limits.
 //!
 //! ```text
-//! job       what is measured: a feed, and the files that its records are in
-//! round     the limits of the machine, then the pipeline      machine; run, timeline, process, files
+//! job       what is measured: a feed, and the files that its records are in       job, stored, files
+//! round     the limits of the machine, then the pipeline      machine; run, timeline, process, progress
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
 //! doctor    what binds, what would help, what looks wrong     doctor/
@@ -13,21 +13,24 @@
 
 pub mod doctor;
 mod error;
-pub mod files;
+mod files;
 mod job;
 mod machine;
 mod noise;
 mod process;
+mod progress;
 mod run;
 mod shares;
 mod stages;
+mod stored;
 mod timeline;
 
 pub use self::error::MeasureError;
-pub use self::job::{Job, Open, limit_time};
+pub use self::job::Job;
 pub use self::machine::Limits;
-pub use self::noise::{Ratio, VALUES_MIN, median};
-pub use self::run::{Rule, Run, run};
-pub use self::shares::{Limit, NEAR, Round, binding, workers_at_work};
+pub use self::noise::{Ratio, median};
+pub use self::progress::Progress;
+pub use self::run::Run;
+pub use self::shares::{Binding, Limit, Round, binding, shares};
 pub use self::stages::{Stage, Waited, stages};
 pub use self::timeline::{Slice, Timeline};

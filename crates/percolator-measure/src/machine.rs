@@ -30,22 +30,19 @@ pub struct Limits {
 
 impl Limits {
     /// Measures the limits that need no batch, each for about `time`. All memory is freed afterwards.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if there are not enough threads or memory, or the files cannot be read.
-    pub fn measure(job: &Job, batch_bytes: usize, time: Duration) -> Result<Self, MeasureError> {
+    pub(crate) fn measure(job: &Job, time: Duration) -> Result<Self, MeasureError> {
+        let threads = job.threads();
         let copy_at = |threads| (threads, limits::copy_bytes_per_second(threads, time));
-        let copy: Vec<_> = thread_counts(job.threads).into_iter().map(copy_at).collect();
-        let store_n = limits::store_bytes_per_second(job.threads, time);
-        let fresh_n = limits::fresh_bytes_per_second(job.threads, batch_bytes);
+        let copy: Vec<_> = thread_counts(threads).into_iter().map(copy_at).collect();
+        let store_n = limits::store_bytes_per_second(threads, time);
+        let fresh_n = limits::fresh_bytes_per_second(threads, job.batch_bytes());
         let is_measured = |rate: f64| rate > 0.0;
         if !copy.iter().map(|&(_threads, rate)| rate).chain([store_n, fresh_n]).all(is_measured) {
-            return Err(MeasureError::NoLimits { threads: job.threads });
+            return Err(MeasureError::NoLimits { threads });
         }
         let read_n = read(job, time)?;
-        let decode_1 = match &job.datums {
-            Some(open) => limits::decodes_per_second(&*open()?, job.color, time)?,
+        let decode_1 = match job.datums() {
+            Some(color) => limits::decodes_per_second(job.feed().clone().resolve()?.source(), color, time)?,
             None => None,
         };
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
@@ -65,12 +62,8 @@ impl Limits {
 
     /// Measures how fast page-locked memory is copied to the lanes' GPUs, one after the other, in pieces of
     /// the size of their batches.
-    ///
-    /// # Errors
-    ///
-    /// [`MeasureError`] if a GPU is gone, or fails.
     #[cfg(feature = "cuda-driver")]
-    pub fn measure_pinned_copy(&mut self, stats: &Stats) -> Result<(), MeasureError> {
+    pub(crate) fn measure_pinned_copy(&mut self, stats: &Stats) -> Result<(), MeasureError> {
         const ROUNDS: usize = 10;
 
         for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
@@ -84,23 +77,19 @@ impl Limits {
     }
 
     /// This build has no GPU support.
-    ///
-    /// # Errors
-    ///
-    /// None.
     #[cfg(not(feature = "cuda-driver"))]
-    pub fn measure_pinned_copy(&mut self, _stats: &Stats) -> Result<(), MeasureError> {
+    pub(crate) fn measure_pinned_copy(&mut self, _stats: &Stats) -> Result<(), MeasureError> {
         Ok(())
     }
 }
 
 /// The rate at which the job's threads read its files.
 fn read(job: &Job, time: Duration) -> Result<Option<f64>, MeasureError> {
-    let cache = PageCache::open(&job.files).map_err(MeasureError::Map)?;
-    let rate = if job.is_cold {
-        cache.bytes_per_second_once(job.threads, time)
+    let cache = PageCache::open(job.files()).map_err(MeasureError::Map)?;
+    let rate = if job.is_cold() {
+        cache.bytes_per_second_once(job.threads(), time)
     } else {
-        cache.bytes_per_second(job.threads, time)
+        cache.bytes_per_second(job.threads(), time)
     };
     Ok(Some(rate).filter(|&rate| rate > 0.0))
 }

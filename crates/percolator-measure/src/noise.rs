@@ -7,12 +7,11 @@
 
 /// The probability that the interval does not hold the true ratio, at the most.
 const ERROR: f64 = 0.01;
-/// So many values on each side suffice for an interval as sure as that.
-pub const VALUES_MIN: usize = 5;
 /// More values than this are thinned out evenly: the exact distribution takes the cube of it.
 const VALUES_MAX: usize = 100;
 
 /// A ratio of two samples, with its 99 % confidence interval.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The median of all ratios.
@@ -24,8 +23,11 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// So many values on each side suffice for an interval.
+    pub const VALUES_MIN: usize = 5;
+
     /// Of the new sample to the old one. All values are positive. `None` if they are too few:
-    /// [`VALUES_MIN`] on each side suffice.
+    /// [`VALUES_MIN`](Self::VALUES_MIN) on each side suffice.
     #[must_use]
     pub fn of(old: &[f64], new: &[f64]) -> Option<Self> {
         let [old, new] = [old, new].map(thinned);
@@ -158,7 +160,7 @@ mod tests {
     fn few_values_tell_nothing() {
         assert_eq!(Ratio::of(&[1.0; 4], &[2.0; 5]), None);
         assert_eq!(Ratio::of(&[], &[2.0; 5]), None);
-        let ratio = Ratio::of(&[1.0; VALUES_MIN], &[2.0; VALUES_MIN]).unwrap();
+        let ratio = Ratio::of(&[1.0; Ratio::VALUES_MIN], &[2.0; Ratio::VALUES_MIN]).unwrap();
         assert_eq!(ratio, Ratio { middle: 2.0, low: 2.0, high: 2.0 });
         assert!(ratio.differs());
     }
@@ -166,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_ratio_follows_a_factor_and_the_order_of_values_does_not_matter(
-            old in prop::collection::vec(0.5_f64..2.0, VALUES_MIN..20),
+            old in prop::collection::vec(0.5_f64..2.0, Ratio::VALUES_MIN..20),
             factor in prop::sample::select(vec![0.25_f64, 1.0, 8.0]),
         ) {
             let new: Vec<f64> = old.iter().rev().map(|value| value * factor).collect();

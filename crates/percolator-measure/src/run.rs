@@ -13,24 +13,27 @@ use percolator::{Feed, FeedBuilder, Lane, Stats};
 
 use crate::error::MeasureError;
 use crate::process::{Memory, cpu_time, storage_bytes};
+use crate::progress::Progress;
 use crate::timeline::Timeline;
 
 /// How often memory is sampled.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often a consumer in its step looks whether it is asked to end.
+const STEP_LOOK: Duration = Duration::from_millis(50);
 /// The first batches come from a pipeline that is not full yet.
 const WARM_BATCHES: usize = 4;
 
 /// When the window starts and ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// The window's length. Before it, the pipeline warms up for one pass over the source, or for as long as
     /// this.
-    pub length: Duration,
+    pub(crate) length: Duration,
     /// Whether the source was evicted from memory. If so, the window starts with `build()` and ends once the
     /// reader has been through the source, because its next pass would find the source in memory.
-    pub is_cold: bool,
+    pub(crate) is_cold: bool,
     /// How long a consumer holds each batch, as if it trained on it.
-    pub step: Duration,
+    pub(crate) step: Duration,
 }
 
 /// The state at one end of the window.
@@ -68,6 +71,7 @@ pub struct Run {
 struct Round<'a> {
     feed: &'a Feed,
     rule: Rule,
+    progress: &'a Progress,
     built: Instant,
     first_batch: OnceLock<Duration>,
     /// The ends of the window.
@@ -77,11 +81,7 @@ struct Round<'a> {
 }
 
 /// Runs one round.
-///
-/// # Errors
-///
-/// [`MeasureError`] if the feed cannot be built or fails, or ends before it was measured.
-pub fn run(feed: FeedBuilder, rule: Rule) -> Result<Run, MeasureError> {
+pub(crate) fn run(feed: FeedBuilder, rule: Rule, progress: &Progress) -> Result<Run, MeasureError> {
     let mut memory = Memory::open();
     let before = memory.anonymous_bytes();
     let built = Instant::now();
@@ -90,6 +90,7 @@ pub fn run(feed: FeedBuilder, rule: Rule) -> Result<Run, MeasureError> {
     let round = Round {
         feed: &feed,
         rule,
+        progress,
         built,
         first_batch: OnceLock::new(),
         start: OnceLock::new(),
@@ -161,10 +162,11 @@ impl Round<'_> {
                 batch.wait()?;
                 self.first_batch.get_or_init(|| self.built.elapsed());
             }
-            if !self.rule.step.is_zero() {
-                std::thread::sleep(self.rule.step);
-            }
+            self.train();
             drop(batch);
+            if self.progress.is_stopped() {
+                return Err(MeasureError::Stopped);
+            }
             let now = Instant::now();
             taken.push(now);
             if leads && self.is_over(now, taken.len()) || self.stop.load(Ordering::Relaxed) {
@@ -172,6 +174,17 @@ impl Round<'_> {
             }
         }
         Ok(taken)
+    }
+
+    /// Takes as long as a training step, unless the measurement is asked to end.
+    fn train(&self) {
+        let start = Instant::now();
+        while let Some(left) = self.rule.step.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+            if self.progress.is_stopped() {
+                break;
+            }
+            std::thread::sleep(left.min(STEP_LOOK));
+        }
     }
 
     /// Starts or ends the window if it is time to. Returns whether it has ended. Only the first lane's

@@ -7,25 +7,29 @@ use percolator::feed::Bottleneck;
 use percolator::transform::TransformPlace;
 use serde::Serialize;
 
-use crate::job::Job;
 use crate::machine::Limits;
+use crate::noise::median;
 use crate::run::Run;
 
 /// A limit whose share is below this does not bind.
-pub const NEAR: f64 = 0.5;
+pub(crate) const NEAR: f64 = 0.5;
 /// Workers that are at work for this share of the time count as always at work.
 const BUSY: f64 = 0.8;
 
 /// One round: the machine's limits, and the pipeline's run.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct Round {
     /// What the machine can do.
     pub limits: Limits,
     /// What the pipeline did.
     pub run: Run,
+    /// The job's workers, and where its transform runs.
+    pub(crate) threads: usize,
+    pub(crate) place: TransformPlace,
 }
 
-/// A limit of the machine.
+/// A limit of the machine. Whoever reports limits names each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// What one thread copies.
@@ -114,8 +118,8 @@ impl Round {
 
     /// The bytes that the host writes; not the output's if devices transform.
     #[must_use]
-    pub fn written_per_s(&self, job: &Job) -> f64 {
-        if job.place == TransformPlace::Device { self.host_per_s() } else { self.output_per_s() }
+    pub fn written_per_s(&self) -> f64 {
+        if self.place == TransformPlace::Device { self.host_per_s() } else { self.output_per_s() }
     }
 
     /// The bytes of batches on the host.
@@ -125,9 +129,9 @@ impl Round {
 
     /// A limit: bytes or records per second, or seconds of processors per second.
     #[must_use]
-    pub fn most(&self, limit: Limit, job: &Job) -> Option<f64> {
+    pub fn most(&self, limit: Limit) -> Option<f64> {
         let limits = &self.limits;
-        let threads = job.threads as f64;
+        let threads = self.threads as f64;
         let most = match limit {
             Limit::Copy1 => limits.copy_1(),
             Limit::CopyN => limits.copy_n(),
@@ -142,22 +146,61 @@ impl Round {
 
     /// The share of a limit that the pipeline reached.
     #[must_use]
-    pub fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
+    pub fn share_of(&self, limit: Limit) -> Option<f64> {
         let run = &self.run;
         let done = match limit {
-            Limit::Copy1 | Limit::CopyN | Limit::StoreN => self.written_per_s(job),
+            Limit::Copy1 | Limit::CopyN | Limit::StoreN => self.written_per_s(),
             Limit::ReadN => self.source_per_s(),
             Limit::Decode => self.records_per_s(),
             Limit::PinnedCopy => self.host_per_s(),
             Limit::Cpu => run.cpu.as_secs_f64() / run.stats.elapsed.as_secs_f64().max(f64::MIN_POSITIVE),
         };
-        Some(done / self.most(limit, job)?)
+        Some(done / self.most(limit)?)
     }
 }
 
-/// The limit that binds, and its share. `is_copy`: no more is written than read.
+/// The limit that binds a pipeline.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Binding {
+    /// The limit.
+    pub limit: Limit,
+    /// The share of it that was reached.
+    pub share: f64,
+}
+
+impl Binding {
+    /// Whether the limit holds the pipeline up: at least a half of it was reached, or it is the processors'
+    /// time, of which no limit is nearer. Otherwise, threads wait for one another.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.limit == Limit::Cpu || self.share >= NEAR
+    }
+}
+
+/// The shares of all limits that these rounds reached: medians.
 #[must_use]
-pub fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
+pub fn shares(rounds: &[Round]) -> BTreeMap<Limit, f64> {
+    let share = |limit| median(rounds.iter().filter_map(|round| round.share_of(limit)));
+    Limit::ALL.into_iter().filter_map(|limit| Some((limit, share(limit)?))).collect()
+}
+
+/// The limit that binds in these rounds.
+#[must_use]
+pub fn binding(rounds: &[Round]) -> Binding {
+    let at_work = median(rounds.iter().map(|round| workers_at_work(&round.run.stats))).unwrap_or(0.0);
+    let (limit, share) = binding_of(&shares(rounds), at_work, is_copy(rounds));
+    Binding { limit, share }
+}
+
+/// Whether no more is written than read.
+pub(crate) fn is_copy(rounds: &[Round]) -> bool {
+    let middle = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(0.0);
+    middle(&Round::written_per_s) <= middle(&Round::source_per_s)
+}
+
+/// The limit that binds, and its share.
+fn binding_of(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
     let cpu = share_of.get(&Limit::Cpu).copied().unwrap_or(0.0);
     let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind(is_copy));
     let largest = can_bind.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -168,8 +211,7 @@ pub fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: b
 }
 
 /// The share of their time that the workers were at work.
-#[must_use]
-pub fn workers_at_work(stats: &Stats) -> f64 {
+pub(crate) fn workers_at_work(stats: &Stats) -> f64 {
     let busy = stats.busy().into_iter().find(|(stage, _)| *stage == Bottleneck::Transform);
     busy.map_or(0.0, |(_, share)| share)
 }
@@ -181,7 +223,7 @@ mod tests {
     #[track_caller]
     fn check_binding(shares: &[(Limit, f64)], workers_at_work: f64, expected: Limit) {
         let share_of: BTreeMap<_, _> = shares.iter().copied().collect();
-        assert_eq!(binding(&share_of, workers_at_work, true), (expected, share_of[&expected]));
+        assert_eq!(binding_of(&share_of, workers_at_work, true), (expected, share_of[&expected]));
     }
 
     #[test]
@@ -199,8 +241,8 @@ mod tests {
     #[test]
     fn a_copy_binds_nobody_who_writes_more_than_they_read() {
         let share_of = [(Limit::CopyN, 1.7), (Limit::StoreN, 0.8), (Limit::Cpu, 0.9)].into_iter().collect();
-        assert_eq!(binding(&share_of, 1.0, false), (Limit::StoreN, 0.8));
-        assert_eq!(binding(&share_of, 1.0, true), (Limit::CopyN, 1.7));
+        assert_eq!(binding_of(&share_of, 1.0, false), (Limit::StoreN, 0.8));
+        assert_eq!(binding_of(&share_of, 1.0, true), (Limit::CopyN, 1.7));
     }
 
     #[test]

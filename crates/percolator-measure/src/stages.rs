@@ -5,8 +5,10 @@ use percolator::feed::{LaneStats, Waits};
 use serde::Serialize;
 
 use crate::noise::median;
+use crate::shares::Round;
 
 /// One stage, in medians over the rounds.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
     /// Its name.
@@ -28,6 +30,7 @@ pub struct Stage {
 }
 
 /// A stage's waits for another stage.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Waited {
     /// The other stage.
@@ -41,12 +44,13 @@ pub struct Waited {
 /// Selects waits from a round's statistics.
 type WaitsOf<'a> = (&'static str, &'a dyn Fn(&Stats) -> Waits);
 
-/// Returns what each stage did, in the order in which a record passes them, over rounds of one feed whose
-/// statistics these are. `source_per_s`: the bytes per second that are read.
+/// Returns what each stage did, in the order in which a record passes them, over rounds of one job.
 #[must_use]
-pub fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
-    let Some(first) = rounds.first() else { return Vec::new() };
-    let middle = |of: &dyn Fn(&Stats) -> f64| median(rounds.iter().map(|stats| of(stats))).unwrap_or(0.0);
+pub fn stages(rounds: &[Round]) -> Vec<Stage> {
+    let Some(first) = rounds.first().map(|round| &round.run.stats) else { return Vec::new() };
+    let middle =
+        |of: &dyn Fn(&Stats) -> f64| median(rounds.iter().map(|round| of(&round.run.stats))).unwrap_or(0.0);
+    let source_per_s = median(rounds.iter().map(Round::source_per_s)).unwrap_or(0.0);
     let stage = |stage: String, threads: usize, rates: [f64; 2], can_hold_up: bool, waits: &[WaitsOf<'_>]| {
         let waited_for: Vec<Waited> = waits
             .iter()

@@ -11,6 +11,7 @@ const SLICE: Duration = Duration::from_millis(50);
 const SLICES_MAX: usize = 1200;
 
 /// The share of time that every stage was at work, slice by slice.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// The reader, the workers, and the consumer of each lane.
@@ -22,6 +23,7 @@ pub struct Timeline {
 }
 
 /// A slice of a round.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// Seconds since the pipeline was built.

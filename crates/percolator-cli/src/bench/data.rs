@@ -1,15 +1,17 @@
 //! Synthetic data sets, which are made once and then kept.
 
 use std::fs::{File, TryLockError};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
+use percolator::shown;
 
 use super::photos::Photos;
 use super::synthetic::Kind;
 use super::write;
-use crate::args::Database;
+use crate::described::Database;
 
 /// Increase it when the same photographs would give other records, so that data made by an older program are
 /// not used.
@@ -67,7 +69,8 @@ impl Data {
     /// A database gets its name only when it is complete. Until then it has another name, and the next run
     /// that finds it and holds the lock removes it. The lock ends with its process, however that ends.
     pub(super) fn prepare(&self, cache: &Path) -> anyhow::Result<PathBuf> {
-        let said = || format!("cannot keep data in {}: choose another folder with --cache", cache.display());
+        let said =
+            || format!("cannot keep data in {}: choose another folder with --cache", shown::path(cache));
         std::fs::create_dir_all(cache).with_context(said)?;
         let photos = Photos::open()?;
         let (kind, format) = (self.kind.name(), self.format.name());
@@ -86,7 +89,7 @@ impl Data {
             // The first error says more than an error of the clean-up after it.
             let _ = clear(&under_way);
         }
-        made.with_context(|| format!("cannot make {}", folder.display()))?;
+        made.with_context(|| format!("cannot make {}", shown::path(&folder)))?;
         std::fs::rename(&under_way, &folder).with_context(said)?;
         Ok(folder)
     }
@@ -110,13 +113,13 @@ impl Data {
 
     fn check_space(&self, cache: &Path) -> anyhow::Result<()> {
         let found =
-            rustix::fs::statvfs(cache).with_context(|| format!("cannot look at {}", cache.display()))?;
+            rustix::fs::statvfs(cache).with_context(|| format!("cannot look at {}", shown::path(cache)))?;
         let (free, needed) = (found.f_bavail.saturating_mul(found.f_frsize), self.file_bytes_max());
         ensure!(
             needed <= free,
             "{}: {} records of {} need up to {needed} bytes, and {free} are free: choose another folder with \
              --cache, or fewer records with --records",
-            cache.display(),
+            shown::path(cache),
             self.records,
             self.kind.name()
         );
@@ -138,7 +141,12 @@ fn lock(path: &Path) -> std::io::Result<File> {
         Ok(()) => {}
         Err(TryLockError::Error(error)) => return Err(error),
         Err(TryLockError::WouldBlock) => {
-            eprintln!("percolator: waiting for another run, which holds {}", path.display());
+            // Even if nobody reads this.
+            let _ = writeln!(
+                std::io::stderr(),
+                "percolator: waiting for another run, which holds {}",
+                shown::path(path)
+            );
             file.lock()?;
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percolator::Stats;
 use percolator::transform::TransformPlace;
-use percolator_measure::{Limit, Limits, Round, Stage, binding, median, stages, workers_at_work};
+use percolator_measure::{Limit, Limits, Round, Stage, binding, median, shares, stages};
 use serde::{Deserialize, Serialize};
 
 use super::job::NamedJob;
@@ -85,13 +85,16 @@ pub(super) struct Figures {
     pub(super) share_of: BTreeMap<Limit, f64>,
     pub(super) binds: Limit,
     pub(super) share: f64,
+    /// Whether the limit holds the pipeline up.
+    #[serde(skip)]
+    pub(super) is_near: bool,
     pub(super) stages: Vec<Stage>,
     pub(super) held_up_by: String,
     pub(super) each_round: Vec<RoundFigures>,
 }
 
 impl RoundFigures {
-    fn of(round: &Round, job: &percolator_measure::Job) -> Self {
+    fn of(round: &Round) -> Self {
         let of_all = |figure: &dyn Fn(Limit) -> Option<f64>| {
             let figures =
                 Limit::ALL.into_iter().filter_map(|limit| Some((limit.name().to_owned(), figure(limit)?)));
@@ -101,8 +104,8 @@ impl RoundFigures {
             records_per_s: round.records_per_s(),
             cpu_s_per_1000: round.cpu_s_per_1000(),
             first_batch_ms: millis(round.run.first_batch),
-            limits: of_all(&|limit| round.most(limit, job)),
-            share_of: of_all(&|limit| round.share_of(limit, job)),
+            limits: of_all(&|limit| round.most(limit)),
+            share_of: of_all(&|limit| round.share_of(limit)),
         }
     }
 }
@@ -111,18 +114,12 @@ impl Figures {
     pub(super) fn of(named: &NamedJob, known: &Known, rounds: &[Round]) -> Self {
         let NamedJob { name, dtype, job } = named;
         let middle = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(0.0);
-        let shares = Limit::ALL.into_iter().filter_map(|limit| {
-            Some((limit, median(rounds.iter().filter_map(|round| round.share_of(limit, job)))?))
-        });
-        let share_of: BTreeMap<Limit, f64> = shares.collect();
-        let is_copy = middle(&|round| round.written_per_s(job)) <= middle(&Round::source_per_s);
-        let at_work = middle(&|round| workers_at_work(&round.run.stats));
-        let (binds, share) = binding(&share_of, at_work, is_copy);
+        let binding = binding(rounds);
         let rates = || rounds.iter().map(Round::records_per_s);
         let whole: Vec<&Stats> = rounds.iter().map(|round| &round.run.stats).collect();
         let most =
             |count: &dyn Fn(&Stats) -> usize| whole.iter().map(|stats| count(stats)).max().unwrap_or(0);
-        let stages = stages(&whole, middle(&Round::source_per_s));
+        let stages = stages(rounds);
         Figures {
             job: name.clone(),
             source_records: known.records,
@@ -133,18 +130,18 @@ impl Figures {
             },
             dtype: known.image.map_or(known.batch.dtype, |_| *dtype).to_string(),
             layout: known.batch.layout.to_string(),
-            transform_on: match job.place {
+            transform_on: match job.place() {
                 TransformPlace::Host => "host",
                 TransformPlace::Device => "device",
             },
             devices: known.devices.clone(),
-            threads: job.threads,
+            threads: job.threads(),
             workers_at_work: most(&|stats| stats.workers.active),
             ring_batches: most(&|stats| stats.lanes.iter().map(|lane| lane.ring).max().unwrap_or(0)),
             batch_size: known.batch.records,
             rounds: known.rounds,
             seconds: known.length.as_secs_f64(),
-            cold: job.is_cold,
+            cold: job.is_cold(),
             evicted: known.is_evicted,
             records_per_s: Spread {
                 min: rates().fold(f64::INFINITY, f64::min),
@@ -155,19 +152,20 @@ impl Figures {
             output_gb_s: middle(&Round::output_per_s) / 1e9,
             cpu_s_per_1000: middle(&Round::cpu_s_per_1000),
             fresh_memory_ms: middle(&|round| {
-                let bytes = known.batch_bytes as f64;
+                let bytes = job.batch_bytes() as f64;
                 bytes / round.limits.fresh_n.max(f64::MIN_POSITIVE) * 1e3
             }),
             first_batch_ms: middle(&|round| millis(round.run.first_batch)),
             batch_interval_ms: intervals(rounds),
             anon_mib: most_anonymous(rounds),
             limits: limits(rounds),
-            share_of,
-            binds,
-            share,
+            share_of: shares(rounds),
+            binds: binding.limit,
+            share: binding.share,
+            is_near: binding.is_near(),
             held_up_by: held_up_by(&stages),
             stages,
-            each_round: rounds.iter().map(|round| RoundFigures::of(round, job)).collect(),
+            each_round: rounds.iter().map(RoundFigures::of).collect(),
         }
     }
 }

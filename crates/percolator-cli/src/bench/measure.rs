@@ -1,12 +1,10 @@
 //! Measures a job round by round.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use percolator::batch::BatchShape;
-use percolator::batch::ImageShape;
-use percolator::limits::PageCache;
-use percolator_measure::{Timeline, files, limit_time, median};
+use percolator::batch::{BatchShape, ImageShape};
+use percolator_measure::{Progress, Timeline, median};
 
 use super::Bench;
 use super::figures::Figures;
@@ -28,7 +26,6 @@ pub(super) struct Known {
     pub(super) batch: BatchShape,
     /// What a batch consists of, if its records are not images.
     pub(super) layout: String,
-    pub(super) batch_bytes: usize,
     pub(super) devices: Vec<String>,
     pub(super) rounds: usize,
     pub(super) length: Duration,
@@ -37,17 +34,11 @@ pub(super) struct Known {
 }
 
 impl Bench {
-    pub(super) fn measure(&self, named: &NamedJob) -> anyhow::Result<Measured> {
+    pub(super) fn measure(&self, named: &NamedJob, progress: &Progress) -> anyhow::Result<Measured> {
         // Builds the feed first, so that a job that cannot be fed fails at once, with the feed's own error.
         let mut known = self.look_at(named)?;
         let warm_rate = self.bring_in(named)?;
-        let bar = progress(&named.name, known.rounds);
-        let mut rounds = Vec::with_capacity(known.rounds);
-        for _round in 0..known.rounds {
-            rounds.push(named.job.round(known.batch_bytes, self.seconds)?);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
+        let mut rounds = named.job.rounds(known.rounds, self.seconds, progress)?;
         if let Some(warm_rate) = warm_rate {
             let rates = rounds.iter().filter_map(|round| round.limits.read_n);
             known.is_evicted = Some(median(rates).is_some_and(|rate| rate < warm_rate / 2.0));
@@ -58,16 +49,12 @@ impl Bench {
     }
 
     fn look_at(&self, named: &NamedJob) -> anyhow::Result<Known> {
-        let feed = named.job.feed.clone().build()?;
+        let feed = named.job.feed().clone().build()?;
         Ok(Known {
             records: feed.records(),
             image: feed.input_shape(),
             batch: feed.batch_shape(),
             layout: feed.layout().to_string(),
-            batch_bytes: match feed.input_shape() {
-                Some(_) => feed.batch_shape().bytes(),
-                None => feed.layout().bytes(),
-            },
             devices: feed.stats().lanes.into_iter().map(|lane| lane.device).collect(),
             rounds: self.rounds as usize,
             length: self.seconds,
@@ -75,27 +62,19 @@ impl Bench {
         })
     }
 
-    /// Loads the files into memory. If they are to be evicted, returns the rate at which they are read from
-    /// memory.
-    fn bring_in(&self, named: &NamedJob) -> anyhow::Result<Option<f64>> {
-        let NamedJob { name, job, .. } = named;
-        let fits = files::warm(&job.files)?;
-        if !fits && !job.is_cold {
-            eprintln!(
-                "percolator: {}: its files are larger than the free memory, so they are not all cached",
-                name
+    /// Loads the files into memory. If they are to be dropped from it, returns the rate at which they are
+    /// read from memory.
+    fn bring_in(&self, NamedJob { name, job, .. }: &NamedJob) -> anyhow::Result<Option<f64>> {
+        let fits = job.load()?;
+        if !fits && !job.is_cold() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "percolator: {name}: its files are larger than the free memory, so they are not all cached"
             );
         }
-        if !(fits && job.is_cold) {
+        if !(fits && job.is_cold()) {
             return Ok(None);
         }
-        Ok(Some(PageCache::open(&job.files)?.bytes_per_second(job.threads, limit_time(self.seconds))))
+        Ok(Some(job.read_rate(self.seconds)?))
     }
-}
-
-/// Shown only on a terminal.
-fn progress(job: &str, rounds: usize) -> ProgressBar {
-    let template = "{msg} {wide_bar} {pos}/{len} rounds, {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(rounds as u64).with_style(style).with_message(format!("measuring {job}"))
 }

@@ -29,10 +29,11 @@ use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 use percolator::{shown, whole_file};
 
-use super::args::{StateArgs, TransformArgs, seconds};
-use super::fields::ExampleArgs;
+use super::args::seconds;
+use super::input::InputArgs;
+use super::measured::measured;
 use super::out::Out;
-use super::pipeline::PipelineArgs;
+use super::watch::Ended;
 use data::Format;
 use measure::Measured;
 use synthetic::Kind;
@@ -62,25 +63,15 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// --drop-behind needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]),
     group = ArgGroup::new("work").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic", "compare"])
         .required(true).multiple(true))]
 pub(crate) struct Bench {
-    /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
-    #[arg(value_name = "NET")]
-    net: Option<PathBuf>,
-    /// The Caffe LMDB to read: its folder, or its data.mdb.
-    #[arg(long, value_name = "PATH")]
-    lmdb: Option<PathBuf>,
-    /// The Caffe LevelDB to read: its folder.
-    #[arg(long, value_name = "PATH")]
-    leveldb: Option<PathBuf>,
-    /// The TFRecord files to read: a file, a folder, or a quoted pattern.
-    #[arg(long, value_name = "PATH")]
-    tfrecord: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',',
-        conflicts_with_all = ["level", "stage", "layer", "root", "fields", "image"])]
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "root",
+        "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
@@ -93,14 +84,6 @@ pub(crate) struct Bench {
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     cache: Option<PathBuf>,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    transform: TransformArgs,
-    #[command(flatten)]
-    example: ExampleArgs,
-    #[command(flatten)]
-    pipeline: PipelineArgs,
     /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
     seconds: Duration,
@@ -113,6 +96,9 @@ pub(crate) struct Bench {
     /// Print one line of JSON per job, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
     /// Compare two results, or two builds: each is a file with what bench --json printed, or a program. A
     /// program measures, with the other arguments, in turns with the other one. The exit code is 1 if NEW
     /// delivers fewer records per second, beyond the noise of the rounds.
@@ -121,6 +107,9 @@ pub(crate) struct Bench {
     /// Plot the activity of each stage over the last round, and the shares of the limits.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Replace a plot that exists.
+    #[arg(long, requires = "plot")]
+    force: bool,
     /// The share of a limit at which the plot has a line.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.9", requires = "plot")]
     goal: f64,
@@ -132,25 +121,34 @@ impl Bench {
             return self.compare([old, new]);
         }
         ensure!(
-            self.cold || !self.pipeline.drop_behind,
+            self.cold || !self.input.pipeline.drop_behind,
             "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops \
              what it used reads from the disk; add --cold, so that both read from the disk, or leave out \
              --drop-behind"
         );
         // Fails now, rather than after minutes, if the file cannot be written.
         if let Some(path) = &self.plot {
+            ensure!(
+                self.force || path.symlink_metadata().is_err(),
+                "{}: the file already exists; give another path, or --force to replace it",
+                shown::path(path)
+            );
             whole_file::check(path)
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
         let mut out = Out::new(std::io::stdout().lock());
-        let mut measured = Vec::new();
+        let mut jobs = Vec::new();
         for job in self.jobs()? {
-            let one = self.measure(&job)?;
+            let work = |progress: &_| self.measure(&job, progress);
+            let one = match measured(self.quiet, &job.name, work)? {
+                Ended::Done(one) => one,
+                Ended::Stopped(code) => return Ok(code),
+            };
             self.print(&one, &mut out)?;
-            measured.push(one);
+            jobs.push(one);
         }
         if let Some(path) = &self.plot {
-            whole_file::write(path, &[plot::draw(&measured, self.goal).as_bytes()])
+            whole_file::write(path, &[plot::draw(&jobs, self.goal).as_bytes()])
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
         out.finish()?;
@@ -158,8 +156,7 @@ impl Bench {
     }
 
     fn has_source(&self) -> bool {
-        let Bench { net, lmdb, leveldb, tfrecord, .. } = self;
-        !self.synthetic.is_empty() || [net, lmdb, leveldb, tfrecord].iter().any(|source| source.is_some())
+        !self.synthetic.is_empty() || self.input.source.is_given()
     }
 
     fn print(&self, measured: &Measured, out: &mut impl Write) -> anyhow::Result<()> {

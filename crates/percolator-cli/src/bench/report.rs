@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use percolator::shown;
-use percolator_measure::{Limit, NEAR, Stage};
+use percolator_measure::{Limit, Stage};
 
 use super::figures::Figures;
 
@@ -72,16 +72,20 @@ fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
 
 /// One percent sign for all waits, and no space to spare: four of two digits each make 100 columns.
 fn row(stage: &Stage) -> String {
-    let waited = stage.waited_for.iter().map(|waited| format!("{} {:.0}", waited.whom, waited.share * 100.0));
+    let name = match stage.threads {
+        2.. => format!("{} ({})", stage.stage, stage.threads),
+        _ => stage.stage.clone(),
+    };
+    let waited: Vec<_> = stage.waited_for.iter().map(|waited| (waited.whom, waited.share)).collect();
+    row_of(&name, [stage.records_per_s, stage.gb_s, stage.at_work], &waited)
+}
+
+fn row_of(name: &str, [records_per_s, gb_s, at_work]: [f64; 3], waited: &[(&str, f64)]) -> String {
+    let waited = waited.iter().map(|(whom, share)| format!("{whom} {:.0}", share * 100.0));
     format!(
-        "  {:<18} {:>11} {:>8.2} {:>7.0} %  {} %",
-        match stage.threads {
-            2.. => format!("{} ({})", stage.stage, stage.threads),
-            _ => stage.stage.clone(),
-        },
-        grouped(stage.records_per_s),
-        stage.gb_s,
-        stage.at_work * 100.0,
+        "  {name:<18} {:>11} {gb_s:>8.2} {:>7.0} %  {} %",
+        grouped(records_per_s),
+        at_work * 100.0,
         waited.collect::<Vec<_>>().join(", ")
     )
 }
@@ -124,7 +128,7 @@ pub(super) fn described(limit: Limit, f: &Figures) -> (String, String) {
 fn sentence(f: &Figures) -> String {
     let percent = f.share * 100.0;
     let (name, most) = described(f.binds, f);
-    if f.binds != Limit::Cpu && f.share < NEAR {
+    if !f.is_near {
         return format!(
             "No limit is near: the most is {percent:.0} % of {name} ({most}). \
              What held the others up: the {}.",
@@ -186,7 +190,6 @@ pub(super) fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use percolator_measure::Waited;
 
     #[test]
     fn no_line_is_wider_than_the_tables() {
@@ -198,17 +201,9 @@ mod tests {
 
     #[test]
     fn a_lane_that_waits_for_everybody_fits() {
-        let waited = |whom| Waited { whom, share: 0.246, waits_per_s: 1.0 };
-        let lane = Stage {
-            stage: "consumer cuda:15".to_owned(),
-            threads: 1,
-            records_per_s: 99_999_999.0,
-            gb_s: 1234.56,
-            at_work: 0.016,
-            waited_for: ["reader", "consumer", "device", "workers"].map(waited).into(),
-            can_hold_up: false,
-        };
-        assert_eq!(row(&lane).len(), WIDTH, "{}", row(&lane));
+        let waited = ["reader", "consumer", "device", "workers"].map(|whom| (whom, 0.246));
+        let row = row_of("consumer cuda:15", [99_999_999.0, 1234.56, 0.016], &waited);
+        assert_eq!(row.len(), WIDTH, "{row}");
     }
 
     #[test]

@@ -365,7 +365,17 @@ fn the_plot_is_a_picture_of_every_job() {
     let bench = Bench::new();
     let plot = bench.folder.path().join("plot.svg");
     fs::write(&plot, "what was there before, and is longer than the picture".repeat(10_000)).unwrap();
-    bench.json(&["--synthetic", "small,tokens", "--records", "64", "--plot", "plot.svg", "--goal", "0.5"]);
+    bench.json(&[
+        "--synthetic",
+        "small,tokens",
+        "--records",
+        "64",
+        "--plot",
+        "plot.svg",
+        "--goal",
+        "0.5",
+        "--force",
+    ]);
     let picture = fs::read_to_string(&plot).unwrap();
     let tags = tags(&picture);
     assert_eq!((tags["svg"], tags["style"]), (1, 1));
@@ -516,7 +526,7 @@ fn a_plot_follows_links_and_replaces_nothing_but_files() {
     let at = |name: &str| bench.folder.path().join(name);
     fs::create_dir(at("elsewhere")).unwrap();
     std::os::unix::fs::symlink("elsewhere/p.svg", at("p.svg")).unwrap();
-    let job = ["--synthetic", "small", "--records", "64", "--plot"];
+    let job = ["--synthetic", "small", "--records", "64", "--force", "--plot"];
     bench.json(&[&job[..], &["p.svg"]].concat());
     assert!(at("p.svg").is_symlink());
     assert!(fs::read_to_string(at("elsewhere/p.svg")).unwrap().contains("<svg"));

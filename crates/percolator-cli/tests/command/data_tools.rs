@@ -293,8 +293,9 @@ fn long(folder: &Path) -> PathBuf {
     path
 }
 
-/// Waits until a process catches a signal.
-fn wait_until_it_catches(signal: i32, child: &mut Child) {
+/// Waits until a process catches a signal: INT or TERM.
+pub(crate) fn wait_until_it_catches(signal: &str, child: &mut Child) {
+    let signal = if signal == "INT" { libc::SIGINT } else { libc::SIGTERM };
     loop {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -324,8 +325,7 @@ fn a_signal_ends_it_and_leaves_nothing_behind() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let number = if signal == "INT" { libc::SIGINT } else { libc::SIGTERM };
-        wait_until_it_catches(number, &mut child);
+        wait_until_it_catches(signal, &mut child);
         let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let mut said = String::new();

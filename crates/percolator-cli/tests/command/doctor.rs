@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+#[cfg(target_os = "linux")]
+use crate::data_tools::wait_until_it_catches;
 
 /// A database of 640 images of 3x6x8, whose channels are around 55, 135 and 215, with these labels.
 fn database(label: impl Fn(usize) -> i32) -> TempDir {
@@ -37,7 +39,7 @@ fn mixed(number: usize) -> i32 {
 
 fn doctor(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_percolator"))
-        .args(["doctor", "--seconds", "0.01", "--threads", "2", "--batch-size", "8"])
+        .args(["doctor", "--seconds", "0.01", "--threads", "2", "--batch-size", "8", "--quiet"])
         .args(args)
         .current_dir(folder)
         // A lane that waits long on a machine that is busy warns.
@@ -75,6 +77,7 @@ fn a_good_feed_is_examined_and_nothing_looks_wrong() {
     let options: Vec<_> = trials.iter().map(|trial| trial["option"].as_str().unwrap()).collect();
     assert_eq!(options[0], "--threads 3");
     assert!(options[1].starts_with("--prefetch "), "{options:?}");
+    assert_eq!(options[2..], ["--access read"]);
     for trial in trials {
         let [ratio, low, high] = ["ratio", "low", "high"].map(|name| trial[name].as_f64().unwrap());
         assert!(0.0 < low && low <= ratio && ratio <= high, "{trial}");
@@ -82,6 +85,42 @@ fn a_good_feed_is_examined_and_nothing_looks_wrong() {
         assert_eq!(trial["verdict"] == "slower", high < 1.0, "{trial}");
     }
     assert!(pipeline["records_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn workers_that_are_chosen_are_tried_as_many_and_one_more() {
+    let folder = database(mixed);
+    let args = ["doctor", "--lmdb", ".", "--batch-size", "8", "--seconds", "0.01", "--json", "--quiet"];
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(args)
+        .current_dir(folder.path())
+        .env("RUST_LOG", "error")
+        .output()
+        .unwrap();
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pipeline = &diagnosis["pipeline"];
+    let threads = pipeline["threads"].as_u64().unwrap();
+    for (number, due) in [threads, threads + 1].into_iter().enumerate() {
+        let trial = &pipeline["trials"][number];
+        let change = serde_json::json!(
+            { "what": "workers", "threads": due, "instead_of": threads, "was_chosen": true }
+        );
+        assert_eq!((&trial["change"], &trial["option"]), (&change, &format!("--threads {due}").into()));
+    }
+}
+
+#[test]
+fn changes_for_which_there_is_no_time_are_named() {
+    let folder = database(mixed);
+    let (diagnosis, code) = diagnosed(&folder, &["--at-most", "0"]);
+    let pipeline = &diagnosis["pipeline"];
+    assert_eq!((&pipeline["trials"], code), (&serde_json::json!([]), 0));
+    let names: Vec<_> =
+        pipeline["not_tried"].as_array().unwrap().iter().map(|change| change["what"].as_str()).collect();
+    assert_eq!(names, [Some("workers"), Some("ring"), Some("read_files")]);
+    let output = doctor(folder.path(), &["--lmdb", ".", "--at-most", "0"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Not tried: --threads 3, --prefetch "), "{text}");
 }
 
 #[test]
@@ -244,5 +283,34 @@ fn what_a_run_would_refuse_is_refused() {
         &["--lmdb", ".", "--seconds", "0"],
     ] {
         assert_eq!(doctor(folder.path(), args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_ends_the_measurements() {
+    let folder = database(mixed);
+    for (words, signal, code) in [
+        ("doctor --lmdb . --seconds 600", "INT", 130),
+        // The training step would take an hour.
+        ("doctor --lmdb . --step-ms 3600000", "TERM", 143),
+        ("bench --lmdb . --seconds 600", "INT", 130),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
+            .args(words.split(' '))
+            .current_dir(folder.path())
+            .env("RUST_LOG", "error")
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until_it_catches(signal, &mut child);
+        let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words}: {message}");
+        assert!(message.contains("stopped before the measurements were complete"), "{words}: {message}");
+        assert!(output.stdout.is_empty(), "{words}");
     }
 }

@@ -13,6 +13,7 @@ mod standin;
 #[path = "../../../../tests/common/pty.rs"]
 mod pty;
 
+mod bad_input;
 mod bench;
 mod checkpoints;
 mod checkpoints_refused;

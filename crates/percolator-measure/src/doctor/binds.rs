@@ -5,9 +5,8 @@ use std::fmt;
 use percolator::feed::Bottleneck;
 use serde::Serialize;
 
-use crate::job::Job;
 use crate::noise::median;
-use crate::shares::{Limit, NEAR, Round, workers_at_work};
+use crate::shares::{Limit, NEAR, Round, is_copy, workers_at_work};
 
 /// A stage that works for this share of the time is always at work.
 const BUSY: f64 = 0.8;
@@ -57,7 +56,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    pub(super) fn of(rounds: &[Round], job: &Job) -> Self {
+    pub(super) fn of(rounds: &[Round]) -> Self {
         let middle =
             |figure: &dyn Fn(&Round) -> Option<f64>| median(rounds.iter().filter_map(figure)).unwrap_or(0.0);
         let busy = |stage: Bottleneck| {
@@ -65,10 +64,8 @@ impl Evidence {
                 round.run.stats.busy().into_iter().find(|(one, _)| *one == stage).map(|(_, share)| share)
             })
         };
-        let share = |limit| middle(&|round| round.share_of(limit, job));
-        let is_copy =
-            middle(&|round| Some(round.written_per_s(job))) <= middle(&|round| Some(round.source_per_s()));
-        let copy = if is_copy { share(Limit::CopyN) } else { 0.0 };
+        let share = |limit| middle(&|round| round.share_of(limit));
+        let copy = if is_copy(rounds) { share(Limit::CopyN) } else { 0.0 };
         Evidence {
             consumers: busy(Bottleneck::Consumer),
             reader: busy(Bottleneck::Reader),
@@ -120,21 +117,23 @@ impl Binds {
             Binds::Consumer => "nothing: the feed waits for the training step",
             Binds::Disk => {
                 "more memory, so that the files stay in it; a faster disk; smaller records; if the files do \
-                 not fit into memory, --drop-behind"
+                 not fit in memory, used pages dropped from it"
             }
             Binds::Reader => {
                 "several databases read at once, larger records, or LMDB in place of LevelDB and TFRecord"
             }
             Binds::Decode => {
-                "more cores; images resized once, when they are converted; --scaled-decode; raw records"
+                "more cores; images resized once, when they are converted; images decoded at a smaller \
+                 scale; raw records"
             }
             Binds::Reading => "smaller records: resized before they are stored, or encoded",
             Binds::Memory => {
-                "fewer bytes for each record: --dtype u8 or f16, --transform-on device, a smaller crop"
+                "fewer bytes for each record: elements of u8 or f16, the transform on the device, a smaller \
+                 crop"
             }
-            Binds::Copy => "fewer bytes for each batch: --dtype u8 or f16, --transform-on device",
-            Binds::Processors => "more cores, or less to do for each record: --dtype u8, a smaller crop",
-            Binds::Nothing => "larger batches, or longer rounds (--seconds) to see more",
+            Binds::Copy => "fewer bytes for each batch: elements of u8 or f16, the transform on the device",
+            Binds::Processors => "more cores, or less to do for each record: elements of u8, a smaller crop",
+            Binds::Nothing => "larger batches, or longer measurements to see more",
         }
     }
 }

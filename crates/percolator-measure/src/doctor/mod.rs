@@ -2,12 +2,12 @@
 //! help, and what looks wrong in the data.
 
 mod binds;
+mod changes;
 mod findings;
-mod report;
 mod sample;
 mod trials;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use percolator::feed::ResolvedFeed;
@@ -17,6 +17,7 @@ use percolator::{Phase, Shuffle};
 use serde::Serialize;
 
 pub use self::binds::Binds;
+pub use self::changes::Change;
 pub use self::findings::Finding;
 pub use self::trials::{Trial, Verdict};
 
@@ -27,7 +28,8 @@ use self::trials::Measured;
 use crate::error::MeasureError;
 use crate::files;
 use crate::job::Job;
-use crate::noise::{VALUES_MIN, median};
+use crate::noise::{Ratio, median};
+use crate::progress::Progress;
 use crate::shares::Round;
 
 /// How a feed is examined.
@@ -40,11 +42,19 @@ pub struct Options {
     pub rounds: usize,
     /// The most records that are looked at.
     pub samples: usize,
+    /// How long the measurements may take. Changes for which there is no time are not tried; the feed itself
+    /// is measured once at least.
+    pub time_max: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { length: Duration::from_millis(300), rounds: VALUES_MIN, samples: 512 }
+        Options {
+            length: Duration::from_millis(300),
+            rounds: Ratio::VALUES_MIN,
+            samples: 512,
+            time_max: Duration::from_secs(60),
+        }
     }
 }
 
@@ -94,6 +104,10 @@ pub struct Pipeline {
     pub advice: &'static str,
     /// What was tried, and what it gave.
     pub trials: Vec<Trial>,
+    /// What was not tried, because there was no time.
+    pub not_tried: Vec<Change>,
+    /// How long all measurements took, in seconds.
+    pub seconds: f64,
 }
 
 impl Diagnosis {
@@ -104,22 +118,19 @@ impl Diagnosis {
     }
 }
 
-/// Examines a feed. It is built several times, each time with all that a training run opens. A relative path
-/// of a mean file starts from `root`. A feed that fails while it runs is a part of the diagnosis.
+/// Examines a feed. It is built several times, each time with all that a training run opens. A feed that
+/// fails while it runs is a part of the diagnosis.
 ///
 /// # Errors
 ///
-/// [`MeasureError`] if the feed cannot be built, or its files cannot be looked at.
-pub fn examine(mut job: Job, root: &Path, options: &Options) -> Result<Diagnosis, MeasureError> {
+/// [`MeasureError`] if the feed cannot be built, its files cannot be looked at, or it was asked to stop.
+pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<Diagnosis, MeasureError> {
     // What a run would refuse is refused before anything is measured.
-    let feed = job.feed.clone().resolve()?;
-    let used = used(&feed, &job, root)?;
-    let batch_bytes = feed.layout().bytes();
+    let feed = job.feed().clone().resolve()?;
+    let used = used(&feed, &job)?;
     // The records are looked at as the feed reads them: all of its databases, with its way of access.
-    let samples = match &job.datums {
-        Some(_) => Some(samples(feed.source(), job.color, options.samples as u64, job.threads)?),
-        None => None,
-    };
+    let look = |color| samples(feed.source(), color, options.samples as u64, job.threads());
+    let samples = job.datums().map(look).transpose()?;
     let good = samples.iter().flat_map(Samples::good);
     let mut diagnosis = Diagnosis {
         source: feed.source().path().to_owned(),
@@ -136,29 +147,33 @@ pub fn examine(mut job: Job, root: &Path, options: &Options) -> Result<Diagnosis
     };
     drop(feed);
     // What does not fit in memory comes from storage in each pass.
-    job.is_cold |= !files::fit(&job.files)?;
-    match trials::measure(&job, batch_bytes, options) {
+    let is_cold = job.is_cold() || !files::fit(job.files())?;
+    job = job.cold(is_cold);
+    match trials::measure(&job, options, progress) {
         Ok(measured) => diagnosis.pipeline = Some(pipeline(&job, measured)),
+        Err(MeasureError::Stopped) => return Err(MeasureError::Stopped),
         Err(error) => diagnosis.failed = Some(error.to_string()),
     }
     Ok(diagnosis)
 }
 
-fn pipeline(job: &Job, Measured { rounds, trials }: Measured) -> Pipeline {
-    let binds = Evidence::of(&rounds, job).binds(!job.step.is_zero());
+fn pipeline(job: &Job, Measured { rounds, trials, not_tried, took }: Measured) -> Pipeline {
+    let binds = Evidence::of(&rounds).binds(job.has_step());
     Pipeline {
-        threads: job.threads,
+        threads: job.threads(),
         ring: trials::ring(&rounds),
-        is_cold: job.is_cold,
+        is_cold: job.is_cold(),
         records_per_s: median(rounds.iter().map(Round::records_per_s)).unwrap_or(0.0),
         binds,
         advice: binds.advice(),
         trials,
+        not_tried,
+        seconds: took.as_secs_f64(),
     }
 }
 
 /// What the feed does with its records.
-fn used(feed: &ResolvedFeed, job: &Job, root: &Path) -> Result<Use, MeasureError> {
+fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
     let spec = feed.spec();
     let mixing = match spec.schedule.shuffle {
         _ if feed.source().passes() == Passes::Shuffled => Mixing::Whole,
@@ -172,7 +187,7 @@ fn used(feed: &ResolvedFeed, job: &Job, root: &Path) -> Result<Use, MeasureError
     Ok(Use {
         shuffle: mixing,
         // A second array beside the images is what is learned from, and so is nothing in a test.
-        has_labels: job.has_labels && spec.target.is_none() && spec.phase == Phase::Train,
+        has_labels: job.learns_from_labels() && spec.target.is_none() && spec.phase == Phase::Train,
         batch_size: match spec.batch_size {
             BatchSize::PerReplica(records) | BatchSize::Global(records) => records,
             // More than one, as nearly all are.
@@ -180,6 +195,6 @@ fn used(feed: &ResolvedFeed, job: &Job, root: &Path) -> Result<Use, MeasureError
         },
         crop: spec.transform.cropped_to(),
         resize: spec.transform.resized_to(),
-        mean: spec.transform.mean_of_channels(root)?,
+        mean: spec.transform.mean_of_channels(&spec.root)?,
     })
 }

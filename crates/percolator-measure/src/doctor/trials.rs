@@ -1,12 +1,15 @@
 //! What a change of the settings gives: measured by trying it.
 
-use percolator::FeedBuilder;
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
 use super::Options;
+use super::changes::{Change, changes};
 use crate::error::MeasureError;
 use crate::job::Job;
 use crate::noise::Ratio;
+use crate::progress::Progress;
 use crate::shares::Round;
 
 /// A change that gains less than this is not worth its cost.
@@ -17,9 +20,7 @@ const WORTH: f64 = 1.02;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
     /// What was changed.
-    pub change: String,
-    /// The option of the command that changes it.
-    pub option: String,
+    pub change: Change,
     /// The rate with the change, divided by the rate without it.
     pub ratio: f64,
     /// Where the 99 % confidence interval of the ratio begins.
@@ -37,7 +38,7 @@ pub struct Trial {
 pub enum Verdict {
     /// It gains more than 2 %.
     Helps,
-    /// It gains 2 % at the most.
+    /// It gains 2 % at the most, or no more than a smaller change that was tried too.
     NotWorthIt,
     /// It loses.
     Slower,
@@ -46,11 +47,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn of(low: f64, high: f64) -> Self {
+    fn of(ratio: &Ratio) -> Self {
         match () {
-            () if low > WORTH => Verdict::Helps,
-            () if high < 1.0 => Verdict::Slower,
-            () if high <= WORTH => Verdict::NotWorthIt,
+            () if ratio.low > WORTH => Verdict::Helps,
+            () if ratio.high < 1.0 => Verdict::Slower,
+            () if ratio.high <= WORTH => Verdict::NotWorthIt,
             () => Verdict::Unclear,
         }
     }
@@ -60,6 +61,8 @@ impl Verdict {
 pub(super) struct Measured {
     pub(super) rounds: Vec<Round>,
     pub(super) trials: Vec<Trial>,
+    pub(super) not_tried: Vec<Change>,
+    pub(super) took: Duration,
 }
 
 /// Batches in a lane's ring at the end of the rounds.
@@ -67,76 +70,138 @@ pub(super) fn ring(rounds: &[Round]) -> usize {
     rounds.iter().flat_map(|round| &round.run.stats.lanes).map(|lane| lane.ring).max().unwrap_or(0)
 }
 
-/// A change that is tried, and the rates that it gave.
-struct Change {
-    change: String,
-    option: String,
-    feed: FeedBuilder,
-    rates: Vec<f64>,
-}
-
 /// Measures the feed and its changes in turns, so that whatever disturbs this machine disturbs all alike.
 /// Each turn has the machine's limits first, then the feed and its changes, in another order each time.
-pub(super) fn measure(job: &Job, batch_bytes: usize, options: &Options) -> Result<Measured, MeasureError> {
-    // The first round warms the machine up, and says how deep the rings are. It is not counted.
-    let first = job.round(batch_bytes, options.length)?;
-    let mut changes = changes(job, ring(std::slice::from_ref(&first)));
-    let mut rounds = Vec::new();
-    for number in 0..options.rounds.max(1) {
-        let limits = job.limits(batch_bytes, options.length)?;
+pub(super) fn measure(job: &Job, options: &Options, progress: &Progress) -> Result<Measured, MeasureError> {
+    let start = Instant::now();
+    // The first round warms the machine up, and says how deep the rings are, and how long a run takes. It is
+    // not counted.
+    let limits = job.limits(options.length)?;
+    let limits_took = start.elapsed();
+    let run = job.run(job.feed(), options.length, progress)?;
+    let run_took = start.elapsed().saturating_sub(limits_took);
+    let first = job.of_round(limits, run)?;
+    progress.advance();
+    let mut tried = changes(job, &job.feed().clone().resolve()?, ring(std::slice::from_ref(&first)));
+    let left = options.time_max.saturating_sub(start.elapsed());
+    let plan = Plan::within(left, [limits_took, run_took], options.rounds.max(1), tried.len());
+    let not_tried = tried.split_off(plan.changes);
+    progress.expect(1 + plan.rounds * (1 + plan.changes));
+    let (mut rounds, mut rates) = (Vec::new(), vec![Vec::new(); plan.changes]);
+    for number in 0..plan.rounds {
+        let limits = job.limits(options.length)?;
         let mut own = None;
         // The feed itself is as one more change.
-        for turn in 0..=changes.len() {
-            match (number + turn) % (changes.len() + 1) {
-                0 => own = Some(job.run(&job.feed, options.length)?),
+        for turn in 0..=plan.changes {
+            match (number + turn) % (plan.changes + 1) {
+                0 => own = Some(job.run(job.feed(), options.length, progress)?),
                 change => {
-                    let change = &mut changes[change - 1];
-                    let run = job.run(&change.feed, options.length)?;
-                    change.rates.push(run.stats.records_per_second());
+                    let feed = tried[change - 1].of(job.feed());
+                    let run = job.run(&feed, options.length, progress)?;
+                    rates[change - 1].push(run.stats.records_per_second());
                 }
             }
+            progress.advance();
         }
-        rounds.extend(own.map(|run| Round { limits, run }));
+        if let Some(run) = own {
+            rounds.push(job.of_round(limits, run)?);
+        }
     }
-    let rates: Vec<f64> = rounds.iter().map(Round::records_per_s).collect();
-    let trial = |Change { change, option, rates: changed, .. }| {
-        let Ratio { middle, low, high } = Ratio::of(&rates, &changed)?;
-        Some(Trial { change, option, ratio: middle, low, high, verdict: Verdict::of(low, high) })
-    };
-    Ok(Measured { trials: changes.into_iter().filter_map(trial).collect(), rounds })
+    let base: Vec<f64> = rounds.iter().map(Round::records_per_s).collect();
+    Ok(Measured { trials: trials(&tried, &base, &rates), rounds, not_tried, took: start.elapsed() })
 }
 
-/// The changes that this feed can have.
-fn changes(job: &Job, ring: usize) -> Vec<Change> {
-    let (threads, deeper) = (job.threads + 1, (2 * ring).max(2));
-    let (workers, batches) = (job.threads, ring);
-    let changes = [
-        (
-            format!("{threads} workers instead of {workers}"),
-            format!("--threads {threads}"),
-            job.feed.clone().threads(threads),
-        ),
-        (
-            format!("rings of {deeper} batches instead of {batches}"),
-            format!("--prefetch {deeper}"),
-            job.feed.clone().prefetch(deeper),
-        ),
-    ];
-    // A change that the feed refuses, for want of memory perhaps, is no choice.
-    let is_possible = |feed: &FeedBuilder| feed.clone().resolve().is_ok();
-    let possible = changes.into_iter().filter(|(_, _, feed)| is_possible(feed));
-    possible.map(|(change, option, feed)| Change { change, option, feed, rates: Vec::new() }).collect()
+/// What is measured in the time that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    rounds: usize,
+    changes: usize,
+}
+
+impl Plan {
+    /// As many of the changes as there is time for. If there is time for none, as many rounds of the feed
+    /// alone, and at least one.
+    fn within(left: Duration, [limits, run]: [Duration; 2], rounds: usize, changes: usize) -> Self {
+        let times =
+            |length: Duration, count: usize| length.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let fits =
+            |plan: &Plan| times(limits.saturating_add(times(run, 1 + plan.changes)), plan.rounds) <= left;
+        let with_changes = (0..=changes).rev().map(|changes| Plan { rounds, changes });
+        let alone = (1..rounds).rev().map(|rounds| Plan { rounds, changes: 0 });
+        with_changes.chain(alone).find(fits).unwrap_or(Plan { rounds: 1, changes: 0 })
+    }
+}
+
+/// Judges the changes by the rates that they gave. A change of what another one changes less, such as one
+/// more worker beside as many that are always active, must gain more than that one.
+fn trials(tried: &[Change], base: &[f64], rates: &[Vec<f64>]) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = Vec::new();
+    for (number, (&change, changed)) in tried.iter().zip(rates).enumerate() {
+        let Some(ratio) = Ratio::of(base, changed) else { continue };
+        let mut verdict = Verdict::of(&ratio);
+        let smaller = tried[..number].iter().position(|other| is_smaller(*other, change));
+        if let (Verdict::Helps, Some(smaller)) = (verdict, smaller)
+            && trials.iter().any(|one| one.change == tried[smaller] && one.verdict == Verdict::Helps)
+            && Ratio::of(&rates[smaller], changed).is_none_or(|beside| Verdict::of(&beside) != Verdict::Helps)
+        {
+            verdict = Verdict::NotWorthIt;
+        }
+        let Ratio { middle, low, high, .. } = ratio;
+        trials.push(Trial { change, ratio: middle, low, high, verdict });
+    }
+    trials
+}
+
+/// Whether both set the number of workers, and the first one sets fewer.
+fn is_smaller(one: Change, other: Change) -> bool {
+    match (one, other) {
+        (Change::Workers { threads: one, .. }, Change::Workers { threads: other, .. }) => one < other,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn verdict(low: f64, high: f64) -> Verdict {
+        // Five equal values on each side have an interval of one point, so noise is added at its ends.
+        let new = [low, low, (low + high) / 2.0, high, high];
+        Verdict::of(&Ratio::of(&[1.0; 5], &new).unwrap())
+    }
+
     #[test]
     fn a_verdict_says_no_more_than_is_known() {
-        assert_eq!(Verdict::of(1.03, 1.2), Verdict::Helps);
-        assert_eq!(Verdict::of(0.7, 0.99), Verdict::Slower);
-        assert_eq!(Verdict::of(0.99, 1.01), Verdict::NotWorthIt);
-        assert_eq!(Verdict::of(0.95, 1.9), Verdict::Unclear);
+        assert_eq!(verdict(1.03, 1.2), Verdict::Helps);
+        assert_eq!(verdict(0.7, 0.99), Verdict::Slower);
+        assert_eq!(verdict(0.99, 1.01), Verdict::NotWorthIt);
+        assert_eq!(verdict(0.95, 1.9), Verdict::Unclear);
+    }
+
+    #[test]
+    fn one_more_worker_must_gain_more_than_active_ones() {
+        let workers = |threads| Change::Workers { threads, instead_of: 2, was_chosen: true };
+        let ring = Change::Ring { batches: 8, instead_of: 4 };
+        let verdicts = |rates: [f64; 3]| {
+            let rates = rates.map(|rate| vec![rate; 5]);
+            let trials = trials(&[workers(2), workers(3), ring], &[1.0; 5], &rates);
+            <[Verdict; 3]>::try_from(trials.iter().map(|trial| trial.verdict).collect::<Vec<_>>()).unwrap()
+        };
+        let (helps, not) = (Verdict::Helps, Verdict::NotWorthIt);
+        assert_eq!(verdicts([1.3, 1.3, 1.3]), [helps, not, helps]);
+        assert_eq!(verdicts([1.3, 1.5, 1.0]), [helps, helps, not]);
+        assert_eq!(verdicts([0.9, 1.1, 0.9]), [Verdict::Slower, helps, Verdict::Slower]);
+    }
+
+    #[test]
+    fn the_time_is_kept() {
+        let second = Duration::from_secs(1);
+        let plan = |left| Plan::within(left * second, [second, second], 5, 3);
+        assert_eq!(plan(25), Plan { rounds: 5, changes: 3 }, "5 rounds of limits and 4 runs");
+        assert_eq!(plan(24), Plan { rounds: 5, changes: 2 });
+        assert_eq!(plan(14), Plan { rounds: 5, changes: 0 });
+        assert_eq!(plan(5), Plan { rounds: 2, changes: 0 });
+        assert_eq!(plan(0), Plan { rounds: 1, changes: 0 });
+        assert_eq!(Plan::within(second, [Duration::ZERO; 2], 5, 0), Plan { rounds: 5, changes: 0 });
     }
 }

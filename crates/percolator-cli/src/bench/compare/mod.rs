@@ -98,7 +98,9 @@ impl Bench {
         ensure!(compared > 0, "{} and {}: the two have no job in common", names[0], names[1]);
         for (results, others, name) in [(old, new, &names[0]), (new, old, &names[1])] {
             for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
-                eprintln!("percolator: only {name} has the job {}", shown::message(&one.job));
+                let job = shown::message(&one.job);
+                // Even if nobody reads this.
+                let _ = writeln!(std::io::stderr(), "percolator: only {name} has the job {job}");
             }
         }
         Ok(code)

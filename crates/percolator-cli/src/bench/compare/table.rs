@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use percolator::shown;
-use percolator_measure::{Ratio, VALUES_MIN, median};
+use percolator_measure::{Ratio, median};
 use serde::Serialize;
 
 use super::results::JobResult;
@@ -169,7 +169,8 @@ impl Comparison {
         let Row { ratio, low, high, verdict, .. } = &self.records_per_s;
         let (Some(ratio), Some(low), Some(high)) = (ratio, low, high) else {
             return format!(
-                "Too few rounds to tell a difference from the noise: {VALUES_MIN} of each are needed."
+                "Too few rounds to tell a difference from the noise: {} of each are needed.",
+                Ratio::VALUES_MIN
             );
         };
         let interval = format!("99 % interval {low:.3} to {high:.3}");
