@@ -2,27 +2,9 @@
 
 use std::time::Duration;
 
-use percolator_measure::{MeasureError, Progress};
+use percolator::Progress;
 
-use crate::watch::{Ended, Watched, watched};
-
-impl Watched for Progress {
-    fn total(&self) -> u64 {
-        self.total() as u64
-    }
-
-    fn done(&self) -> u64 {
-        self.done() as u64
-    }
-
-    fn stop(&self) {
-        self.stop();
-    }
-
-    fn is_end(&self, error: &anyhow::Error) -> bool {
-        matches!(error.downcast_ref(), Some(MeasureError::Stopped))
-    }
-}
+use crate::watch::{Ended, watched};
 
 /// Measures something, of this name, beside a progress bar. On SIGINT or SIGTERM, it is told to stop.
 pub(super) fn measured<T: Send>(

@@ -73,7 +73,8 @@ pub(super) fn watched_and_said<T: Send>(
             }
             if let Some(due) = next_line.filter(|due| start.elapsed() >= *due) {
                 let said = message(progress, start.elapsed());
-                let _ = writeln!(std::io::stderr(), "percolator: {}", line(done, total, &said));
+                let _ =
+                    writeln!(std::io::stderr(), "percolator: {}", line(done, total, start.elapsed(), &said));
                 next_line = Some(due + LINE);
             }
             // It does not synchronise: the work is joined below.
@@ -120,13 +121,16 @@ impl Drop for End<'_> {
     }
 }
 
-/// How far the work is, for a log.
-fn line(done: u64, total: u64, message: &str) -> String {
-    let percent = match total {
-        0 => String::new(),
-        _ => format!("{} %  ", u128::from(done) * 100 / u128::from(total)),
-    };
-    format!("{percent}{message}")
+/// How far the work is after this time, for a log.
+fn line(done: u64, total: u64, took: Duration, message: &str) -> String {
+    if total == 0 {
+        return message.to_owned();
+    }
+    let percent = u128::from(done) * 100 / u128::from(total);
+    let rest = u128::from(total - done.min(total)) * took.as_millis();
+    // Nothing is known of the time before anything is done.
+    let left = rest.checked_div(u128::from(done) * 1000).map(|left| format!("  {left} s left"));
+    format!("{percent} %  {message}{}", left.unwrap_or_default())
 }
 
 fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
@@ -163,9 +167,11 @@ mod tests {
 
     #[test]
     fn a_log_has_lines() {
-        assert_eq!(line(1, 3, "5/s"), "33 %  5/s");
-        assert_eq!(line(u64::MAX, u64::MAX, "5/s"), "100 %  5/s");
-        assert_eq!(line(7, 0, "5/s"), "5/s", "the total is not known");
+        let took = Duration::from_secs(10);
+        assert_eq!(line(1, 3, took, "5/s"), "33 %  5/s  20 s left");
+        assert_eq!(line(u64::MAX, u64::MAX, took, "5/s"), "100 %  5/s  0 s left");
+        assert_eq!(line(0, 3, took, "5/s"), "0 %  5/s");
+        assert_eq!(line(7, 0, took, "5/s"), "5/s", "the total is not known");
     }
 
     #[test]

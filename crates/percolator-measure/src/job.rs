@@ -10,10 +10,10 @@ use percolator::{ColorMode, FeedBuilder};
 
 use crate::error::MeasureError;
 use crate::machine::Limits;
-use crate::progress::Progress;
 use crate::run::{Rule, Run, run};
 use crate::shares::Round;
 use crate::{files, stored};
+use percolator::Progress;
 
 /// A feed to measure, and how.
 ///
@@ -160,7 +160,8 @@ impl Job {
         Ok(cache.bytes_per_second(self.threads, limit_time(length)))
     }
 
-    /// Measures so many rounds: each time the machine's limits, then the pipeline for about `length`.
+    /// Measures so many rounds: each time the machine's limits, then the pipeline for about `length`. The
+    /// progress is in rounds.
     ///
     /// # Errors
     ///
@@ -171,11 +172,11 @@ impl Job {
         length: Duration,
         progress: &Progress,
     ) -> Result<Vec<Round>, MeasureError> {
-        progress.expect(count);
+        progress.begin(count as u64);
         (0..count)
             .map(|_| {
                 let round = self.round(length, progress)?;
-                progress.advance();
+                progress.add_done(1);
                 Ok(round)
             })
             .collect()

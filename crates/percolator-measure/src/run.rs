@@ -13,8 +13,8 @@ use percolator::{Feed, FeedBuilder, Lane, Stats};
 
 use crate::error::MeasureError;
 use crate::process::{Memory, cpu_time, storage_bytes};
-use crate::progress::Progress;
 use crate::timeline::Timeline;
+use percolator::Progress;
 
 /// How often memory is sampled.
 const LOOK: Duration = Duration::from_millis(5);

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Memory: there are as many chunks as threads, and as many again, and each has 64 records or fewer, or 1 MiB
-//! and a record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
+//! and a record. A chunk is read only once another came back, so results that wait for their turn are
+//! bounded, too.
 
 mod chunk;
 mod feeder;

@@ -29,8 +29,8 @@ use crate::error::MeasureError;
 use crate::files;
 use crate::job::Job;
 use crate::noise::{Ratio, median};
-use crate::progress::Progress;
 use crate::shares::Round;
+use percolator::Progress;
 
 /// How a feed is examined.
 #[non_exhaustive]
@@ -119,7 +119,8 @@ impl Diagnosis {
 }
 
 /// Examines a feed. It is built several times, each time with all that a training run opens. A feed that
-/// fails while it runs is a part of the diagnosis.
+/// fails while it runs is a part of the diagnosis. The progress is in runs of the feed; stopped, it ends at
+/// the next batch.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use super::changes::{Change, changes};
 use crate::error::MeasureError;
 use crate::job::Job;
 use crate::noise::Ratio;
-use crate::progress::Progress;
 use crate::shares::Round;
+use percolator::Progress;
 
 /// A change that gains less than this is not worth its cost.
 const WORTH: f64 = 1.02;
@@ -81,12 +81,12 @@ pub(super) fn measure(job: &Job, options: &Options, progress: &Progress) -> Resu
     let run = job.run(job.feed(), options.length, progress)?;
     let run_took = start.elapsed().saturating_sub(limits_took);
     let first = job.of_round(limits, run)?;
-    progress.advance();
     let mut tried = changes(job, &job.feed().clone().resolve()?, ring(std::slice::from_ref(&first)));
     let left = options.time_max.saturating_sub(start.elapsed());
     let plan = Plan::within(left, [limits_took, run_took], options.rounds.max(1), tried.len());
     let not_tried = tried.split_off(plan.changes);
-    progress.expect(1 + plan.rounds * (1 + plan.changes));
+    progress.begin(1 + (plan.rounds * (1 + plan.changes)) as u64);
+    progress.add_done(1);
     let (mut rounds, mut rates) = (Vec::new(), vec![Vec::new(); plan.changes]);
     for number in 0..plan.rounds {
         let limits = job.limits(options.length)?;
@@ -101,7 +101,7 @@ pub(super) fn measure(job: &Job, options: &Options, progress: &Progress) -> Resu
                     rates[change - 1].push(run.stats.records_per_second());
                 }
             }
-            progress.advance();
+            progress.add_done(1);
         }
         if let Some(run) = own {
             rounds.push(job.of_round(limits, run)?);
