@@ -20,6 +20,7 @@ use percolator::tfrecord::{self, TfRecordError};
 use serde::Serialize;
 
 /// How the records of a data set are stored.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

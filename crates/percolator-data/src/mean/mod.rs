@@ -53,6 +53,7 @@ pub struct MeanOptions {
 }
 
 /// The mean of a data set's images.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Mean {
     /// The number of images.
@@ -70,6 +71,7 @@ pub struct Mean {
 }
 
 /// The values of one channel over all pixels of all images.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ChannelMean {
     /// Their mean.
