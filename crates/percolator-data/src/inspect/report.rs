@@ -47,8 +47,8 @@ pub struct Report {
     pub labels: Option<Labels>,
     /// The features of TensorFlow's records.
     pub features: Vec<FeatureReport>,
-    /// How often a record has a feature that is not among these, because there are too many to list. Which are
-    /// listed then depends on the threads.
+    /// How often a record has a feature that is not among these, because there are too many to list. Which
+    /// are listed then depends on the threads.
     pub other_features: u64,
     /// Records whose values are the same, whatever their keys; `None` unless all records were looked at.
     pub same_values: Option<Duplicates>,

@@ -1,6 +1,8 @@
 //! Every record of a data set on all cores, with the results in order.
 //!
 //! ```text
+//! sample     looks at a few records before, to find out what they are
+//!
 //! feeder     reads records into chunks (chunk), also behind damage (resume); which ones: selection
 //!   v        one thread for a database; each worker for itself if the source is seekable
 //! workers    do what the caller wants with each record
@@ -9,7 +11,8 @@
 //! ```
 //!
 //! Memory: there are as many chunks as threads, and as many again, and each has 64 records or fewer, or 1 MiB
-//! and a record. A chunk is read only once another came back, so results that wait for their turn are bounded, too.
+//! and a record. A chunk is read only once another came back, so results that wait for their turn are
+//! bounded, too.
 
 mod chunk;
 mod feeder;
