@@ -89,7 +89,7 @@ impl Verify {
             writeln!(out, "{line}")?;
             return out.finish();
         }
-        let Verified { content, whole, damaged, unreadable, gaps } = verified;
+        let Verified { content, whole, damaged, unreadable, gaps, .. } = verified;
         let mut wrong = Vec::new();
         if *damaged > 0 {
             wrong.push(format!("{damaged} damaged"));
@@ -136,6 +136,7 @@ fn json_line(fault: &Fault) -> String {
             "are_given_up": unreadable.are_given_up,
             "reason": fault.reason(),
         }),
+        _ => json!({ "fault": "other", "record": fault.number(), "reason": fault.reason() }),
     };
     line.to_string()
 }

@@ -13,6 +13,7 @@ use crate::open::{DataSet, Kind};
 use crate::scan::{self, Progress, ScanError};
 
 /// What the values of a data set are.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -41,9 +42,10 @@ impl fmt::Display for Content {
 pub type Label = i64;
 
 /// How an image is stored in a record.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Encoding {
+pub enum PictureEncoding {
     /// A byte for each element.
     Raw,
     /// A 32-bit float for each element.
@@ -56,14 +58,14 @@ pub enum Encoding {
     Other,
 }
 
-impl fmt::Display for Encoding {
+impl fmt::Display for PictureEncoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Encoding::Raw => "raw bytes",
-            Encoding::Float => "raw floats",
-            Encoding::Jpeg => "JPEG",
-            Encoding::Png => "PNG",
-            Encoding::Other => "files of other kinds",
+            PictureEncoding::Raw => "raw bytes",
+            PictureEncoding::Float => "raw floats",
+            PictureEncoding::Jpeg => "JPEG",
+            PictureEncoding::Png => "PNG",
+            PictureEncoding::Other => "files of other kinds",
         })
     }
 }
@@ -80,11 +82,11 @@ pub enum Picture<'a> {
 impl<'a> Picture<'a> {
     /// How it is stored.
     #[must_use]
-    pub fn encoding(&self) -> Encoding {
+    pub fn encoding(&self) -> PictureEncoding {
         match self {
             Picture::Datum(datum) if datum.encoded => encoding_of(datum.data),
-            Picture::Datum(datum) if datum.data.is_empty() => Encoding::Float,
-            Picture::Datum(_) => Encoding::Raw,
+            Picture::Datum(datum) if datum.data.is_empty() => PictureEncoding::Float,
+            Picture::Datum(_) => PictureEncoding::Raw,
             Picture::File(file) => encoding_of(file),
         }
     }
@@ -260,11 +262,11 @@ fn only_int(feature: Feature<'_>) -> Option<i64> {
     numbers.next().is_none().then_some(first)
 }
 
-fn encoding_of(file: &[u8]) -> Encoding {
+fn encoding_of(file: &[u8]) -> PictureEncoding {
     match file {
-        [0xff, 0xd8, ..] => Encoding::Jpeg,
-        [0x89, b'P', b'N', b'G', ..] => Encoding::Png,
-        _ => Encoding::Other,
+        [0xff, 0xd8, ..] => PictureEncoding::Jpeg,
+        [0x89, b'P', b'N', b'G', ..] => PictureEncoding::Png,
+        _ => PictureEncoding::Other,
     }
 }
 

@@ -1,4 +1,4 @@
-//! A report as lines of text, which fit 40 columns where names and paths do.
+//! A report as lines of text. What a list leaves out is counted at its end.
 
 use std::io::{self, Write};
 
@@ -45,6 +45,9 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.shapes.len() > SHAPES_MAX {
         writeln!(out, "             and {} more shapes", report.shapes.len() - SHAPES_MAX)?;
     }
+    if report.other_shapes > 0 {
+        writeln!(out, "             and {} images of yet other shapes", report.other_shapes)?;
+    }
     if let Some(first) = &report.first_damaged {
         writeln!(out, "  damaged    {}; the first: {}", report.damaged, shown::message(first))?;
     }
@@ -55,6 +58,10 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
             false => format!("{} to {}", feature.values_min, feature.values_max),
         };
         writeln!(out, "  feature    {name}: {kinds}, {values} each, in {} records", feature.records)?;
+    }
+    if report.other_features > 0 {
+        let (others, listed) = (report.other_features, report.features.len());
+        writeln!(out, "             and {others} times yet another feature than these {listed}")?;
     }
     if let Some(labels) = &report.labels {
         write_labels(labels, out)?;
@@ -82,10 +89,11 @@ fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
     } else {
         let mut sorted: Vec<&LabelCount> = counts.iter().collect();
         sorted.sort_by_key(|count| (std::cmp::Reverse(count.records), count.label));
-        sorted[..LABELS_MAX / 2].iter().copied().try_for_each(&mut line)?;
-        writeln!(out, "        ...")?;
+        let (most, least) = (LABELS_MAX / 2, LABELS_MAX / 4);
+        sorted[..most].iter().copied().try_for_each(&mut line)?;
+        writeln!(out, "        ...  {} more labels, and the least frequent:", sorted.len() - most - least)?;
         let mut line = |count: &LabelCount| writeln!(out, "  {:>9}  {}", count.label, count.records);
-        sorted[sorted.len() - LABELS_MAX / 4..].iter().copied().try_for_each(&mut line)?;
+        sorted[sorted.len() - least..].iter().copied().try_for_each(&mut line)?;
     }
     if labels.others > 0 {
         writeln!(out, "             and {} records of yet other labels", labels.others)?;
@@ -99,6 +107,8 @@ fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
 fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io::Result<()> {
     /// The most groups that are listed.
     const GROUPS_MAX: usize = 5;
+    /// The most records that are listed of a group.
+    const MEMBERS_MAX: usize = 8;
 
     if found.groups == 0 {
         return writeln!(out, "  duplicates no {what} come twice among {} records", found.compared);
@@ -109,10 +119,17 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io:
         found.superfluous, found.compared, found.groups, found.groups_with_labels_that_differ
     )?;
     for group in found.listed.iter().take(GROUPS_MAX) {
-        let records: Vec<String> = group.records.iter().take(8).map(u64::to_string).collect();
-        let more = if group.count > 8 { ", ..." } else { "" };
+        let records: Vec<String> = group.records.iter().take(MEMBERS_MAX).map(u64::to_string).collect();
+        let more = match group.count - records.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let labels = if group.labels_differ { " (their labels differ)" } else { "" };
         writeln!(out, "             records {}{more}{labels}", records.join(", "))?;
+    }
+    let more = found.groups.saturating_sub(GROUPS_MAX as u64);
+    if more > 0 {
+        writeln!(out, "             and {more} more groups")?;
     }
     Ok(())
 }

@@ -107,6 +107,31 @@ fn inspect_reports_and_shows() {
     assert!(error.contains("it already exists"), "{error}");
 }
 
+/// What a list of the report leaves out is counted.
+#[test]
+fn inspect_counts_what_it_leaves_out() {
+    let folder = tempdir().unwrap();
+    let (path, page) = (folder.path().join("many_lmdb"), folder.path().join("report.html"));
+    // 30 labels and 30 shapes; each image is there 10 times.
+    let value = |rows: usize| {
+        let [height, label] = [rows, rows - 1].map(|number| i32::try_from(number).unwrap());
+        common::datum(1, height, 1, label, vec![7; rows])
+    };
+    let keys = (0..300).map(|at| (common::key(at), value(1 + at % 30)));
+    common::write_lmdb(&path, keys);
+    let said = pass("inspect @ --html @", &[&path, &page]);
+    for line in [
+        "  ...  15 more labels, and the least frequent:\n",
+        "  and 22 more shapes\n",
+        "  records 0, 30, 60, 90, 120, 150, 180, 210 and 2 more\n",
+        "  and 25 more groups\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("and 10 more shapes") && page.contains("and 10 more groups"), "{page}");
+}
+
 #[test]
 fn inspect_shows_one_record() {
     let folder = tempdir().unwrap();

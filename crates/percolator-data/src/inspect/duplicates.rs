@@ -17,6 +17,7 @@ const MEMBERS_MAX: usize = 20;
 pub(super) type Hash = [u8; 16];
 
 /// What comes more than once.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Duplicates {
     /// How many records were compared: the first ones, if there are more.
@@ -32,6 +33,7 @@ pub struct Duplicates {
 }
 
 /// Records with the same contents.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DuplicateGroup {
     /// The numbers of the first of them.

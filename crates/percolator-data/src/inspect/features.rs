@@ -12,6 +12,7 @@ use crate::content::kind_name;
 const NAMES_MAX: usize = 1000;
 
 /// A feature, over all records that were looked at.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FeatureReport {
     /// Its name.
@@ -28,14 +29,19 @@ pub struct FeatureReport {
 
 /// Features, by name.
 #[derive(Debug, Default)]
-pub(super) struct FeatureTally(BTreeMap<String, FeatureReport>);
+pub(super) struct FeatureTally {
+    known: BTreeMap<String, FeatureReport>,
+    /// How often a record has a feature that is not among these.
+    others: u64,
+}
 
 impl FeatureTally {
     pub(super) fn add(&mut self, example: &Example<'_>) {
         for (name, feature) in example.features().entries() {
             let values = values(feature);
-            if !self.0.contains_key(name) {
-                if self.0.len() >= NAMES_MAX {
+            if !self.known.contains_key(name) {
+                if self.known.len() >= NAMES_MAX {
+                    self.others += 1;
                     continue;
                 }
                 let report = FeatureReport {
@@ -45,32 +51,34 @@ impl FeatureTally {
                     values_min: values,
                     values_max: values,
                 };
-                self.0.insert(name.to_owned(), report);
+                self.known.insert(name.to_owned(), report);
             }
-            if let Some(report) = self.0.get_mut(name) {
+            if let Some(report) = self.known.get_mut(name) {
                 report.add(1, &[kind_name(feature)], values, values);
             }
         }
     }
 
     pub(super) fn merge(mut self, other: FeatureTally) -> Self {
-        for (name, more) in other.0 {
-            let has_room = self.0.len() < NAMES_MAX;
-            match self.0.entry(name) {
+        self.others += other.others;
+        for (name, more) in other.known {
+            let has_room = self.known.len() < NAMES_MAX;
+            match self.known.entry(name) {
                 Entry::Occupied(mut report) => {
                     report.get_mut().add(more.records, &more.kinds, more.values_min, more.values_max);
                 }
                 Entry::Vacant(place) if has_room => {
                     place.insert(more);
                 }
-                Entry::Vacant(_) => {}
+                Entry::Vacant(_) => self.others += more.records,
             }
         }
         self
     }
 
-    pub(super) fn finish(self) -> Vec<FeatureReport> {
-        self.0.into_values().collect()
+    /// The features, and how often a record has yet another one.
+    pub(super) fn finish(self) -> (Vec<FeatureReport>, u64) {
+        (self.known.into_values().collect(), self.others)
     }
 }
 
@@ -91,4 +99,29 @@ pub(super) fn values(feature: Feature<'_>) -> usize {
     let floats = || feature.floats().map(|list| list.len());
     let ints = || feature.ints().map(|list| list.len());
     bytes.or_else(floats).or_else(ints).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use percolator::example::ExampleWriter;
+
+    use super::*;
+
+    /// Nothing is left out silently, in one thread's tally or where two are put together.
+    #[test]
+    fn features_beyond_the_limit_are_counted() {
+        let tally = |names: std::ops::Range<usize>| {
+            let mut tally = FeatureTally::default();
+            for name in names {
+                let mut writer = ExampleWriter::new();
+                writer.ints(&name.to_string(), [1]);
+                tally.add(&Example::parse(&writer.to_bytes()).unwrap());
+            }
+            tally
+        };
+        let (listed, others) = tally(0..NAMES_MAX + 7).finish();
+        assert_eq!((listed.len(), others), (NAMES_MAX, 7));
+        let (listed, others) = tally(0..NAMES_MAX).merge(tally(NAMES_MAX - 1..NAMES_MAX + 4)).finish();
+        assert_eq!((listed.len(), others), (NAMES_MAX, 4));
+    }
 }

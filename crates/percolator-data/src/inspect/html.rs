@@ -164,28 +164,39 @@ fn images(report: &Report, page: &mut String) {
     if more > 0 {
         let _ = writeln!(page, "<p class=\"faint\">and {more} more shapes</p>");
     }
+    if report.other_shapes > 0 {
+        let others = report.other_shapes;
+        let _ = writeln!(page, "<p class=\"faint\">and {others} images of yet other shapes</p>");
+    }
 }
 
 fn labels(report: &Report, page: &mut String) {
     let Some(labels) = &report.labels else { return };
+    let _ = writeln!(page, "<h2>Labels</h2>");
+    let without = match labels.without {
+        0 => String::new(),
+        without => format!(" {without} records have no label."),
+    };
     let counts = &labels.counts[..];
     let [first, .., last] = counts else {
         if let [only] = counts {
-            let _ = writeln!(page, "<h2>Labels</h2>\n<p id=\"labels\">All are {}.</p>", only.label);
+            let _ = writeln!(page, "<p id=\"labels\">All are {}.{without}</p>", only.label);
         }
         return;
     };
-    let _ = writeln!(page, "<h2>Labels</h2>");
     let (least, most) = counts
         .iter()
         .fold((u64::MAX, 0), |(least, most), count| (count.records.min(least), count.records.max(most)));
     let _ = writeln!(
         page,
-        "<p>{} labels from {} to {}, with {least} to {most} records each.</p>",
+        "<p>{} labels from {} to {}, with {least} to {most} records each.{without}</p>",
         counts.len(),
         first.label,
         last.label
     );
+    if labels.others > 0 {
+        let _ = writeln!(page, "<p class=\"faint\">and {} records of yet other labels</p>", labels.others);
+    }
     let together = counts.len().div_ceil(BARS_MAX);
     let bars: Vec<Bar> = counts.chunks(together).map(bar_of).collect();
     chart("labels", &bars, [&first.label.to_string(), &last.label.to_string()], page);
@@ -219,6 +230,11 @@ fn features(report: &Report, page: &mut String) {
         );
     }
     let _ = writeln!(page, "</table></div>");
+    if report.other_features > 0 {
+        let (others, listed) = (report.other_features, report.features.len());
+        let said = format!("and {others} times yet another feature than these {listed}");
+        let _ = writeln!(page, "<p class=\"faint\">{said}</p>");
+    }
 }
 
 fn duplicates(report: &Report, page: &mut String) {
@@ -235,6 +251,10 @@ fn duplicates(report: &Report, page: &mut String) {
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let labels = if group.labels_differ { ": their labels differ" } else { "" };
             let _ = writeln!(page, "<p class=\"faint\">{}{more}{labels}</p>", records.join(" "));
+        }
+        let more = found.groups - found.listed.len() as u64;
+        if more > 0 {
+            let _ = writeln!(page, "<p class=\"faint\">and {more} more groups</p>");
         }
     }
 }

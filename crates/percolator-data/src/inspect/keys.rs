@@ -9,6 +9,7 @@
 use serde::Serialize;
 
 /// What is known of the keys.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Keys {
     /// `%08d`, `%08d_NAME` (with their width), `%d`, or `other`.

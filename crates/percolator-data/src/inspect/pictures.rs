@@ -24,6 +24,7 @@ pub struct Pixels {
 }
 
 /// A record's image, as people see it.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// The record's number.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::features::values;
 use super::pictures::Pixels;
-use crate::content::{Content, Encoding, Picture, kind_name};
+use crate::content::{Content, Picture, PictureEncoding, caught, kind_name};
 use crate::open::{DataSet, Kind};
 use crate::scan::ScanError;
 
@@ -27,6 +27,7 @@ pub enum Which {
 }
 
 /// A record.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Its number; `None` if it was found by its key without counting.
@@ -42,6 +43,7 @@ pub struct Record {
 }
 
 /// A part of a record, as text.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldText {
     /// Its name.
@@ -235,19 +237,17 @@ impl Record {
     ///
     /// What is wrong with the image.
     #[must_use]
-    pub fn image(&self) -> Option<Result<(Encoding, percolator::batch::ImageShape, Pixels), String>> {
+    pub fn image(&self) -> Option<Result<(PictureEncoding, percolator::batch::ImageShape, Pixels), String>> {
         let picture = match self.content.parts(&self.value) {
             Ok(parts) => parts.picture?,
             Err(cause) => return Some(Err(cause.to_string())),
         };
-        let mut decoder = ImageFileDecoder::default();
-        let decoded = picture.decode(&mut decoder);
         let encoding = Picture::encoding(&picture);
-        Some(
-            decoded
-                .map(|image| (encoding, image.shape, Pixels::of(&image)))
-                .map_err(|cause| cause.to_string()),
-        )
+        let decoded = caught(&mut ImageFileDecoder::default(), ImageFileDecoder::default, |decoder| {
+            let image = picture.decode(decoder)?;
+            Ok((encoding, image.shape, Pixels::of(&image)))
+        });
+        Some(decoded.map_err(|cause| cause.to_string()))
     }
 }
 

@@ -6,10 +6,11 @@ use serde::{Serialize, Serializer};
 use super::duplicates::Duplicates;
 use super::features::FeatureReport;
 use super::keys::Keys;
-use crate::content::{Content, Encoding, Label};
+use crate::content::{Content, Label, PictureEncoding};
 use crate::open::Kind;
 
 /// A data set's report.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Its path, with what is not UTF-8 replaced.
@@ -46,6 +47,9 @@ pub struct Report {
     pub labels: Option<Labels>,
     /// The features of TensorFlow's records.
     pub features: Vec<FeatureReport>,
+    /// How often a record has a feature that is not among these, because there are too many to list. Which
+    /// are listed then depends on the threads.
+    pub other_features: u64,
     /// Records whose values are the same, whatever their keys; `None` unless all records were looked at.
     pub same_values: Option<Duplicates>,
     /// Records whose pixels are the same, however they are stored; `None` unless all were decoded.
@@ -55,6 +59,7 @@ pub struct Report {
 }
 
 /// The lengths of values, in bytes.
+#[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sizes {
     /// Their sum.
@@ -68,6 +73,7 @@ pub struct Sizes {
 }
 
 /// How many values are of about a length.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeCount {
     /// They are shorter than this, and at least half as long.
@@ -77,6 +83,7 @@ pub struct SizeCount {
 }
 
 /// How many images have a shape.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ShapeCount {
     /// Channels, rows and columns.
@@ -87,15 +94,17 @@ pub struct ShapeCount {
 }
 
 /// How many images are stored in a way.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct EncodingCount {
     /// The way.
-    pub encoding: Encoding,
+    pub encoding: PictureEncoding,
     /// How many.
     pub records: u64,
 }
 
 /// A histogram of labels.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Labels {
     /// How many records have each label, in the order of the labels.
@@ -107,6 +116,7 @@ pub struct Labels {
 }
 
 /// How many records have a label.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LabelCount {
     /// The label.

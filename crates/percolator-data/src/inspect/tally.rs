@@ -12,7 +12,7 @@ use super::duplicates::{DuplicateTally, Hash, hash};
 use super::features::{FeatureReport, FeatureTally};
 use super::keys::KeyTally;
 use super::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, Sizes};
-use crate::content::{Content, Encoding, Label, Parts, caught};
+use crate::content::{Content, Label, Parts, PictureEncoding, caught};
 use crate::open::DataSet;
 use crate::scan::Seen;
 
@@ -37,7 +37,7 @@ pub(super) struct Facts {
     key: Vec<u8>,
     bytes: u64,
     label: Option<Label>,
-    image: Option<(Encoding, ImageShape)>,
+    image: Option<(PictureEncoding, ImageShape)>,
     fault: Option<String>,
     value_hash: Option<Hash>,
     pixel_hash: Option<Hash>,
@@ -120,7 +120,7 @@ pub(super) struct Tally {
     sizes: Sizes,
     shapes: BTreeMap<[usize; 3], u64>,
     other_shapes: u64,
-    encodings: BTreeMap<Encoding, u64>,
+    encodings: BTreeMap<PictureEncoding, u64>,
     without_image: u64,
     damaged: u64,
     first_damaged: Option<String>,
@@ -190,7 +190,7 @@ impl Tally {
         data: &DataSet,
         content: Content,
         records: u64,
-        features: Vec<FeatureReport>,
+        (features, other_features): (Vec<FeatureReport>, u64),
     ) -> Report {
         let shape = |([channels, height, width], records): ([usize; 3], u64)| ShapeCount {
             shape: ImageShape { channels, height, width },
@@ -223,6 +223,7 @@ impl Tally {
             first_damaged: self.first_damaged,
             labels: has_labels.then_some(labels),
             features,
+            other_features,
             same_values: (self.what != WhatToHash::Nothing).then(|| self.values.finish()),
             same_pixels: (self.what == WhatToHash::ValuesAndPixels).then(|| self.pixels.finish()),
             net: String::new(),

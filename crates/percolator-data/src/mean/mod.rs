@@ -6,24 +6,25 @@
 //! Beyond, Caffe's sums round, and these do not; [`Sums::Caffe`] adds as Caffe does. Floats have no exact
 //! sums, and are always added as Caffe does: decoded on all threads, added in order.
 
+mod error;
 mod sums;
+mod work;
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use percolator::batch::{ImageShape, RecordCause};
-use percolator::decoder::ImageFileDecoder;
+use percolator::batch::ImageShape;
 use percolator::proto::BlobProto;
-use percolator::record::{Key, Pixels};
-use percolator::{ColorMode, shown, whole_file};
+use percolator::{ColorMode, whole_file};
 use prost::Message as _;
 use serde::Serialize;
 
-use self::sums::{Decoded, EXACT_MAX, Exact, Running};
+use self::work::{Work, first_image};
 use crate::content::Content;
 use crate::open::DataSet;
-use crate::scan::{Event, Progress, Scan, ScanError, Seen};
+use crate::scan::Progress;
+
+pub use self::error::MeanError;
 
 /// How bytes are summed up. Floats are always summed as Caffe does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub struct MeanOptions {
 }
 
 /// The mean of a data set's images.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Mean {
     /// The number of images.
@@ -70,89 +72,13 @@ pub struct Mean {
 }
 
 /// The values of one channel over all pixels of all images.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ChannelMean {
     /// Their mean.
     pub mean: f64,
     /// Their standard deviation, of the whole population.
     pub std: f64,
-}
-
-/// Why there is no mean.
-#[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
-pub enum MeanError {
-    /// The data set cannot be scanned.
-    #[error(transparent)]
-    Scan(#[from] ScanError),
-    /// A record has no image, or one that cannot be decoded.
-    #[error("{}: record {number}, key {key}: {cause}", shown::path(path))]
-    Record {
-        /// The data set.
-        path: std::path::PathBuf,
-        /// The record's number.
-        number: u64,
-        /// Its key.
-        key: Key,
-        /// What is wrong with it.
-        cause: Box<RecordCause>,
-    },
-    /// A record has no image.
-    #[error(
-        "{}: record {number}, key {key}: there is no image in it; a mean needs Caffe's Datums, or \
-         tf.train.Examples with a feature image/encoded",
-        shown::path(path)
-    )]
-    NoImage {
-        /// The data set.
-        path: std::path::PathBuf,
-        /// The record's number.
-        number: u64,
-        /// Its key.
-        key: Key,
-    },
-    /// A record's shape is not the first one's.
-    #[error(
-        "{}: record {number}, key {key}: the image is {found}, and the first is {first}; {}",
-        shown::path(path),
-        if found.channels == first.channels {
-            "a mean image needs one size: resize them, or compute the channels' values only"
-        } else {
-            "all images must have as many channels: decode them to color, or to gray"
-        }
-    )]
-    Shape {
-        /// The data set.
-        path: std::path::PathBuf,
-        /// The record's number.
-        number: u64,
-        /// Its key.
-        key: Key,
-        /// Its shape.
-        found: ImageShape,
-        /// The first record's.
-        first: ImageShape,
-    },
-    /// There is no record.
-    #[error("{}: there is no record, so there is no mean", shown::path(path))]
-    Empty {
-        /// The data set.
-        path: std::path::PathBuf,
-    },
-    /// The mean image would be larger than a `BlobProto` of Caffe can be.
-    #[error("a mean image of {shape} does not fit Caffe's BlobProto")]
-    TooLarge {
-        /// Its shape.
-        shape: ImageShape,
-    },
-    /// The file cannot be written.
-    #[error("{}: cannot write the mean: {error}", shown::path(path))]
-    Write {
-        /// The file.
-        path: std::path::PathBuf,
-        /// The error.
-        error: io::Error,
-    },
 }
 
 /// Computes the mean of a data set's images.
@@ -182,200 +108,6 @@ pub fn mean(data: &DataSet, options: &MeanOptions, progress: &Progress) -> Resul
         },
         Sums::Caffe => work.running(progress),
     }
-}
-
-struct Work<'a> {
-    data: &'a DataSet,
-    options: &'a MeanOptions,
-    content: Content,
-    /// The shape of the first image, which all others must have.
-    first: ImageShape,
-}
-
-/// What became of a record, unless it is an error.
-enum Added {
-    Bytes,
-    /// It holds floats, so the sums of bytes are of no use.
-    Floats,
-    Image(Decoded),
-}
-
-impl Work<'_> {
-    /// Sums bytes exactly, on each thread for itself; `None` if there are floats.
-    fn exact(&self, progress: &Progress) -> Result<Option<Mean>, MeanError> {
-        struct State {
-            decoder: ImageFileDecoder,
-            sums: Exact,
-        }
-        let start = || State { decoder: decoder(self.options), sums: Exact::default() };
-        let add = |State { decoder, sums }: &mut State, seen: Seen<'_>| {
-            self.with_image(decoder, seen, |image| match image.pixels {
-                Pixels::U8(bytes) => {
-                    sums.add(image.shape, bytes, !self.options.only_channels);
-                    Added::Bytes
-                }
-                Pixels::F32(_) => Added::Floats,
-            })
-        };
-        let (mut records, mut has_floats) = (0, false);
-        let scanned = self.scan().run(self.data, progress, start, add, |event| {
-            match done(event)? {
-                Added::Floats => {
-                    has_floats = true;
-                    return Err(Ended::Floats);
-                }
-                _ => records += 1,
-            }
-            Ok(())
-        });
-        let states = match scanned {
-            Err(Ended::Floats) => return Ok(None),
-            Err(Ended::Failed(error)) => return Err(error),
-            Ok(states) => states,
-        };
-        let sums = states.into_iter().map(|state| state.sums).fold(Exact::default(), Exact::merge);
-        let beyond_caffe = sums.elements.iter().filter(|&&sum| sum > EXACT_MAX).count();
-        let pixels = sums.elements.iter().map(|&sum| quotient(sum, records)).collect();
-        let channels = sums.channels.into_iter().map(|channel| channel.moments());
-        Ok(Some(self.mean(records, pixels, channels, beyond_caffe)))
-    }
-
-    /// Sums as Caffe does.
-    fn running(&self, progress: &Progress) -> Result<Mean, MeanError> {
-        let start = || decoder(self.options);
-        let with_elements = !self.options.only_channels;
-        let add = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
-            self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image, with_elements)))
-        };
-        let (mut records, mut sums) = (0u64, Running::default());
-        let at_once = if with_elements { decoded_at_once(self.first) } else { None };
-        let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
-            if let Added::Image(image) = done(event)? {
-                sums.add(&image);
-                records += 1;
-            }
-            Ok(())
-        });
-        match scanned {
-            Err(Ended::Failed(error)) => return Err(error),
-            Err(Ended::Floats) | Ok(_) => {}
-        }
-        // As in Caffe: the count, an int, becomes a float.
-        #[expect(clippy::cast_precision_loss, reason = "Caffe loses it, too")]
-        let count = records as f32;
-        let pixels = sums.elements.iter().map(|sum| sum / count).collect();
-        let channels = sums.channels.into_iter().map(|channel| channel.moments());
-        Ok(self.mean(records, pixels, channels, 0))
-    }
-
-    fn mean(
-        &self,
-        records: u64,
-        pixels: Vec<f32>,
-        channels: impl Iterator<Item = (f64, f64)>,
-        beyond_caffe: usize,
-    ) -> Mean {
-        let channels = channels.map(|(mean, std)| ChannelMean { mean, std }).collect();
-        let shape = (!self.options.only_channels).then_some(self.first);
-        Mean { records, shape, pixels, channels, beyond_caffe }
-    }
-
-    fn scan(&self) -> Scan {
-        Scan { threads: self.options.threads, ..Scan::default() }
-    }
-
-    /// Decodes a record's image, checks its shape, and gives it to `use_it`.
-    fn with_image(
-        &self,
-        decoder: &mut ImageFileDecoder,
-        seen: Seen<'_>,
-        use_it: impl FnOnce(percolator::record::Image<'_>) -> Added,
-    ) -> Result<Added, MeanError> {
-        let (path, number) = (self.data.path().to_owned(), seen.number);
-        let key = || Key(seen.key.to_owned());
-        let failed = |cause, path| MeanError::Record { path, number, key: key(), cause: Box::new(cause) };
-        let parts = match self.content.parts(seen.value) {
-            Ok(parts) => parts,
-            Err(cause) => return Err(failed(cause, path)),
-        };
-        let Some(picture) = parts.picture else {
-            return Err(MeanError::NoImage { path, number, key: key() });
-        };
-        let image = match picture.decode(decoder) {
-            Ok(image) => image,
-            Err(cause) => return Err(failed(cause, path)),
-        };
-        let (found, first) = (image.shape, self.first);
-        let fits = if self.options.only_channels { found.channels == first.channels } else { found == first };
-        if !fits {
-            return Err(MeanError::Shape { path, number, key: key(), found, first });
-        }
-        Ok(use_it(image))
-    }
-}
-
-/// How many decoded images a worker makes at once. They wait for their turn to be added, twice as many for
-/// each thread.
-fn decoded_at_once(shape: ImageShape) -> Option<NonZeroUsize> {
-    /// The bytes that wait together, unless one image has more.
-    const BYTES: usize = 8 << 20;
-
-    let bytes = (shape.channels * shape.height * shape.width).saturating_mul(size_of::<f32>());
-    NonZeroUsize::new((BYTES / bytes.max(1)).max(1))
-}
-
-/// Why a scan ended early.
-enum Ended {
-    Floats,
-    Failed(MeanError),
-}
-
-impl From<ScanError> for Ended {
-    fn from(error: ScanError) -> Self {
-        Ended::Failed(error.into())
-    }
-}
-
-fn done(event: Event<Result<Added, MeanError>>) -> Result<Added, Ended> {
-    match event {
-        Event::Done(added) => added.map_err(Ended::Failed),
-        Event::Unreadable(unreadable) => Err(ScanError::Source(unreadable.error).into()),
-    }
-}
-
-fn decoder(options: &MeanOptions) -> ImageFileDecoder {
-    let decoder = ImageFileDecoder::new(options.color);
-    match options.resize {
-        Some((height, width)) => decoder.resize(height, width),
-        None => decoder,
-    }
-}
-
-/// Decodes the first image.
-fn first_image(data: &DataSet, content: Content, options: &MeanOptions) -> Result<ImageShape, MeanError> {
-    let path = || data.path().to_owned();
-    for source in data.sources() {
-        let mut cursor = source.cursor().map_err(ScanError::from)?;
-        let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };
-        let key = || Key(entry.key().to_owned());
-        let failed =
-            |cause| MeanError::Record { path: path(), number: 0, key: key(), cause: Box::new(cause) };
-        let picture = content.parts(entry.value()).map_err(failed)?.picture;
-        let picture = picture.ok_or_else(|| MeanError::NoImage { path: path(), number: 0, key: key() })?;
-        return Ok(picture.decode(&mut decoder(options)).map_err(failed)?.shape);
-    }
-    Err(MeanError::Empty { path: path() })
-}
-
-/// A sum divided by a count, rounded once. Caffe divides two floats; if both are exact, the result is the
-/// same, because an f64 has more than twice an f32's digits, and two more.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "sums are below 2^53, and the result is an f32"
-)]
-fn quotient(sum: u64, count: u64) -> f32 {
-    (sum as f64 / count as f64) as f32
 }
 
 impl Mean {
@@ -437,8 +169,6 @@ fn decimal(number: f64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -458,20 +188,5 @@ mod tests {
         assert_eq!(stds.len(), 3);
         assert_eq!(stds[2], 0.2);
         assert_eq!(mean.for_caffe(), ["mean_value: 255.0", "mean_value: 51.0", "mean_value: 0.0"]);
-    }
-
-    #[test]
-    fn few_large_images_wait_together() {
-        let at_once = |side| decoded_at_once(ImageShape { channels: 3, height: side, width: side }).unwrap();
-        assert_eq!(at_once(256).get(), 10);
-        assert_eq!(at_once(20_000).get(), 1);
-        assert!(at_once(1).get() > 64);
-    }
-
-    proptest! {
-        #[test]
-        fn dividing_rounds_as_caffe_does(sum in 0u64..=EXACT_MAX, count in 1u64..=EXACT_MAX) {
-            prop_assert_eq!(quotient(sum, count).to_bits(), (sum as f32 / count as f32).to_bits());
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! Every record of a data set on all cores, with the results in order.
 //!
 //! ```text
+//! sample     looks at a few records before, to find out what they are
+//!
 //! feeder     reads records into chunks (chunk), also behind damage (resume); which ones: selection
 //!   v        one thread for a database; each worker for itself if the source is seekable
 //! workers    do what the caller wants with each record

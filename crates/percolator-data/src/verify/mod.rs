@@ -33,6 +33,7 @@ pub struct VerifyOptions {
 }
 
 /// Something that is wrong.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// A record can be read, and is damaged.
@@ -49,6 +50,7 @@ pub enum Fault {
 }
 
 /// What a verification found.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// What the values are.

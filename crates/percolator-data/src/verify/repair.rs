@@ -16,6 +16,7 @@ use crate::scan::{Event, Progress, ScanError, Seen};
 use crate::store::{Backend, Existing, NewStore, StoreError};
 
 /// What a repair wrote.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Repaired {
     /// How many records the copy has.

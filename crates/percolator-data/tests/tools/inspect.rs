@@ -8,7 +8,7 @@ use percolator_data::inspect::{
     InspectOptions, PictureOptions, Record, Report, Which, inspect, pictures, record, sheet,
 };
 use percolator_data::scan::Progress;
-use percolator_data::{Content, DataSet, Encoding, Kind};
+use percolator_data::{Content, DataSet, Kind, PictureEncoding};
 
 use crate::common::{data, datum, encoded, golden, golden_databases, lmdb};
 
@@ -35,10 +35,10 @@ fn golden_databases_are_reported() {
         let keys = report.keys.as_ref().unwrap();
         assert!(keys.pattern.starts_with("%0"), "{name}: {keys:?}");
         let wanted = match &*name {
-            name if name.starts_with("raw") || name.starts_with("gray") => Encoding::Raw,
-            "float_lmdb" => Encoding::Float,
-            name if name.starts_with("jpg") => Encoding::Jpeg,
-            name if name.starts_with("png") => Encoding::Png,
+            name if name.starts_with("raw") || name.starts_with("gray") => PictureEncoding::Raw,
+            "float_lmdb" => PictureEncoding::Float,
+            name if name.starts_with("jpg") => PictureEncoding::Jpeg,
+            name if name.starts_with("png") => PictureEncoding::Png,
             _ => report.encodings[0].encoding,
         };
         assert_eq!(report.encodings[0].encoding, wanted, "{name}");
@@ -140,7 +140,7 @@ fn a_record_is_found_by_number_and_by_key() {
     let found: Record = record(&data, &Which::parse("00000002".as_ref())).unwrap();
     assert_eq!(found.number, Some(2));
     let (encoding, _, pixels) = found.image().unwrap().unwrap();
-    assert_eq!((encoding, pixels.rgb.len()), (Encoding::Jpeg, 3 * pixels.width * pixels.height));
+    assert_eq!((encoding, pixels.rgb.len()), (PictureEncoding::Jpeg, 3 * pixels.width * pixels.height));
     assert!(
         found
             .fields()

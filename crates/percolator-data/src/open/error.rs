@@ -1,0 +1,58 @@
+//! Why a path cannot be opened as a data set.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percolator::shown;
+use percolator::source::SourceError;
+
+/// Why a path cannot be opened as a data set.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nothing is there, or it cannot be read.
+    #[error("{}: cannot {action}: {error}{hint}", shown::path(path))]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The action that failed.
+        action: &'static str,
+        /// The error.
+        error: io::Error,
+        /// What to do about it; may be empty.
+        hint: &'static str,
+    },
+    /// Something is there that is no data set.
+    #[error(
+        "{}: no data set: found {found}; a data set is an LMDB (a folder with data.mdb), a LevelDB (a folder \
+         with CURRENT), TFRecord files, or a text file whose lines are an image's name and a label",
+        shown::path(path)
+    )]
+    Unknown {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// A model's files are there, where records are needed.
+    #[error(
+        "{}: a model's files, which have no records; `percolator inspect` and `percolator model` read them",
+        shown::path(path)
+    )]
+    Model {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The data set itself cannot be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+pub(super) fn cannot(path: &Path, action: &'static str, error: io::Error) -> OpenError {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => "; check the path, and quote a pattern",
+        io::ErrorKind::PermissionDenied => "; check the permissions of it and of the folders above it",
+        _ => "",
+    };
+    OpenError::Io { path: path.to_owned(), action, error, hint }
+}
