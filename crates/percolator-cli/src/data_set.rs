@@ -11,6 +11,7 @@ use clap::Args;
 use percolator::leveldb::LogGaps;
 use percolator::{Progress, shown, tfrecord, whole_file};
 use percolator_data::OpenOptions;
+use percolator_data::store::Existing;
 
 use crate::args::AccessArg;
 use crate::out::Out;
@@ -50,6 +51,10 @@ pub(super) struct DataArgs {
 }
 
 impl DataArgs {
+    pub(super) fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Refuse }
+    }
+
     pub(super) fn options(&self) -> OpenOptions {
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
         let mut options = OpenOptions::default().access(self.access.access()).log_gaps(gaps);

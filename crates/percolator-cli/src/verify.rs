@@ -63,7 +63,8 @@ impl Verify {
         let found = match &self.repair {
             None => (verify::verify(data, &options, progress, &mut say)?, None),
             Some(copy) => {
-                let repaired = verify::repair(data, copy, self.data.force, &options, progress, &mut say)?;
+                let repaired =
+                    verify::repair(data, copy, self.data.existing(), &options, progress, &mut say)?;
                 (repaired.verified, Some(repaired))
             }
         };

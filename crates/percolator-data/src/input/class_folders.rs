@@ -47,7 +47,8 @@ impl ClassFolders {
             let before = files.len();
             add_images(root, Path::new(class), label, &mut files)?;
             if files.len() == before {
-                let found = format!("the class has no image; images end in {}", ENDINGS.join(", "));
+                let found =
+                    format!("the class has no file whose name ends as an image's: {}", ENDINGS.join(", "));
                 return Err(InputError::format(&root.join(class), found));
             }
         }

@@ -60,16 +60,16 @@ enum Copy {
 ///
 /// # Errors
 ///
-/// [`RepairError`]; nothing is then written. Something at the path is an error unless it `is_forced`.
+/// [`RepairError`]; nothing is then written.
 pub fn repair(
     data: &DataSet,
     out: &Path,
-    is_forced: bool,
+    existing: Existing,
     options: &VerifyOptions,
     progress: &Progress,
     mut found: impl FnMut(&Fault),
 ) -> Result<Repaired, RepairError> {
-    let mut copy = Copy::create(data, out, is_forced)?;
+    let mut copy = Copy::create(data, out, existing)?;
     let content = Content::find(data, options.content, progress)?;
     let mut verified = Verified::new(content);
     let work = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
@@ -93,7 +93,7 @@ pub fn repair(
 }
 
 impl Copy {
-    fn create(data: &DataSet, out: &Path, is_forced: bool) -> Result<Self, RepairError> {
+    fn create(data: &DataSet, out: &Path, existing: Existing) -> Result<Self, RepairError> {
         let is_same = |source: &Path| match (fs::canonicalize(source), fs::canonicalize(out)) {
             (Ok(source), Ok(out)) => source.starts_with(&out) || out.starts_with(&source),
             _ => false,
@@ -107,14 +107,13 @@ impl Copy {
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
                 let path = out.to_owned();
-                if fs::symlink_metadata(out).is_ok() && !is_forced {
+                if fs::symlink_metadata(out).is_ok() && existing == Existing::Refuse {
                     return Err(StoreError::Exists { path }.into());
                 }
                 whole_file::check(out).map_err(|error| unwritten(out, error))?;
                 return Ok(Copy::List { path, text: Vec::new() });
             }
         };
-        let existing = if is_forced { Existing::Replace } else { Existing::Refuse };
         Ok(Copy::Store(NewStore::create(out, backend, existing)?))
     }
 

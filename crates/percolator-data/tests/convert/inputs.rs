@@ -156,7 +156,7 @@ fn the_folders_are_the_classes() {
     assert_eq!(names(folder.path()), ["made.labels.txt", "root"]);
     fs::create_dir(root.join("empty")).unwrap();
     let error = ClassFolders::open(&root).unwrap_err().to_string();
-    assert!(error.contains("root/empty: the class has no image"), "{error}");
+    assert!(error.contains("root/empty: the class has no file whose name ends as an image's"), "{error}");
 }
 
 #[test]

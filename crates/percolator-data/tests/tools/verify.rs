@@ -6,6 +6,7 @@ use std::path::Path;
 
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator_data::scan::Progress;
+use percolator_data::store::Existing;
 use percolator_data::verify::{Fault, Verified, VerifyOptions, repair, verify};
 use percolator_data::{Content, DataSet};
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn said(path: &Path) -> (Verified, Vec<String>) {
 fn mended(path: &Path, out: &Path) -> Verified {
     let data = DataSet::open(path).unwrap();
     let options = VerifyOptions::default();
-    let repaired = repair(&data, out, false, &options, &Progress::new(), |_| ()).unwrap();
+    let repaired = repair(&data, out, Existing::Refuse, &options, &Progress::new(), |_| ()).unwrap();
     let (verified, faults) = checked(out);
     assert!(verified.is_whole() && faults.is_empty(), "{faults:?}");
     assert_eq!((verified.whole, repaired.written), (repaired.verified.whole, repaired.verified.whole));
@@ -92,15 +93,16 @@ fn damaged_records_are_named_and_left_out() {
     mended(&path, &out);
     let keys: Vec<Vec<u8>> = records(&out).into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [b"00000000", b"00000004"]);
+    use Existing::{Refuse, Replace};
     // What is there stays, unless that is wanted; the data set itself stays in any case.
     let (data, options) = (DataSet::open(&path).unwrap(), VerifyOptions::default());
-    let refused = |out: &Path, is_forced| {
-        repair(&data, out, is_forced, &options, &Progress::new(), |_| ()).unwrap_err().to_string()
+    let refused = |out: &Path, existing| {
+        repair(&data, out, existing, &options, &Progress::new(), |_| ()).unwrap_err().to_string()
     };
-    assert!(refused(&out, false).contains("it already exists"), "{}", refused(&out, false));
-    assert!(refused(&path, true).contains("this is the data set itself"));
-    assert!(refused(&path.join("data.mdb"), true).contains("this is the data set itself"));
-    repair(&data, &out, true, &options, &Progress::new(), |_| ()).unwrap();
+    assert!(refused(&out, Refuse).contains("it already exists"), "{}", refused(&out, Refuse));
+    assert!(refused(&path, Replace).contains("this is the data set itself"));
+    assert!(refused(&path.join("data.mdb"), Replace).contains("this is the data set itself"));
+    repair(&data, &out, Replace, &options, &Progress::new(), |_| ()).unwrap();
 }
 
 /// Damaged records do not decide what a data set holds, however long they are, and wherever.
