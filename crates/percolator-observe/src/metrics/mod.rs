@@ -1,5 +1,5 @@
 //! The numbers of feeds for other programs: at an address that Prometheus reads, and through the crate
-//! [`metrics`](::metrics), to whatever recorder a program has installed.
+//! [`metrics`], to whatever recorder a program has installed.
 //!
 //! [`FAMILIES`](crate::FAMILIES) has all names; the guide's page on watching has a table of them.
 
