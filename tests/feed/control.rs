@@ -291,7 +291,7 @@ fn waits_that_are_reported_never_fall_whoever_waits_for_whom() {
                     before = now;
                 }
             });
-            while let Some(batch) = lane.next() {
+            for batch in lane.by_ref() {
                 to_holder.send(batch.unwrap()).unwrap();
             }
             drop((to_holder, lane));

@@ -42,7 +42,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(100);
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The address cannot be had.
+    /// The address is not available.
     #[error("cannot publish metrics at {address}: {error}; is another program there? choose another address")]
     Bind {
         /// The address.

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer: some thousand feeds.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// An endpoint whose numbers cannot be had.
+/// An endpoint whose numbers cannot be read.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ScrapeError {

@@ -125,7 +125,7 @@ impl Number<'_> {
         }
     }
 
-    /// Takes the number from a text; `false` if it is none of its kind.
+    /// Takes the number from a text; `false` if it is not of its kind.
     pub(crate) fn read(self, text: &str) -> bool {
         // Another exporter may write a count as a float.
         let whole = || text.parse().ok().or_else(|| whole_of(text.parse().ok()?));

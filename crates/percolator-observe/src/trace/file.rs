@@ -34,7 +34,7 @@ pub enum Existing {
 pub enum TraceError {
     /// A file is there.
     #[error(
-        "{}: there is such a file; choose another path for the trace, or have it replaced",
+        "{}: the file exists; choose another path for the trace, or have it replaced",
         shown::path(.path)
     )]
     Exists {
@@ -42,7 +42,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The file cannot be written. What was written is removed.
-    #[error("{}: cannot write the trace, and there is none now: {error}", shown::path(.path))]
+    #[error("{}: cannot write the trace, and no file is left: {error}", shown::path(.path))]
     Write {
         /// The path.
         path: PathBuf,

@@ -53,7 +53,7 @@ enum State {
     Running,
     Paused,
     Ended,
-    /// It did something else, perhaps, since its numbers were had last.
+    /// It did something else, perhaps, since its numbers were read last.
     NoAnswer,
 }
 

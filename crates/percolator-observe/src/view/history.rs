@@ -20,7 +20,7 @@ const RATE_MAX: f64 = 1e15;
 pub struct History {
     /// The oldest is the last that is older than the window, if there is one.
     seen: VecDeque<Numbers>,
-    /// Whether the newest numbers could not be had.
+    /// Whether the newest numbers could not be read.
     is_stale: bool,
     /// Records a second, the oldest first.
     rates: VecDeque<u64>,
@@ -61,7 +61,7 @@ impl History {
         }
     }
 
-    /// Notes that the present numbers cannot be had.
+    /// Notes that the present numbers cannot be read.
     pub fn miss(&mut self) {
         self.is_stale = true;
     }
