@@ -328,7 +328,8 @@ fn say_shares(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Res
         Ok(share) => shares.push(share),
         Err(bytes) => writeln!(
             out,
-            "no share of this machine's copy rate is known: the {bytes} bytes to measure it cannot be allocated"
+            "no share of this machine's copy rate is known: the {bytes} bytes to measure it cannot be \
+             allocated"
         )?,
     }
     shares.extend(report::gpu_shares(stats)?);

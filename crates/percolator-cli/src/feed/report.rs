@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use percolator::feed::Bottleneck;
+use percolator::feed::{Bottleneck, BudgetLine};
 use percolator::{Feed, Stats, limits, shown};
 use percolator_observe::Numbers;
 use percolator_observe::trace::Summary;
@@ -43,8 +43,8 @@ pub(super) fn say_what_runs(feed: &Feed, has_fields: bool, out: &mut impl Write)
 pub(super) struct Report(serde_json::Map<String, Value>);
 
 impl Report {
-    /// What is known when all lanes have ended. `error` is what the run ended with, if it did, and `stopped_by`
-    /// the signal that ended it.
+    /// What is known when all lanes have ended. `error` is what the run ended with, if it did, and
+    /// `stopped_by` the signal that ended it.
     pub(super) fn new(
         origin: &Path,
         feed: &Feed,
@@ -54,7 +54,10 @@ impl Report {
     ) -> Self {
         let (numbers, sizing) = (Numbers::of(&feed.watch()), feed.sizing());
         let stats = &numbers.stats;
-        let line = |line: &percolator::feed::BudgetLine| json!({"holder": line.holder, "count": line.count, "bytes_each": line.bytes_each});
+        let line = |line: &BudgetLine| {
+            let BudgetLine { holder, count, bytes_each } = line;
+            json!({"holder": holder, "count": count, "bytes_each": bytes_each})
+        };
         let busy = stats.busy().into_iter().map(|(stage, share)| (name(stage).to_owned(), json!(share)));
         let report = json!({
             "source": shown::path(origin).to_string(),
@@ -141,8 +144,8 @@ impl fmt::Display for CopyShare {
         match &self.device {
             None => write!(
                 f,
-                "written at {share:.2} of the rate at which one thread copies memory here, {:.1} MB at a time \
-                 ({rate:.1} GB/s)",
+                "written at {share:.2} of the rate at which one thread copies memory here, {:.1} MB at a \
+                 time ({rate:.1} GB/s)",
                 self.piece_bytes as f64 / 1e6
             ),
             Some(device) => write!(
@@ -155,8 +158,8 @@ impl fmt::Display for CopyShare {
     }
 }
 
-/// The feed's share of the rate at which one thread copies memory, measured in no more memory than the feed had;
-/// or how many bytes cannot be allocated to measure it.
+/// The feed's share of the rate at which one thread copies memory, measured in no more memory than the feed
+/// had; or how many bytes cannot be allocated to measure it.
 pub(super) fn written_share(stats: &Stats, budget: usize) -> Result<CopyShare, usize> {
     /// More than any cache.
     const COPY_BYTES_MAX: usize = 64 << 20;

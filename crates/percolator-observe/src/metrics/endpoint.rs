@@ -209,8 +209,8 @@ mod tests {
         }
         let limits = Limits { connections: 4, time: Duration::from_secs(4) };
         let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &feeds).unwrap();
-        // All places are taken: by clients that say nothing, one that stops in the middle, and one that does not
-        // read its answer.
+        // All places are taken: by clients that say nothing, one that stops in the middle, and one that does
+        // not read its answer.
         let connect = |said: &str| {
             let mut stream = TcpStream::connect(endpoint.address()).unwrap();
             stream.write_all(said.as_bytes()).unwrap();

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::Numbers;
 use super::family::{FAMILIES, Number, Of};
 
-/// What a text may have at the most: far more than any program publishes, and little enough that no text makes
-/// its reader's memory grow to many times its own length.
+/// What a text may have at the most: far more than any program publishes, and little enough that no text
+/// makes its reader's memory grow to many times its own length.
 const FEEDS_MAX: usize = 1024;
 /// The lanes of all feeds together.
 const LANES_MAX: usize = 4096;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::BatchName;
 
-/// How many batches later a flow is written. Threads tell what they did when it is over: the reader that it dealt
-/// a run when it deals the next, a worker that it filled a place when the batch may be gone.
+/// How many batches later a flow is written. Threads tell what they did when it is over: the reader that it
+/// dealt a run when it deals the next, a worker that it filled a place when the batch may be gone.
 const LATER: u64 = 16;
 
 /// A step of a flow: a moment in a slice of a track, which is a group and a number.

@@ -219,8 +219,8 @@ fn ring_line(number: usize, lane: &LaneStats, recent: &LaneStats, all: &Stats, r
     )
 }
 
-/// Who waits for whom: for each stage, the share of its time that it was busy, and what it waited for most. In
-/// a pause, all wait for its end: no stage holds up the others.
+/// Who waits for whom: for each stage, the share of its time that it was busy, and what it waited for most.
+/// In a pause, all wait for its end: no stage holds up the others.
 fn waits(recent: &Stats, state: State, room: Room) -> Vec<Line<'static>> {
     let held_up = Some(recent.bottleneck()).filter(|_| state != State::Paused);
     let (waits_for, holds_up) = match state {

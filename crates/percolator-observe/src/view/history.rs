@@ -11,8 +11,8 @@ use crate::Numbers;
 const WINDOW: Duration = Duration::from_secs(1);
 /// How many rates are kept to be drawn.
 const RATES_MAX: usize = 512;
-/// The highest rate that is drawn. Numbers that come from elsewhere may be of any size, and whoever draws bars
-/// multiplies them.
+/// The highest rate that is drawn. Numbers that come from elsewhere may be of any size, and whoever draws
+/// bars multiplies them.
 const RATE_MAX: f64 = 1e15;
 
 /// A feed's numbers over the last moments.
@@ -34,8 +34,8 @@ impl History {
     }
 
     /// Adds the present numbers. If they are of another feed, which has run for less time, the history starts
-    /// again. If no time has passed, because the feed has ended or these numbers were seen before, they replace
-    /// the last ones.
+    /// again. If no time has passed, because the feed has ended or these numbers were seen before, they
+    /// replace the last ones.
     pub fn push(&mut self, numbers: Numbers) {
         let elapsed = numbers.stats.elapsed;
         self.is_stale = false;
@@ -78,8 +78,8 @@ impl History {
         self.seen.back()
     }
 
-    /// Returns what was done in the last second, or since there are numbers; of a feed that has ended, what it
-    /// did from its start to its end.
+    /// Returns what was done in the last second, or since there are numbers; of a feed that has ended, what
+    /// it did from its start to its end.
     #[must_use]
     pub fn recent(&self) -> Stats {
         match (self.seen.front(), self.seen.back()) {
