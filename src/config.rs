@@ -1,6 +1,7 @@
 //! Errors in a feed's options, found before anything is started, and the memory that the feed will take.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::batch::field::FieldsError;
@@ -291,8 +292,10 @@ fn crop_of(side: u32) -> String {
 /// than the first. If one is, the buffers that meet it grow and stay that large.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemoryBudget {
-    /// One line for each holder.
+    /// One line for each holder. Two holders may have the same name.
     pub lines: Vec<BudgetLine>,
+    /// The lines that each thread has one piece of.
+    of_threads: Range<usize>,
 }
 
 /// The memory that one holder will use.
@@ -321,13 +324,13 @@ impl MemoryBudget {
         self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
     }
 
-    /// The same with another number of threads, each of which has the memory of these holders.
-    pub(crate) fn with_threads(&self, threads: usize, scratch: &[&'static str]) -> Self {
-        let of_threads = |line: &BudgetLine| match scratch.contains(&line.holder) {
-            true => BudgetLine { count: threads, ..line.clone() },
-            false => line.clone(),
-        };
-        MemoryBudget { lines: self.lines.iter().map(of_threads).collect() }
+    /// The same with another number of threads.
+    pub(crate) fn with_threads(&self, threads: usize) -> Self {
+        let mut budget = self.clone();
+        for line in &mut budget.lines[self.of_threads.clone()] {
+            line.count = threads;
+        }
+        budget
     }
 
     pub(crate) fn of(terms: &BudgetTerms<'_>) -> Self {
@@ -349,9 +352,15 @@ impl MemoryBudget {
             line("reader: copies of keys and values", places, terms.copied_bytes),
             line("source: its own memory", 1, terms.held_bytes),
         ];
+        let is_used = |line: &BudgetLine| line.bytes() > 0;
+        lines.retain(is_used);
+        let first = lines.len();
         lines.extend(terms.scratch_bytes.iter().map(|&(holder, bytes)| line(holder, terms.threads, bytes)));
+        lines.retain(is_used);
+        let of_threads = first..lines.len();
         lines.push(line("transform: mean images", 1, terms.mean_elements.saturating_mul(size_of::<f32>())));
-        MemoryBudget { lines: lines.into_iter().filter(|line| line.bytes() > 0).collect() }
+        lines.retain(is_used);
+        MemoryBudget { lines, of_threads }
     }
 }
 

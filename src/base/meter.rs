@@ -38,6 +38,8 @@ struct Ongoing {
     waits: u64,
     /// The sum of their start times, relative to the process's [`ZERO`].
     starts: Duration,
+    /// The longest time that was reported.
+    reported: Duration,
 }
 
 /// The origin of start times.
@@ -93,7 +95,20 @@ impl WaitMeter {
 
     /// The waits up to a moment, including those in progress.
     pub(crate) fn read(&self, until: Instant) -> Waits {
-        let ongoing = self.lock();
+        self.read_locked(&self.lock(), until)
+    }
+
+    /// Like [`read`](Self::read), for a counter that is published: its time never falls from one report to
+    /// the next. What is read may fall: a wait that begins after the moment counts against the others, and a
+    /// report may be of an earlier moment than the one before it.
+    pub(crate) fn report(&self, until: Instant) -> Waits {
+        let mut ongoing = self.lock();
+        let Waits { count, time } = self.read_locked(&ongoing, until);
+        ongoing.reported = ongoing.reported.max(time);
+        Waits { count, time: ongoing.reported }
+    }
+
+    fn read_locked(&self, ongoing: &Ongoing, until: Instant) -> Waits {
         let now = until.saturating_duration_since(*ZERO) * u32::try_from(ongoing.waits).unwrap_or(u32::MAX);
         let past = Duration::from_nanos(self.nanos.get());
         Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
@@ -133,13 +148,6 @@ pub struct Waits {
     pub time: Duration,
 }
 
-impl Waits {
-    /// Subtracts some of these waits, which were read a moment later.
-    pub(crate) fn without(self, some: Waits) -> Waits {
-        Waits { count: self.count.saturating_sub(some.count), time: self.time.saturating_sub(some.time) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +173,23 @@ mod tests {
         assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
         meter.rest();
         assert!(meter.read(start + Duration::from_secs(9)).time > Duration::from_secs(8));
+    }
+
+    #[test]
+    fn what_is_reported_never_falls() {
+        let meter = WaitMeter::default();
+        let wait = meter.begin();
+        let later = Instant::now() + Duration::from_secs(5);
+        let before = meter.report(later);
+        // A wait that begins after the moment counts against the one that is under way.
+        let late = Wait { start: later.duration_since(*ZERO) + Duration::from_secs(1), meter: &meter };
+        {
+            let mut ongoing = meter.lock();
+            (ongoing.waits, ongoing.starts) = (ongoing.waits + 1, ongoing.starts + late.start);
+        }
+        assert!(meter.read(later).time < before.time);
+        assert_eq!(meter.report(later), Waits { count: 2, time: before.time });
+        drop((wait, late));
+        assert_eq!(meter.report(later), Waits { count: 2, time: before.time }, "they were shorter than that");
     }
 }

@@ -19,6 +19,7 @@
 //! | `ready` | prefetcher | it is complete, and submitted to its device |
 //! | `taken` | consumer | its consumer has it |
 //! | `returned` | any | its consumer has dropped it |
+//! | `left` | consumer | it has dropped its lane: batches that it has not taken go nowhere. Without `batch` |
 
 use tracing::span::EnteredSpan;
 

@@ -36,8 +36,6 @@ pub(super) struct Controlled {
     pub(super) roster: Arc<Roster>,
     /// The budget of the feed as it was built.
     pub(super) budget: MemoryBudget,
-    /// The holders that each thread has one of.
-    pub(super) scratch: Vec<&'static str>,
     pub(super) memory_limit: Option<usize>,
 }
 
@@ -70,16 +68,17 @@ impl FeedControl {
         self.0.roster.governor().active()
     }
 
-    /// Sets how many worker threads are active from now on. As with
-    /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses the number. Threads
-    /// that are too many stand by, and keep their memory; those that are missing are started.
+    /// Sets how many worker threads are active from now on, and returns that number. As with
+    /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses it. Threads that are
+    /// too many stand by, and keep their memory; those that are missing are started. The number that is
+    /// returned is the one that was asked for, unless the feed has ended: then it is how many there were.
     ///
     /// # Errors
     ///
     /// [`FeedError::Config`] if the number is 0 or too large, or if the memory of more threads is over the
     /// feed's [limit](super::FeedBuilder::memory_limit). [`FeedError::Thread`] if a thread cannot be started.
-    /// Then those stay active that were.
-    pub fn set_threads(&self, threads: usize) -> Result<(), FeedError> {
+    /// Then as many stay active as before; threads that were started until then stand by.
+    pub fn set_threads(&self, threads: usize) -> Result<usize, FeedError> {
         let option = "threads";
         if threads == 0 {
             return Err(ConfigError::Zero { option }.into());
@@ -100,8 +99,9 @@ impl FeedControl {
             })?;
         }
         // None is started any more once the work has ended.
-        roster.governor().set(threads.min(roster.governor().threads()));
-        Ok(())
+        let threads = threads.min(roster.governor().threads());
+        roster.governor().set(threads);
+        Ok(threads)
     }
 
     pub(super) fn memory_budget(&self) -> MemoryBudget {
@@ -109,6 +109,6 @@ impl FeedControl {
     }
 
     fn budget_of(&self, threads: usize) -> MemoryBudget {
-        self.0.budget.with_threads(threads, &self.0.scratch)
+        self.0.budget.with_threads(threads)
     }
 }

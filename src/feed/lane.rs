@@ -9,6 +9,7 @@ use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
 use crate::base::first_error::FirstError;
+#[cfg(feature = "stream")]
 use crate::base::meter::{Wait, WaitMeter};
 use crate::base::return_queue::ReturnQueue;
 use crate::base::sync::atomic::Ordering;
@@ -224,11 +225,6 @@ impl Lane {
         self.would_wait() && self.meters.all_held().is_some()
     }
 
-    /// Counts a wait that begins now, if the consumer waits for itself.
-    fn count_own_wait(&self) -> Option<Wait<&WaitMeter>> {
-        self.meters.all_held().map(|_| self.meters.for_itself.begin())
-    }
-
     /// Returns the next batch. The caller counts the wait, and must [note](Self::note) the batch.
     pub(super) fn next_uncounted(&mut self) -> Option<Result<Batch, FeedError>> {
         if self.ended {
@@ -287,6 +283,8 @@ impl Lane {
         drop(stop);
         // No message ever comes; it only disconnects.
         let _ = through.recv();
+        let (feed, lane) = (self.meters.feed, self.number);
+        tracing::event!(name: "left", target: trace::TARGET, tracing::Level::TRACE, feed, lane);
         self.meters.ready.store(0, Ordering::Relaxed);
         // Batches that were never taken return as well: the device may be using them.
         for delivered in self.full.try_iter().filter_map(Result::ok) {
@@ -386,11 +384,10 @@ impl Iterator for Lane {
         if self.ended {
             return None;
         }
-        let wait = || {
-            let _own_wait = self.count_own_wait();
-            self.receive()
+        let message = match self.full.try_recv() {
+            Ok(message) => Some(message),
+            Err(_) => self.meters.of_consumer(self.meters.all_held().is_some()).time(|| self.receive()),
         };
-        let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), wait);
         let next = self.accept(message);
         self.noted(next)
     }

@@ -129,7 +129,6 @@ impl ResolvedFeed {
             reader: reader.clone(),
             roster: workers.roster().clone(),
             budget: self.budget.clone(),
-            scratch: self.first.scratch_bytes.iter().map(|&(holder, _)| holder).collect(),
             memory_limit: self.builder.spec.memory_limit,
         });
         let (clock, governor, queue) = (clock.clone(), governor.clone(), workers.queue_watch());

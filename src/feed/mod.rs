@@ -44,8 +44,6 @@ mod watch;
 use std::sync::Arc;
 use std::time::Instant;
 
-use once_cell::sync::OnceCell;
-
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
@@ -116,22 +114,28 @@ pub struct Feed {
 struct Clock {
     built: Instant,
     running: AtomicUsize,
-    ended: OnceCell<Instant>,
+    /// No moment that was read is later: it is read and set under the lock.
+    ended: Mutex<Option<Instant>>,
 }
 
 impl Clock {
     fn start(lanes: usize) -> Self {
-        Clock { built: Instant::now(), running: AtomicUsize::new(lanes), ended: OnceCell::new() }
+        Clock { built: Instant::now(), running: AtomicUsize::new(lanes), ended: Mutex::new(None) }
     }
 
     fn now(&self) -> Instant {
-        self.ended.get().copied().unwrap_or_else(Instant::now)
+        self.ended.lock().unwrap_or_else(Instant::now)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.lock().is_some()
     }
 
     /// Called once for each lane.
     fn lane_ended(&self) {
         if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let _ = self.ended.set(Instant::now());
+            let mut ended = self.ended.lock();
+            *ended = Some(Instant::now());
         }
     }
 }
@@ -351,8 +355,8 @@ impl Gauges {
                 value_bytes: reader.value_bytes.get(),
                 passes: reader.passes.get(),
                 undelivered: reader.undelivered.get(),
-                waits_for_free: reader.free_slot.read(until),
-                waits_for_resume: reader.paused.read(until),
+                waits_for_free: reader.free_slot.report(until),
+                waits_for_resume: reader.paused.report(until),
             },
             workers: WorkerStats {
                 threads: self.governor.threads(),
@@ -361,7 +365,7 @@ impl Gauges {
                 queue_capacity: self.queue.capacity(),
                 runs: self.workers.runs.get(),
                 offloaded: self.workers.offloaded.get(),
-                waits_for_records: self.workers.idle.read(until),
+                waits_for_records: self.workers.idle.report(until),
             },
             lanes: self
                 .lanes
@@ -394,11 +398,11 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         records: meters.records.get(),
         pixel_bytes: meters.pixel_bytes.get(),
         host_bytes: meters.host_bytes.get(),
-        waits_for_records: meters.for_records.read(until),
-        waits_for_free: meters.for_slot.read(until),
-        waits_for_device: meters.for_device.read(until),
-        waits_for_workers: meters.for_workers.read(until),
-        waits_for_batch: meters.for_batch.read(until).without(meters.for_itself.read(until)),
+        waits_for_records: meters.for_records.report(until),
+        waits_for_free: meters.for_slot.report(until),
+        waits_for_device: meters.for_device.report(until),
+        waits_for_workers: meters.for_workers.report(until),
+        waits_for_batch: meters.for_batch.report(until),
         growths: meters.growths.get(),
         runs: QueueStats::default(),
         ring: meters.ring.load(Ordering::Relaxed),

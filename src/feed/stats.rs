@@ -144,13 +144,13 @@ impl Stats {
     /// Returns the number of records that the consumers have taken, over all lanes.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.records).sum()
+        self.lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.records))
     }
 
     /// Returns the bytes of pixels that the consumers have taken, over all lanes.
     #[must_use]
     pub fn pixel_bytes(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
+        self.lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.pixel_bytes))
     }
 
     /// Returns `count` divided by the seconds since the feed was built.
@@ -174,8 +174,12 @@ impl Stats {
     /// Returns the share of its time that each stage was busy rather than waiting for another.
     #[must_use]
     pub fn busy(&self) -> [(Bottleneck, f64); 4] {
-        let devices: Duration = self.lanes.iter().map(|lane| lane.waits_for_device.time).sum();
-        let consumers: Duration = self.lanes.iter().map(|lane| lane.waits_for_batch.time).sum();
+        // Numbers that come from elsewhere may be of any size.
+        let sum = |time: fn(&LaneStats) -> Duration| {
+            self.lanes.iter().map(time).fold(Duration::ZERO, Duration::saturating_add)
+        };
+        let devices = sum(|lane| lane.waits_for_device.time);
+        let consumers = sum(|lane| lane.waits_for_batch.time);
         let part = |time: f64, threads: usize| {
             let whole = self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64);
             if whole > 0.0 { (time / whole).clamp(0.0, 1.0) } else { 0.0 }
@@ -183,7 +187,7 @@ impl Stats {
         let share = |waits: Duration, threads: usize| {
             part(self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64) - waits.as_secs_f64(), threads)
         };
-        let reader = self.reader.waits_for_free.time + self.reader.waits_for_resume.time;
+        let reader = self.reader.waits_for_free.time.saturating_add(self.reader.waits_for_resume.time);
         [
             (Bottleneck::Reader, share(reader, 1)),
             (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
@@ -450,5 +454,12 @@ mod tests {
         waits_for_device.lanes[0].waits_for_device.time = Duration::from_secs(8);
         assert_eq!(waits_for_device.bottleneck(), Bottleneck::Device);
         assert_eq!(Stats { elapsed: Duration::ZERO, ..waits_for_device }.bottleneck(), Bottleneck::Consumer);
+        let mut largest = all(1);
+        largest.reader.waits_for_free.time = Duration::MAX;
+        largest.lanes[0].waits_for_batch.time = Duration::MAX;
+        largest.lanes[0].waits_for_device.time = Duration::MAX;
+        largest.lanes[0].records = u64::MAX;
+        largest.lanes.push(largest.lanes[0].clone());
+        assert_eq!((largest.records(), largest.bottleneck()), (u64::MAX, Bottleneck::Device));
     }
 }

@@ -89,13 +89,12 @@ impl std::iter::FusedIterator for Steps<'_> {}
 pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     // One thread waits for all lanes, whichever is polled first.
     let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
-    let must_wait = lanes.iter().any(Lane::would_wait);
-    let waits: Vec<_> = meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
     // If the consumer holds all batches of one lane, it waits for itself, whatever the others have.
-    let for_itself = lanes.iter().any(Lane::would_wait_for_itself);
-    let own_waits: Vec<_> =
-        meters.iter().filter(|_| for_itself).map(|meters| meters.for_itself.begin()).collect();
+    let is_for_itself = lanes.iter().any(Lane::would_wait_for_itself);
+    let must_wait = is_for_itself || lanes.iter().any(Lane::would_wait);
+    let waiting = meters.iter().filter(|_| must_wait);
+    let waits: Vec<_> = waiting.map(|meters| meters.of_consumer(is_for_itself).begin()).collect();
     let step = lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect();
-    drop((own_waits, waits));
+    drop(waits);
     step
 }

@@ -39,7 +39,7 @@ impl Stream for Lane {
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
                 // The number of active workers depends on how long consumers wait.
-                let lane_wait = || lane.meters.for_batch.begin_owned();
+                let lane_wait = || lane.meters.of_consumer(lane.meters.all_held().is_some()).begin_owned();
                 lane.task_wait.get_or_insert_with(lane_wait);
                 return Poll::Pending;
             }

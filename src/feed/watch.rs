@@ -57,6 +57,13 @@ impl FeedWatch {
         self.gauges.control.is_paused()
     }
 
+    /// Whether all lanes of the feed have ended, or were dropped: nothing more is
+    /// delivered.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.gauges.clock.has_ended()
+    }
+
     /// Returns which record comes when, and to which replica: see [`Feed::plan`](super::Feed::plan).
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {

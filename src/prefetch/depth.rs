@@ -70,7 +70,8 @@ impl Depth {
         }
         let time = |meter: &WaitMeter| meter.read(now).time;
         let full = time(&meters.for_slot) + time(&meters.for_device);
-        let waits = Ends { full, empty: time(&meters.for_batch) };
+        let empty = time(&meters.for_batch) + time(&meters.for_itself);
+        let waits = Ends { full, empty };
         let share = |now: Duration, before| now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
         let (full, empty) = (share(waits.full, last.waits.full), share(waits.empty, last.waits.empty));
         let is_too_shallow = full > WAITED && empty > WAITED && full >= TO_SPARE * empty;

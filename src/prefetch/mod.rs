@@ -116,10 +116,11 @@ pub(crate) struct LaneMeters {
     pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
-    /// Waits of the consumer for a batch. The governor watches them.
+    /// Waits of the consumer for a batch, except for those in `for_itself`. The governor watches them.
     pub(crate) for_batch: Arc<WaitMeter>,
-    /// The waits among them during which it held all batches of the ring: only it could end them.
-    pub(crate) for_itself: WaitMeter,
+    /// Its waits that began while it held all batches of the ring: only it can end them. A wait is counted in
+    /// one of the two, so that neither ever falls.
+    pub(crate) for_itself: Arc<WaitMeter>,
     /// How often a buffer grew because a batch was larger than any before it.
     pub(crate) growths: Count,
     /// The number of batches in the ring.
@@ -145,6 +146,11 @@ impl LaneMeters {
     pub(crate) fn all_held(&self) -> Option<usize> {
         let held = self.held.load(Ordering::Relaxed);
         (held >= self.ring.load(Ordering::Relaxed)).then_some(held)
+    }
+
+    /// The meter of a wait of the consumer that begins now.
+    pub(crate) fn of_consumer(&self, is_for_itself: bool) -> &Arc<WaitMeter> {
+        if is_for_itself { &self.for_itself } else { &self.for_batch }
     }
 }
 
@@ -471,8 +477,8 @@ impl Prefetcher {
         }
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // The send succeeds: the workers outlive the lanes, and a lost worker still takes and drops its
-        // tasks. Without any worker, the records would never be written.
+        // The send succeeds: the workers outlive the lanes, and a lost worker stays to take and drop tasks
+        // until the queue ends. Without that, the records would never be written.
         if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places, lane, batch })) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());

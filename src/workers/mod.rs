@@ -201,7 +201,8 @@ impl Workers {
                         work(number, &governor, &queue, &processor, &meters, near.as_ref(), &mut task);
                     }));
                     if let Err(panic) = worked {
-                        lost(format!("worker:{number}"), panic_message(&*panic));
+                        survive(|| lost(format!("worker:{number}"), panic_message(&*panic)));
+                        survive(move || drop(panic));
                         drop_tasks(&governor, task, &queue);
                     }
                 };
@@ -305,15 +306,24 @@ fn work(
 }
 
 /// What a worker does after a panic that was not caught where panics are expected: it drops its task, and
-/// then every task it receives. Their batches fail, so that nobody waits for them, even if no worker is left.
+/// then every task it receives. Their batches fail, so that nobody waits for them, even if no other worker is
+/// left. Nothing ends this thread before its queue has ended.
 fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
     // Workers on standby may be all that is left. If this panics, so did the worker, for the same reason, and
     // that was reported.
-    let _ = catch_unwind(AssertUnwindSafe(|| governor.lose_one()));
+    survive(|| governor.lose_one());
     loop {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(task.take())));
+        survive(|| drop(task.take()));
         let Ok(next) = queue.recv() else { break };
         task = Some(next);
+    }
+}
+
+/// Does something that may panic, and continues. The panic's payload may panic in turn when it is dropped, so
+/// it is not.
+fn survive(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        std::mem::forget(payload);
     }
 }
 
@@ -327,4 +337,92 @@ fn run(task: &dyn OffloadedTask) -> bool {
         );
         false
     })
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::panic::panic_any;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::batch::Row;
+    use crate::batch::field::Field;
+    use crate::decoder::{Decoded, RecordDecoder, WorkerSetup};
+    use crate::source::Record;
+    use crate::source::files::Files;
+
+    /// What takes longer has hung.
+    const HUNG_AFTER: Duration = Duration::from_secs(60);
+
+    /// A decoder that no worker can begin with.
+    struct Panics;
+
+    impl RecordDecoder for Panics {
+        type Scratch = ();
+
+        fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+            Ok(Vec::new())
+        }
+
+        fn scratch(&self, _setup: WorkerSetup) {
+            panic!("a panic of the test");
+        }
+
+        fn decode(&self, _record: &Record<'_>, _row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+            Ok(())
+        }
+    }
+
+    /// A panic's payload that panics in turn.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a panic of a payload");
+        }
+    }
+
+    /// A task that can only be dropped, with a panic of that kind.
+    struct Dropped(Arc<AtomicUsize>);
+
+    impl OffloadedTask for Dropped {
+        fn run(&self) -> bool {
+            unreachable!("no worker begins")
+        }
+    }
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic_any(Bomb);
+        }
+    }
+
+    #[test]
+    fn lost_workers_drop_every_task_whatever_panics() {
+        let processor = Arc::new(Processor {
+            files: Files::of([Path::new("none")]),
+            decoder: Arc::new(Panics),
+            hashes_contents: false,
+            seed: 0,
+            setup: WorkerSetup { is_past_caches: false },
+        });
+        let (governor, meters) = (Arc::new(Governor::of(2)), Arc::new(WorkerMeters::default()));
+        let queue = TaskQueue::with_room(2, 100);
+        let lost = |_, _| panic_any(Bomb);
+        let workers = Workers::start(queue, governor, &processor, &meters, None, 1, lost).unwrap();
+        let (dropped, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+        for _ in 0..100 {
+            workers.tasks().send(Task::OffloadedTask(Arc::new(Dropped(dropped.clone())))).ok().unwrap();
+        }
+        while dropped.load(Ordering::Relaxed) < 100 {
+            assert!(start.elapsed() < HUNG_AFTER, "tasks that no worker takes are kept");
+            thread::yield_now();
+        }
+        // The join ends.
+        drop(workers);
+    }
 }

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,16 @@ pub struct Pty {
 }
 
 impl Pty {
-    pub fn start(mut command: Command, columns: u16, rows: u16) -> Self {
+    pub fn start(command: Command, columns: u16, rows: u16) -> Self {
+        Self::start_with(command, columns, rows, |terminal| terminal.into())
+    }
+
+    /// Starts a program that can write to the terminal, and reads nothing.
+    pub fn start_without_input(command: Command, columns: u16, rows: u16) -> Self {
+        Self::start_with(command, columns, rows, |_| Stdio::null())
+    }
+
+    fn start_with(mut command: Command, columns: u16, rows: u16, input: impl FnOnce(File) -> Stdio) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -39,7 +48,7 @@ impl Pty {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size).unwrap();
         let end = || theirs.try_clone().unwrap();
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let child = command.stdin(input(end())).stdout(end()).stderr(end()).spawn().unwrap();
         let ours = File::from(ours);
         let written = Arc::new((Mutex::new(String::new()), Condvar::new()));
         let (mut from, into) = (ours.try_clone().unwrap(), written.clone());

@@ -1,9 +1,14 @@
 //! A feed that is paused, or given other threads, while it runs: what it delivers stays the same, to the byte
 //! and in order, and every wait still ends. A naive twin, which nobody touches, says what is due.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::feed::{ConfigError, FeedControl, TryNext};
 use percolator::reader::Registry;
-use percolator::{Feed, FeedBuilder, FeedError, Lane, Shuffle};
+use percolator::source::Record;
+use percolator::{Dtype, Feed, FeedBuilder, FeedError, Field, Lane, RecordDecoder, Row, Shuffle, Stats};
 
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
@@ -145,7 +150,9 @@ fn a_paused_feed_can_be_dropped_cancelled_and_snapshot() {
         // After its end, a control does nothing.
         drop((lane, cancelled));
         control.resume();
-        control.set_threads(3).unwrap();
+        let threads = control.threads();
+        assert_eq!(control.set_threads(threads + 3).unwrap(), threads, "none is started any more");
+        assert_eq!(control.threads(), threads);
     });
 }
 
@@ -160,7 +167,7 @@ fn wait_for_rest_after(feed: &Feed, mut lanes: Vec<Lane>) {
 }
 
 #[test]
-fn threads_are_added_and_sent_away_without_a_change_to_any_batch() {
+fn threads_are_added_and_removed_without_a_change_to_any_batch() {
     must_end("a feed with more threads", || {
         let due = all_of(feed().epochs(3).threads(1));
         for chosen in [false, true] {
@@ -175,9 +182,9 @@ fn threads_are_added_and_sent_away_without_a_change_to_any_batch() {
             while let Some(batch) = next(&mut lane) {
                 seen.push(batch);
                 match seen.len() {
-                    5 => control.set_threads(at_first + 2).unwrap(),
-                    20 => control.set_threads(1).unwrap(),
-                    30 => control.set_threads(at_first + 1).unwrap(),
+                    5 => assert_eq!(control.set_threads(at_first + 2).unwrap(), at_first + 2),
+                    20 => assert_eq!(control.set_threads(1).unwrap(), 1),
+                    30 => assert_eq!(control.set_threads(at_first + 1).unwrap(), at_first + 1),
                     _ => {}
                 }
                 let workers = watch.stats().workers;
@@ -222,6 +229,79 @@ fn numbers_of_threads_that_cannot_be_are_refused() {
     }
 }
 
+/// A decoder whose scratch memory has the name of another holder.
+struct SameName;
+
+impl RecordDecoder for SameName {
+    type Scratch = ();
+
+    fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(vec![Field::new("nothing", Dtype::U8, [1])])
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) {}
+
+    fn decode(&self, _record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+        Ok(row.write(0, &[0_u8])?)
+    }
+
+    fn scratch_bytes(&self, _first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
+        Ok(vec![("queues: runs", 1000), ("nothing", 0), ("queues: runs", 500)])
+    }
+}
+
+#[test]
+fn only_what_threads_have_is_budgeted_by_thread_whatever_its_name() {
+    let feed = feed().decoder(SameName).threads(1).build().unwrap();
+    let (control, watch) = (feed.control(), feed.watch());
+    let before = watch.memory_budget();
+    assert_eq!(control.set_threads(4).unwrap(), 4);
+    let added = watch.memory_budget().total_bytes() - before.total_bytes();
+    assert_eq!(added, 3 * 1500, "{before}\n{}", watch.memory_budget());
+}
+
+#[test]
+fn waits_that_are_reported_never_fall_whoever_waits_for_whom() {
+    must_end("a feed whose waits are read all the time", || {
+        let mut feed = feed().epochs(40).prefetch(1).build().unwrap();
+        let (watch, has_ended) = (feed.watch(), Arc::new(AtomicBool::new(false)));
+        let mut lane = feed.take_lanes().unwrap().remove(0);
+        let (to_holder, held) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            // The consumer waits while its only batch is held here: it waits for itself.
+            scope.spawn(move || {
+                for batch in held {
+                    std::thread::yield_now();
+                    drop(batch);
+                }
+            });
+            let over = has_ended.clone();
+            let seen = scope.spawn(move || {
+                let mut before = watch.stats();
+                while !over.load(Ordering::Relaxed) {
+                    let now = watch.stats();
+                    let waits = |stats: &Stats| {
+                        let lane = &stats.lanes[0];
+                        [lane.waits_for_batch, lane.waits_for_free, stats.workers.waits_for_records]
+                    };
+                    for (now, before) in waits(&now).into_iter().zip(waits(&before)) {
+                        assert!(now.count >= before.count && now.time >= before.time, "{before:?} {now:?}");
+                    }
+                    assert!(now.elapsed >= before.elapsed);
+                    before = now;
+                }
+            });
+            for batch in lane.by_ref() {
+                to_holder.send(batch.unwrap()).unwrap();
+            }
+            drop((to_holder, lane));
+            has_ended.store(true, Ordering::Relaxed);
+            seen.join().unwrap();
+        });
+        assert!(feed.watch().has_ended());
+    });
+}
+
 #[test]
 fn slots_are_counted_wherever_they_are() {
     must_end("a feed whose queues are watched", || {
@@ -247,5 +327,42 @@ fn slots_are_counted_wherever_they_are() {
             assert_eq!((lane.runs.full, lane.runs.free), (0, 0), "the queues are closed");
         }
         assert_eq!(stats.workers.queued, 0);
+    });
+}
+
+/// A decoder whose scratch memory cannot be made, on any worker.
+struct NoScratch;
+
+impl RecordDecoder for NoScratch {
+    type Scratch = ();
+
+    fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(vec![Field::new("bytes", Dtype::U8, [1])])
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) {
+        panic!("no memory for a worker");
+    }
+
+    fn decode(&self, _record: &Record<'_>, _row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+        unreachable!("no worker begins");
+    }
+}
+
+#[test]
+fn a_feed_that_loses_all_workers_ends_with_their_error() {
+    must_end("a feed without any worker", || {
+        for threads in [1, 3] {
+            let source = MemorySource::images("none", 100, 1, 4, 4);
+            let builder = Feed::builder().source(source).registry(&Registry::new()).decoder(NoScratch);
+            let mut feed = builder.threads(threads).batch_size(4).build().unwrap();
+            let control = feed.control();
+            let error = feed.steps().find_map(Result::err).expect("it ends with an error");
+            let FeedError::Panicked { name, message } = error else { panic!("{error}") };
+            assert!(name.starts_with("worker:") && message == "no memory for a worker", "{name}: {message}");
+            // Workers that are added are lost as well.
+            let _ = control.set_threads(threads + 2);
+            assert!(feed.steps().next().is_none());
+        }
     });
 }

@@ -1,8 +1,9 @@
 //! How a run is watched: options of `feed`.
 
-use std::io::Write;
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -16,12 +17,12 @@ use super::log;
 use super::stop::Enough;
 
 /// The name of the command's feed, where feeds have names.
-const NAME: &str = "feed";
+pub(super) const NAME: &str = "feed";
 
 #[derive(Debug, Args)]
 pub(super) struct ObserveArgs {
-    /// Draw the pipeline in the terminal while it runs. Keys: p pauses, + and - change the number of threads,
-    /// q stops the run.
+    /// Draw the pipeline in the terminal while it runs, until the user quits unless there is another limit.
+    /// Keys: p pauses, + and - change the number of threads, q stops the run.
     #[arg(long)]
     watch: bool,
     /// Publish metrics for Prometheus while the run lasts, at http://ADDR/metrics. ADDR is HOST:PORT, a host,
@@ -54,7 +55,7 @@ impl ObserveArgs {
         let trace = self.trace.as_ref().map(|path| TraceFile::create(path, existing)).transpose();
         let trace = trace.map_err(|error| match &error {
             percolator_observe::trace::TraceError::Exists { path } => {
-                anyhow!("{}: there is such a file; --force replaces it", shown::path(path))
+                anyhow!("{}: the file exists; --force replaces it", shown::path(path))
             }
             _ => error.into(),
         })?;
@@ -72,18 +73,17 @@ impl ObserveArgs {
         if self.watch { view::check_terminal() } else { Ok(()) }
     }
 
+    /// Whether a user looks at the run, and ends it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch
+    }
+
     /// Publishes the feed's metrics, if requested, until the endpoint is dropped.
-    pub(super) fn publish(
-        &self,
-        feed: &percolator::Feed,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Option<Endpoint>> {
+    pub(super) fn publish(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Endpoint>> {
         let Some(address) = self.metrics else { return Ok(None) };
         let feeds = Feeds::new();
         feeds.put(NAME, feed.watch());
-        let endpoint = Endpoint::serve(address, &feeds)?;
-        writeln!(out, "metrics: http://{}/metrics", endpoint.address())?;
-        Ok(Some(endpoint))
+        Ok(Some(Endpoint::serve(address, &feeds)?))
     }
 
     /// Runs the consumers, beside the live view if that is requested. Returns their reports, and the error of
@@ -109,7 +109,14 @@ impl ObserveArgs {
                     }
                     control.resume();
                 });
-                view::watch(&mut subject, || work.is_finished() || enough.signals.caught().is_some())
+                let looked = Cell::new(Instant::now());
+                view::watch(&mut subject, || {
+                    let since = looked.replace(Instant::now()).elapsed();
+                    if control.is_paused() {
+                        enough.postpone(since);
+                    }
+                    work.is_finished() || enough.signals.caught().is_some()
+                })
             };
             drop(held);
             if let Ok(Left::Interrupted) = left {

@@ -1,7 +1,7 @@
 //! When a run stops: it has delivered enough, its time is over, a signal arrives, or a lane has failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -57,11 +57,19 @@ pub(super) struct Enough<'a> {
     pub(super) until: Option<Instant>,
     pub(super) signals: &'a Signals,
     is_called_off: AtomicBool,
+    /// How much later `until` is, in nanoseconds.
+    postponed: AtomicU64,
 }
 
 impl<'a> Enough<'a> {
     pub(super) fn new(batches: Option<u64>, until: Option<Instant>, signals: &'a Signals) -> Self {
-        Enough { batches, until, signals, is_called_off: AtomicBool::new(false) }
+        Enough {
+            batches,
+            until,
+            signals,
+            is_called_off: AtomicBool::new(false),
+            postponed: AtomicU64::new(0),
+        }
     }
 
     /// Whether a consumer that has taken this many batches must stop.
@@ -73,7 +81,18 @@ impl<'a> Enough<'a> {
     fn is_over(&self) -> bool {
         self.is_called_off.load(Ordering::Relaxed)
             || self.signals.caught().is_some()
-            || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.until.is_some_and(|until| {
+                until.checked_add(self.postponed()).is_some_and(|until| Instant::now() >= until)
+            })
+    }
+
+    /// Allows for time in which the run was paused.
+    pub(super) fn postpone(&self, by: Duration) {
+        self.postponed.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn postponed(&self) -> Duration {
+        Duration::from_nanos(self.postponed.load(Ordering::Relaxed))
     }
 
     /// Stops all consumers.
@@ -90,5 +109,21 @@ impl<'a> Enough<'a> {
             }
             std::thread::sleep(left.min(LOOK));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_a_run_is_paused_does_not_count() {
+        let signals = Signals { caught: Arc::default() };
+        let enough = Enough::new(None, Some(Instant::now()), &signals);
+        assert!(enough.is_reached(1));
+        enough.postpone(Duration::from_secs(1000));
+        assert!(!enough.is_reached(1));
+        enough.call_off();
+        assert!(enough.is_reached(1));
     }
 }

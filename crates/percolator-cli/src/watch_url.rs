@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use percolator_observe::metrics::{ScrapeError, scrape};
 use percolator_observe::view::{self, Left, Remote};
-use serde_json::json;
+use percolator_observe::{Numbers, Sample};
+use serde_json::{Value, json};
 
 use super::log;
 use super::out::Out;
@@ -53,21 +54,25 @@ impl Watch {
         }
         let mut metrics = Vec::new();
         for (feed, numbers) in feeds.iter().filter(|(name, _)| is_wanted(name)) {
-            for sample in numbers.samples() {
-                let labels: serde_json::Map<_, _> =
-                    sample.labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-                let kind = sample.family.kind.name();
-                // A whole number stays exact.
-                let value = sample.whole.map_or_else(|| json!(sample.value), |whole| json!(whole));
-                let name = sample.family.name;
-                let described =
-                    json!({"name": name, "kind": kind, "feed": feed, "labels": labels, "value": value});
-                metrics.push(described);
-            }
+            metrics.extend(metrics_of(feed, numbers));
         }
         let mut out = Out::new(io::stdout().lock());
         serde_json::to_writer_pretty(&mut out, &json!({"metrics": metrics}))?;
         writeln!(out)?;
         out.finish()
     }
+}
+
+/// The numbers of a feed, each with its name, kind and labels.
+pub(super) fn metrics_of(feed: &str, numbers: &Numbers) -> Vec<Value> {
+    let described = |sample: Sample| {
+        let Sample { family, labels, whole, value, .. } = sample;
+        let labels: serde_json::Map<_, _> =
+            labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        // A whole number stays exact.
+        let value = whole.map_or_else(|| json!(value), |whole| json!(whole));
+        let kind = family.kind.name();
+        json!({"name": family.name, "kind": kind, "feed": feed, "labels": labels, "value": value})
+    };
+    numbers.samples().into_iter().map(described).collect()
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use percolator::source::FnSource;
+use percolator::trace::TARGET;
 use percolator::{Feed, RawBytes, Shuffle};
 use percolator_observe::trace::{Existing, TraceError, TraceFile};
 use serde_json::Value;
@@ -20,14 +21,25 @@ const RECORDS: u64 = 203;
 /// A track: the numbers of its group and itself.
 type Track = (u64, u64);
 
+/// From, to, name, arguments.
+type Slice = (u64, u64, String, Value);
+
 /// What a trace has, in the units of its file: nanoseconds.
 #[derive(Default)]
 struct Read {
     names: HashMap<Track, String>,
-    /// From, to, name, arguments.
-    slices: BTreeMap<Track, Vec<(u64, u64, String, Value)>>,
+    slices: BTreeMap<Track, Vec<Slice>>,
     /// The events of each flow: time, phase, track.
     flows: HashMap<String, Vec<(u64, String, Track)>>,
+}
+
+impl Read {
+    /// The slices that were cut off.
+    fn unfinished(&self) -> impl Iterator<Item = (&Track, &Slice)> {
+        let all =
+            self.slices.iter().flat_map(|(track, slices)| slices.iter().map(move |slice| (track, slice)));
+        all.filter(|(_, (.., args))| args["unfinished"] == true)
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a trace of seconds")]
@@ -68,7 +80,7 @@ fn read(path: &Path) -> Read {
 }
 
 /// Checks that slices of one track are within each other, or beside each other.
-fn check_nested(track: Track, slices: &[(u64, u64, String, Value)]) {
+fn check_nested(track: Track, slices: &[Slice]) {
     let mut sorted: Vec<_> = slices.iter().collect();
     sorted.sort_by_key(|(from, to, ..)| (*from, std::cmp::Reverse(*to)));
     let mut around: Vec<u64> = Vec::new();
@@ -97,7 +109,10 @@ fn every_batch_has_its_flow_and_every_track_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     let trace = TraceFile::create(&path, Existing::Refuse).unwrap();
-    tracing_subscriber::registry().with(trace.layer()).init();
+    // This one goes on, and ends while a feed runs.
+    let cut_path = folder.path().join("cut.json");
+    let cut = TraceFile::create(&cut_path, Existing::Refuse).unwrap();
+    tracing_subscriber::registry().with(trace.layer()).with(cut.layer()).init();
     let mut feeds = [feed(), feed()];
     let watches = feeds.each_ref().map(Feed::watch);
     let lanes: Vec<_> = feeds.iter_mut().flat_map(|feed| feed.take_lanes().unwrap()).collect();
@@ -121,10 +136,8 @@ fn every_batch_has_its_flow_and_every_track_a_name() {
 
     let found = read(&path);
     assert_eq!(found.slices.values().map(Vec::len).sum::<usize>() as u64, summary.slices);
-    for (track, slices) in &found.slices {
-        check_nested(*track, slices);
-        assert!(found.names.contains_key(track), "{track:?} has no name");
-    }
+    check_whole(&found);
+    assert_eq!(found.unfinished().count(), 0);
     let names: Vec<&str> = found.names.values().map(String::as_str).collect();
     for due in ["reader:", "prefetch:0", "prefetch:1", "worker:2", "consumer \"3\"", "feed ", "host:1"] {
         assert!(names.iter().any(|name| name.contains(due)), "no track of {due}: {names:?}");
@@ -138,17 +151,67 @@ fn every_batch_has_its_flow_and_every_track_a_name() {
     assert_eq!([sum("deal"), sum("place"), sum("run")], [dealt; 3], "each record once, by each stage");
     assert_eq!(found.flows.len(), taken);
     for (batch, steps) in &found.flows {
+        assert!(
+            steps.len() >= 6,
+            "{batch}: the deal, a run, its places, the submission, and the way to the consumer: {steps:?}"
+        );
+        let start = steps.iter().find(|(_, phase, _)| phase == "s").unwrap();
+        assert!(found.names[&start.2].starts_with("reader:"), "{batch}: {steps:?}");
+    }
+
+    check_what_is_cut_off(cut, &cut_path);
+}
+
+fn check_what_is_cut_off(cut: TraceFile, path: &Path) {
+    // A feed whose batches nobody takes, dropped.
+    let mut untaken = feed();
+    let lanes = untaken.take_lanes().unwrap();
+    wait_for_full_rings(&untaken);
+    drop(lanes);
+    // And one that runs while the trace ends: one batch was returned, one is held, the others are ready.
+    let mut running = feed();
+    let mut lane = running.take_lanes().unwrap();
+    drop(lane[0].next().unwrap().unwrap());
+    let held = lane[0].next().unwrap().unwrap();
+    wait_for_full_rings(&running);
+    let ready: usize = running.stats().lanes.iter().map(|lane| lane.ready).sum();
+    let waiting = tracing::trace_span!(target: TARGET, "wait", on = "batch").entered();
+    let summary = cut.finish().unwrap();
+    drop((waiting, held, lane, running));
+    let found = read(path);
+    assert_eq!(found.slices.values().map(Vec::len).sum::<usize>() as u64, summary.slices);
+    check_whole(&found);
+    let end = found.slices.values().flatten().map(|(_, to, ..)| *to).max().unwrap();
+    let of = |due: &str, is_at_end: bool| {
+        let is_due = |(_, to, name, _): &&Slice| name == due && (*to == end) == is_at_end;
+        found.unfinished().filter(|(_, slice)| is_due(slice)).count()
+    };
+    assert_eq!((of("held", true), of("ready", true)), (1, ready), "what nobody returned, or took");
+    assert!(of("ready", false) > 0, "what was ready when its lane was dropped ends there");
+    assert_eq!(of("held", false), 0);
+    assert_eq!(of("wait for a batch", true), 1, "what this thread was at");
+}
+
+/// Waits until every lane has as many batches ready as its ring has room for.
+fn wait_for_full_rings(feed: &Feed) {
+    while feed.stats().lanes.iter().any(|lane| lane.ready + lane.held < lane.ring) {
+        std::thread::yield_now();
+    }
+}
+
+/// Checks that all tracks have names, slices nest, and every flow has one start and one end, in slices.
+fn check_whole(found: &Read) {
+    for (track, slices) in &found.slices {
+        check_nested(*track, slices);
+        assert!(found.names.contains_key(track), "{track:?} has no name");
+    }
+    for (batch, steps) in &found.flows {
         let of = |phase: &str| steps.iter().filter(|(_, known, _)| known == phase).collect::<Vec<_>>();
         let (starts, ends) = (of("s"), of("f"));
         assert_eq!((starts.len(), ends.len()), (1, 1), "{batch}: {steps:?}");
-        assert!(
-            of("t").len() >= 4,
-            "a run, its places, the submission, and the way to the consumer: {steps:?}"
-        );
         assert!(steps.iter().all(|step| (starts[0].0..=ends[0].0).contains(&step.0)), "{batch}: {steps:?}");
-        assert!(found.names[&starts[0].2].starts_with("reader:"));
         for (at, _, track) in steps {
-            let is_inside = |(from, to, ..): &(u64, u64, String, Value)| from <= at && at <= to;
+            let is_inside = |(from, to, ..): &Slice| from <= at && at <= to;
             assert!(found.slices[track].iter().any(is_inside), "{batch}: {at} is in no slice of {track:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! An HTTP server for Prometheus: `GET /metrics`. Every answer has the numbers of its moment.
 //!
 //! Why not the server of `metrics-exporter-prometheus`: the crate `metrics` has counters of whole numbers
-//! only, and a time in seconds is none. It would also answer with what a sampler has seen last.
+//! only, and a time in seconds is not one. It would also answer with what a sampler has seen last.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,10 +22,19 @@ use tokio::sync::{Notify, Semaphore};
 use super::Feeds;
 use crate::render;
 
-/// How many connections are served at one time. Others wait.
-const CONNECTIONS_MAX: usize = 32;
-/// How long a client may take for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// What clients may take of the server.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// How many connections are served at one time. Others wait.
+    connections: usize,
+    /// How long a connection may last, from its first byte to its last. Each has one request: a client that
+    /// keeps its connections to itself would hold a place between two requests.
+    time: Duration,
+}
+
+/// As long as Prometheus waits for an answer, unless told otherwise.
+const LIMITS: Limits = Limits { connections: 32, time: Duration::from_secs(10) };
+
 /// How long to wait after a connection could not be accepted: there may be no file descriptor left.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -33,7 +42,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(100);
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The address cannot be had.
+    /// The address is not available.
     #[error("cannot publish metrics at {address}: {error}; is another program there? choose another address")]
     Bind {
         /// The address.
@@ -60,12 +69,17 @@ impl Endpoint {
     /// Publishes the feeds at `http://ADDRESS/metrics`, those that are added later as well. With port 0, the
     /// system chooses one.
     ///
-    /// Nobody is asked for a password: an address other than the loopback's shows the numbers to the network.
+    /// No password is required: an address other than the loopback's shows the numbers to the network. Each
+    /// connection is for one request, and may last 10 s.
     ///
     /// # Errors
     ///
     /// [`EndpointError`] if the address is in use or not this machine's, or there can be no thread.
     pub fn serve(address: SocketAddr, feeds: &Feeds) -> Result<Self, EndpointError> {
+        Self::serve_within(LIMITS, address, feeds)
+    }
+
+    fn serve_within(limits: Limits, address: SocketAddr, feeds: &Feeds) -> Result<Self, EndpointError> {
         let refused = |error| EndpointError::Bind { address, error };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
@@ -78,7 +92,7 @@ impl Endpoint {
         let stopped = stop.clone();
         let serve = move || {
             // It runs while this thread waits, and is dropped with the runtime.
-            runtime.spawn(accept(listener, feeds));
+            runtime.spawn(accept(listener, feeds, limits));
             runtime.block_on(stopped.notified());
         };
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
@@ -103,12 +117,12 @@ impl Drop for Endpoint {
     }
 }
 
-async fn accept(listener: TcpListener, feeds: Feeds) {
+async fn accept(listener: TcpListener, feeds: Feeds, limits: Limits) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the metrics are not published"),
     };
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(limits.connections));
     loop {
         // The semaphore is never closed.
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -128,11 +142,13 @@ async fn accept(listener: TcpListener, feeds: Feeds) {
             });
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
+                .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), answer);
-            // A client that goes, or sends something else than HTTP, concerns nobody else.
-            if let Err(error) = served.await {
-                tracing::debug!(%error, "a connection for metrics ended");
+            // A client that goes, is slow, or sends something other than HTTP, concerns nobody else.
+            match tokio::time::timeout(limits.time, served).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics ended"),
+                Err(_) => tracing::debug!(limit = ?limits.time, "a connection for metrics took too long"),
             }
             drop(place);
         });
@@ -156,4 +172,57 @@ fn answer(request: &Request<Incoming>, feeds: &Feeds) -> Response<Full<Bytes>> {
         response.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use percolator::source::FnSource;
+    use percolator::{Feed, RawBytes};
+
+    use super::*;
+
+    const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    /// Reads until the server closes the connection, which it may do with a reset.
+    fn rest(mut stream: TcpStream) -> Vec<u8> {
+        let (mut read, mut piece) = (Vec::new(), [0; 1 << 16]);
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            read.extend(&piece[..count]);
+        }
+        read
+    }
+
+    #[test]
+    fn slow_clients_keep_nobody_waiting_for_ever() {
+        let source = FnSource::new("slow", 10, |_, value| {
+            value.push(0);
+            Ok(())
+        });
+        let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).build().unwrap();
+        let feeds = Feeds::new();
+        // Together far more than the buffers of a connection have room for.
+        for number in 0..3000 {
+            feeds.put(number.to_string(), feed.watch());
+        }
+        let limits = Limits { connections: 4, time: Duration::from_secs(4) };
+        let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &feeds).unwrap();
+        // All places are taken: by clients that say nothing, one that stops in the middle, and one that does
+        // not read its answer.
+        let connect = |said: &str| {
+            let mut stream = TcpStream::connect(endpoint.address()).unwrap();
+            stream.write_all(said.as_bytes()).unwrap();
+            stream
+        };
+        let silent = [connect(""), connect(""), connect("GET /met")];
+        let deaf = connect(REQUEST);
+        let served = rest(connect(REQUEST));
+        assert!(served.starts_with(b"HTTP/1.1 200") && served.ends_with(b"\n"), "whoever comes is served");
+        for stream in silent {
+            assert!(!rest(stream).starts_with(b"HTTP/1.1 200"));
+        }
+        assert!(rest(deaf).len() < served.len(), "an answer that nobody reads is given up");
+    }
 }

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer: some thousand feeds.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// An endpoint whose numbers cannot be had.
+/// An endpoint whose numbers cannot be read.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ScrapeError {
@@ -31,7 +31,7 @@ pub enum ScrapeError {
         message: String,
     },
     /// Its answer is not in Prometheus's text format.
-    #[error("{url}: these are no metrics in Prometheus's text format: {error}")]
+    #[error("{url}: these are not metrics in Prometheus's text format: {error}")]
     Parse {
         /// The address.
         url: String,
@@ -39,8 +39,16 @@ pub enum ScrapeError {
         #[source]
         error: ParseError,
     },
+    /// Its answer is longer than any program's.
+    #[error("{url}: its answer is too long: metrics have {allowed} bytes at the most")]
+    TooLong {
+        /// The address.
+        url: String,
+        /// How many bytes are read at the most.
+        allowed: u64,
+    },
     /// It has no feed of this name.
-    #[error("{url}: there is no feed {feed:?}; there are {feeds:?}")]
+    #[error("{url}: there is no feed {feed:?}; there are {}", listed(.feeds))]
     NoSuchFeed {
         /// The address.
         url: String,
@@ -58,6 +66,17 @@ pub enum ScrapeError {
         /// The address.
         url: String,
     },
+}
+
+/// The most names that a message lists.
+const NAMES_MAX: usize = 20;
+
+fn listed(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(NAMES_MAX).map(|name| shown::message(name).to_string()).collect();
+    match names.len() - shown.len() {
+        0 => format!("{shown:?}"),
+        more => format!("{shown:?} and {more} more"),
+    }
 }
 
 impl ScrapeError {
@@ -88,7 +107,11 @@ pub fn scrape(url: &str) -> Result<Vec<(String, Numbers)>, ScrapeError> {
         message: shown::message(&error.to_string()).to_string(),
     };
     let mut answer = agent.get(&whole).call().map_err(refused)?;
-    let text = answer.body_mut().with_config().limit(BYTES_MAX).read_to_string().map_err(refused)?;
+    let text = answer.body_mut().with_config().limit(BYTES_MAX).read_to_string();
+    let text = text.map_err(|error| match error {
+        ureq::Error::BodyExceedsLimit(_) => ScrapeError::TooLong { url: shown.clone(), allowed: BYTES_MAX },
+        error => refused(error),
+    })?;
     match parse(&text) {
         Ok(feeds) if feeds.is_empty() => Err(ScrapeError::NoFeed { url: shown }),
         Ok(feeds) => Ok(feeds),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use percolator::feed::LaneStats;
 use percolator::record::StepId;
 
-use super::Numbers;
+use super::{Numbers, sums};
 
 /// What a metric does over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,10 @@ pub(crate) enum Number<'a> {
     Flag(&'a mut bool),
 }
 
+/// The longest time that a text may have: that of a thousand threads for a thousand years. Sums of such times
+/// are in the range of a [`Duration`].
+const SECONDS_MAX: f64 = 4e13;
+
 /// The labels of a number beside `feed`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Labels {
@@ -121,7 +125,7 @@ impl Number<'_> {
         }
     }
 
-    /// Takes the number from a text; `false` if it is none of its kind.
+    /// Takes the number from a text; `false` if it is not of its kind.
     pub(crate) fn read(self, text: &str) -> bool {
         // Another exporter may write a count as a float.
         let whole = || text.parse().ok().or_else(|| whole_of(text.parse().ok()?));
@@ -133,7 +137,8 @@ impl Number<'_> {
             }
             Number::Flag(flag) => whole().map(|found| *flag = found != 0).is_some(),
             Number::Time(time) => {
-                let found = text.parse().ok().and_then(|found| Duration::try_from_secs_f64(found).ok());
+                let found = text.parse().ok().filter(|found| *found <= SECONDS_MAX);
+                let found = found.and_then(|found| Duration::try_from_secs_f64(found).ok());
                 found.map(|found| *time = found).is_some()
             }
         }
@@ -169,9 +174,11 @@ pub(crate) fn visit(numbers: &Numbers, mut each: impl FnMut(&'static Family, &La
                     }
                 }
                 Of::Budget => {
-                    for (holder, bytes) in &mut numbers.budget {
-                        let holder = Some(holder.clone());
-                        each(family, &Labels { own, holder, ..Labels::default() }, &Number::Count(bytes));
+                    // Two numbers with the same labels are one too many for Prometheus.
+                    for (holder, mut bytes) in sums(numbers.budget.iter().map(|(name, sum)| (&**name, *sum)))
+                    {
+                        let labels = Labels { own, holder: Some(holder), ..Labels::default() };
+                        each(family, &labels, &Number::Count(&mut bytes));
                     }
                 }
             }
@@ -209,6 +216,11 @@ pub const FAMILIES: &[Family] = &[
         Gauge "percolator_paused",
         "1 while the feed is paused, otherwise 0.",
         Of::Feed(|all| Number::Flag(&mut all.is_paused))
+    ),
+    one!(
+        Gauge "percolator_ended",
+        "1 once all lanes of the feed have ended, before that 0.",
+        Of::Feed(|all| Number::Flag(&mut all.has_ended))
     ),
     one!(
         Counter "percolator_reader_records_total",

@@ -28,9 +28,6 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// The most lanes of one feed that a text may have.
-const LANES_MAX: usize = 4096;
-
 /// The state of a feed at one moment: everything that is published and drawn.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -39,9 +36,11 @@ pub struct Numbers {
     pub stats: Stats,
     /// Whether the feed is paused.
     pub is_paused: bool,
+    /// Whether all lanes of the feed have ended: nothing more is delivered.
+    pub has_ended: bool,
     /// The next step of each lane, in the order of the lanes.
     pub next: Vec<StepId>,
-    /// The memory that the feed uses, in bytes, by holder.
+    /// The memory that the feed uses, in bytes, by holder. What holders of one name use is added up.
     pub budget: Vec<(String, u64)>,
 }
 
@@ -50,12 +49,15 @@ impl Numbers {
     #[must_use]
     pub fn of(watch: &FeedWatch) -> Self {
         let budget = watch.memory_budget();
-        let line = |line: &percolator::feed::BudgetLine| (line.holder.to_owned(), line.bytes() as u64);
+        let lines = budget.lines.iter().map(|line| (line.holder, line.bytes() as u64));
+        // First: what is not yet over is not called final.
+        let has_ended = watch.has_ended();
         Numbers {
             stats: watch.stats(),
             is_paused: watch.is_paused(),
+            has_ended,
             next: watch.next_steps(),
-            budget: budget.lines.iter().map(line).collect(),
+            budget: sums(lines),
         }
     }
 
@@ -75,15 +77,16 @@ impl Numbers {
     pub fn budget_bytes(&self) -> u64 {
         self.budget.iter().fold(0, |total, (_, bytes)| total.saturating_add(*bytes))
     }
+}
 
-    /// Makes room for this lane; returns whether that is possible.
-    fn reach_lane(&mut self, lane: usize) -> bool {
-        if lane >= LANES_MAX {
-            return false;
+/// Adds up the bytes of each holder, in the order in which they come.
+fn sums<'a>(lines: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (holder, bytes) in lines {
+        match sums.iter_mut().find(|(known, _)| known == holder) {
+            Some((_, sum)) => *sum = sum.saturating_add(bytes),
+            None => sums.push((holder.to_owned(), bytes)),
         }
-        let lanes = self.stats.lanes.len().max(lane + 1);
-        self.stats.lanes.resize_with(lanes, Default::default);
-        self.next.resize_with(lanes, Default::default);
-        true
     }
+    sums
 }

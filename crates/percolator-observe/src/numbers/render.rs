@@ -5,11 +5,15 @@ use std::fmt::Write as _;
 use super::family::{FAMILIES, visit};
 use super::{Labels, Numbers};
 
-/// Returns the numbers of several feeds, each with its name, in Prometheus's text format (version 0.0.4).
+/// Returns the numbers of several feeds, each with its name, in Prometheus's text format (version 0.0.4). Of
+/// feeds with the same name, the last one counts: Prometheus refuses a text that has a number twice.
 #[must_use]
 pub fn render(feeds: &[(String, Numbers)]) -> String {
     let mut samples = vec![String::new(); FAMILIES.len()];
-    for (feed, numbers) in feeds {
+    for (position, (feed, numbers)) in feeds.iter().enumerate() {
+        if feeds[position + 1..].iter().any(|(later, _)| later == feed) {
+            continue;
+        }
         visit(numbers, |family, labels, number| {
             let Some(place) = FAMILIES.iter().position(|known| known.name == family.name) else { return };
             let text = &mut samples[place];

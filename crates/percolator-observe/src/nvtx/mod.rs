@@ -25,7 +25,7 @@ use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Whether there is somebody to mark ranges for: the feature and the library are there.
+/// Whether ranges can be marked: the feature is on, and the library is found.
 #[must_use]
 pub fn is_available() -> bool {
     backend::is_available()

@@ -2,10 +2,8 @@
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use percolator::shown;
@@ -20,9 +18,6 @@ use super::layer::{Listener, targets};
 
 /// How many records may wait to be written: some milliseconds' worth, in about a megabyte.
 const RECORDS_MAX: usize = 8192;
-
-/// Numbers the traces of this process, from 1.
-static TRACES: AtomicU64 = AtomicU64::new(1);
 
 /// What becomes of a file that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +34,7 @@ pub enum Existing {
 pub enum TraceError {
     /// A file is there.
     #[error(
-        "{}: there is such a file; choose another path for the trace, or have it replaced",
+        "{}: the file exists; choose another path for the trace, or have it replaced",
         shown::path(.path)
     )]
     Exists {
@@ -47,7 +42,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The file cannot be written. What was written is removed.
-    #[error("{}: cannot write the trace, and there is none now: {error}", shown::path(.path))]
+    #[error("{}: cannot write the trace, and no file is left: {error}", shown::path(.path))]
     Write {
         /// The path.
         path: PathBuf,
@@ -103,9 +98,7 @@ impl TraceFile {
             .name("trace".to_owned())
             .spawn(move || write(file, &received))
             .map_err(refused)?;
-        let trace = TRACES.fetch_add(1, Ordering::Relaxed);
-        let is_over = Arc::new(AtomicBool::new(false));
-        let listener = Listener { trace, start: Instant::now(), records, is_over };
+        let listener = Listener::new(Instant::now(), records);
         Ok(TraceFile { listener, path: path.to_owned(), existing, thread: Some(thread) })
     }
 
@@ -141,9 +134,8 @@ impl TraceFile {
     /// Ends the recording and joins the thread; `None` if it has panicked, or was joined before.
     fn end(&mut self) -> Option<io::Result<Written>> {
         let thread = self.thread.take()?;
-        self.listener.is_over.store(true, Ordering::Relaxed);
         // The queue stays open, because the subscriber's layer has a sender as well.
-        let _ = self.listener.records.send(Record::End);
+        self.listener.end();
         thread.join().ok()
     }
 }
@@ -158,9 +150,14 @@ impl Drop for TraceFile {
 /// Writes records until the last one. After an error the queue closes, and nobody waits for it.
 fn write(file: WholeFile, records: &Receiver<Record>) -> io::Result<Written> {
     let mut events = Events::begin(BufWriter::with_capacity(1 << 16, file.file()))?;
-    while let Some(record) = records.recv().ok().filter(|record| !matches!(record, Record::End)) {
-        events.record(record)?;
-    }
-    let (slices, batches) = events.end()?;
+    let end = loop {
+        match records.recv() {
+            Ok(Record::End { at }) => break at,
+            Ok(record) => events.record(record)?,
+            // Nobody has a sender any more: this file was dropped.
+            Err(_) => break Duration::ZERO,
+        }
+    };
+    let (slices, batches) = events.end(end)?;
     Ok(Written { file, summary: Summary { slices, batches } })
 }

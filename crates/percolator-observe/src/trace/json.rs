@@ -1,9 +1,11 @@
 //! Chrome's trace events: one object a line.
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::flows::{Flows, Step};
 use super::rows::Rows;
 use super::{BatchName, Fields, Record};
 
@@ -23,26 +25,51 @@ const INSIDE: Duration = Duration::from_nanos(500);
 pub(super) struct Events<W> {
     out: W,
     is_first: bool,
-    /// Slices, and flows of batches that reached their consumer.
+    /// Slices, and batches that came back from their consumer.
     slices: u64,
-    flows: u64,
+    returned: u64,
     tracks: u64,
     /// The device of each lane of a feed.
     devices: HashMap<(u64, u64), String>,
-    /// The batch of each lane whose flow was begun last.
-    begun: HashMap<(u64, u64), u64>,
+    /// What was done for each batch.
+    flows: Flows,
     /// The places of batches that are being filled, by lane, and of those at a device, by its name.
     filling: HashMap<(u64, u64), Rows>,
     at_device: HashMap<(u64, String), Rows>,
     /// Where the batches are that somebody has.
-    alive: HashMap<BatchName, Place>,
+    alive: BTreeMap<BatchName, Place>,
 }
 
-/// The track of a batch, and since when it is there.
+/// The track of a batch, what becomes of it there, and since when.
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    stage: Stage,
     track: u64,
     since: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Filled,
+    Ready,
+    Held,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Stage::Filled => "fill",
+            Stage::Ready => "ready",
+            Stage::Held => "held",
+        }
+    }
+
+    fn group(self) -> u8 {
+        match self {
+            Stage::Filled => LANES,
+            Stage::Ready | Stage::Held => DEVICES,
+        }
+    }
 }
 
 impl<W: Write> Events<W> {
@@ -52,13 +79,13 @@ impl<W: Write> Events<W> {
             out,
             is_first: true,
             slices: 0,
-            flows: 0,
+            returned: 0,
             tracks: BATCH_TRACKS,
             devices: HashMap::new(),
-            begun: HashMap::new(),
+            flows: Flows::default(),
             filling: HashMap::new(),
             at_device: HashMap::new(),
-            alive: HashMap::new(),
+            alive: BTreeMap::new(),
         };
         for (group, name) in [(THREADS, "threads"), (LANES, "lanes"), (DEVICES, "devices")] {
             events.name("process_name", group, 0, name)?;
@@ -66,11 +93,17 @@ impl<W: Write> Events<W> {
         Ok(events)
     }
 
-    /// Ends the file; returns the numbers of slices and of flows that have arrived.
-    pub(super) fn end(mut self) -> io::Result<(u64, u64)> {
+    /// Ends the file at this moment; returns the numbers of slices, and of batches whose whole way is in it.
+    pub(super) fn end(mut self, at: Duration) -> io::Result<(u64, u64)> {
+        while let Some((batch, place)) = self.alive.pop_first() {
+            self.cut_off(batch, place, at)?;
+        }
+        for (batch, steps) in self.flows.take_all() {
+            self.flow(batch, &steps)?;
+        }
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()?;
-        Ok((self.slices, self.flows))
+        Ok((self.slices, self.returned))
     }
 
     pub(super) fn record(&mut self, record: Record) -> io::Result<()> {
@@ -80,72 +113,107 @@ impl<W: Write> Events<W> {
                 self.devices.insert((feed, lane), device);
                 Ok(())
             }
-            Record::Slice { thread, name, from, to, of } => {
+            Record::Slice { thread, name, from, to, of, is_unfinished } => {
                 let label = match of.on {
                     Some(on) => format!("wait for {}", reason(on)),
                     None => name.to_owned(),
                 };
-                self.slice(THREADS, thread, &label, (from, to), &of)?;
-                match of.batch_name() {
-                    Some(batch) => self.step_of_flow(name, batch, thread, (from, to)),
-                    None => Ok(()),
+                self.slice((THREADS, thread), &label, (from, to), &of, is_unfinished)?;
+                let Some(batch) = of.batch_name() else { return Ok(()) };
+                self.step((THREADS, thread), batch, (from, to));
+                if name == "deal" {
+                    for (batch, steps) in self.flows.take_before(batch) {
+                        self.flow(batch, &steps)?;
+                    }
                 }
+                Ok(())
             }
+            Record::Moment { name: "left", at, of } => self.left(at, &of),
             Record::Moment { name, at, of } => match of.batch_name() {
                 Some(batch) => self.moment(name, at, batch, &of),
                 None => Ok(()),
             },
-            Record::End => Ok(()),
+            Record::End { .. } => Ok(()),
         }
     }
 
-    /// Joins a thread's work to the flow of its batch. The reader deals a lane's batches one after the other,
-    /// so its first run begins a flow.
-    fn step_of_flow(
-        &mut self,
-        name: &str,
-        batch: BatchName,
-        thread: u64,
-        (from, to): (Duration, Duration),
-    ) -> io::Result<()> {
-        let lane = (batch.feed, batch.lane);
-        let begins = name == "deal" && self.begun.insert(lane, batch.batch) != Some(batch.batch);
-        let phase = if begins { 's' } else { 't' };
-        self.flow(phase, batch, (THREADS, thread), from + (to - from).min(INSIDE))
+    /// Joins a slice to the flow of its batch.
+    fn step(&mut self, track: (u8, u64), batch: BatchName, (from, to): (Duration, Duration)) {
+        let at = from + to.saturating_sub(from).min(INSIDE);
+        self.flows.add(batch, Step { at, track });
     }
 
     fn moment(&mut self, name: &str, at: Duration, batch: BatchName, of: &Fields) -> io::Result<()> {
-        match (name, self.alive.remove(&batch)) {
-            ("begun", _) => {
-                let track = self.lane_row(batch, at)?;
-                self.alive.insert(batch, Place { track, since: at });
-                Ok(())
-            }
-            ("ready", Some(Place { track, since })) => {
-                self.slice(LANES, track, "fill", (since, at), of)?;
-                self.flow('t', batch, (LANES, track), since + (at - since).min(INSIDE))?;
-                self.filling.entry((batch.feed, batch.lane)).or_default().leave(track, at);
-                let track = self.device_row(batch, at)?;
-                self.alive.insert(batch, Place { track, since: at });
-                Ok(())
-            }
-            ("taken", Some(Place { track, since })) => {
-                self.slice(DEVICES, track, "ready", (since, at), of)?;
-                self.flow('t', batch, (DEVICES, track), since + (at - since).min(INSIDE))?;
-                self.alive.insert(batch, Place { track, since: at });
-                Ok(())
-            }
-            ("returned", Some(Place { track, since })) => {
-                self.slice(DEVICES, track, "held", (since, at), of)?;
-                self.flow('f', batch, (DEVICES, track), since + (at - since).min(INSIDE))?;
-                self.flows += 1;
-                let device = self.device_of(batch);
-                self.at_device.entry((batch.feed, device)).or_default().leave(track, at);
-                Ok(())
-            }
-            // A batch that was begun before the trace.
-            _ => Ok(()),
+        if name == "begun" {
+            let track = self.lane_row(batch, at)?;
+            self.alive.insert(batch, Place { stage: Stage::Filled, track, since: at });
+            return Ok(());
         }
+        let Some(place) = self.alive.remove(&batch) else {
+            // A batch that was begun before the trace.
+            if name == "returned" {
+                self.flows.end(batch);
+            }
+            return Ok(());
+        };
+        self.place(batch, place, at, of, false)?;
+        match name {
+            "ready" => {
+                let track = self.device_row(batch, at)?;
+                self.alive.insert(batch, Place { stage: Stage::Ready, track, since: at });
+            }
+            "taken" => {
+                self.alive.insert(batch, Place { stage: Stage::Held, since: at, ..place });
+            }
+            _ => {
+                self.flows.end(batch);
+                self.returned += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes that a batch was at a place, which it leaves unless it goes from `ready` to `held`.
+    fn place(
+        &mut self,
+        batch: BatchName,
+        Place { stage, track, since }: Place,
+        at: Duration,
+        of: &Fields,
+        is_unfinished: bool,
+    ) -> io::Result<()> {
+        let track_of_group = (stage.group(), track);
+        self.slice(track_of_group, stage.name(), (since, at), of, is_unfinished)?;
+        self.step(track_of_group, batch, (since, at));
+        if stage == Stage::Filled {
+            self.filling.entry((batch.feed, batch.lane)).or_default().leave(track, at);
+        } else if stage == Stage::Held || is_unfinished {
+            let device = self.device_of(batch);
+            self.at_device.entry((batch.feed, device)).or_default().leave(track, at);
+        }
+        Ok(())
+    }
+
+    /// Ends the way of a batch where it is.
+    fn cut_off(&mut self, batch: BatchName, place: Place, at: Duration) -> io::Result<()> {
+        let BatchName { feed, lane, batch: number } = batch;
+        let of = Fields { feed: Some(feed), lane: Some(lane), batch: Some(number), ..Fields::default() };
+        self.place(batch, place, at.max(place.since), &of, true)?;
+        self.flows.end(batch);
+        Ok(())
+    }
+
+    /// Ends the ways of the batches that a lane's consumer has not taken.
+    fn left(&mut self, at: Duration, of: &Fields) -> io::Result<()> {
+        let (Some(feed), Some(lane)) = (of.feed, of.lane) else { return Ok(()) };
+        let all = BatchName { feed, lane, batch: 0 }..=BatchName { feed, lane, batch: u64::MAX };
+        let untaken = self.alive.range(all).filter(|(_, place)| place.stage != Stage::Held);
+        let untaken: Vec<_> = untaken.map(|(batch, place)| (*batch, *place)).collect();
+        for (batch, place) in untaken {
+            self.alive.remove(&batch);
+            self.cut_off(batch, place, at)?;
+        }
+        Ok(())
     }
 
     fn device_of(&self, batch: BatchName) -> String {
@@ -190,11 +258,11 @@ impl<W: Write> Events<W> {
 
     fn slice(
         &mut self,
-        group: u8,
-        track: u64,
+        (group, track): (u8, u64),
         name: &str,
         (from, to): (Duration, Duration),
         of: &Fields,
+        is_unfinished: bool,
     ) -> io::Result<()> {
         self.slices += 1;
         self.separate()?;
@@ -215,25 +283,31 @@ impl<W: Write> Events<W> {
                 comma = ",";
             }
         }
+        if is_unfinished {
+            write!(self.out, "{comma}\"unfinished\":true")?;
+        }
         self.out.write_all(b"}}")
     }
 
-    /// An event of a batch's flow: it starts (`s`), goes on (`t`), or ends (`f`) in a slice of this track.
-    fn flow(
-        &mut self,
-        phase: char,
-        batch: BatchName,
-        (group, track): (u8, u64),
-        at: Duration,
-    ) -> io::Result<()> {
-        self.separate()?;
-        write!(
-            self.out,
-            "{{\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":\"{:#x}\",\"pid\":{group},\"tid\":{track},\
-             \"ts\":{},\"cat\":\"batch\",\"name\":\"batch\"}}",
-            flow_id(batch),
-            Micros(at)
-        )
+    /// A batch's flow: it starts (`s`), goes on (`t`), and ends (`f`), each in a slice. One step is no flow.
+    fn flow(&mut self, batch: BatchName, steps: &[Step]) -> io::Result<()> {
+        let last = steps.len().saturating_sub(1);
+        for (position, Step { at, track: (group, track) }) in steps.iter().enumerate().filter(|_| last > 0) {
+            let phase = match position {
+                0 => 's',
+                _ if position == last => 'f',
+                _ => 't',
+            };
+            self.separate()?;
+            write!(
+                self.out,
+                "{{\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":\"{:#x}\",\"pid\":{group},\"tid\":{track},\
+                 \"ts\":{},\"cat\":\"batch\",\"name\":\"batch\"}}",
+                flow_id(batch),
+                Micros(*at)
+            )?;
+        }
+        Ok(())
     }
 
     /// Names a track, or a group of them.

@@ -2,11 +2,13 @@
 //! that it listens to are those of the feed.
 
 use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
+use parking_lot::Mutex;
 use percolator::trace::TARGET;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -15,7 +17,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::{Fields, Record};
 
@@ -26,8 +28,8 @@ const WAITS: [&str; 6] = ["free", "resume", "records", "device", "workers", "bat
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The number of this thread; 0 until it has one. And the number of the trace that has its name.
-    static THREAD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// The number of this thread; 0 until it has one.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The spans and events that a listener needs: the stages' own, and the spans around them, which say whose
@@ -39,15 +41,50 @@ pub(crate) fn targets() -> Targets {
 /// The end of a trace file at which threads leave what they have done.
 #[derive(Clone, Debug)]
 pub(super) struct Listener {
-    /// The number of the trace in this process, from 1.
-    pub(super) trace: u64,
-    pub(super) start: Instant,
-    pub(super) records: Sender<Record>,
+    start: Instant,
+    records: Sender<Record>,
     /// Whether the file is complete, and nothing more belongs into it.
-    pub(super) is_over: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    threads: Arc<Mutex<Threads>>,
+}
+
+/// The threads that were listened to.
+#[derive(Debug, Default)]
+struct Threads {
+    /// Those whose names have been passed on.
+    named: HashSet<u64>,
+    /// The spans that they are in, by the numbers of thread and span.
+    going_on: HashMap<(u64, u64), GoingOn>,
+}
+
+/// A span that a thread is in.
+#[derive(Debug)]
+struct GoingOn {
+    name: &'static str,
+    from: Duration,
+    /// As far as they are known when it begins.
+    of: Fields,
 }
 
 impl Listener {
+    pub(super) fn new(start: Instant, records: Sender<Record>) -> Self {
+        Listener { start, records, is_over: Arc::default(), threads: Arc::default() }
+    }
+
+    /// Ends the file: what goes on ends now. A span that a thread is just leaving may be missing.
+    pub(super) fn end(&self) {
+        let mut threads = self.threads.lock();
+        self.is_over.store(true, Ordering::Relaxed);
+        let at = self.start.elapsed();
+        let mut cut_off: Vec<_> = threads.going_on.drain().collect();
+        drop(threads);
+        cut_off.sort_by_key(|((thread, _), span)| (*thread, span.from));
+        for ((thread, _), GoingOn { name, from, of }) in cut_off {
+            self.send(Record::Slice { thread, name, from, to: at.max(from), of, is_unfinished: true });
+        }
+        self.send(Record::End { at });
+    }
+
     /// Waits if the thread that writes is behind: a trace that leaves out what was too fast says nothing.
     fn send(&self, record: Record) {
         // Nobody receives after an error; the file says so when it is finished.
@@ -58,23 +95,20 @@ impl Listener {
         // It guards no data: what is sent too late is not read.
         self.is_over.load(Ordering::Relaxed)
     }
+}
 
-    /// The number of this thread, whose name is passed on the first time.
-    fn thread(&self) -> u64 {
-        THREAD.with(|known| {
-            let (mut number, trace) = known.get();
-            if number == 0 {
-                number = THREADS.fetch_add(1, Ordering::Relaxed);
-            }
-            if trace != self.trace {
-                known.set((number, self.trace));
-                let name =
-                    std::thread::current().name().map_or_else(|| format!("thread {number}"), str::to_owned);
-                self.send(Record::Thread { thread: number, name });
-            }
-            number
-        })
-    }
+/// The number of this thread.
+fn thread_number() -> u64 {
+    THREAD.with(|known| {
+        if known.get() == 0 {
+            known.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        known.get()
+    })
+}
+
+fn thread_name(number: u64) -> String {
+    std::thread::current().name().map_or_else(|| format!("thread {number}"), str::to_owned)
 }
 
 /// What is known of a span that is open.
@@ -82,7 +116,6 @@ impl Listener {
 struct Open {
     fields: Fields,
     device: Option<String>,
-    entered: Option<Duration>,
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
@@ -108,30 +141,35 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        if let Some(span) = context.span(id)
-            && let Some(open) = span.extensions_mut().get_mut::<Open>()
-        {
-            open.entered = Some(self.start.elapsed());
+        let from = self.start.elapsed();
+        let Some(span) = context.span(id).filter(|span| span.metadata().target() == TARGET) else { return };
+        if self.is_over() {
+            return;
+        }
+        let (of, thread) = (fields_of(&span), thread_number());
+        let mut threads = self.threads.lock();
+        // What begins after the end would stay.
+        if !self.is_over() {
+            threads.going_on.insert((thread, id.into_u64()), GoingOn { name: span.name(), from, of });
+        }
+        let is_new = threads.named.insert(thread);
+        drop(threads);
+        if is_new {
+            self.send(Record::Thread { thread, name: thread_name(thread) });
         }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let to = self.start.elapsed();
         let Some(span) = context.span(id).filter(|span| span.metadata().target() == TARGET) else { return };
-        let (mut of, from) = match span.extensions().get::<Open>() {
-            Some(Open { fields, entered: Some(from), .. }) => (*fields, *from),
-            _ => return,
-        };
-        if of.feed.is_none() {
-            // It is that of the span around.
-            let of_span = |span: tracing_subscriber::registry::SpanRef<'_, S>| {
-                span.extensions().get::<Open>().and_then(|open| open.fields.feed)
-            };
-            of.feed = span.scope().skip(1).find_map(of_span);
+        if self.is_over() {
+            return;
         }
-        if !self.is_over() {
-            self.send(Record::Slice { thread: self.thread(), name: span.name(), from, to, of });
-        }
+        let thread = thread_number();
+        let left = self.threads.lock().going_on.remove(&(thread, id.into_u64()));
+        let Some(GoingOn { name, from, .. }) = left else { return };
+        let of = fields_of(&span);
+        self.send(Record::Slice { thread, name, from, to, of, is_unfinished: false });
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -143,6 +181,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
         let (name, at) = (event.metadata().name(), self.start.elapsed());
         self.send(Record::Moment { name, at, of: open.fields });
     }
+}
+
+/// What a span says, and whose it is: the feed is its own, or that of the span around.
+fn fields_of<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) -> Fields {
+    let of = |span: &SpanRef<'a, S>| span.extensions().get::<Open>().map(|open| open.fields);
+    let mut fields = of(span).unwrap_or_default();
+    if fields.feed.is_none() {
+        fields.feed = span.scope().skip(1).find_map(|around| of(&around)?.feed);
+    }
+    fields
 }
 
 impl Visit for Open {

@@ -5,6 +5,10 @@
 //! while a batch waits for its consumer or is held. A flow joins what was done for one batch, from the run
 //! that was dealt first to its consumer.
 //!
+//! A trace ends whole, whenever it is finished: what threads are doing then, and batches on their way, are
+//! slices up to that moment. Those of batches that did not reach their consumer, or not return from it, are
+//! marked `unfinished`.
+//!
 //! Why JSON, and not Perfetto's own protobuf: every viewer reads it, and so does any program with a few lines
 //! of code. It has what is needed: slices, tracks, flows.
 //!
@@ -25,6 +29,7 @@
 //! ```
 
 mod file;
+mod flows;
 mod json;
 mod layer;
 mod rows;
@@ -41,11 +46,19 @@ enum Record {
     /// The device of a lane.
     Device { feed: u64, lane: u64, device: String },
     /// What a thread has done.
-    Slice { thread: u64, name: &'static str, from: Duration, to: Duration, of: Fields },
+    Slice {
+        thread: u64,
+        name: &'static str,
+        from: Duration,
+        to: Duration,
+        of: Fields,
+        /// Whether the thread was still at it when the trace ended.
+        is_unfinished: bool,
+    },
     /// A moment in the life of a batch.
     Moment { name: &'static str, at: Duration, of: Fields },
-    /// Nothing more comes.
-    End,
+    /// Nothing more comes; all that goes on is cut off at this moment.
+    End { at: Duration },
 }
 
 /// The fields of a span or event.
@@ -61,7 +74,7 @@ struct Fields {
 }
 
 /// A batch of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct BatchName {
     feed: u64,
     lane: u64,

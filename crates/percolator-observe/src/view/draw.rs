@@ -47,6 +47,37 @@ impl Room {
     }
 }
 
+/// What the feed does, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Paused,
+    Ended,
+    /// It did something else, perhaps, since its numbers were read last.
+    NoAnswer,
+}
+
+impl State {
+    fn of(history: &History, numbers: &Numbers) -> Self {
+        match numbers {
+            // What is over stays so.
+            Numbers { has_ended: true, .. } => State::Ended,
+            _ if history.is_stale() => State::NoAnswer,
+            Numbers { is_paused: true, .. } => State::Paused,
+            _ => State::Running,
+        }
+    }
+
+    fn word(self) -> (&'static str, Color) {
+        match self {
+            State::Running => (" RUNNING ", Color::Green),
+            State::Paused => (" PAUSED ", Color::Yellow),
+            State::Ended => (" ENDED ", Color::Gray),
+            State::NoAnswer => (" NO ANSWER ", Color::Red),
+        }
+    }
+}
+
 /// Draws a feed: its title, the way of its records, who waits for whom, and its memory. `note` is a message
 /// for the user; without control, only the key to leave is named.
 pub fn draw(frame: &mut Frame<'_>, name: &str, history: &History, can_control: bool, note: Option<&str>) {
@@ -65,14 +96,15 @@ pub fn draw(frame: &mut Frame<'_>, name: &str, history: &History, can_control: b
         frame.render_widget(Paragraph::new(note.unwrap_or("waiting for the first numbers")), body);
         return;
     };
-    frame.render_widget(Paragraph::new(title_line(name, numbers, room, title.width)), title);
-    let lines = lines(numbers, &history.recent(), room, usize::from(body.height));
+    let state = State::of(history, numbers);
+    frame.render_widget(Paragraph::new(title_line(name, numbers, state, room, title.width)), title);
+    let lines = lines(numbers, &history.recent(), state, room, usize::from(body.height));
     frame.render_widget(Paragraph::new(lines), body);
     draw_rates(frame, history, rates);
     let keys = match (can_control, room) {
         (false, _) => "q quit",
         (true, Room::Narrow) => "p pause  +/- thread  q quit",
-        (true, _) => "p pause or resume   + add a thread   - send one away   q quit",
+        (true, _) => "p pause or resume   + add a thread   - remove one   q quit",
     };
     // What comes from elsewhere is escaped: the terminal would follow it.
     let note = note.map(|note| shown::message(note).to_string()).unwrap_or_default();
@@ -80,24 +112,23 @@ pub fn draw(frame: &mut Frame<'_>, name: &str, history: &History, can_control: b
     frame.render_widget(Paragraph::new(keys).dim(), foot);
 }
 
-fn title_line(name: &str, numbers: &Numbers, room: Room, width: u16) -> Line<'static> {
-    let state = if numbers.is_paused { " PAUSED " } else { " RUNNING " };
+fn title_line(name: &str, numbers: &Numbers, state: State, room: Room, width: u16) -> Line<'static> {
+    let (word, color) = state.word();
     let mut said = format!("{}  {}", shown::message(name), clock(numbers.stats.elapsed));
     if room > Room::Narrow
         && let Some(next) = numbers.next.first()
     {
         said.push_str(&format!("  epoch {}, step {}", next.epoch, next.step));
     }
-    let color = if numbers.is_paused { Color::Yellow } else { Color::Green };
     let style = Style::new().fg(color).add_modifier(Modifier::REVERSED);
-    let room_left = usize::from(width).saturating_sub(state.len() + 1);
+    let room_left = usize::from(width).saturating_sub(word.len() + 1);
     let said: String = said.chars().take(room_left).collect();
     let gap = room_left.saturating_sub(said.chars().count());
-    Line::from(vec![Span::from(said).bold(), Span::from(" ".repeat(gap)), Span::styled(state, style)])
+    Line::from(vec![Span::from(said).bold(), Span::from(" ".repeat(gap)), Span::styled(word, style)])
 }
 
 /// The lines of the picture, as many as there is height for: lanes that do not fit are only counted.
-fn lines(numbers: &Numbers, recent: &Stats, room: Room, height: usize) -> Vec<Line<'static>> {
+fn lines(numbers: &Numbers, recent: &Stats, state: State, room: Room, height: usize) -> Vec<Line<'static>> {
     let stats = &numbers.stats;
     let per_second = |count| recent.per_second(count);
     let mut lines = vec![row(
@@ -130,11 +161,13 @@ fn lines(numbers: &Numbers, recent: &Stats, room: Room, height: usize) -> Vec<Li
     for (number, (lane, recent_lane)) in stats.lanes.iter().zip(&recent.lanes).enumerate().take(shown) {
         lines.push(ring_line(number, lane, recent_lane, recent, room));
     }
-    if shown < stats.lanes.len() {
-        lines.push(Line::from(format!("and {} lanes more", stats.lanes.len() - shown)).dim());
+    match stats.lanes.len() - shown {
+        0 => {}
+        1 => lines.push(Line::from("and 1 more lane").dim()),
+        more => lines.push(Line::from(format!("and {more} more lanes")).dim()),
     }
     lines.push(Line::default());
-    lines.extend(waits(recent, room));
+    lines.extend(waits(recent, state, room));
     lines.push(Line::default());
     lines.push(memory(numbers, room));
     lines
@@ -158,7 +191,11 @@ fn ring_line(number: usize, lane: &LaneStats, recent: &LaneStats, all: &Stats, r
         ('f', lane.filling, Color::Blue),
         ('r', lane.ready, Color::Green),
         ('h', lane.held, Color::Magenta),
-        ('.', lane.ring.saturating_sub(lane.filling + lane.ready + lane.held), Color::DarkGray),
+        (
+            '.',
+            lane.ring.saturating_sub(lane.filling).saturating_sub(lane.ready).saturating_sub(lane.held),
+            Color::DarkGray,
+        ),
     ];
     let mut left = room.bar();
     let mut ring = vec![Span::from("[")];
@@ -183,9 +220,16 @@ fn ring_line(number: usize, lane: &LaneStats, recent: &LaneStats, all: &Stats, r
 }
 
 /// Who waits for whom: for each stage, the share of its time that it was busy, and what it waited for most.
-fn waits(recent: &Stats, room: Room) -> Vec<Line<'static>> {
-    let held_up = recent.bottleneck();
-    let lanes = |time: fn(&LaneStats) -> Duration| recent.lanes.iter().map(time).sum::<Duration>();
+/// In a pause, all wait for its end: no stage holds up the others.
+fn waits(recent: &Stats, state: State, room: Room) -> Vec<Line<'static>> {
+    let held_up = Some(recent.bottleneck()).filter(|_| state != State::Paused);
+    let (waits_for, holds_up) = match state {
+        State::Ended | State::NoAnswer => ("waited for", "held the others up"),
+        State::Running | State::Paused => ("waits for", "holds the others up"),
+    };
+    let lanes = |time: fn(&LaneStats) -> Duration| {
+        recent.lanes.iter().map(time).fold(Duration::ZERO, Duration::saturating_add)
+    };
     let line = |(stage, busy): (Bottleneck, f64)| {
         let (label, waits): (_, Vec<(&str, Duration)>) = match stage {
             Bottleneck::Reader => (
@@ -200,11 +244,13 @@ fn waits(recent: &Stats, room: Room) -> Vec<Line<'static>> {
             _ => ("device", Vec::new()),
         };
         let most = waits.into_iter().max_by_key(|(_, time)| *time).filter(|(_, time)| !time.is_zero());
-        let waited = most.map(|(on, _)| format!("waits for {on}")).unwrap_or_default();
+        let waited = most.map(|(on, _)| format!("{waits_for} {on}")).unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share in percent")]
         let percent = (busy * 100.0).round() as usize;
-        let color = if stage == held_up { Color::Red } else { Color::Green };
-        let mark = if stage == held_up { "holds the others up".to_owned() } else { waited };
+        let (color, mark) = match held_up == Some(stage) {
+            true => (Color::Red, holds_up.to_owned()),
+            false => (Color::Green, waited),
+        };
         row(
             label,
             Some(bar(percent, 100, room, color)),
@@ -264,7 +310,8 @@ fn row(
 fn bar(part: usize, whole: usize, room: Room, color: Color) -> Vec<Span<'static>> {
     let length = room.bar();
     // Anything shows, however little it is.
-    let full = (part.min(whole) * length).div_ceil(whole.max(1));
+    let full = (part.min(whole) as u128 * length as u128).div_ceil(whole.max(1) as u128);
+    let full = usize::try_from(full).unwrap_or(length);
     vec![
         Span::from("["),
         Span::styled("█".repeat(full), Style::new().fg(color)),

@@ -10,7 +10,7 @@ pub enum Key {
     Pause,
     /// Add a thread: `+`.
     More,
-    /// Send a thread away: `-`.
+    /// Remove a thread: `-`.
     Fewer,
     /// Leave the view: `q` or Escape.
     Quit,
@@ -58,7 +58,8 @@ impl Key {
             Key::More | Key::Fewer => {
                 let wanted = if self == Key::More { threads + 1 } else { threads - 1 };
                 Some(match control.set_threads(wanted) {
-                    Ok(()) => format!("{wanted} worker thread(s) from now on"),
+                    Ok(threads) if threads == wanted => format!("worker threads from now on: {threads}"),
+                    Ok(_) => "the feed has ended: no thread is added".to_owned(),
                     // The budget's lines would fill the screen.
                     Err(error) => error.to_string().lines().next().unwrap_or_default().to_owned(),
                 })

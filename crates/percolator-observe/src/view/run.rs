@@ -37,7 +37,7 @@ pub enum Left {
 /// There is no terminal to draw in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the live view needs a terminal, and {stream} is none: leave the view out, or watch the feed from a \
+    "the live view needs a terminal, but {stream} is not one: leave the view out, or watch the feed from a \
      terminal by its metrics (percolator watch URL)"
 )]
 pub struct NoTerminal {
@@ -73,7 +73,10 @@ pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Resul
         }
         match subject.numbers() {
             Ok(numbers) => history.push(numbers),
-            Err(error) => note = Some((error, Instant::now())),
+            Err(error) => {
+                history.miss();
+                note = Some((error, Instant::now()));
+            }
         }
         let said = note.as_ref().filter(|(_, since)| since.elapsed() < NOTE).map(|(said, _)| &**said);
         screen.draw(subject, &history, said)?;

@@ -69,10 +69,12 @@ fn other_requests_are_answered_too() {
     assert!(ask(address, "no http at all").0.starts_with("HTTP/1.1 400"));
     // Clients that say nothing keep nobody else waiting.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
-    assert!(ask(address, "GET /metrics").0.starts_with("HTTP/1.1 200"));
+    let (head, _) = ask(address, "GET /metrics");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
     drop(endpoint);
-    drop(silent);
-    assert!(TcpStream::connect(address).is_err(), "the address is free again");
+    for mut stream in silent {
+        assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "a connection outlives its server");
+    }
 }
 
 #[test]
@@ -94,18 +96,36 @@ fn an_endpoint_that_has_no_feed_is_refused_with_a_reason() {
     assert!(of(&format!("http://{address}")).contains("no feed of percolator"));
     assert!(of(&format!("http://{address}/other/page")).contains("404"));
     drop(endpoint);
-    assert!(of(&format!("http://{address}")).contains("does the program run"));
-    // Something that speaks HTTP and no metrics.
+    // Programs that are none of ours. One says nothing, and closes.
+    let message = of(&other_program(|_| {}));
+    assert!(message.contains("does the program run"), "{message}");
+    // One speaks HTTP, and no metrics.
+    let message = of(&other_program(|stream| {
+        let page = "<html>\x1b[2J</html>";
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len()).unwrap();
+    }));
+    assert!(message.contains("line 1") && !message.contains('\x1b'), "{message:?}");
+    // One has metrics without end.
+    let message = of(&other_program(|stream| {
+        let lines = "go_threads 7\n".repeat(10_000);
+        let mut sent = write!(stream, "HTTP/1.1 200 OK\r\n\r\n");
+        while sent.is_ok() {
+            sent = stream.write_all(lines.as_bytes());
+        }
+    }));
+    assert!(message.contains("16777216 bytes at the most"), "{message}");
+}
+
+/// Starts a program that answers one request in this way; returns its address.
+fn other_program(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> String {
     let other = TcpListener::bind(anywhere()).unwrap();
     let address = other.local_addr().unwrap();
     thread::spawn(move || {
         let (mut stream, _) = other.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]).unwrap();
-        let page = "<html>\x1b[2J</html>";
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len()).unwrap();
+        answer(&mut stream);
     });
-    let message = of(&format!("http://{address}"));
-    assert!(message.contains("line 1") && !message.contains('\x1b'), "{message:?}");
+    format!("http://{address}")
 }
 
 #[test]

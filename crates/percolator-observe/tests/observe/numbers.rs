@@ -1,13 +1,13 @@
 //! The numbers as text: what is written is read again, exactly; names keep to Prometheus's rules.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use percolator::Stats;
 use percolator::feed::{LaneStats, Waits};
 use percolator::record::StepId;
 use percolator_observe::{FAMILIES, Kind, Numbers, parse, render};
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 fn time() -> impl Strategy<Value = Duration> {
@@ -43,9 +43,10 @@ fn lane() -> impl Strategy<Value = (LaneStats, StepId)> {
 }
 
 fn numbers() -> impl Strategy<Value = Numbers> {
-    let feed = (any::<[u64; 6]>(), any::<[u16; 4]>(), any::<bool>(), time(), [waits(), waits(), waits()]);
-    (feed, vec(lane(), 0..4), vec((".{0,12}", any::<u64>()), 0..4)).prop_map(|(feed, lanes, budget)| {
-        let (sums, sizes, is_paused, elapsed, waits) = feed;
+    let flags = any::<[bool; 2]>();
+    let feed = (any::<[u64; 6]>(), any::<[u16; 4]>(), flags, time(), [waits(), waits(), waits()]);
+    (feed, vec(lane(), 0..4), btree_map(".{0,12}", any::<u64>(), 0..4)).prop_map(|(feed, lanes, budget)| {
+        let (sums, sizes, [is_paused, has_ended], elapsed, waits) = feed;
         let mut stats = Stats::default();
         stats.elapsed = elapsed;
         let reader = &mut stats.reader;
@@ -58,7 +59,9 @@ fn numbers() -> impl Strategy<Value = Numbers> {
         let (lanes, next) = lanes.into_iter().unzip();
         stats.lanes = lanes;
         let mut numbers = Numbers::default();
-        (numbers.stats, numbers.is_paused, numbers.next, numbers.budget) = (stats, is_paused, next, budget);
+        (numbers.stats, numbers.next) = (stats, next);
+        (numbers.is_paused, numbers.has_ended) = (is_paused, has_ended);
+        numbers.budget = budget.into_iter().collect();
         numbers
     })
 }
@@ -86,12 +89,26 @@ fn every_number_of_a_feed_has_a_sample() {
     let mut numbers = Numbers::default();
     numbers.stats.lanes = vec![LaneStats::default(); 2];
     numbers.next = vec![StepId::default(); 2];
-    numbers.budget = vec![("a holder".to_owned(), 7)];
+    numbers.budget = [("a holder", 7), ("another", 1), ("a holder", 3)]
+        .map(|(name, bytes)| (name.to_owned(), bytes))
+        .into();
     let samples = numbers.samples();
     let named: HashSet<_> = samples.iter().map(|sample| sample.family.name).collect();
     assert_eq!(named.len(), FAMILIES.len());
     let keys: HashSet<_> = samples.iter().map(|sample| (sample.family.name, sample.labels.clone())).collect();
     assert_eq!(keys.len(), samples.len(), "no two samples have the same labels");
+    // Nor two lines of a text, whoever has the same name.
+    let same = [3, 5].map(|bytes| {
+        let mut numbers = numbers.clone();
+        numbers.budget[1].1 = bytes;
+        ("train".to_owned(), numbers)
+    });
+    let text = render(&same);
+    let lines: Vec<_> = text.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+    let series: HashSet<_> = lines.iter().map(|(series, _)| series).collect();
+    assert_eq!(series.len(), lines.len(), "{text}");
+    let found = &parse(&text).unwrap()[0].1.budget;
+    assert_eq!(found, &[("a holder".to_owned(), 10), ("another".to_owned(), 5)]);
 }
 
 #[test]
@@ -100,7 +117,8 @@ fn names_keep_to_the_rules_of_prometheus() {
     const UNITS: [&str; 10] =
         ["seconds", "bytes", "records", "runs", "tasks", "threads", "batches", "passes", "waits", "growths"];
     /// Gauges that are a state or a place, without a unit.
-    const BARE: [&str; 3] = ["percolator_paused", "percolator_next_epoch", "percolator_next_step"];
+    const BARE: [&str; 4] =
+        ["percolator_paused", "percolator_ended", "percolator_next_epoch", "percolator_next_step"];
 
     let mut seen = HashSet::new();
     for family in FAMILIES {
@@ -114,4 +132,35 @@ fn names_keep_to_the_rules_of_prometheus() {
         assert!(UNITS.contains(&unit) || BARE.contains(&name), "{name} has no unit");
         assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{name}: {}", family.help);
     }
+}
+
+/// Reads the counters of a feed all the time while it runs with one consumer, is paused, and gets threads.
+#[test]
+fn no_counter_ever_falls() {
+    let mut feed = crate::feed(4000).epochs(3).prefetch(1).build().unwrap();
+    let (watch, control) = (feed.watch(), feed.control());
+    let mut lane = feed.take_lanes().unwrap().remove(0);
+    let consumer = std::thread::spawn(move || lane.by_ref().for_each(|batch| drop(batch.unwrap())));
+    let mut before: HashMap<_, f64> = HashMap::new();
+    for look in 0.. {
+        // Once more after the end.
+        let is_last = consumer.is_finished();
+        match look % 4 {
+            0 => control.pause(),
+            2 => drop(control.set_threads(1 + look / 4 % 3).unwrap()),
+            _ => control.resume(),
+        }
+        for sample in Numbers::of(&watch).samples() {
+            if sample.family.kind == Kind::Counter {
+                let known = before.entry((sample.family.name, sample.labels.clone())).or_insert(0.0);
+                assert!(sample.value >= *known, "{sample:?} was {known}");
+                *known = sample.value;
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    consumer.join().unwrap();
+    assert!(Numbers::of(&watch).has_ended);
 }

@@ -1,5 +1,7 @@
 //! `percolator feed`: runs the pipeline with consumers that only count batches.
 
+mod report;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args};
-#[cfg(feature = "cuda-driver")]
-use percolator::device::CudaDevice;
 use percolator::feed::ConfigError;
 use percolator::order::{Process, World};
 use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
-use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown, whole_file};
+use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, shown, whole_file};
+use percolator_observe::metrics::Endpoint;
 
-use super::args::{millis, seconds};
-use super::consumer::Consumer;
-use super::input::InputArgs;
-use super::job::JobArgs;
-use super::observe::{ObserveArgs, Observers};
-use super::out::Out;
-use super::stop::{Enough, Signals};
+use crate::args::{millis, seconds};
+use crate::consumer::Consumer;
+use crate::input::InputArgs;
+use crate::job::JobArgs;
+use crate::observe::{ObserveArgs, Observers};
+use crate::stop::{Enough, Signals};
+
+use self::report::Report;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
@@ -81,9 +83,13 @@ pub(crate) struct Feed {
     /// Stop after this many batches per lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Stop after this many seconds [default: 5; no limit with --once, --batches, or --epochs of 1 or more].
+    /// Stop after this many seconds, without those for which --watch has paused the run [default: 5; no limit
+    /// with --watch, --once, --batches, or --epochs of 1 or more].
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
+    /// Print what the run was as one JSON object, at its end.
+    #[arg(long, conflicts_with = "watch")]
+    json: bool,
 }
 
 impl Feed {
@@ -110,10 +116,10 @@ impl Feed {
         let earlier = self.earlier_receipt(&feed)?;
         // Until here nothing would be saved, so a signal ends the process at once.
         let signals = Signals::catch()?;
-        let mut out = Out::new(std::io::stdout().lock());
+        let mut out = report::text(self.json);
         write!(out, "{}: ", shown::path(&described.origin))?;
-        self.say_what_runs(&feed, &mut out)?;
-        let endpoint = self.observe.publish(&feed, &mut out)?;
+        report::say_what_runs(&feed, self.input.example.is_given(), &mut out)?;
+        let endpoint = self.publish(&feed, &mut out)?;
         out.flush()?;
         let enough = Enough::new(self.batches, self.until(Instant::now()), &signals);
         let consumers = feed.take_lanes()?.into_iter().map(|lane| Consumer::new(lane, self.step_ms));
@@ -121,37 +127,44 @@ impl Feed {
         let stats = feed.stats();
         drop(endpoint);
         // Even if the run ended with an error: what was delivered was delivered.
-        let mut ended = Ok(());
         let taken_down = self.take_down(&feed, earlier).and(viewed);
         let traced = observers.finish();
         writeln!(out, "\n{stats}")?;
-        if let Ok(Some(trace)) = traced {
+        let trace = traced.as_ref().ok().copied().flatten();
+        if let Some(trace) = trace {
             writeln!(out, "the trace has {} slices, of {} batches", trace.slices, trace.batches)?;
         }
-        let taken_down = taken_down.and(traced.map(drop));
+        let (mut ended, mut gpu_steps) = (Ok(()), Vec::new());
         for waited in counted {
             match waited {
-                Ok(Some(waited)) => writeln!(out, "{waited}")?,
-                Ok(None) => {}
+                Ok(waited) => gpu_steps.extend(waited),
                 // The first error is kept.
                 Err(error) if ended.is_ok() => ended = Err(error),
                 Err(_) => {}
             }
         }
-        match (ended, taken_down) {
-            (Err(error), Err(also)) => {
-                return Err(error.context(format!("{also:#}; and the feed ended with an error")));
-            }
-            (ended, taken_down) => ended.and(taken_down)?,
+        for waited in &gpu_steps {
+            writeln!(out, "{waited}")?;
         }
-        if signals.caught().is_none() {
+        let ended = match (ended, taken_down.and(traced.map(drop))) {
+            (Err(error), Err(also)) => {
+                Err(error.context(format!("{also:#}; and the feed ended with an error")))
+            }
+            (ended, taken_down) => ended.and(taken_down),
+        };
+        let stopped_by = signals.caught().map(|(name, _)| name);
+        let mut report = Report::new(&described.origin, &feed, trace, ended.as_ref().err(), stopped_by);
+        report.set("gpu_steps", gpu_steps.into());
+        if ended.is_ok() && stopped_by.is_none() {
             let budget = feed.memory_budget().total_bytes();
             // The feed's memory is free now, so what is measured next fits in it.
             drop(feed);
-            say_written_share(&stats, budget, &mut out)?;
-            #[cfg(feature = "cuda-driver")]
-            Self::say_copy_shares(&stats, &mut out)?;
+            report.set("copy_shares", say_shares(&stats, budget, &mut out)?);
         }
+        if self.json {
+            report.print()?;
+        }
+        ended?;
         out.finish()?;
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
@@ -163,20 +176,17 @@ impl Feed {
         })
     }
 
-    fn say_what_runs(&self, feed: &percolator::Feed, out: &mut impl Write) -> anyhow::Result<()> {
-        if let Some(records) = feed.records() {
-            write!(out, "{records} records, ")?;
+    /// Publishes the feed's metrics, if requested, and says where.
+    fn publish(&self, feed: &percolator::Feed, out: &mut impl Write) -> anyhow::Result<Option<Endpoint>> {
+        let endpoint = self.observe.publish(feed)?;
+        if let Some(endpoint) = &endpoint {
+            let said = format!("metrics: http://{}/metrics", endpoint.address());
+            match self.json {
+                true => writeln!(std::io::stderr(), "percolator: {said}")?,
+                false => writeln!(out, "{said}")?,
+            }
         }
-        if let Some(first) = feed.input_shape() {
-            write!(out, "the first {first}; ")?;
-        }
-        match self.input.example.is_given() {
-            true => writeln!(out, "batches of {}", feed.layout())?,
-            false => writeln!(out, "batches of {}", feed.batch_shape())?,
-        }
-        writeln!(out, "{}", feed.sizing())?;
-        writeln!(out, "{}", feed.memory_budget())?;
-        Ok(())
+        Ok(endpoint)
     }
 
     /// Checks now that the files of the run's end can be written: the end may be days away.
@@ -235,34 +245,6 @@ impl Feed {
         }
     }
 
-    /// Prints each GPU's share of the rate at which it can copy page-locked batches of this size.
-    #[cfg(feature = "cuda-driver")]
-    fn say_copy_shares(stats: &Stats, out: &mut impl Write) -> anyhow::Result<()> {
-        const ROUNDS: usize = 20;
-
-        let is_fed = |gpu: &CudaDevice| stats.lanes.iter().any(|lane| lane.device == gpu.device());
-        if !stats.lanes.iter().any(|lane| lane.device.starts_with("cuda:")) {
-            return Ok(());
-        }
-        for gpu in CudaDevice::all()?.into_iter().filter(is_fed) {
-            let lanes = stats.lanes.iter().filter(|lane| lane.device == gpu.device());
-            let (bytes, batches) = lanes
-                .fold((0, 0), |(bytes, batches), lane| (bytes + lane.host_bytes, batches + lane.batches));
-            let Some(batch_bytes) = bytes.checked_div(batches) else { continue };
-            let batch_bytes = usize::try_from(batch_bytes)?;
-            let bare = gpu.copy_rate(batch_bytes, ROUNDS)?;
-            writeln!(
-                out,
-                "{} was copied to at {:.2} of the rate at which it takes pieces of this size, {batch_bytes} \
-                 bytes, from page-locked memory ({:.1} GB/s)",
-                gpu.device(),
-                stats.per_second(bytes) / bare,
-                bare / 1e9
-            )?;
-        }
-        Ok(())
-    }
-
     fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
         let feed = match self.global_batch_size {
             Some(records) => feed.global_batch_size(records),
@@ -310,6 +292,7 @@ impl Feed {
 
     fn until(&self, start: Instant) -> Option<Instant> {
         match self.seconds {
+            None if self.observe.is_watched() => None,
             None if self.once || self.batches.is_some() || self.epochs.is_some_and(|epochs| epochs > 0) => {
                 None
             }
@@ -327,31 +310,51 @@ fn index_place(text: &str) -> Result<IndexPlace, String> {
     })
 }
 
-/// Prints the feed's share of the rate at which one thread copies memory, measured in no more memory than the
-/// feed had.
-fn say_written_share(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Result<()> {
-    /// More than any cache.
-    const COPY_BYTES_MAX: usize = 64 << 20;
-    const TIME: Duration = Duration::from_millis(200);
-
-    let bytes = (budget / 2).clamp(1, COPY_BYTES_MAX);
-    let copy = limits::copy_bytes_per_second_of(bytes, TIME);
-    if copy <= 0.0 {
-        writeln!(
+/// Says how the feed's rates compare with those of this machine; returns the same for JSON.
+fn say_shares(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Result<serde_json::Value> {
+    let mut shares = Vec::new();
+    match report::written_share(stats, budget) {
+        Ok(share) => shares.push(share),
+        Err(bytes) => writeln!(
             out,
-            "no share of this machine's copy rate is known: the {} bytes to measure it cannot be allocated",
-            2 * bytes
-        )?;
-        return Ok(());
+            "no share of this machine's copy rate is known: the {bytes} bytes to measure it cannot be \
+             allocated"
+        )?,
     }
-    let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
-    writeln!(
-        out,
-        "written at {:.2} of the rate at which one thread copies memory here, {:.1} MB at a time \
-         ({:.1} GB/s)",
-        stats.per_second(written) / copy,
-        bytes as f64 / 1e6,
-        copy / 1e9
-    )?;
-    Ok(())
+    shares.extend(report::gpu_shares(stats)?);
+    for share in &shares {
+        writeln!(out, "{share}")?;
+    }
+    Ok(shares.iter().map(report::CopyShare::as_json).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        feed: Feed,
+    }
+
+    #[test]
+    fn a_run_that_nobody_limits_ends_after_5_seconds_unless_somebody_watches_it() {
+        let start = Instant::now();
+        let until = |more: &[&str]| {
+            let args = [&["feed", "--lmdb", "db"], more].concat();
+            let until = Command::try_parse_from(args).unwrap().feed.until(start);
+            until.map(|until| until.duration_since(start).as_secs())
+        };
+        assert_eq!(until(&[]), Some(5));
+        assert_eq!(until(&["--epochs", "0"]), Some(5));
+        for unlimited in [&["--watch"][..], &["--once"], &["--batches", "3"], &["--epochs", "1"]] {
+            assert_eq!(until(unlimited), None, "{unlimited:?}");
+        }
+        assert_eq!(until(&["--watch", "--seconds", "7"]), Some(7));
+        let both = Command::try_parse_from(["feed", "--lmdb", "db", "--json", "--watch"]).unwrap_err();
+        assert!(both.to_string().contains("cannot be used with"), "{both}");
+    }
 }
