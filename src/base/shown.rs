@@ -25,6 +25,13 @@ pub fn message(message: &str) -> impl Display {
     Shown { text: message.into(), characters_max: MESSAGE_MAX }
 }
 
+/// Displays a number of things: `1 record`, `2 records`.
+#[must_use]
+pub fn count<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> impl Display {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// The front of a word, to be quoted.
 pub(crate) fn front(word: &str) -> Cow<'_, str> {
     match word.char_indices().nth(WORD_MAX) {

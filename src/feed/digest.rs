@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::FeedBuilder;
+use crate::base::progress::Progress;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::receipt::{DataDigest, DigestDetail};
@@ -17,11 +18,27 @@ impl FeedBuilder {
     ///
     /// [`FeedError`] if the source cannot be opened or read, or is a list that shuffles itself.
     pub fn digest(&self, detail: DigestDetail) -> Result<DataDigest, FeedError> {
+        // Nobody else has the progress, so nobody stops it.
+        self.digest_watched(detail, &Progress::new())?.ok_or(FeedError::Cancelled)
+    }
+
+    /// Makes the same [digest](Self::digest), and says how far it is; `None` if the progress was told to stop.
+    /// The progress is in records, with a total of 0 if the source does not know how many it has; its bytes
+    /// are those of the values.
+    ///
+    /// # Errors
+    ///
+    /// As of [`digest`](Self::digest).
+    pub fn digest_watched(
+        &self,
+        detail: DigestDetail,
+        progress: &Progress,
+    ) -> Result<Option<DataDigest>, FeedError> {
         let source = self.open_source(&self.layer_seeds())?.source;
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
-        Ok(DataDigest::of(&*source, detail)?)
+        Ok(DataDigest::of(&*source, detail, progress)?)
     }
 
     /// Sets the digest of the data set, which must have been made before. It is not verified in full, which

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Digest, ReceiptError, file, one_line, shortened};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
+use crate::base::progress::Progress;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
@@ -58,8 +59,13 @@ struct Sums {
 }
 
 impl DataDigest {
-    /// Reads a source from start to end; all processors hash.
-    pub(crate) fn of(source: &dyn Source, detail: DigestDetail) -> Result<Self, SourceError> {
+    /// Reads a source from start to end; all processors hash. `None` if the progress was told to stop.
+    pub(crate) fn of(
+        source: &dyn Source,
+        detail: DigestDetail,
+        progress: &Progress,
+    ) -> Result<Option<Self>, SourceError> {
+        progress.begin(source.records().unwrap_or(0));
         let sums = Mutex::new(Sums::default());
         let hash = |(first, run): &Part| {
             let (contents, each) = hash(run, detail);
@@ -91,7 +97,7 @@ impl DataDigest {
             // If no hasher could be started, this thread must not wait for one.
             drop((parts, give_back));
             let mut runs = 0;
-            let samples = walk(source, |part| {
+            let samples = walk(source, progress, |part| {
                 if is_alone {
                     hash(&part);
                     return part.1;
@@ -106,6 +112,7 @@ impl DataDigest {
             drop(sender);
             samples
         })?;
+        let Some(samples) = samples else { return Ok(None) };
         let Sums { contents, mut each, changed } = sums.into_inner();
         if let Some(changed) = changed {
             return Err(changed);
@@ -113,7 +120,8 @@ impl DataDigest {
         each.sort_unstable_by_key(|(first, _)| *first);
         let each = (detail == DigestDetail::EachRecord)
             .then(|| each.into_iter().flat_map(|(_, hashes)| hashes).collect());
-        Ok(DataDigest { source: one_line(&source.path().to_string_lossy()), samples, contents, each })
+        let source = one_line(&source.path().to_string_lossy());
+        Ok(Some(DataDigest { source, samples, contents, each }))
     }
 
     /// The path of the source, as the feed was configured.
@@ -173,7 +181,11 @@ impl DataDigest {
 
 /// Reads a source from its first record on and hands its records over in runs, each in exchange for an empty
 /// one. Returns samples of the first and the last record.
-fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<Identity, SourceError> {
+fn walk(
+    source: &dyn Source,
+    progress: &Progress,
+    mut hand_over: impl FnMut(Part) -> Run,
+) -> Result<Option<Identity>, SourceError> {
     let mut cursor = source.cursor()?;
     cursor.seek(0)?;
     let mut samples = Identity::new();
@@ -183,6 +195,10 @@ fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<I
             samples = samples.with_record(FIRST, entry.key(), entry.value(), entry.companion());
         }
         if run.value_bytes() >= RUN_BYTES || run.len() >= RUN_RECORDS {
+            if progress.is_stopped() {
+                return Ok(None);
+            }
+            count(&run, progress);
             run = hand_over((first, run));
             run.clear();
             first = index;
@@ -193,8 +209,15 @@ fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<I
     if let Some(last) = run.len().checked_sub(1).and_then(|last| run.get(last)) {
         samples = samples.with_record("last", last.key, last.value, last.companion);
     }
+    count(&run, progress);
     hand_over((first, run));
-    Ok(samples)
+    Ok(Some(samples))
+}
+
+fn count(run: &Run, progress: &Progress) {
+    progress.add_done(run.len() as u64);
+    progress.add_records(run.len() as u64);
+    progress.add_bytes(run.value_bytes() as u64);
 }
 
 /// The digest of a run's contents, and, if `detail` asks for it, the low half of each record's hash.

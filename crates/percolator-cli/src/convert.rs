@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
+use percolator::shown::count;
 use percolator::{Progress, shown};
 use percolator_data::convert::{
     self as conversion, Encoded, Encoding, ExampleNames, ImageOptions, RecordOptions, Summary,
@@ -363,9 +364,14 @@ fn print(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -
     let seconds = took.as_secs_f64().max(1e-3);
     let before = match summary.done_before {
         0 => String::new(),
-        done => format!(", {done} item(s) of them before"),
+        done => format!(", {} of them before", count(done, "item")),
     };
-    writeln!(out, "{} records, {} bytes, in {seconds:.2} s{before}", summary.records, summary.bytes)?;
+    writeln!(
+        out,
+        "{}, {} bytes, in {seconds:.2} s{before}",
+        count(summary.records, "record"),
+        summary.bytes
+    )?;
     if let Some(labels) = &summary.labels {
         writeln!(out, "classes: {}", shown::path(labels))?;
     }

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, StdoutLock};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -15,7 +14,7 @@ use percolator_data::store::Existing;
 
 use crate::args::AccessArg;
 use crate::out::Out;
-use crate::watch::{self, Ended, Lines, megabytes_per_second};
+use crate::watch::{self, Ended, Lines};
 
 /// A data set, and how it is read and reported.
 #[derive(Debug, Args)]
@@ -81,7 +80,7 @@ impl DataArgs {
         work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<Ended<T>> {
         let progress = Progress::new();
-        watch::watched_and_said(self.quiet, &progress, message, |lines| work(&progress, lines))
+        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))
     }
 
     /// Checks that an output file can be written, before there is anything to write.
@@ -113,10 +112,4 @@ pub(super) fn write_output(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// The standard output, buffered.
 pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
     Out::new(BufWriter::new(io::stdout().lock()))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]
-fn message(progress: &Progress, took: Duration) -> String {
-    let rate = progress.records() as f64 / took.as_secs_f64().max(1e-3);
-    format!("{rate:.0} records/s, {:.1} MB/s", megabytes_per_second(progress.bytes(), took))
 }

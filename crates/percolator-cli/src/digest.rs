@@ -2,13 +2,15 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use percolator::receipt::DigestDetail;
-use percolator::{shown, whole_file};
+use percolator::{Progress, shown, whole_file};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::watch::{Ended, rate, watched};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
@@ -36,10 +38,13 @@ pub(crate) struct Digest {
     /// Write to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
 }
 
 impl Digest {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         if let Some(path) = &self.out {
             whole_file::check(path)
@@ -51,15 +56,24 @@ impl Digest {
         source.tfrecord.extend_from_slice(&self.tfrecord);
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
-        let digest = described.feed.digest(detail)?;
+        let progress = Progress::new();
+        let hash = || {
+            let digest = described.feed.digest_watched(detail, &progress)?;
+            digest.context("stopped before the end, so there is no digest")
+        };
+        let digest = match watched(self.quiet, &progress, rate, hash)? {
+            Ended::Done(digest) => digest,
+            Ended::Stopped(code) => return Ok(code),
+        };
         let mut out = std::io::stdout().lock();
         let written = match &self.out {
             None => write!(out, "{digest}"),
             Some(path) => {
                 digest.save(path)?;
-                writeln!(out, "{}: {}", described.origin.display(), digest.contents())
+                writeln!(out, "{}: {}", shown::path(&described.origin), digest.contents())
             }
         };
-        written.and_then(|()| out.flush()).context("cannot write to the standard output")
+        written.and_then(|()| out.flush()).context("cannot write to the standard output")?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -271,11 +271,16 @@ fn print_heading(
     let (policy, why) = plan.policy();
     let world = plan.world();
     let records: u64 = files.iter().sum();
-    writeln!(out, "{records} records in {} file(s)", files.len())?;
-    writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
+    writeln!(out, "{} in {}", shown::count(records, "record"), shown::count(files.len(), "file"))?;
+    writeln!(
+        out,
+        "{} of {}",
+        shown::count(world.replicas(), "replica"),
+        shown::count(world.workers(), "worker")
+    )?;
     writeln!(out, "sharded by {policy}: {why}")?;
-    writeln!(out, "at most {} records per replica and step", plan.batch_size_max())?;
-    write!(out, "epoch {epoch}: {} step(s)", rest.end)?;
+    writeln!(out, "at most {} per replica and step", shown::count(plan.batch_size_max(), "record"))?;
+    write!(out, "epoch {epoch}: {}", shown::count(rest.end, "step"))?;
     if rest.start > 0 {
         write!(out, ", {} left", rest.end - rest.start)?;
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
+use percolator::shown::{self, count};
 use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
 use serde_json::{Value, json};
 
@@ -258,12 +259,12 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     for pass in &summary.passes {
         writeln!(
             out,
-            "task {} pass {}: {} batches, {} records: {}",
+            "task {} pass {}: {} batches, {}: {}",
             pass.task,
             pass.pass,
             pass.batches,
-            pass.records,
-            pass.records_path.display()
+            count(pass.records, "record"),
+            shown::path(&pass.records_path)
         )?;
     }
     let records: u64 = summary.passes.iter().map(|pass| pass.records).sum();
@@ -272,23 +273,23 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let rate = records as f64 / took.as_secs_f64().max(1e-9);
     writeln!(
         out,
-        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} line(s) in {} file(s); at most {} bytes \
-         in temporary files",
+        "{} in {:.2} s, {rate:.0}/s; {} of {} in {}; at most {} bytes in temporary files",
+        count(records, "record"),
         took.as_secs_f64(),
-        text.tokens,
-        text.lines,
-        text.files,
+        count(text.tokens, "token"),
+        count(text.lines, "line"),
+        count(text.files, "file"),
         summary.temporary_bytes_max
     )?;
     let skipped = [
-        (text.empty_files, "empty file(s)"),
-        (text.files_without_tokens, "file(s) without a token"),
-        (text.blank_lines_skipped, "blank line(s)"),
-        (text.lines_without_tokens, "line(s) without a token"),
-        (summary.tasks_without_files, "task(s) without a file"),
+        (text.empty_files, "empty file", ""),
+        (text.files_without_tokens, "file", " without a token"),
+        (text.blank_lines_skipped, "blank line", ""),
+        (text.lines_without_tokens, "line", " without a token"),
+        (summary.tasks_without_files, "task", " without a file"),
     ];
-    for (count, what) in skipped.into_iter().filter(|(count, _)| *count > 0) {
-        writeln!(out, "skipped: {count} {what}")?;
+    for (number, what, which) in skipped.into_iter().filter(|(number, ..)| *number > 0) {
+        writeln!(out, "skipped: {}{which}", count(number, what))?;
     }
     for of_pass in summary.passes.iter().filter(|pass| pass.tokens_left > 0) {
         let (task, pass) = (of_pass.task, of_pass.pass);

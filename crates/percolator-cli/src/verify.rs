@@ -112,7 +112,12 @@ impl Verify {
             writeln!(out, "(--content says what they have to be)")?;
         }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
-            writeln!(out, "{}: a clean copy with {} records", shown::path(copy), repaired.written)?;
+            writeln!(
+                out,
+                "{}: a clean copy with {}",
+                shown::path(copy),
+                shown::count(repaired.written, "record")
+            )?;
         }
         out.finish()
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use percolator::receipt::{
     ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
 };
+use percolator::shown::count;
 use percolator::{Receipt, shown};
 use percolator_cluster::leases::{EpochUnderWay, Job};
 use serde_json::{Value, json};
@@ -91,8 +92,8 @@ impl VerifyRun {
             }
             if account.receipts.is_empty() {
                 bail!(
-                    "{} epoch(s) of the job {job:?} are done, and there are no receipts of them",
-                    account.done
+                    "the job {job:?} has done {}, of which there are no receipts",
+                    count(account.done, "epoch")
                 );
             }
             let (names, receipts) = account.receipts.into_iter().unzip();
@@ -145,15 +146,16 @@ fn say(
     under_way: &[EpochUnderWay],
 ) -> std::io::Result<()> {
     if let Some(first) = receipts.first() {
-        let (plan, count) = (first.plan(), receipts.len());
+        let plan = first.plan();
         let world = plan.world();
         writeln!(
             out,
-            "{count} receipt(s) of {}: {} records",
+            "{} of {}: {}",
+            count(receipts.len(), "receipt"),
             shown::message(first.source()),
-            plan.job().records()
+            count(plan.job().records(), "record")
         )?;
-        writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
+        writeln!(out, "{} of {}", count(world.replicas(), "replica"), count(world.workers(), "worker"))?;
     }
     for absent in &verdict.absent_replicas {
         writeln!(out, "{absent}")?;
@@ -192,11 +194,15 @@ fn why_unproven(epoch: &EpochVerdict) -> Option<String> {
     }
 }
 
+fn epochs_were(covered: usize) -> String {
+    format!("{} {}", count(covered, "epoch"), if covered == 1 { "was" } else { "were" })
+}
+
 fn summary(verdict: &Verdict) -> String {
     let covered = verdict.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered).count();
     match verdict.epochs.len() - covered {
-        0 => format!("all {covered} epoch(s) were covered exactly once"),
-        under_way => format!("{covered} epoch(s) were covered exactly once, {under_way} under way"),
+        0 => format!("all {} covered exactly once", epochs_were(covered)),
+        under_way => format!("{} covered exactly once, {under_way} under way", epochs_were(covered)),
     }
 }
 

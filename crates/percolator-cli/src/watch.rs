@@ -46,6 +46,8 @@ pub(super) fn watched_and_said<T: Send>(
     work: impl FnOnce(&Lines) -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<Ended<T>> {
     let signals = Signals::catch()?;
+    let measured = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}  {eta} left")
+        .context("the progress bar's template")?;
     let bar = bar(is_quiet)?;
     let lines = &Lines { beside: std::io::stdout().is_terminal().then(|| bar.clone()) };
     let start = Instant::now();
@@ -65,11 +67,15 @@ pub(super) fn watched_and_said<T: Send>(
             let total = progress.total();
             let done = progress.done().min(total);
             if total > 0 {
-                bar.set_message(message(progress, start.elapsed()));
+                bar.set_style(measured.clone());
                 bar.update(|state| {
                     state.set_len(total);
                     state.set_pos(done);
                 });
+            }
+            if total > 0 || progress.records() > 0 {
+                bar.set_message(message(progress, start.elapsed()));
+                bar.tick();
             }
             if let Some(due) = next_line.filter(|due| start.elapsed() >= *due) {
                 let said = message(progress, start.elapsed());
@@ -133,10 +139,18 @@ fn line(done: u64, total: u64, took: Duration, message: &str) -> String {
     format!("{percent} %  {message}{}", left.unwrap_or_default())
 }
 
+/// A bar for work whose size is not known yet, and may never be.
 fn bar(is_quiet: bool) -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}  {eta} left")
-        .context("the progress bar's template")?;
-    Ok(if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) })
+    let unmeasured =
+        ProgressStyle::with_template("{spinner} {msg}").context("the progress bar's template")?;
+    Ok(if is_quiet { ProgressBar::hidden() } else { ProgressBar::no_length().with_style(unmeasured) })
+}
+
+/// The rate of records and of their bytes, for a bar or a log.
+#[expect(clippy::cast_precision_loss, reason = "it is shown without decimals")]
+pub(super) fn rate(progress: &Progress, took: Duration) -> String {
+    let rate = progress.records() as f64 / took.as_secs_f64().max(1e-3);
+    format!("{rate:.0} records/s, {:.1} MB/s", megabytes_per_second(progress.bytes(), took))
 }
 
 /// Returns the millions of bytes for each second of this time.

@@ -1,6 +1,6 @@
 //! The diagnosis for people: as wide as the terminal, and 100 columns at most, but for paths.
 
-use percolator::shown;
+use percolator::shown::{self, count};
 use percolator_measure::doctor::{Diagnosis, Pipeline, Trial, Verdict};
 
 use super::options;
@@ -19,7 +19,8 @@ pub(super) fn width(columns: Option<usize>) -> usize {
 /// The diagnosis, in lines of this width.
 pub(super) fn text(diagnosis: &Diagnosis, width: usize) -> String {
     let mut lines = Lines { text: String::new(), width };
-    let records = diagnosis.records.map_or(String::new(), |records| format!(": {records} records"));
+    let records =
+        diagnosis.records.map_or(String::new(), |records| format!(": {}", count(records, "record")));
     lines.whole(&format!("{}{records}", shown::path(&diagnosis.source)));
     let (devices, megabytes) = (diagnosis.devices.join(", "), diagnosis.memory_bytes as f64 / 1e6);
     let batch = &diagnosis.batch;
@@ -38,7 +39,7 @@ pub(super) fn text(diagnosis: &Diagnosis, width: usize) -> String {
 fn write_pipeline(lines: &mut Lines, pipeline: &Pipeline) {
     let Pipeline { threads, ring, is_cold, binds, advice, .. } = pipeline;
     let cold = if *is_cold { "; read from storage, because the files do not fit in memory" } else { "" };
-    lines.wrapped("  ", &format!("{threads} worker(s), rings of {ring} batches{cold}"));
+    lines.wrapped("  ", &format!("{}, rings of {ring} batches{cold}", count(*threads, "worker")));
     lines.whole(&format!("\n  {} records/s\n", rate(pipeline.records_per_s)));
     lines.wrapped("What binds: ", &format!("{binds}."));
     let options = match options::of_binds(*binds) {
@@ -79,10 +80,10 @@ fn write_findings(lines: &mut Lines, diagnosis: &Diagnosis) {
     };
     let which = if diagnosis.is_spread { "spread over all" } else { "the first" };
     if diagnosis.findings.is_empty() {
-        let text = format!("Nothing looks wrong in the {looked_at} records looked at, {which}.");
+        let text = format!("Nothing looks wrong in the {} looked at, {which}.", count(looked_at, "record"));
         return lines.wrapped("", &text);
     }
-    lines.wrapped("", &format!("What was found in {looked_at} records, {which}:"));
+    lines.wrapped("", &format!("What was found in {}, {which}:", count(looked_at, "record")));
     for finding in &diagnosis.findings {
         let option = options::of_finding(finding).map_or(String::new(), |option| format!(" ({option})"));
         lines.wrapped("  - ", &shown::message(&format!("{finding}{option}.")).to_string());

@@ -24,7 +24,7 @@ pub(super) fn text(is_json: bool) -> Out<Box<dyn Write>> {
 /// Says what runs, before it does.
 pub(super) fn say_what_runs(feed: &Feed, has_fields: bool, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(records) = feed.records() {
-        write!(out, "{records} records, ")?;
+        write!(out, "{}, ", shown::count(records, "record"))?;
     }
     if let Some(first) = feed.input_shape() {
         write!(out, "the first {first}; ")?;

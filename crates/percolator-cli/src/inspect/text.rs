@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use percolator::shown;
+use percolator::shown::{self, count};
 use percolator_data::inspect::{Duplicates, LabelCount, Labels, Report};
 
 /// The most lines for labels, and for shapes.
@@ -57,7 +57,11 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
             true => feature.values_max.to_string(),
             false => format!("{} to {}", feature.values_min, feature.values_max),
         };
-        writeln!(out, "  feature    {name}: {kinds}, {values} each, in {} records", feature.records)?;
+        writeln!(
+            out,
+            "  feature    {name}: {kinds}, {values} each, in {}",
+            count(feature.records, "record")
+        )?;
     }
     if report.other_features > 0 {
         let (others, listed) = (report.other_features, report.features.len());
@@ -96,10 +100,11 @@ fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
         sorted[sorted.len() - least..].iter().copied().try_for_each(&mut line)?;
     }
     if labels.others > 0 {
-        writeln!(out, "             and {} records of yet other labels", labels.others)?;
+        writeln!(out, "             and {} of yet other labels", count(labels.others, "record"))?;
     }
     if labels.without > 0 {
-        writeln!(out, "             {} records have no label", labels.without)?;
+        let have = if labels.without == 1 { "has" } else { "have" };
+        writeln!(out, "             {} {have} no label", count(labels.without, "record"))?;
     }
     Ok(())
 }
@@ -111,12 +116,15 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io:
     const MEMBERS_MAX: usize = 8;
 
     if found.groups == 0 {
-        return writeln!(out, "  duplicates no {what} come twice among {} records", found.compared);
+        return writeln!(out, "  duplicates no {what} come twice among {}", count(found.compared, "record"));
     }
     writeln!(
         out,
-        "  duplicates {} of {} records repeat the {what} of another, in {} groups, {} with different labels",
-        found.superfluous, found.compared, found.groups, found.groups_with_labels_that_differ
+        "  duplicates {} of {} repeat the {what} of another, in {}, {} with different labels",
+        found.superfluous,
+        count(found.compared, "record"),
+        count(found.groups, "group"),
+        found.groups_with_labels_that_differ
     )?;
     for group in found.listed.iter().take(GROUPS_MAX) {
         let records: Vec<String> = group.records.iter().take(MEMBERS_MAX).map(u64::to_string).collect();

@@ -118,7 +118,7 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
     let output = command_with("plan", &plan).output().unwrap();
     let planned = String::from_utf8(output.stdout).unwrap();
     assert!(
-        planned.contains("18 records in 2 file(s)"),
+        planned.contains("18 records in 2 files"),
         "{planned}{}",
         String::from_utf8_lossy(&output.stderr)
     );

@@ -88,7 +88,7 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let shown = pass("leases status --job digits", folder);
     assert!(shown.contains("[####################] 6 of 6 blocks done, 0 held, 0 left"), "{shown}");
     let proven = pass("verify-run --job digits --epochs 2", folder);
-    assert!(proven.ends_with("all 2 epoch(s) were covered exactly once\n"), "{proven}");
+    assert!(proven.ends_with("all 2 epochs were covered exactly once\n"), "{proven}");
     let (code, ..) = command("verify-run --job digits --epochs 3", folder);
     assert_eq!(code, 1);
 

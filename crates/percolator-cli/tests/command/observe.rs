@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -89,8 +89,15 @@ fn metrics_are_served_while_a_feed_runs_and_agree_with_its_report() {
     let counted = report.lines().find(|line| line.starts_with("host:0 ")).unwrap();
     let reported: u64 = counted.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(reported >= before, "{report}");
-    // The program is gone, which is an error, and none of the terminal's.
-    let output = percolator(folder.path(), &["watch", &url, "--json"]).output().unwrap();
+}
+
+#[test]
+fn a_program_that_is_gone_is_an_error() {
+    // Nobody listens at a port from which somebody else is connected, and nobody can.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let url = format!("http://{}/metrics", stream.local_addr().unwrap());
+    let output = percolator(Path::new("/"), &["watch", &url, "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("does the program run"));
 }
@@ -118,7 +125,7 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
     assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
     assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "somebody's");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = percolator(folder.path(), &[&FEED[..], &["--metrics", &address]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -58,7 +58,7 @@ fn the_command_prints_what_the_plan_says() {
     let (code, out, _) =
         plan_command("--lmdb golden/raw_lmdb --global-batch-size 8 --replicas 2 --shuffle global --seed 3");
     assert_eq!(code, 0);
-    assert!(out.contains("64 records in 1 file(s)") && out.contains("sharded by DATA"), "{out}");
+    assert!(out.contains("64 records in 1 file") && out.contains("sharded by DATA"), "{out}");
     assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
     let (_, out, _) = plan_command("--records 100 --global-batch-size 10");
     assert!(out.contains("0-9\n") && out.contains("... and 2 more: give --step, or --json"), "{out}");
@@ -71,7 +71,7 @@ fn the_command_prints_a_step_that_no_memory_holds() {
     let many = "--records 1000000000000 --global-batch-size 1000000000000 --step 0";
     for (arguments, due) in [
         (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
-        (format!("{many} --shuffle global"), "1000000000000 records in 1 file(s)"),
+        (format!("{many} --shuffle global"), "1000000000000 records in 1 file"),
         (
             "--records 1000000000000 --batch 1000000000000 --rebatch 1000000000000 --json".to_owned(),
             "{\"batches\": [[0,1,",
@@ -148,7 +148,7 @@ fn a_resumed_plan_has_what_was_not_delivered() {
     assert_eq!(steps(&plan("--resume s --step 1")), [serde_json::json!([[], []])]);
     assert_eq!(steps(&plan("--resume s --epoch 1")), steps(&plan("--epoch 1")));
     let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s");
-    assert!(text.contains("epoch 0: 5 step(s), 2 left\nstep 3, replica 0"), "{text}");
+    assert!(text.contains("epoch 0: 5 steps, 2 left\nstep 3, replica 0"), "{text}");
     let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s --step 0");
     assert!(text.contains("step 0, replica 1 of worker 0: delivered before\n"), "{text}");
 }

@@ -45,7 +45,7 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "2"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("epoch 1: covered: 64 records, each once\n"), "{text}");
-    assert!(text.contains("all 2 epoch(s) were covered exactly once"), "{text}");
+    assert!(text.contains("all 2 epochs were covered exactly once"), "{text}");
     let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "3"]);
     assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 requires it"), "{text}");
 
@@ -215,7 +215,7 @@ fn the_command_says_how_far_a_run_has_come_that_was_stopped() {
     let (code, text) = command(&["verify-run", "0.receipt", "1.receipt"], folder);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("epoch 1: under way: steps 0..2 of 7, 20 of 64 records"), "{text}");
-    assert!(text.contains("1 epoch(s) were covered exactly once, 1 under way"), "{text}");
+    assert!(text.contains("1 epoch was covered exactly once, 1 under way"), "{text}");
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
     let ring = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--batches", "2", "--receipt", "ring.receipt"];
     let (code, text) = command(&ring, folder);

@@ -1,14 +1,13 @@
 //! Which features TensorFlow's records have.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use percolator::example::{Example, Feature};
 use serde::Serialize;
 
 use crate::content::kind_name;
 
-/// The most names of features that are kept: a generator's mistake may give each record its own.
+/// The most features that are kept: a generator's mistake may give each record its own.
 const NAMES_MAX: usize = 1000;
 
 /// A feature, over all records that were looked at.
@@ -27,7 +26,8 @@ pub struct FeatureReport {
     pub values_max: usize,
 }
 
-/// Features, by name.
+/// Features, by name. Beyond [`NAMES_MAX`], those whose names come first in the order of bytes are kept, so
+/// that the same are kept however records are dealt to threads.
 #[derive(Debug, Default)]
 pub(super) struct FeatureTally {
     known: BTreeMap<String, FeatureReport>,
@@ -38,23 +38,16 @@ pub(super) struct FeatureTally {
 impl FeatureTally {
     pub(super) fn add(&mut self, example: &Example<'_>) {
         for (name, feature) in example.features().entries() {
-            let values = values(feature);
-            if !self.known.contains_key(name) {
-                if self.known.len() >= NAMES_MAX {
-                    self.others += 1;
-                    continue;
-                }
-                let report = FeatureReport {
+            let (kinds, values) = ([kind_name(feature)], values(feature));
+            match self.known.get_mut(name) {
+                Some(report) => report.add(1, &kinds, values, values),
+                None => self.keep(name, || FeatureReport {
                     name: name.to_owned(),
-                    kinds: Vec::new(),
-                    records: 0,
+                    kinds: kinds.to_vec(),
+                    records: 1,
                     values_min: values,
                     values_max: values,
-                };
-                self.known.insert(name.to_owned(), report);
-            }
-            if let Some(report) = self.known.get_mut(name) {
-                report.add(1, &[kind_name(feature)], values, values);
+                }),
             }
         }
     }
@@ -62,18 +55,27 @@ impl FeatureTally {
     pub(super) fn merge(mut self, other: FeatureTally) -> Self {
         self.others += other.others;
         for (name, more) in other.known {
-            let has_room = self.known.len() < NAMES_MAX;
-            match self.known.entry(name) {
-                Entry::Occupied(mut report) => {
-                    report.get_mut().add(more.records, &more.kinds, more.values_min, more.values_max);
-                }
-                Entry::Vacant(place) if has_room => {
-                    place.insert(more);
-                }
-                Entry::Vacant(_) => self.others += more.records,
+            match self.known.get_mut(&name) {
+                Some(report) => report.add(more.records, &more.kinds, more.values_min, more.values_max),
+                None => self.keep(&name, || more),
             }
         }
         self
+    }
+
+    /// Keeps a feature that is not known yet, if it is among the first.
+    fn keep(&mut self, name: &str, report: impl FnOnce() -> FeatureReport) {
+        if self.known.len() < NAMES_MAX {
+            self.known.insert(name.to_owned(), report());
+            return;
+        }
+        let is_first = self.known.last_key_value().is_some_and(|(last, _)| name < last.as_str());
+        if is_first && let Some((_, last)) = self.known.pop_last() {
+            self.others += last.records;
+            self.known.insert(name.to_owned(), report());
+        } else {
+            self.others += report().records;
+        }
     }
 
     /// The features, and how often a record has yet another one.
@@ -104,24 +106,44 @@ pub(super) fn values(feature: Feature<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use percolator::example::ExampleWriter;
+    use proptest::prelude::*;
 
     use super::*;
+
+    fn tally(names: impl IntoIterator<Item = usize>) -> FeatureTally {
+        let mut tally = FeatureTally::default();
+        for name in names {
+            let mut writer = ExampleWriter::new();
+            writer.ints(&format!("{name:05}"), [1]);
+            tally.add(&Example::parse(&writer.to_bytes()).unwrap());
+        }
+        tally
+    }
 
     /// Nothing is left out silently, in one thread's tally or where two are put together.
     #[test]
     fn features_beyond_the_limit_are_counted() {
-        let tally = |names: std::ops::Range<usize>| {
-            let mut tally = FeatureTally::default();
-            for name in names {
-                let mut writer = ExampleWriter::new();
-                writer.ints(&name.to_string(), [1]);
-                tally.add(&Example::parse(&writer.to_bytes()).unwrap());
-            }
-            tally
-        };
         let (listed, others) = tally(0..NAMES_MAX + 7).finish();
         assert_eq!((listed.len(), others), (NAMES_MAX, 7));
         let (listed, others) = tally(0..NAMES_MAX).merge(tally(NAMES_MAX - 1..NAMES_MAX + 4)).finish();
         assert_eq!((listed.len(), others), (NAMES_MAX, 4));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+
+        /// However records are dealt to threads, the same is reported.
+        #[test]
+        fn threads_change_nothing(
+            names in proptest::collection::vec(0..2 * NAMES_MAX, 2 * NAMES_MAX..4 * NAMES_MAX),
+            dealt in proptest::collection::vec(0usize..3, 4 * NAMES_MAX),
+        ) {
+            let alone = tally(names.iter().copied()).finish();
+            let of = |thread: usize| {
+                let dealt = names.iter().zip(&dealt).filter(move |(_, to)| **to == thread);
+                tally(dealt.map(|(name, _)| *name))
+            };
+            prop_assert_eq!(of(2).merge(of(0)).merge(of(1)).finish(), alone);
+        }
     }
 }

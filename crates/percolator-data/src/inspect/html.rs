@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use percolator::shown::count;
 
 use super::duplicates::Duplicates;
 use super::pictures::Picture;
@@ -79,12 +80,12 @@ fn facts(report: &Report, page: &mut String) {
     }
     let _ = writeln!(page, "</dl>");
     if let Some(first) = &report.first_damaged {
-        let _ = writeln!(
-            page,
-            "<p class=\"bad\" id=\"damaged\">{} records are damaged. The first: {}</p>",
-            report.damaged,
-            escaped(first)
-        );
+        let damaged = match report.damaged {
+            1 => "1 record is damaged".to_owned(),
+            damaged => format!("{damaged} records are damaged"),
+        };
+        let _ =
+            writeln!(page, "<p class=\"bad\" id=\"damaged\">{}. The first: {}</p>", damaged, escaped(first));
     }
 }
 
@@ -131,9 +132,9 @@ fn sizes(report: &Report, page: &mut String) {
         return;
     }
     let _ = writeln!(page, "<h2>Sizes of the values</h2>");
-    let bar = |count: &super::SizeCount| Bar {
-        height: count.records,
-        says: format!("{} to {} bytes: {} records", count.below / 2, count.below - 1, count.records),
+    let bar = |size: &super::SizeCount| Bar {
+        height: size.records,
+        says: format!("{} to {} bytes: {}", size.below / 2, size.below - 1, count(size.records, "record")),
     };
     let bars: Vec<Bar> = sizes.histogram.iter().map(bar).collect();
     let ends = [format!("{} bytes", sizes.min), format!("{} bytes", sizes.max)];
@@ -175,6 +176,7 @@ fn labels(report: &Report, page: &mut String) {
     let _ = writeln!(page, "<h2>Labels</h2>");
     let without = match labels.without {
         0 => String::new(),
+        1 => " 1 record has no label.".to_owned(),
         without => format!(" {without} records have no label."),
     };
     let counts = &labels.counts[..];
@@ -195,7 +197,11 @@ fn labels(report: &Report, page: &mut String) {
         last.label
     );
     if labels.others > 0 {
-        let _ = writeln!(page, "<p class=\"faint\">and {} records of yet other labels</p>", labels.others);
+        let _ = writeln!(
+            page,
+            "<p class=\"faint\">and {} of yet other labels</p>",
+            count(labels.others, "record")
+        );
     }
     let together = counts.len().div_ceil(BARS_MAX);
     let bars: Vec<Bar> = counts.chunks(together).map(bar_of).collect();
@@ -208,7 +214,7 @@ fn labels(report: &Report, page: &mut String) {
 fn bar_of(counts: &[LabelCount]) -> Bar {
     let most = counts.iter().max_by_key(|count| count.records);
     let (label, height) = most.map_or((0, 0), |count| (count.label, count.records));
-    Bar { height, says: format!("label {label}: {height} records") }
+    Bar { height, says: format!("label {label}: {}", count(height, "record")) }
 }
 
 fn features(report: &Report, page: &mut String) {
@@ -263,10 +269,12 @@ fn duplicates(report: &Report, page: &mut String) {
 pub(crate) fn duplicates_text(what: &str, found: &Duplicates) -> String {
     let Duplicates { compared, groups, superfluous, groups_with_labels_that_differ, .. } = found;
     match groups {
-        0 => format!("no {what} come twice among {compared} records"),
+        0 => format!("no {what} come twice among {}", count(*compared, "record")),
         _ => format!(
-            "{superfluous} of {compared} records have {what} that an earlier record has ({groups} groups, \
-             {groups_with_labels_that_differ} of them with different labels)"
+            "{superfluous} of {} have {what} that an earlier record has ({}, {groups_with_labels_that_differ} of \
+             them with different labels)",
+            count(*compared, "record"),
+            count(*groups, "group")
         ),
     }
 }

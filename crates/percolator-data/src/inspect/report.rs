@@ -45,10 +45,9 @@ pub struct Report {
     pub first_damaged: Option<String>,
     /// Their labels; `None` if they have none.
     pub labels: Option<Labels>,
-    /// The features of TensorFlow's records.
+    /// The features of TensorFlow's records: the first 1000, in the order of the names' bytes.
     pub features: Vec<FeatureReport>,
-    /// How often a record has a feature that is not among these, because there are too many to list. Which
-    /// are listed then depends on the threads.
+    /// How often a record has a feature that is not among these, because there are too many to list.
     pub other_features: u64,
     /// Records whose values are the same, whatever their keys; `None` unless all records were looked at.
     pub same_values: Option<Duplicates>,
