@@ -22,9 +22,9 @@ impl FeedBuilder {
         self.digest_watched(detail, &Progress::new())?.ok_or(FeedError::Cancelled)
     }
 
-    /// Makes the same [digest](Self::digest), and says how far it is; `None` if the progress was told to stop.
-    /// The progress is in records, with a total of 0 if the source does not know how many it has; its bytes
-    /// are those of the values.
+    /// Makes the same [digest](Self::digest), and says how far it is; `None` if the progress was told to
+    /// stop. The progress is in records, with a total of 0 if the source does not know how many it has; its
+    /// bytes are those of the values.
     ///
     /// # Errors
     ///

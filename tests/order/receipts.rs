@@ -15,7 +15,7 @@ use percolator::source::{
     Cursor, ImageList, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError,
 };
 use percolator::{
-    ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Target, Transform,
+    ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Progress, Receipt, Shuffle, Target, Transform,
 };
 use proptest::prelude::*;
 
@@ -263,6 +263,21 @@ proptest! {
             }
         });
     }
+}
+
+#[test]
+fn a_digest_says_how_far_it_is_and_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_lmdb(folder.path(), (0..3000).map(|index| (common::key(index), vec![1; 10])));
+    let feed = feed(Lmdb::open(folder.path()).unwrap(), 1).batch_size(1);
+    let progress = Progress::new();
+    let digest = feed.digest_watched(DigestDetail::Sum, &progress).unwrap().unwrap();
+    assert_eq!(digest, feed.digest(DigestDetail::Sum).unwrap());
+    assert_eq!((progress.total(), progress.done(), progress.records()), (3000, 3000, 3000));
+    assert_eq!(progress.bytes(), 30_000);
+    progress.stop();
+    assert_eq!(feed.digest_watched(DigestDetail::Sum, &progress).unwrap(), None);
+    assert_eq!(progress.done(), 0, "it ends before the first run is hashed");
 }
 
 /// Where a data set is stored, and in how many databases, does not matter.

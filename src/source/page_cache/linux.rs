@@ -125,7 +125,8 @@ impl PageCache {
 
     #[inline]
     fn came_to(&mut self, key: &[u8], value: &[u8], is_taken: bool) {
-        if self.active.is_none() {
+        // An empty value may lie at the end of its map, which is where another map begins.
+        if self.active.is_none() && !value.is_empty() {
             self.locate(value);
         }
         if let Some(active) = &mut self.active {
@@ -224,4 +225,39 @@ fn parts_of(place: &Range<u64>) -> Range<usize> {
 
 fn bytes_of(parts: &Range<usize>) -> Range<u64> {
     parts.start as u64 * PART_BYTES..parts.end as u64 * PART_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_value_locates_no_map() {
+        let folder = tempfile::tempdir().unwrap();
+        let map = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, [7; 10_000]).unwrap();
+            let file = File::open(&path).unwrap();
+            let id = FileId::of(&file.metadata().unwrap());
+            // SAFETY: nobody writes to the file any more.
+            let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
+            (path, id, map)
+        };
+        let ((path, id, ours), (_, _, next)) = (map("ours"), map("next"));
+        // SAFETY: `ours` is older, and lives longer. Of `next`, only an address is taken.
+        let mut page_cache = unsafe { PageCache::of(&path, id) };
+        for _ in 0..2 * STEPS_FORWARD {
+            // As at the end of a map right before this one.
+            page_cache.took(&ours[..4], &next[..0]);
+        }
+        assert!(page_cache.active.is_none());
+        for value in ours.chunks(10).take(2 * STEPS_FORWARD as usize) {
+            page_cache.took(&ours[..4], value);
+            let Some(active) = &page_cache.active else { continue };
+            assert_eq!(active.mapped.place_of(&ours[5..9]), 5..9);
+        }
+        assert!(page_cache.active.is_some());
+    }
 }

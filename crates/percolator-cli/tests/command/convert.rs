@@ -17,6 +17,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+use crate::data_tools::catches_before_it_ends;
 
 fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
@@ -125,6 +126,26 @@ fn what_is_skipped_is_said_and_the_exit_code_is_1() {
     );
     assert_eq!(json["first_skipped"][1]["item"], 13);
     assert_eq!(json["skipped_list"], "made.skipped.txt");
+}
+
+#[test]
+fn records_that_cannot_be_read_are_skipped_and_the_exit_code_is_1() {
+    let folder = images();
+    pass(folder.path(), "list img/ list made --backend tfrecord");
+    let mut bytes = fs::read(folder.path().join("made")).unwrap();
+    // The first byte of the first record's data, behind its length and the length's checksum.
+    bytes[12] ^= 1;
+    fs::write(folder.path().join("made"), bytes).unwrap();
+    let output = run(folder.path(), "records made copy");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("11 records, ") && printed.contains("skipped: 1, listed in copy.skipped.txt"));
+    assert!(
+        printed.contains("skipped: item 0, 00000000: it cannot be read") && printed.contains("checksum"),
+        "{printed}"
+    );
+    assert_eq!(lmdb(&folder.path().join("copy")).len(), 11);
+    pass(folder.path(), "records made copy --force --keep-going");
 }
 
 #[test]
@@ -367,7 +388,20 @@ fn an_interrupt_says_what_is_kept() {
                     "{said}"
                 );
                 assert!(fail(folder.path(), "records db made").contains("--resume goes on with it"));
-                pass(folder.path(), "records db made --resume");
+                // Whoever goes on may be interrupted, too.
+                let mut resumed = command(folder.path(), "records db made --resume --quiet --threads 1")
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                if catches_before_it_ends(signal, &mut resumed) {
+                    let id = resumed.id().to_string();
+                    let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
+                    assert!(sent.unwrap().success());
+                }
+                if resumed.wait().unwrap().code() != Some(0) {
+                    pass(folder.path(), "records db made --resume");
+                }
             }
             code => assert!(code == Some(0) && was_there, "{code:?}: {said}"),
         }

@@ -323,14 +323,21 @@ fn long(folder: &Path) -> PathBuf {
 
 /// Waits until a process catches a signal: INT or TERM.
 pub(crate) fn wait_until_it_catches(signal: &str, child: &mut Child) {
+    assert!(catches_before_it_ends(signal, child), "it has ended before");
+}
+
+/// Waits until a process catches a signal, or has ended.
+pub(crate) fn catches_before_it_ends(signal: &str, child: &mut Child) -> bool {
     let signal = if signal == "INT" { libc::SIGINT } else { libc::SIGTERM };
     loop {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
         if u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (signal - 1) != 0 {
-            return;
+            return true;
         }
-        assert!(child.try_wait().unwrap().is_none(), "it has ended before");
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
         std::thread::yield_now();
     }
 }

@@ -271,8 +271,8 @@ pub(crate) fn duplicates_text(what: &str, found: &Duplicates) -> String {
     match groups {
         0 => format!("no {what} come twice among {}", count(*compared, "record")),
         _ => format!(
-            "{superfluous} of {} have {what} that an earlier record has ({}, {groups_with_labels_that_differ} of \
-             them with different labels)",
+            "{superfluous} of {} have {what} that an earlier record has ({}, \
+             {groups_with_labels_that_differ} of them with different labels)",
             count(*compared, "record"),
             count(*groups, "group")
         ),
