@@ -7,11 +7,13 @@
 //! It writes JPEG files of 500x375 pixels to a temporary folder below FOLDER (the system's own by default),
 //! 10,000 of them: 400 windows of four photographs, each in 25 files. Then it takes turns: the decoder alone,
 //! on one thread (`percolator::limits::decodes_per_second`), and conversions with one worker and with as many
-//! as there are processors. The medians of three turns count. The files are in the page cache.
+//! as there are processors; after each, as many bytes as it wrote are written to a plain file, by one thread.
+//! The medians of three turns count. The files are in the page cache.
 #![allow(missing_docs, clippy::cast_precision_loss, reason = "a bench")]
 
 use std::error::Error;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,21 +73,32 @@ fn main() -> Done {
             let alone = decodes_per_second(&source, ColorMode::Color, Duration::from_secs(3))?;
             let alone = alone.ok_or("the files are encoded")?;
             decoder.push(alone);
-            let rate = convert(&list, &folder.path().join("made"), options, backend, threads)?;
-            rates.push((rate, rate / alone));
+            let (rate, bytes) = convert(&list, &folder.path().join("made"), options, backend, threads)?;
+            let plain = write_plainly(&folder.path().join("plain"), bytes)?;
+            let bytes_per_second = rate * bytes as f64 / images as f64;
+            rates.push([rate, rate / alone, bytes_per_second / plain]);
         }
     }
     println!("{images} JPEGs of {WIDTH}x{HEIGHT}; the decoder alone, one thread: {:.0}/s", median(decoder));
-    println!("| written | workers | images/s | of the decoder's rate |\n|---|---|---|---|");
-    for (rates, (name, _, _, threads)) in rates.into_iter().zip(cases) {
-        let (rates, shares): (Vec<f64>, Vec<f64>) = rates.into_iter().unzip();
-        println!("| {name} | {threads} | {:.0} | {:.2} |", median(rates), median(shares));
+    println!(
+        "| written | workers | images/s | of the decoder's rate | of plain writing |\n|---|---|---|---|---|"
+    );
+    for (turns, (name, _, _, threads)) in rates.into_iter().zip(cases) {
+        let [rate, of_decoder, of_writing] =
+            [0, 1, 2].map(|column| median(turns.iter().map(|turn: &[f64; 3]| turn[column]).collect()));
+        println!("| {name} | {threads} | {rate:.0} | {of_decoder:.2} | {of_writing:.2} |");
     }
     Ok(())
 }
 
-/// The rate of a conversion, whose output is removed.
-fn convert(list: &Path, output: &Path, options: ImageOptions, backend: Backend, threads: usize) -> Done<f64> {
+/// The rate of a conversion, and the bytes of its records. The output is removed.
+fn convert(
+    list: &Path,
+    output: &Path,
+    options: ImageOptions,
+    backend: Backend,
+    threads: usize,
+) -> Done<(f64, u64)> {
     let start = Instant::now();
     let summary = Convert::new(ListedImages::open(list, "", None)?, output, backend)
         .images(options)
@@ -93,6 +106,21 @@ fn convert(list: &Path, output: &Path, options: ImageOptions, backend: Backend, 
         .run(&Progress::new())?;
     let rate = summary.records as f64 / start.elapsed().as_secs_f64();
     if output.is_dir() { fs::remove_dir_all(output) } else { fs::remove_file(output) }?;
+    Ok((rate, summary.bytes))
+}
+
+/// The bytes a second at which one thread writes a file, and syncs it.
+fn write_plainly(path: &Path, bytes: u64) -> Done<f64> {
+    let piece = vec![7; 4 << 20];
+    let start = Instant::now();
+    let mut file = fs::File::create(path)?;
+    let mut left = usize::try_from(bytes)?;
+    while left > 0 {
+        left -= file.write(&piece[..left.min(piece.len())])?;
+    }
+    file.sync_data()?;
+    let rate = bytes as f64 / start.elapsed().as_secs_f64();
+    fs::remove_file(path)?;
     Ok(rate)
 }
 

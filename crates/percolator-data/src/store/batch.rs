@@ -2,12 +2,6 @@
 
 use std::ops::Range;
 
-/// The most records of a transaction: as many as Caffe commits together.
-const RECORDS_MAX: usize = 1000;
-
-/// The bytes with which a batch is full.
-const BYTES_MAX: usize = 64 << 20;
-
 /// Records in the order in which they came. The buffers are kept from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -31,15 +25,9 @@ impl Batch {
         self.records.push(Place { key: start..middle, value: middle..self.bytes.len() });
     }
 
-    /// Whether it is enough for a transaction.
-    pub(super) fn is_transaction(&self) -> bool {
-        self.records.len() >= RECORDS_MAX || self.is_table()
-    }
-
-    /// Whether it is enough for a table. Small tables make a slow database, so the number of records does not
-    /// count, but what a batch needs of them does.
-    pub(super) fn is_table(&self) -> bool {
-        self.bytes.len() + self.records.len() * size_of::<Place>() >= BYTES_MAX
+    /// The memory that its records take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len() + self.records.len() * size_of::<Place>()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -18,6 +18,9 @@ use super::{Backend, Mark, StoreError, StoreWriter};
 /// A block ends with this many bytes, as in Caffe's databases.
 const BLOCK_BYTES: u32 = 64 << 10;
 
+/// The memory with which a batch makes a table. Small tables make a slow database.
+const TABLE_BYTES: usize = 64 << 20;
+
 /// The number of the first table. Those below are left for the manifest.
 const FIRST_TABLE: u64 = 5;
 
@@ -143,7 +146,7 @@ impl StoreWriter for LevelDbWriter {
     }
 
     fn is_due(&self) -> bool {
-        self.batch.is_table()
+        self.batch.bytes() >= TABLE_BYTES
     }
 
     fn commit(&mut self) -> Result<Mark, StoreError> {

@@ -161,7 +161,7 @@ pub trait StoreWriter: Send + fmt::Debug {
     /// Adds a record. An LMDB and a LevelDB keep the last record of each key; a TFRecord file keeps all
     /// records, without their keys.
     ///
-    /// The record is written by the next [`commit`](Self::commit).
+    /// The record is on the disk after the next [`commit`](Self::commit).
     ///
     /// # Errors
     ///

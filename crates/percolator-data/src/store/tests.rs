@@ -94,6 +94,31 @@ proptest! {
     }
 }
 
+/// Of records this large, an LMDB has several transactions between two commits.
+#[test]
+fn large_records_are_due_by_their_bytes_and_written_again_after_a_mark() {
+    let records: Records = (0..20u8).map(|number| (vec![number], vec![number; 5 << 20])).collect();
+    for backend in BACKENDS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut writer = backend.create(&path).unwrap();
+        let first_due = records.iter().position(|(key, value)| {
+            writer.put(key, value).unwrap();
+            writer.is_due()
+        });
+        assert_eq!(first_due, Some(12), "{backend:?}: 13 records have 65 MiB");
+        let mark = writer.commit().unwrap();
+        assert!(!writer.is_due());
+        // They are not committed, and written again.
+        records[13..16].iter().for_each(|(key, _)| writer.put(key, &vec![0xff; 5 << 20]).unwrap());
+        drop(writer);
+        writer = backend.reopen(&path, &mark).unwrap();
+        records[13..].iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        writer.finish().unwrap();
+        assert!(read(backend, &path) == wanted(backend, &records), "{backend:?}");
+    }
+}
+
 /// The number of entries in a folder.
 fn entries(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
