@@ -32,6 +32,14 @@ pub fn count<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> impl 
     format!("{number} {thing}{plural}")
 }
 
+/// Displays a path as a word of a shell, quoted if it must be.
+#[must_use]
+pub fn shell_word(path: &Path) -> impl Display {
+    let text = self::path(path).to_string();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,@:=".contains(&byte));
+    if is_plain && !text.is_empty() { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 /// The front of a word, to be quoted.
 pub(crate) fn front(word: &str) -> Cow<'_, str> {
     match word.char_indices().nth(WORD_MAX) {

@@ -20,6 +20,19 @@ const HUNG_AFTER: Duration = Duration::from_secs(60);
 pub const ENTER: &str = "\x1b[?1049h";
 pub const LEAVE: &str = "\x1b[?1049l";
 
+/// The two ends of a terminal: ours, and the program's. When ours is closed, the terminal is gone.
+pub fn terminal(columns: u16, rows: u16) -> (File, File) {
+    // A program that another test starts meanwhile must not keep it open.
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = File::options().read(true).write(true).open(name).unwrap();
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&theirs, size).unwrap();
+    (ours.into(), theirs)
+}
+
 /// A program that runs in a terminal.
 pub struct Pty {
     child: Child,
@@ -40,16 +53,9 @@ impl Pty {
     }
 
     fn start_with(mut command: Command, columns: u16, rows: u16, input: impl FnOnce(File) -> Stdio) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-        let theirs = File::options().read(true).write(true).open(name).unwrap();
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&theirs, size).unwrap();
+        let (ours, theirs) = terminal(columns, rows);
         let end = || theirs.try_clone().unwrap();
         let child = command.stdin(input(end())).stdout(end()).stderr(end()).spawn().unwrap();
-        let ours = File::from(ours);
         let written = Arc::new((Mutex::new(String::new()), Condvar::new()));
         let (mut from, into) = (ours.try_clone().unwrap(), written.clone());
         // It ends with the test: the terminal stays open until then.

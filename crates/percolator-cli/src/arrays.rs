@@ -11,7 +11,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
 use percolator::{Batch, Dtype, Field, shown, whole_file};
@@ -20,6 +20,21 @@ use super::npy::{NpyType, NpyWriter};
 
 /// The endings of the files that one field may have.
 const ENDINGS: [&str; 3] = ["npy", "lengths.npy", "offsets.npy"];
+
+/// Checks that this field's files may be written: that there are none, or that they are to be replaced.
+pub(super) fn check_free(folder: &Path, name: &str, is_forced: bool) -> anyhow::Result<()> {
+    for ending in ENDINGS {
+        let path = folder.join(format!("{name}.{ending}"));
+        let Ok(found) = path.metadata() else { continue };
+        ensure!(
+            is_forced || !found.is_file(),
+            "{}: it already exists; give another folder, or --force to replace it",
+            shown::path(&path)
+        );
+        whole_file::check(&path).with_context(|| format!("cannot write {}", shown::path(&path)))?;
+    }
+    Ok(())
+}
 
 /// Removes the arrays of this field from an earlier run, so that they cannot pass for this run's if it fails.
 pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {

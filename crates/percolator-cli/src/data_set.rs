@@ -14,6 +14,7 @@ use percolator_data::store::Existing;
 
 use crate::args::AccessArg;
 use crate::out::Out;
+use crate::output::{self, FileKind};
 use crate::watch::{self, Ended, Lines};
 
 /// A data set, and how it is read and reported.
@@ -84,15 +85,9 @@ impl DataArgs {
     }
 
     /// Checks that an output file can be written, before there is anything to write.
-    pub(super) fn check_output(&self, path: &Path) -> anyhow::Result<()> {
-        let is_free = self.force || path.symlink_metadata().is_err();
-        ensure!(
-            is_free,
-            "{}: it already exists; give another path, or --force to replace it",
-            shown::path(path)
-        );
+    pub(super) fn check_output(&self, path: &Path, kind: FileKind) -> anyhow::Result<()> {
         ensure!(!self.holds(path), "{}: it is a part of the data set: give another path", shown::path(path));
-        whole_file::check(path).with_context(|| format!("{}: cannot write the file", shown::path(path)))
+        output::check_new(path, kind, self.force)
     }
 
     /// Whether a file that exists is one of the data set's.

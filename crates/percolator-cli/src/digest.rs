@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use percolator::receipt::DigestDetail;
-use percolator::{Progress, shown, whole_file};
+use percolator::{Progress, shown};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::output::{self, FileKind};
 use crate::watch::{Ended, rate, watched};
 
 #[derive(Debug, Args)]
@@ -47,8 +48,7 @@ impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         if let Some(path) = &self.out {
-            whole_file::check(path)
-                .with_context(|| format!("{}: cannot write the digest", shown::path(path)))?;
+            output::check(path, FileKind::Digest)?;
         }
         let mut source = SourceArgs::found(&self.paths, self.state.root())?;
         source.lmdb.extend_from_slice(&self.lmdb);

@@ -54,6 +54,9 @@ pub(crate) struct Dump {
     /// NAME.npy, with NAME.lengths.npy beside a padded one and NAME.offsets.npy beside a ragged one.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Replace arrays that exist.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,7 +74,7 @@ impl Dump {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let names = self.names();
         for name in &names {
-            arrays::remove_stale(&self.out, name)?;
+            arrays::check_free(&self.out, name, self.force)?;
         }
         // Checked before the data are read, which may take long.
         self.check_place(names.first().map_or("data", |name| name))?;
@@ -85,6 +88,9 @@ impl Dump {
         // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
+        for name in &names {
+            arrays::remove_stale(&self.out, name)?;
+        }
         let mut columns = self.columns(&first, has_labels)?;
         let mut statistics = self.example.has_images().then(|| Statistics::new(shape));
         let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());

@@ -29,6 +29,7 @@ mod model;
 mod npy;
 mod observe;
 mod out;
+mod output;
 mod pipeline;
 mod plan;
 mod prepare;
@@ -46,6 +47,7 @@ use clap::Parser as _;
 use percolator::shown;
 
 fn main() -> ExitCode {
+    stop::survive_limits_of_files();
     match command::Cli::parse().run() {
         Ok(code) => code,
         // The reader of the output has closed it, which is not an error.

@@ -32,8 +32,8 @@ impl ManPages {
 fn write(command: &Command, name: &str, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(format!("{name}.1"));
     let cannot = || format!("{}: cannot write the manual page", shown::path(&path));
-    let mut page = Vec::new();
-    Man::new(command.clone()).title(name).render(&mut page).with_context(cannot)?;
+    let (mut page, version) = (Vec::new(), concat!("percolator ", env!("CARGO_PKG_VERSION")));
+    Man::new(command.clone()).title(name).source(version).render(&mut page).with_context(cannot)?;
     whole_file::write(&path, &[&page]).with_context(cannot)?;
     let subcommands = command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help");
     for subcommand in subcommands {

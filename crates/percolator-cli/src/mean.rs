@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::args::{ColorArg, ContentArg, size};
 use crate::data_set::{DataArgs, stdout, write_output};
+use crate::output::FileKind;
 use crate::watch::Ended;
 
 #[derive(Debug, Args)]
@@ -39,7 +40,7 @@ pub(crate) struct Mean {
 impl Mean {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Some(out) = &self.out {
-            self.data.check_output(out)?;
+            self.data.check_output(out, FileKind::Mean)?;
         }
         let data = self.data.options().open(&self.data.path)?;
         let options = MeanOptions {

@@ -17,16 +17,16 @@ pub(crate) struct MetadataArgs {
     /// The endpoints of the etcd cluster that has the records, with commas between them.
     #[arg(long, value_name = "URL,...", value_delimiter = ',', conflicts_with = "metadata_folder")]
     etcd: Vec<String>,
-    /// The front of all keys in etcd.
+    /// The prefix of all keys in etcd.
     #[arg(long, value_name = "PREFIX", requires = "etcd")]
     etcd_prefix: Option<String>,
-    /// The user as whom etcd is asked. The password is in the variable PERCOLATOR_ETCD_PASSWORD.
+    /// The user name for etcd. The password is taken from the variable PERCOLATOR_ETCD_PASSWORD.
     #[arg(long, value_name = "NAME", requires = "etcd")]
     etcd_user: Option<String>,
-    /// The certificates that etcd's is checked with [default: the system's].
+    /// CA certificates to verify etcd's certificate with [default: the system's].
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_cacert: Option<PathBuf>,
-    /// The certificate that is shown to etcd, with --etcd-key.
+    /// The client certificate to present to etcd, with --etcd-key.
     #[arg(long, value_name = "FILE", requires = "etcd_key")]
     etcd_cert: Option<PathBuf>,
     /// The key of --etcd-cert.

@@ -14,6 +14,7 @@ use percolator_observe::view::{self, Left, Local};
 
 use super::consumer::{self, Consumer};
 use super::log;
+use super::output::{self, FileKind};
 use super::stop::Enough;
 
 /// The name of the command's feed, where feeds have names.
@@ -51,11 +52,17 @@ pub(super) struct Observers {
 impl ObserveArgs {
     /// Starts what has to be there before the run, and the logging.
     pub(super) fn begin(&self) -> anyhow::Result<Observers> {
+        if let Some(path) = &self.trace {
+            output::check_new(path, FileKind::Trace, self.force)?;
+        }
         let existing = if self.force { Existing::Replace } else { Existing::Refuse };
         let trace = self.trace.as_ref().map(|path| TraceFile::create(path, existing)).transpose();
         let trace = trace.map_err(|error| match &error {
             percolator_observe::trace::TraceError::Exists { path } => {
-                anyhow!("{}: the file exists; --force replaces it", shown::path(path))
+                anyhow!(
+                    "{}: it already exists; give another path, or --force to replace it",
+                    shown::path(path)
+                )
             }
             _ => error.into(),
         })?;

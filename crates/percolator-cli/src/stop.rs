@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// How often a pausing consumer checks whether to stop.
@@ -19,11 +20,12 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on. The second signal of a kind ends the process as if it were not
-    /// caught.
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on. The second signal of a kind ends the process as if it
+    /// were not caught. A process that was told to ignore SIGHUP (`nohup`) still does.
     pub(super) fn catch() -> anyhow::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
-        for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)] {
+        let hangup = (!is_ignored(SIGHUP)).then_some((SIGHUP, 1));
+        for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)].into_iter().chain(hangup) {
             let came_before = Arc::new(AtomicBool::new(false));
             // The handlers run in this order. The first one counts: a signal may come before the others are
             // there.
@@ -44,10 +46,26 @@ impl Signals {
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
         match self.caught.load(Ordering::Relaxed) {
             0 => None,
+            1 => Some(("SIGHUP", 129)),
             2 => Some(("SIGINT", 130)),
             _ => Some(("SIGTERM", 143)),
         }
     }
+}
+
+/// Makes a write to a file that may not grow an error, where it would end the process without a word: a limit
+/// (`ulimit -f`) sends SIGXFSZ.
+pub(super) fn survive_limits_of_files() {
+    // If the handler cannot be set, the signal does what it always did.
+    let _ = flag::register(Signal::XFSZ.as_raw(), Arc::default());
+}
+
+/// Whether the process was started with this signal ignored; `true` if nothing tells.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 /// When the consumers of a run stop.
@@ -115,6 +133,12 @@ impl<'a> Enough<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        // Rust ignores SIGPIPE before main begins.
+        assert!(is_ignored(signal_hook::consts::SIGPIPE) && !is_ignored(SIGTERM));
+    }
 
     #[test]
     fn time_in_which_a_run_is_paused_does_not_count() {

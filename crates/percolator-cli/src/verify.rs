@@ -99,7 +99,7 @@ impl Verify {
             wrong.push(format!("{unreadable} unreadable"));
         }
         if *gaps > 0 {
-            wrong.push(format!("an unknown number unreadable in {gaps} places"));
+            wrong.push(format!("records lost at {}, how many is not known", shown::count(*gaps, "place")));
         }
         let verdict = if wrong.is_empty() { "nothing is wrong".to_owned() } else { wrong.join(", ") };
         let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
@@ -107,7 +107,7 @@ impl Verify {
         if *content == Content::Bytes && self.content.is_none() {
             writeln!(
                 out,
-                "the values are no Datums and no Examples, so nothing is known of what is in them"
+                "the values are neither Datums nor Examples, so nothing is known of what is in them"
             )?;
             writeln!(out, "(--content says what they have to be)")?;
         }

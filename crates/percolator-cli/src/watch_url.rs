@@ -20,7 +20,7 @@ pub(crate) struct Watch {
     /// The feed to draw, if the program has several [default: the first].
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
-    /// Print the present numbers of the feeds once, as JSON.
+    /// Print the current numbers of the feeds once, as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -214,17 +214,27 @@ impl Content {
 
 /// How many records are of each kind.
 #[derive(Debug, Default)]
-struct Votes([u64; 4]);
+struct Votes {
+    kinds: [u64; 4],
+    /// How many are bytes that look like a Datum whose image does not fit its shape.
+    broken_datums: u64,
+}
 
 impl Votes {
     fn add(&mut self, value: &[u8]) {
-        self.0[Content::of_value(value) as usize] += 1;
+        let kind = Content::of_value(value);
+        self.kinds[kind as usize] += 1;
+        let has_shape = |datum: &Datum<'_>| datum.channels > 0 && datum.height > 0 && datum.width > 0;
+        self.broken_datums +=
+            u64::from(kind == Content::Bytes && Datum::parse(value).as_ref().is_ok_and(has_shape));
     }
 
-    /// The kind of most records that are more than bytes, if there are any.
+    /// The kind of most records that are more than bytes, if there are any. If there are none, but most look
+    /// like Datums, they are Datums, all of which are damaged.
     fn winner(&self) -> Content {
-        let [datum, example, sequence, _] = self.0;
+        let [datum, example, sequence, bytes] = self.kinds;
         match datum.max(example).max(sequence) {
+            0 if self.broken_datums > bytes / 2 => Content::Datum,
             0 => Content::Bytes,
             most if most == datum => Content::Datum,
             most if most == example => Content::Example,

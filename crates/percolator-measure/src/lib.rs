@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! job       what is measured: a feed, and the files that its records are in       job, stored, files
-//! round     the limits of the machine, then the pipeline      machine; run, timeline, process, progress
+//! round     the limits of the machine, then the pipeline      machine; run, timeline, process
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
 //! doctor    what binds, what would help, what looks wrong     doctor/

@@ -33,6 +33,7 @@ use super::args::seconds;
 use super::input::InputArgs;
 use super::measured::measured;
 use super::out::Out;
+use super::output::{self, FileKind};
 use super::watch::Ended;
 use data::Format;
 use measure::Measured;
@@ -128,13 +129,7 @@ impl Bench {
         );
         // Fails now, rather than after minutes, if the file cannot be written.
         if let Some(path) = &self.plot {
-            ensure!(
-                self.force || path.symlink_metadata().is_err(),
-                "{}: the file already exists; give another path, or --force to replace it",
-                shown::path(path)
-            );
-            whole_file::check(path)
-                .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
+            output::check_new(path, FileKind::Plot, self.force)?;
         }
         let mut out = Out::new(std::io::stdout().lock());
         let mut jobs = Vec::new();

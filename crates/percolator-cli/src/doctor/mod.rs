@@ -48,7 +48,7 @@ pub(super) struct Doctor {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60",
         allow_negative_numbers = true)]
     at_most: Duration,
-    /// How often the feed, and each change of it, is measured.
+    /// How many times the feed, and each change of it, is measured.
     #[arg(long, default_value_t = Ratio::VALUES_MIN as u32,
         value_parser = clap::value_parser!(u32).range(ROUNDS_MIN..=ROUNDS_MAX))]
     rounds: u32,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::{ArgGroup, Args};
 use percolator::feed::ConfigError;
 use percolator::order::{Process, World};
@@ -21,6 +21,7 @@ use crate::consumer::Consumer;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::observe::{ObserveArgs, Observers};
+use crate::output::{self, FileKind};
 use crate::stop::{Enough, Signals};
 
 use self::report::Report;
@@ -191,22 +192,22 @@ impl Feed {
 
     /// Checks now that the files of the run's end can be written: the end may be days away.
     fn check_places(&self) -> anyhow::Result<()> {
-        for (path, what) in [(&self.snapshot, "snapshot"), (&self.receipt, "receipt")] {
-            if let Some(path) = path {
-                whole_file::check(path)
-                    .with_context(|| format!("{}: cannot write the {what}", shown::path(path)))?;
-            }
-        }
+        // A path to which nothing can be written is named below.
         if let (Some(snapshot), Some(receipt)) = (&self.snapshot, &self.receipt)
-            && whole_file::is_same_place(snapshot, receipt)?
+            && whole_file::is_same_place(snapshot, receipt).unwrap_or(false)
         {
             bail!("--snapshot and --receipt are both {}: give each a file of its own", shown::path(receipt));
         }
         for (other, option) in [(&self.snapshot, "--snapshot"), (&self.receipt, "--receipt")] {
             if let (Some(other), Some(trace)) = (other, self.observe.trace())
-                && whole_file::is_same_place(other, trace)?
+                && whole_file::is_same_place(other, trace).unwrap_or(false)
             {
                 bail!("{option} and --trace are both {}: give each a file of its own", shown::path(trace));
+            }
+        }
+        for (path, kind) in [(&self.snapshot, FileKind::Snapshot), (&self.receipt, FileKind::Receipt)] {
+            if let Some(path) = path {
+                output::check(path, kind)?;
             }
         }
         Ok(())

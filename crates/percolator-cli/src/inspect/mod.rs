@@ -18,6 +18,7 @@ use percolator_data::{DataSet, Found};
 use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout, write_output};
 use crate::model;
+use crate::output::FileKind;
 use crate::watch::Ended;
 
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ pub(crate) struct Inspect {
     /// Look at every record, and decode it: duplicates are found by their pixels, too.
     #[arg(long)]
     all: bool,
-    /// Otherwise, look at so many records, evenly spread, and at the headers of their images.
+    /// Without --all, look at this many records, evenly spread, and at the headers of their images.
     #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "all",
         value_parser = clap::value_parser!(u64).range(1..))]
     sample: u64,
@@ -61,8 +62,10 @@ const PICTURE_SIDE: usize = 112;
 
 impl Inspect {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        for output in [&self.grid, &self.html, &self.out].into_iter().flatten() {
-            self.data.check_output(output)?;
+        let outputs =
+            [(&self.grid, FileKind::Picture), (&self.html, FileKind::Report), (&self.out, FileKind::Picture)];
+        for (output, kind) in outputs {
+            output.iter().try_for_each(|output| self.data.check_output(output, kind))?;
         }
         let data = match self.data.options().find(&self.data.path)? {
             Found::DataSet(data) => data,

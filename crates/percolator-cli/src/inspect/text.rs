@@ -46,7 +46,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "             and {} more shapes", report.shapes.len() - SHAPES_MAX)?;
     }
     if report.other_shapes > 0 {
-        writeln!(out, "             and {} images of yet other shapes", report.other_shapes)?;
+        writeln!(out, "             and {} images of other shapes", report.other_shapes)?;
     }
     if let Some(first) = &report.first_damaged {
         writeln!(out, "  damaged    {}; the first: {}", report.damaged, shown::message(first))?;
@@ -65,7 +65,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     if report.other_features > 0 {
         let (others, listed) = (report.other_features, report.features.len());
-        writeln!(out, "             and {others} times yet another feature than these {listed}")?;
+        writeln!(out, "             {others} more occurrences of features beyond the {listed} listed")?;
     }
     if let Some(labels) = &report.labels {
         write_labels(labels, out)?;

@@ -364,7 +364,7 @@ fn tags(document: &str) -> std::collections::BTreeMap<&str, usize> {
 fn the_plot_is_a_picture_of_every_job() {
     let bench = Bench::new();
     let plot = bench.folder.path().join("plot.svg");
-    fs::write(&plot, "what was there before, and is longer than the picture".repeat(10_000)).unwrap();
+    fs::write(&plot, "<svg what was there before, and is longer than the picture".repeat(10_000)).unwrap();
     bench.json(&[
         "--synthetic",
         "small,tokens",

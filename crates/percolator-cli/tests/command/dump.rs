@@ -3,6 +3,7 @@
 //! They compare its files with hashes of what real Caffe gave and with files that NumPy wrote, and check its
 //! messages when it fails.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -29,6 +30,9 @@ struct Dump {
     folder: TempDir,
 }
 
+/// Files by their names.
+type Arrays = BTreeMap<String, Vec<u8>>;
+
 impl Dump {
     fn new() -> Self {
         Dump { folder: tempdir().unwrap() }
@@ -53,7 +57,7 @@ impl Dump {
     fn command<S: AsRef<OsStr>>(&self, out: &str, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
         command
-            .arg("dump")
+            .args(["dump", "--force"])
             .args(args)
             .args(["--out", out])
             .arg("--root")
@@ -76,13 +80,14 @@ impl Dump {
     /// Runs what must fail with a readable message on one line. Returns the message.
     #[track_caller]
     fn fail<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let earlier = self.arrays();
         let output = self.run(args);
-        self.check_failure(&output)
+        self.check_failure(&output, &earlier)
     }
 
     #[track_caller]
-    fn check_failure(&self, output: &Output) -> String {
-        let message = self.check_nothing_done(output, 1);
+    fn check_failure(&self, output: &Output, earlier: &Arrays) -> String {
+        let message = self.check_nothing_done(output, 1, earlier);
         assert_eq!(message.lines().count(), 1, "one message: {message}");
         message.strip_prefix("percolator: ").expect(&message).trim_end().to_owned()
     }
@@ -90,29 +95,35 @@ impl Dump {
     /// Runs what clap must refuse. Returns the message and the usage.
     #[track_caller]
     fn refuse<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let earlier = self.arrays();
         let output = self.run(args);
-        let message = self.check_nothing_done(&output, 2);
+        let message = self.check_nothing_done(&output, 2, &earlier);
         assert!(message.starts_with("error: "), "{message}");
         message
     }
 
+    /// Checks a run that failed: what looks finished was there `earlier`, and is as it was.
     #[track_caller]
-    fn check_nothing_done(&self, output: &Output, code: i32) -> String {
+    fn check_nothing_done(&self, output: &Output, code: i32, earlier: &Arrays) -> String {
         let message = String::from_utf8(output.stderr.clone()).unwrap();
         assert_eq!(output.status.code(), Some(code), "{message}");
         assert!(!message.contains("panicked"), "{message}");
         assert!(output.stdout.is_empty(), "nothing was done: {}", String::from_utf8_lossy(&output.stdout));
-        assert_eq!(self.arrays(), [""; 0], "what looks finished is finished");
+        for (name, bytes) in self.arrays() {
+            assert!(earlier.get(&name) == Some(&bytes), "{name} is of a run that failed");
+        }
         message
     }
 
     /// The arrays that look finished.
-    fn arrays(&self) -> Vec<String> {
-        let Ok(files) = fs::read_dir(self.folder.path().join("out")) else { return Vec::new() };
+    fn arrays(&self) -> Arrays {
+        let Ok(files) = fs::read_dir(self.folder.path().join("out")) else { return Arrays::new() };
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.filter(|name| name.ends_with(".npy")).collect();
-        names.sort();
-        names
+        names.filter(|name| name.ends_with(".npy")).map(|name| (name.clone(), self.array(&name))).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.arrays().into_keys().collect()
     }
 
     fn array(&self, name: &str) -> Vec<u8> {
@@ -184,7 +195,7 @@ fn what_it_writes_is_what_caffe_gave() {
         let extents = extents.join(", ");
         assert!(String::from_utf8_lossy(header).contains(&format!("'shape': ({extents}), ")), "{name}");
         assert!(said.contains(&format!("out/data.npy: float32 [{extents}]\n  channel 0: min ")), "{said}");
-        assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+        assert_eq!(dump.names(), ["data.npy", "label.npy"]);
     }
 }
 
@@ -283,7 +294,7 @@ const LAYER: &str = "layer { name: 'data' type: 'Data' top: 'data' \
 fn a_layer_without_labels_has_no_label_file() {
     let dump = Dump::with_net(LAYER);
     let said = dump.pass(["net.prototxt"]);
-    assert_eq!(dump.arrays(), ["data.npy"]);
+    assert_eq!(dump.names(), ["data.npy"]);
     assert!(said.ends_with("no label.npy: the layer has no second top\n"), "{said}");
     assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 1, "and no other file");
 }
@@ -372,7 +383,7 @@ fn the_arrays_are_whole_even_where_nobody_listens() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert!(run(&dump, writer.into()).status.success());
-    assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+    assert_eq!(dump.names(), ["data.npy", "label.npy"]);
 
     let dump = Dump::with_net(&net);
     let output = run(&dump, fs::File::options().write(true).open("/dev/full").unwrap().into());
@@ -381,15 +392,17 @@ fn the_arrays_are_whole_even_where_nobody_listens() {
         message.starts_with("percolator: cannot write to the standard output: No space left"),
         "{message}"
     );
-    assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+    assert_eq!(dump.names(), ["data.npy", "label.npy"]);
 }
 
 #[test]
-fn a_run_that_fails_leaves_no_arrays_of_the_run_before() {
+fn a_run_that_fails_leaves_no_arrays_of_the_run_before_and_one_that_cannot_begin_leaves_them() {
     let dump = Dump::with_net(LAYER);
     dump.pass(["net.prototxt"]);
-    dump.fail(["gone.prototxt"]);
-    assert_eq!(dump.arrays(), [""; 0]);
+    let arrays = dump.arrays();
+    assert_eq!(dump.run(["gone.prototxt"]).status.code(), Some(1));
+    assert_eq!(dump.arrays(), arrays);
+    dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
 }
 
 #[test]
@@ -526,12 +539,12 @@ fn where_nothing_can_be_written_it_says_so() {
     for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
         for out in ["net.prototxt", "net.prototxt/out", "net.prototxt/out/deep"] {
             let output = dump.run_to(out, [source]);
-            let message = dump.check_failure(&output);
+            let message = dump.check_failure(&output, &Arrays::new());
             assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
         }
     }
     let output = dump.run_to("deep/out", ["--lmdb=no_such_lmdb"]);
-    assert!(dump.check_failure(&output).contains("no_such_lmdb"));
+    assert!(dump.check_failure(&output, &Arrays::new()).contains("no_such_lmdb"));
     assert!(!dump.folder.path().join("deep").exists(), "nothing is made for a run that cannot begin");
     // Something other than a regular file has the array's name, and stays.
     let data = dump.folder.path().join("out/data.npy");
@@ -578,6 +591,28 @@ fn an_array_that_fits_no_disk_is_refused_before_any_of_it_is_made() {
 }
 
 #[test]
+fn arrays_that_exist_stay() {
+    let dump = Dump::with_net(LAYER);
+    let at = |name: &str| dump.folder.path().join("out").join(name);
+    fs::create_dir(at("")).unwrap();
+    fs::write(at("label.npy"), "somebody's").unwrap();
+    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.args(["dump", source, "--out", "out", "--root"]).arg(golden(""));
+        let output = command.current_dir(dump.folder.path()).env_remove("RUST_LOG").output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("out/label.npy: it already exists; give another folder"), "{message}");
+    }
+    // Even if they may be replaced: there is nothing to replace them with.
+    assert!(!dump.run(["--lmdb=no_such_lmdb"]).status.success());
+    assert_eq!(fs::read_to_string(at("label.npy")).unwrap(), "somebody's");
+    // The layer gives no labels, and an array of an earlier run could pass for theirs.
+    dump.pass(["net.prototxt"]);
+    assert_eq!(dump.names(), ["data.npy"]);
+}
+
+#[test]
 fn a_full_disk_leaves_no_array() {
     let small = LAYER.replace("data_param", "transform_param { crop_size: 3 } data_param");
     // A full disk is found while writing, or when the file is closed.
@@ -586,9 +621,9 @@ fn a_full_disk_leaves_no_array() {
         // No file may have a byte, and a write returns an error instead of killing the process.
         let command = dump.command("out", ["net.prototxt"]);
         let mut limited = Command::new("sh");
-        limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]).arg(command.get_program());
+        limited.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]).arg(command.get_program());
         limited.args(command.get_args()).current_dir(dump.folder.path()).env_remove("RUST_LOG");
-        let message = dump.check_failure(&limited.output().unwrap());
+        let message = dump.check_failure(&limited.output().unwrap(), &Arrays::new());
         assert!(message.starts_with("cannot write out/data.npy"), "{message}");
         assert!(message.contains("File too large"), "{message}");
         assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);

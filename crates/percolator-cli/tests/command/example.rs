@@ -157,7 +157,7 @@ fn a_failed_dump_leaves_no_array() {
     };
     succeeds(folder.path(), &[&args[..], &["2"]].concat());
     assert_eq!(files().len(), 2);
-    let message = fails(folder.path(), &[&args[..], &["3"]].concat());
+    let message = fails(folder.path(), &[&args[..], &["3", "--force"]].concat());
     assert!(
         message.contains("the feature \"a\" has 3 value(s), but the field a: i64 [<=2] takes at most 2"),
         "{message}"

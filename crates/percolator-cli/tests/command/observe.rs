@@ -120,11 +120,24 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     assert!(of_feed(&["--metrics", "nowhere:x"], 2).contains("give HOST:PORT"));
     assert!(of_feed(&["--force"], 2).contains("--trace"));
     fs::write(folder.path().join("run.json"), "somebody's").unwrap();
-    assert!(of_feed(&["--trace", "run.json"], 1).contains("--force replaces it"));
+    assert!(of_feed(&["--trace", "run.json"], 1).contains("--force to replace it"));
+    let message = of_feed(&["--trace", "run.json", "--force"], 1);
+    assert!(
+        message.contains("run.json: it already exists and is no trace, so it is not replaced"),
+        "{message}"
+    );
+    let data = fs::read(folder.path().join("db/data.mdb")).unwrap();
+    for option in ["--trace", "--snapshot", "--receipt"] {
+        let force = if option == "--trace" { &["--force"][..] } else { &[] };
+        let message = of_feed(&[&[option, "db/data.mdb", "--epochs", "1"], force].concat(), 1);
+        assert!(message.contains("db/data.mdb: it already exists and is no "), "{message}");
+    }
+    assert!(fs::read(folder.path().join("db/data.mdb")).unwrap() == data);
+    fs::write(folder.path().join("run.json"), "{\"displayTimeUnit\":\"ms\"").unwrap();
     let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 1);
     assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
     assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
-    assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "{\"displayTimeUnit\":\"ms\"");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = percolator(folder.path(), &[&FEED[..], &["--metrics", &address]].concat()).output().unwrap();
@@ -179,7 +192,7 @@ fn a_full_disk_leaves_no_trace_and_the_run_says_so() {
     let folder = folder();
     // No file may have more than 512 blocks: what is more is refused, as on a full disk.
     let args = [&FEED[..], &["--trace", "run.json", "--batches", "2000"]].concat();
-    let command = format!("trap '' XFSZ; ulimit -f 512; exec \"$0\" {}", args.join(" "));
+    let command = format!("ulimit -f 512; exec \"$0\" {}", args.join(" "));
     let output = Command::new("sh")
         .args(["-c", &command, env!("CARGO_BIN_EXE_percolator")])
         .current_dir(folder.path())
@@ -241,6 +254,46 @@ fn signals_and_ctrl_c_end_the_live_view_as_they_end_a_run() {
         pty.wait_for("stopped by SIG", drawn);
         assert!(folder.path().join("run.json").exists());
     }
+}
+
+/// As when a connection is lost, and the system's signal with it.
+#[test]
+fn a_terminal_that_is_gone_ends_the_run_and_loses_nothing() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--step-ms", "1", "--epochs", "0", "--snapshot", "s"]].concat();
+    let (mut ours, theirs) = crate::pty::terminal(80, 24);
+    let end = || theirs.try_clone().unwrap();
+    let mut command = percolator(folder.path(), &args);
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    drop((theirs, command));
+    let (mut drawn, mut bytes) = (String::new(), [0; 4096]);
+    while !drawn.contains("RUNNING") {
+        let count = ours.read(&mut bytes).unwrap();
+        drawn += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    drop(ours);
+    let start = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(status.code(), Some(1), "{status}");
+    assert!(folder.path().join("s").exists());
+}
+
+#[test]
+fn a_hangup_ends_a_run_as_an_interrupt_does() {
+    let folder = folder();
+    let args = [&["--epochs", "0", "--snapshot", "s"][..], &LONG].concat();
+    let (mut child, _, _out) = publishing(folder.path(), &args);
+    assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(129));
+    assert!(folder.path().join("s").exists());
 }
 
 #[test]

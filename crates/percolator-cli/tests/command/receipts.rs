@@ -314,7 +314,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     assert_eq!(command(&["verify-run", "--epochs", "2", "r"], folder).0, 0);
     std::fs::write(folder.join("r"), "something else").unwrap();
     let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
-    assert!(code == 1 && text.contains("it is not a receipt") && text.contains("of its own"), "{text}");
+    assert!(code == 1 && text.contains("r: it already exists and is no receipt"), "{text}");
 }
 
 /// Reading a data set may take an hour.
@@ -328,10 +328,13 @@ fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
         assert_eq!(code, 1, "{text}");
         assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");
     }
-    // An existing file is untouched until there is something to write.
-    std::fs::write(folder.join("old.digest"), "old").unwrap();
-    let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
-    assert!(code == 1 && text.contains("no_such_lmdb"), "{text}");
-    assert_eq!(std::fs::read(folder.join("old.digest")).unwrap(), b"old");
+    // An existing file is untouched until there is something to write, and if it is no digest, for ever.
+    let old = "percolator digest 1\n";
+    for (content, said) in [(old, "no_such_lmdb"), ("somebody's", "it already exists and is no digest")] {
+        std::fs::write(folder.join("old.digest"), content).unwrap();
+        let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
+        assert!(code == 1 && text.contains(said), "{text}");
+        assert_eq!(std::fs::read_to_string(folder.join("old.digest")).unwrap(), content);
+    }
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "nothing is left beside it");
 }

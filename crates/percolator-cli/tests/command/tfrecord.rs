@@ -51,7 +51,10 @@ fn files_are_dumped_fed_planned_and_digested() {
     let folder = written();
     let folder = folder.path();
     let arrays = |source: &str| {
-        pass(folder, &format!("dump {source} --batches 4 --batch-size 6 --crop 4 --seed 5 --out out"));
+        pass(
+            folder,
+            &format!("dump {source} --batches 4 --batch-size 6 --crop 4 --seed 5 --out out --force"),
+        );
         ["data", "label"].map(|name| fs::read(folder.join(format!("out/{name}.npy"))).unwrap())
     };
     let of_lmdb = arrays("--lmdb lmdb");
@@ -127,7 +130,7 @@ fn databases_and_files_are_one_data_set() {
     let folder = written();
     let folder = folder.path();
     let labels = |source: &str, batches: usize| {
-        pass(folder, &format!("dump {source} --batches {batches} --batch-size 6 --out out"));
+        pass(folder, &format!("dump {source} --batches {batches} --batch-size 6 --out out --force"));
         let file = fs::read(folder.join("out/label.npy")).unwrap();
         file[file.len() - batches * 6 * 4..].to_vec()
     };

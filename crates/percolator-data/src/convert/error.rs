@@ -7,6 +7,7 @@ use percolator::shown;
 
 use super::report::Skipped;
 use crate::input::InputError;
+use crate::scan::THREADS_MAX;
 use crate::store::StoreError;
 
 /// Why a conversion ended early.
@@ -58,6 +59,12 @@ pub enum ConvertError {
         skipped: u64,
         /// The first of them that this run skipped.
         first: Option<Skipped>,
+    },
+    /// More threads are wanted than [`THREADS_MAX`](crate::scan::THREADS_MAX).
+    #[error("{found} threads are too many; at most {THREADS_MAX} are allowed")]
+    TooManyThreads {
+        /// How many are wanted.
+        found: usize,
     },
     /// There are more outputs than items.
     #[error("{}: {shards} shards cannot be made of {items} item(s)", shown::path(path))]

@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::input::Input;
+use crate::scan::THREADS_MAX;
 use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
 
 pub use self::encode::{Encoding, UnknownEncoding};
@@ -145,6 +146,9 @@ impl Convert {
     /// converted, or the progress was told to stop. What is written by then is kept if there is any, and the
     /// error says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
+        if let Some(found) = self.threads.filter(|&threads| threads > THREADS_MAX) {
+            return Err(ConvertError::TooManyThreads { found });
+        }
         let items = match self.shards {
             Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
@@ -207,7 +211,9 @@ impl Convert {
                 (0..shards.get()).map(store).collect()
             }
         };
-        let labels = self.input.classes().map(|_| with_ending(name, ".labels.txt"));
+        // One that belongs to the output which is replaced goes with it.
+        let has_labels = self.input.classes().is_some() || self.is_forced;
+        let labels = has_labels.then(|| with_ending(name, ".labels.txt"));
         Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }
     }
 

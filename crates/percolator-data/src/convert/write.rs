@@ -182,7 +182,7 @@ impl<'a> Writing<'a> {
     }
 
     fn finish(self, paths: Paths) -> Result<Summary, ConvertError> {
-        let Writing { place, state, done_before, first_skipped, .. } = self;
+        let Writing { convert, place, state, done_before, first_skipped, .. } = self;
         let partial = place.folder().to_owned();
         place.finish().map_err(|error| ConvertError::Kept {
             cause: Box::new(error.into()),
@@ -197,7 +197,7 @@ impl<'a> Writing<'a> {
             skipped: state.skipped,
             first_skipped,
             skipped_list: (state.skipped > 0).then_some(paths.skipped),
-            labels: paths.labels,
+            labels: paths.labels.filter(|_| convert.input.classes().is_some()),
         })
     }
 

@@ -35,7 +35,7 @@ pub enum InputError {
     #[error(
         "{error}; the records from number {first} on cannot be converted: write a store of all that can be \
          read, with `percolator verify {} --repair CLEAN`, and convert that",
-        shown::path(path)
+        shown::shell_word(path)
     )]
     Lost {
         /// The store.

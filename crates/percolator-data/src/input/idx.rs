@@ -48,11 +48,11 @@ impl Idx {
         }
         let side = |found: u32| u16::try_from(found).ok().filter(|&side| side > 0);
         let Some((height, width)) = side(height).zip(side(width)) else {
-            let found = format!("its images are {height}x{width}: allowed are sides of 1 to {}", u16::MAX);
+            let found = format!("its images are {height}x{width}: each side must be 1 to {}", u16::MAX);
             return Err(InputError::format(images, found));
         };
         if usize::from(height) * usize::from(width) > PIXELS_MAX {
-            let found = format!("its images are {height}x{width}: allowed are {PIXELS_MAX} pixels");
+            let found = format!("its images are {height}x{width}: at most {PIXELS_MAX} pixels are allowed");
             return Err(InputError::format(images, found));
         }
         let of = |path| identity::of_file(path).map_err(InputError::io(path, "look at the file"));
@@ -161,7 +161,7 @@ mod tests {
         std::fs::write(&labels, head(&[LABELS, 1])).unwrap();
         std::fs::write(&images, head(&[IMAGES, 1, 65_535, 65_535])).unwrap();
         let said = Idx::open(&images, &labels).unwrap_err().to_string();
-        assert!(said.ends_with("its images are 65535x65535: allowed are 67108864 pixels"), "{said}");
+        assert!(said.ends_with("its images are 65535x65535: at most 67108864 pixels are allowed"), "{said}");
         std::fs::write(&images, head(&[IMAGES, 1, 8192, 8192])).unwrap();
         assert!(Idx::open(&images, &labels).is_ok());
     }

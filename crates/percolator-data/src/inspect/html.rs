@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use percolator::shown::count;
 
 use super::duplicates::Duplicates;
-use super::pictures::Picture;
+use super::pictures::{Picture, Pixels};
 use super::report::{LabelCount, Report};
 
 /// The most bars of a chart. With more labels, neighbours share a bar.
@@ -238,7 +238,7 @@ fn features(report: &Report, page: &mut String) {
     let _ = writeln!(page, "</table></div>");
     if report.other_features > 0 {
         let (others, listed) = (report.other_features, report.features.len());
-        let said = format!("and {others} times yet another feature than these {listed}");
+        let said = format!("{others} more occurrences of features beyond the {listed} listed");
         let _ = writeln!(page, "<p class=\"faint\">{said}</p>");
     }
 }
@@ -288,14 +288,16 @@ fn shown(pictures: &[Picture], page: &mut String) {
         let label = picture.label.map(|label| format!("label {label}")).unwrap_or_default();
         let key = escaped(&super::key_text(&picture.key));
         let number = picture.number;
+        let png = |pixels: &Pixels| pixels.to_png().map_err(|error| error.to_string());
         let png = picture
             .pixels
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|pixels| pixels.to_png().map_err(|error| error.to_string()));
+            .and_then(|pixels| pixels.as_ref().map(png).transpose());
         let _ = writeln!(page, "<figure>");
         let _ = match png {
-            Ok(png) => writeln!(
+            Ok(None) => writeln!(page, "<p class=\"faint\">no image</p>"),
+            Ok(Some(png)) => writeln!(
                 page,
                 "<img alt=\"record {number} {label}\" src=\"data:image/png;base64,{}\">",
                 BASE64.encode(png)

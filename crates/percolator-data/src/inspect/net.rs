@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
+use percolator::shown;
+
 use super::report::Report;
 use crate::content::{Content, IMAGE, LABELS};
 use crate::open::{DataSet, Kind};
@@ -84,7 +86,7 @@ fn command(data: &DataSet, report: &Report, kind: Kind, content: Content) -> Str
         Kind::LevelDb => "--leveldb",
         Kind::TfRecord | Kind::ImageList => "--tfrecord",
     };
-    let mut command = format!("percolator feed {option} {}", shell(data));
+    let mut command = format!("percolator feed {option} {}", shown::shell_word(data.path()));
     let has = |name: &str| report.features.iter().any(|feature| feature.name == name);
     match content {
         Content::Example if has(IMAGE) => {
@@ -153,15 +155,4 @@ fn quoted(data: &DataSet) -> String {
         }
     }
     quoted + "\""
-}
-
-/// A path as a word of a shell.
-fn shell(data: &DataSet) -> String {
-    let path = data.path().to_string_lossy();
-    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,@:=".contains(&byte));
-    if is_plain && !path.is_empty() {
-        path.into_owned()
-    } else {
-        format!("'{}'", path.replace('\'', "'\\''"))
-    }
 }

@@ -35,8 +35,8 @@ pub struct Picture {
     pub label: Option<Label>,
     /// Its shape, before it was made smaller; `None` if it has no image.
     pub shape: Option<ImageShape>,
-    /// Its image, or what is wrong with it.
-    pub pixels: Result<Pixels, String>,
+    /// Its image, if it has one, or what is wrong with it.
+    pub pixels: Result<Option<Pixels>, String>,
 }
 
 /// Which pictures are made.
@@ -93,15 +93,14 @@ pub fn pictures(
 impl Picture {
     fn of(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder, side: usize) -> Self {
         let (number, key) = (seen.number, seen.key.to_owned());
-        let mut picture =
-            Picture { number, key, label: None, shape: None, pixels: Err("no image".to_owned()) };
+        let mut picture = Picture { number, key, label: None, shape: None, pixels: Ok(None) };
         let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
             let parts = content.parts(seen.value)?;
             picture.label = parts.label;
             if let Some(found) = parts.picture {
                 let image = found.decode(decoder)?;
                 picture.shape = Some(image.shape);
-                picture.pixels = Ok(Pixels::of(&image).fitted(side, side));
+                picture.pixels = Ok(Some(Pixels::of(&image).fitted(side, side)));
             }
             Ok(())
         };

@@ -25,13 +25,13 @@ pub fn sheet(pictures: &[Picture]) -> Pixels {
         let left = GAP + place % columns * (SIDE + GAP);
         let top = GAP + place / columns * (SIDE + TEXT + GAP);
         match &picture.pixels {
-            Ok(pixels) => {
+            Ok(Some(pixels)) => {
                 let fitted = pixels.fitted(SIDE, SIDE);
                 let (x, y) = (left + (SIDE - fitted.width) / 2, top + (SIDE - fitted.height) / 2);
                 sheet.paste(x, y, &fitted);
             }
-            Err(_) if picture.shape.is_none() => sheet.fill(left, top, SIDE, SIDE, DAMAGE),
-            Err(_) => {}
+            Ok(None) => {}
+            Err(_) => sheet.fill(left, top, SIDE, SIDE, DAMAGE),
         }
         let number = format!("#{}", picture.number);
         let label = picture.label.map(|label| label.to_string()).unwrap_or_default();
@@ -88,14 +88,15 @@ mod tests {
 
     use super::*;
 
-    fn picture(number: u64, pixels: Result<Pixels, String>) -> Picture {
-        let shape = pixels.as_ref().ok().map(|_| ImageShape { channels: 3, height: 1, width: 1 });
+    fn picture(number: u64, pixels: Result<Option<Pixels>, String>) -> Picture {
+        let has_image = pixels.as_ref().is_ok_and(Option::is_some);
+        let shape = has_image.then_some(ImageShape { channels: 3, height: 1, width: 1 });
         Picture { number, key: Vec::new(), label: Some(7), shape, pixels }
     }
 
     #[test]
     fn each_picture_is_in_its_place() {
-        let colour = |byte: u8| Ok(Pixels { width: 1, height: 1, rgb: vec![byte; 3] });
+        let colour = |byte: u8| Ok(Some(Pixels { width: 1, height: 1, rgb: vec![byte; 3] }));
         let pictures: Vec<_> = (0..5u8).map(|number| picture(u64::from(number), colour(number))).collect();
         let sheet = sheet(&pictures);
         assert_eq!((sheet.width, sheet.height), (GAP + 3 * (SIDE + GAP), GAP + 2 * (SIDE + TEXT + GAP)));
@@ -109,12 +110,13 @@ mod tests {
 
     #[test]
     fn labels_are_drawn() {
-        let sheet = sheet(&[picture(12, Err("damaged".to_owned()))]);
+        let sheet = sheet(&[picture(12, Err("damaged".to_owned())), picture(13, Ok(None))]);
         let at = |x: usize, y: usize| {
             let at = 3 * (y * sheet.width + x);
             [sheet.rgb[at], sheet.rgb[at + 1], sheet.rgb[at + 2]]
         };
         assert_eq!(at(GAP + 5, GAP + 5), DAMAGE);
+        assert_eq!(at(2 * GAP + SIDE + 5, GAP + 5), PAPER, "a record without an image is not damaged");
         // The upper bar of the 7.
         assert!((0..5).all(|x| at(GAP + x, GAP + SIDE + 3) == INK));
         assert_eq!(at(GAP, GAP + SIDE + 4), PAPER);

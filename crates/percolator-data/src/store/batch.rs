@@ -25,6 +25,10 @@ impl Batch {
         self.records.push(Place { key: start..middle, value: middle..self.bytes.len() });
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     /// The memory that its records take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len() + self.records.len() * size_of::<Place>()

@@ -1,6 +1,7 @@
 //! Why a store cannot be written.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use percolator::shown;
@@ -10,19 +11,21 @@ use super::Backend;
 
 /// A key that a store cannot have.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its key has {found} bytes, and a key of {} {backend} has 1 to {allowed}: use shorter names, or another \
-     kind of store",
-    if *backend == Backend::Lmdb { "an" } else { "a" }
+    "its key has {found} bytes, and a key of {} {backend} has {} to {}: use other names, or another kind of \
+     store",
+    if *backend == Backend::Lmdb { "an" } else { "a" },
+    allowed.start(),
+    allowed.end()
 )]
 pub struct KeyError {
     /// The kind of store.
     pub backend: Backend,
     /// The key's length.
     pub found: usize,
-    /// The longest key's length.
-    pub allowed: usize,
+    /// The lengths that a key may have.
+    pub allowed: RangeInclusive<usize>,
 }
 
 /// Why a store cannot be written.

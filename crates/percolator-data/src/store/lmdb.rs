@@ -11,19 +11,16 @@ use super::{Backend, Mark, StoreError, StoreWriter};
 /// The first size of the map. It is doubled whenever the records fill it.
 const MAP_BYTES: usize = 16 << 20;
 
-/// The bytes of a transaction. Larger ones have left the processor's caches before LMDB copies them to the
-/// file: 2 GB in transactions of 64 MiB took twice as long.
-const TRANSACTION_BYTES: usize = 4 << 20;
-
-/// When a commit is due: after as many records as Caffe commits together, or so many bytes.
-const COMMIT_RECORDS: usize = 1000;
-const COMMIT_BYTES: usize = 64 << 20;
+/// When a transaction is due: after as many records as Caffe commits together, or this many bytes. Larger
+/// ones have left the processor's caches before LMDB copies them to the file: 2 GB in transactions of 64 MiB
+/// took twice as long.
+const RECORDS_MAX: usize = 1000;
+const BYTES_MAX: usize = 4 << 20;
 
 /// Writes records to the unnamed database of an environment, as Caffe does.
 ///
-/// Between two commits there are transactions of a few MiB: a store that is reopened may have records that
-/// came after its mark. The map is grown as needed: if it is full, the transaction is aborted, the map
-/// doubled, and the batch written again.
+/// The map is grown as needed: if it is full, the transaction is aborted, the map doubled, and the batch
+/// written again.
 #[derive(Debug)]
 pub(super) struct LmdbWriter {
     folder: PathBuf,
@@ -31,9 +28,6 @@ pub(super) struct LmdbWriter {
     database: Database,
     map_bytes: usize,
     batch: Batch,
-    /// The records since the last commit, and their bytes: those in the batch, and in transactions before it.
-    records: usize,
-    bytes: usize,
 }
 
 impl LmdbWriter {
@@ -70,8 +64,6 @@ impl LmdbWriter {
             database,
             map_bytes,
             batch: Batch::default(),
-            records: 0,
-            bytes: 0,
         })
     }
 
@@ -109,18 +101,15 @@ impl StoreWriter for LmdbWriter {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         Backend::Lmdb.check_key(key).map_err(|cause| StoreError::Key { path: self.folder.clone(), cause })?;
         self.batch.push(key, value);
-        self.records += 1;
-        self.bytes += key.len() + value.len();
-        if self.batch.bytes() < TRANSACTION_BYTES { Ok(()) } else { self.write() }
+        Ok(())
     }
 
     fn is_due(&self) -> bool {
-        self.records >= COMMIT_RECORDS || self.bytes >= COMMIT_BYTES
+        self.batch.len() >= RECORDS_MAX || self.batch.bytes() >= BYTES_MAX
     }
 
     fn commit(&mut self) -> Result<Mark, StoreError> {
         self.write()?;
-        (self.records, self.bytes) = (0, 0);
         Ok(Mark::Lmdb)
     }
 

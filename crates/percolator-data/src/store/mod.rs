@@ -104,7 +104,7 @@ impl Backend {
         };
         match allowed.contains(&key.len()) {
             true => Ok(()),
-            false => Err(KeyError { backend: self, found: key.len(), allowed: *allowed.end() }),
+            false => Err(KeyError { backend: self, found: key.len(), allowed }),
         }
     }
 }
@@ -161,7 +161,7 @@ pub trait StoreWriter: Send + fmt::Debug {
     /// Adds a record. An LMDB and a LevelDB keep the last record of each key; a TFRecord file keeps all
     /// records, without their keys.
     ///
-    /// The record is on the disk after the next [`commit`](Self::commit).
+    /// The record is written by the next [`commit`](Self::commit).
     ///
     /// # Errors
     ///
@@ -169,7 +169,8 @@ pub trait StoreWriter: Send + fmt::Debug {
     /// record cannot be written.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// Whether so much is waiting that it should be committed: 64 MiB, or 1000 records of an LMDB.
+    /// Whether so much is waiting that it should be committed: 64 MiB, or of an LMDB 4 MiB or
+    /// 1000 records.
     fn is_due(&self) -> bool;
 
     /// Puts all records so far on the disk.

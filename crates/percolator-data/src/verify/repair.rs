@@ -36,6 +36,12 @@ pub enum RepairError {
     /// The copy cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// No record is whole.
+    #[error("{}: no record of it is whole, so there is no copy", shown::path(path))]
+    Nothing {
+        /// The data set.
+        path: PathBuf,
+    },
     /// The copy would take the place of the data set.
     #[error("{}: this is the data set itself: give the copy another path", shown::path(path))]
     Same {
@@ -88,6 +94,9 @@ pub fn repair(
         found(&fault);
         Ok::<(), RepairError>(())
     })?;
+    if verified.whole == 0 {
+        return Err(RepairError::Nothing { path: data.path().to_owned() });
+    }
     copy.finish()?;
     Ok(Repaired { written: verified.whole, verified })
 }

@@ -149,6 +149,26 @@ fn what_the_values_have_to_be_can_be_stated() {
     assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 100, 0));
 }
 
+#[test]
+fn records_that_are_all_broken_alike_are_damaged_and_have_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("short_lmdb");
+    // Their images lack a byte each.
+    lmdb(&path, (0..100).map(|number| (format!("{number:08}"), datum([3, 4, 5], 1, vec![7; 59]))));
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.content, verified.damaged, verified.whole), (Content::Datum, 100, 0));
+    assert!(faults[0].contains("59 bytes"), "{faults:?}");
+    let data = DataSet::open(&path).unwrap();
+    let out = folder.path().join("copy");
+    fs::create_dir(&out).unwrap();
+    lmdb(&out.join("good"), [("00000000".to_owned(), datum([1, 1, 1], 1, vec![7]))]);
+    let good = out.join("good");
+    let error = repair(&data, &good, Existing::Replace, &VerifyOptions::default(), &Progress::new(), |_| ());
+    assert!(error.unwrap_err().to_string().ends_with("no record of it is whole, so there is no copy"));
+    assert_eq!(records(&good).len(), 1, "what was there stays");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+}
+
 /// A TFRecord file of these values.
 fn tfrecord(path: &Path, values: &[Vec<u8>]) {
     let mut writer = TfRecordWriter::create(path, Compression::Plain).unwrap();

@@ -3,12 +3,13 @@
 //! Its counters are whole numbers. So times, which are counters of seconds at the endpoint, are gauges here,
 //! with the same names and values.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use metrics::{Label, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Key, Label, counter, describe_counter, describe_gauge, gauge};
 
 use super::Feeds;
 use crate::numbers::{FAMILIES, Kind, Numbers, visit};
@@ -23,21 +24,38 @@ pub fn describe() {
     }
 }
 
-/// Gives the present state of a feed to the installed recorder. Without one, nothing happens.
-pub fn publish(feed: &str, numbers: &Numbers) {
-    visit(numbers, |family, labels, number| {
-        let label = |(name, value): (&'static str, String)| Label::new(name, value);
-        let mut all = vec![Label::new("feed", feed.to_owned())];
-        all.extend(labels.pairs().into_iter().map(label));
-        match (family.kind, number.whole()) {
-            (Kind::Counter, Some(count)) => counter!(family.name, all).absolute(count),
-            (Kind::Counter | Kind::Gauge, _) => gauge!(family.name, all).set(number.float()),
-        }
-    });
+/// What was given to a recorder: a recorder's counters can be added to, and not be set, so it is given what
+/// has come since.
+#[derive(Debug, Default)]
+pub struct Facade {
+    counted: HashMap<Key, u64>,
 }
 
-/// A thread that [publishes](publish) feeds from time to time. Dropping it publishes them once more, and ends
-/// it.
+impl Facade {
+    /// Gives the present state of a feed to the installed recorder. Without one, nothing happens.
+    ///
+    /// A counter that is lower than before has begun anew, as after a seek, and its whole count is added.
+    pub fn publish(&mut self, feed: &str, numbers: &Numbers) {
+        visit(numbers, |family, labels, number| {
+            let label = |(name, value): (&'static str, String)| Label::new(name, value);
+            let mut all = vec![Label::new("feed", feed.to_owned())];
+            all.extend(labels.pairs().into_iter().map(label));
+            match (family.kind, number.whole()) {
+                (Kind::Counter, Some(count)) => {
+                    let counted = self.counted.entry(Key::from_parts(family.name, all.clone())).or_default();
+                    let more = count.checked_sub(*counted).unwrap_or(count);
+                    *counted = count;
+                    // Also if nothing has come: a counter of 0 is a number, too.
+                    counter!(family.name, all).increment(more);
+                }
+                (Kind::Counter | Kind::Gauge, _) => gauge!(family.name, all).set(number.float()),
+            }
+        });
+    }
+}
+
+/// A thread that [publishes](Facade::publish) feeds from time to time. Dropping it publishes them once more,
+/// and ends it.
 #[derive(Debug)]
 pub struct Publisher {
     /// Dropped to end the thread.
@@ -56,10 +74,11 @@ impl Publisher {
         let feeds = feeds.clone();
         let run = move || {
             describe();
+            let mut facade = Facade::default();
             loop {
                 let is_over = matches!(stopped.recv_timeout(interval), Err(RecvTimeoutError::Disconnected));
                 for (name, numbers) in feeds.numbers() {
-                    publish(&name, &numbers);
+                    facade.publish(&name, &numbers);
                 }
                 if is_over {
                     break;

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use percolator::feed::FeedWatch;
 
 pub use self::endpoint::{Endpoint, EndpointError};
-pub use self::facade::{Publisher, describe, publish};
+pub use self::facade::{Facade, Publisher, describe};
 pub use self::scrape::{ScrapeError, scrape};
 
 use crate::Numbers;

@@ -1,6 +1,6 @@
 //! The loop of the view, and the terminal that it borrows: whatever happens, it is given back as it was.
 
-use std::io::{self, IsTerminal as _, Stdout};
+use std::io::{self, IsTerminal as _, Stdout, Write};
 use std::panic::{self, PanicHookInfo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,10 @@ use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use super::{History, Key, Subject, draw};
 
@@ -82,7 +84,7 @@ pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Resul
         screen.draw(subject, &history, said)?;
         let next = Instant::now() + LOOK;
         // A key that is held down must not keep the picture from being drawn.
-        while event::poll(next.saturating_duration_since(Instant::now()))? {
+        while has_event(next.saturating_duration_since(Instant::now()))? {
             let Event::Key(pressed) = event::read()? else { break };
             match Key::of(&pressed) {
                 Some(Key::Quit) => return Ok(Left::Quit),
@@ -97,11 +99,50 @@ pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Resul
     }
 }
 
+/// Waits this long for a key, or a change of the terminal's size.
+///
+/// # Errors
+///
+/// [`io::Error`] if the terminal is gone: crossterm would wait for ever for what it cannot read.
+fn has_event(limit: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
+    match rustix::event::poll(&mut wanted, Some(&limit.try_into().map_err(io::Error::other)?)) {
+        // A signal: of another size, perhaps.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if wanted[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal is gone"));
+    }
+    event::poll(Duration::ZERO)
+}
+
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
+
+/// The standard output, until the terminal is given back. Then it takes all and writes nothing: a
+/// [`Terminal`] that is dropped shows the cursor, and if it cannot, panics where the standard error is gone
+/// as well.
+struct Output {
+    stdout: Stdout,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_over.load(Ordering::Relaxed) { Ok(bytes.len()) } else { self.stdout.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.is_over.load(Ordering::Relaxed) { Ok(()) } else { self.stdout.flush() }
+    }
+}
 
 /// The terminal's second screen. Dropping this gives the terminal back.
 struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Output>>,
+    /// Whether the terminal was given back.
+    is_over: Arc<AtomicBool>,
     /// Whether somebody else has written to the screen.
     is_spoilt: Arc<AtomicBool>,
     /// What was done with panics before.
@@ -111,6 +152,7 @@ struct Screen {
 impl Screen {
     fn enter() -> io::Result<Self> {
         let hook: Arc<Hook> = panic::take_hook().into();
+        let is_over = Arc::new(AtomicBool::new(false));
         let is_spoilt = Arc::new(AtomicBool::new(false));
         let (before, spoilt, drawing) = (hook.clone(), is_spoilt.clone(), thread::current().id());
         panic::set_hook(Box::new(move |info| {
@@ -123,10 +165,14 @@ impl Screen {
             spoilt.store(true, Ordering::Relaxed);
         }));
         let terminal = enable_raw_mode()
-            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+            // Not every terminal has a second screen, which would be empty.
+            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
+            .and_then(|()| {
+                let output = Output { stdout: io::stdout(), is_over: is_over.clone() };
+                Terminal::new(CrosstermBackend::new(output))
+            });
         match terminal {
-            Ok(terminal) => Ok(Screen { terminal, is_spoilt, hook }),
+            Ok(terminal) => Ok(Screen { terminal, is_over, is_spoilt, hook }),
             Err(error) => {
                 give_back();
                 panic::set_hook(Box::new(move |info| hook(info)));
@@ -147,6 +193,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
+        self.is_over.store(true, Ordering::Relaxed);
         // While this thread panics, hooks cannot be changed; the one that is there does no harm.
         if !thread::panicking() {
             let hook = self.hook.clone();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use percolator_observe::metrics::{Endpoint, Feeds, describe, publish, scrape};
+use percolator_observe::metrics::{Endpoint, Facade, Feeds, describe, scrape};
 use percolator_observe::{Numbers, parse};
 
 use crate::feed;
@@ -140,9 +140,10 @@ fn the_facade_has_the_same_numbers() {
     let numbers = Numbers::of(&watch);
     metrics::with_local_recorder(&recorder, || {
         describe();
-        // Twice: counters are set, not added to.
-        publish("train", &numbers);
-        publish("train", &numbers);
+        // Twice: only what has come since is added.
+        let mut facade = Facade::default();
+        facade.publish("train", &numbers);
+        facade.publish("train", &numbers);
     });
     let text = recorder.handle().render();
     assert!(text.contains("# HELP percolator_records_total Records in those batches."), "{text}");
@@ -154,4 +155,25 @@ fn the_facade_has_the_same_numbers() {
     due.budget.sort();
     found.budget.sort();
     assert_eq!((&*name, found), ("train", due));
+}
+
+/// A seek begins a new watch, whose counters begin at 0.
+#[test]
+fn the_facades_counters_go_on_after_a_seek() {
+    let after = |records: u64| {
+        let mut feed = feed(records).epochs(1).build().unwrap();
+        let watch = feed.watch();
+        feed.steps().for_each(|step| drop(step.unwrap()));
+        Numbers::of(&watch)
+    };
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let mut facade = Facade::default();
+    metrics::with_local_recorder(&recorder, || {
+        describe();
+        facade.publish("train", &after(40));
+        facade.publish("train", &after(8));
+    });
+    let found = parse(&recorder.handle().render()).unwrap();
+    let records: u64 = found[0].1.stats.lanes.iter().map(|lane| lane.records).sum();
+    assert_eq!(records, 48);
 }

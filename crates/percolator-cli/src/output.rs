@@ -1,0 +1,137 @@
+//! The files that commands write, and what they may replace.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use percolator::proto::BlobProto;
+use percolator::{shown, whole_file};
+use prost::Message as _;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    Snapshot,
+    Receipt,
+    Digest,
+    Trace,
+    Plot,
+    Report,
+    Picture,
+    Mean,
+}
+
+impl FileKind {
+    fn name(self) -> &'static str {
+        match self {
+            FileKind::Snapshot => "snapshot",
+            FileKind::Receipt => "receipt",
+            FileKind::Digest => "digest",
+            FileKind::Trace => "trace",
+            FileKind::Plot => "plot",
+            FileKind::Report => "report",
+            FileKind::Picture => "PNG file",
+            FileKind::Mean => "mean",
+        }
+    }
+
+    /// What a file of this kind begins with; nothing, if that is not how it is known.
+    fn front(self) -> &'static [u8] {
+        match self {
+            FileKind::Snapshot => b"percolator snapshot ",
+            FileKind::Receipt => b"percolator receipt ",
+            FileKind::Digest => b"percolator digest ",
+            FileKind::Trace => b"{\"displayTimeUnit\"",
+            FileKind::Plot => b"<svg ",
+            FileKind::Report => b"<!doctype html>",
+            FileKind::Picture => b"\x89PNG\r\n",
+            FileKind::Mean => b"",
+        }
+    }
+
+    /// Whether a file is of this kind, or empty, as `mktemp` makes it.
+    fn is_of(self, path: &Path) -> io::Result<bool> {
+        /// No mean is as long as this; a database may be.
+        const MEAN_BYTES_MAX: u64 = 1 << 30;
+
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        if self == FileKind::Mean && bytes <= MEAN_BYTES_MAX {
+            return Ok(BlobProto::decode(&*fs::read(path)?).is_ok());
+        }
+        let mut front = Vec::new();
+        file.take(self.front().len() as u64).read_to_end(&mut front)?;
+        Ok(bytes == 0 || !front.is_empty() && front == self.front())
+    }
+}
+
+/// Checks that a file can be written to a path, before there is anything to write. It replaces a file of its
+/// own kind, and nothing else: a mistyped path must not cost a data set.
+pub(super) fn check(path: &Path, kind: FileKind) -> anyhow::Result<()> {
+    let name = kind.name();
+    whole_file::check(path).with_context(|| format!("{}: cannot write the {name}", shown::path(path)))?;
+    if !path.exists() {
+        return Ok(());
+    }
+    let is_own =
+        kind.is_of(path).with_context(|| format!("{}: cannot read what is there", shown::path(path)))?;
+    ensure!(
+        is_own,
+        "{}: it already exists and is no {name}, so it is not replaced: give another path",
+        shown::path(path)
+    );
+    Ok(())
+}
+
+/// The same for a file that is replaced only if the user says so.
+pub(super) fn check_new(path: &Path, kind: FileKind, is_forced: bool) -> anyhow::Result<()> {
+    ensure!(
+        is_forced || path.symlink_metadata().is_err(),
+        "{}: it already exists; give another path, or --force to replace it",
+        shown::path(path)
+    );
+    check(path, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_kind_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mean = BlobProto { channels: Some(1), data: vec![1.0], ..BlobProto::default() }.encode_to_vec();
+        let of_kinds: [(FileKind, &[u8]); 8] = [
+            (FileKind::Snapshot, b"percolator snapshot 1\n"),
+            (FileKind::Receipt, b"percolator receipt 1\n"),
+            (FileKind::Digest, b"percolator digest 1\n"),
+            (FileKind::Trace, b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"),
+            (FileKind::Plot, b"<svg xmlns"),
+            (FileKind::Report, b"<!doctype html>\n"),
+            (FileKind::Picture, b"\x89PNG\r\n\x1a\n"),
+            (FileKind::Mean, &mean),
+        ];
+        let others: [&[u8]; 3] = [b"mine", b"\xff\xd8\xff\xe0", &[0; 4096]];
+        for (kind, _) in of_kinds {
+            let _ = fs::remove_file(&path);
+            check_new(&path, kind, false).unwrap();
+            for (content, is_allowed) in [(&b""[..], true)]
+                .into_iter()
+                .chain(others.map(|other| (other, false)))
+                .chain(of_kinds.map(|(other, content)| (content, other == kind)))
+            {
+                fs::write(&path, content).unwrap();
+                assert_eq!(check_new(&path, kind, true).is_ok(), is_allowed, "{kind:?} {content:?}");
+                assert_eq!(fs::read(&path).unwrap(), content);
+                let error = check_new(&path, kind, false).unwrap_err().to_string();
+                assert!(error.ends_with("--force to replace it"), "{error}");
+            }
+        }
+        let error = check(&path, FileKind::Receipt).unwrap_err().to_string();
+        assert!(
+            error.ends_with("it already exists and is no receipt, so it is not replaced: give another path")
+        );
+    }
+}
