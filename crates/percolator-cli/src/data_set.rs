@@ -95,7 +95,7 @@ impl DataArgs {
         let Ok(there) = path.canonicalize() else { return false };
         let of_pattern = tfrecord::files(&self.path).unwrap_or_default();
         let mut files = of_pattern.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
-        files.any(|file| there == file || there.parent() == Some(&*file))
+        files.any(|file| there.starts_with(file))
     }
 }
 

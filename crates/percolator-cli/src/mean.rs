@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use percolator::shown;
-use percolator_data::mean::{self, MeanOptions, Sums};
+use percolator_data::mean::{self, ChannelOrder, MeanOptions, Sums};
 use serde_json::json;
 
 use crate::args::{ColorArg, ContentArg, size};
@@ -28,6 +28,10 @@ pub(crate) struct Mean {
     /// The channels to decode encoded images to.
     #[arg(long, value_enum, default_value_t)]
     color: ColorArg,
+    /// The order of three or four channels, for PyTorch's lines: encoded images and Caffe's own are bgr,
+    /// and CIFAR's files rgb.
+    #[arg(long, value_enum, default_value_t)]
+    channels: ChannelsArg,
     /// What the values are [default: what most of them are].
     #[arg(long, value_enum, value_name = "KIND")]
     content: Option<ContentArg>,
@@ -35,6 +39,23 @@ pub(crate) struct Mean {
     /// sums are rounded. Without it, they are exact. Floats are always added as Caffe does.
     #[arg(long)]
     caffe: bool,
+}
+
+/// The order of channels in the records.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ChannelsArg {
+    #[default]
+    Bgr,
+    Rgb,
+}
+
+impl From<ChannelsArg> for ChannelOrder {
+    fn from(order: ChannelsArg) -> Self {
+        match order {
+            ChannelsArg::Bgr => ChannelOrder::Bgr,
+            ChannelsArg::Rgb => ChannelOrder::Rgb,
+        }
+    }
 }
 
 impl Mean {
@@ -66,7 +87,7 @@ impl Mean {
 
     fn print(&self, mean: &mean::Mean) -> anyhow::Result<()> {
         let mut out = stdout();
-        let (means, stds) = mean.for_pytorch();
+        let (means, stds) = mean.for_pytorch(self.channels.into());
         if self.data.json {
             let shape = mean.shape.map(|shape| [shape.channels, shape.height, shape.width]);
             let printed = json!({
@@ -97,7 +118,8 @@ impl Mean {
             3 | 4 => ", red first",
             _ => "",
         };
-        writeln!(out, "\nPyTorch's Normalize, of values from 0 to 1{order}:")?;
+        let values = if mean.are_bytes { "values from 0 to 1" } else { "the floats as they are" };
+        writeln!(out, "\nPyTorch's Normalize, of {values}{order}:")?;
         let list = |numbers: &[f64]| {
             numbers.iter().map(|number| format!("{number:.6}")).collect::<Vec<_>>().join(", ")
         };

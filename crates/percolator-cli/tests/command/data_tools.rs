@@ -81,6 +81,12 @@ fn mean_writes_caffes_file_and_prints_what_others_want() {
     let printed: Value = serde_json::from_str(&pass("mean @ --json", &[&golden("raw_lmdb")])).unwrap();
     assert_eq!(printed["records"], 64);
     assert_eq!(printed["channels"].as_array().unwrap().len(), 3);
+    let rgb: Value =
+        serde_json::from_str(&pass("mean @ --json --channels rgb", &[&golden("raw_lmdb")])).unwrap();
+    let of_pytorch =
+        |printed: &Value| -> Vec<f64> { serde_json::from_value(printed["pytorch"]["mean"].clone()).unwrap() };
+    let reversed: Vec<_> = of_pytorch(&printed).into_iter().rev().collect();
+    assert_eq!(of_pytorch(&rgb), reversed);
     assert_eq!(names(folder.path()), ["mean.binaryproto"]);
 }
 

@@ -242,6 +242,36 @@ fn a_net_is_examined_from_its_own_root() {
 }
 
 #[test]
+fn compressed_files_are_looked_at_from_their_front() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("images.tfrecord.gz");
+    let mut writer = TfRecordWriter::create(&path, Compression::Gzip).unwrap();
+    for number in 0..2000 {
+        let pixels = vec![7; 3 * 8 * 8];
+        let datum = percolator::proto::Datum {
+            channels: Some(3),
+            height: Some(8),
+            width: Some(8),
+            data: Some(pixels),
+            label: Some(mixed(number)),
+            ..Default::default()
+        };
+        writer.write(&prost::Message::encode_to_vec(&datum)).unwrap();
+    }
+    writer.finish().unwrap();
+    let output = doctor(folder.path(), &["--tfrecord", "images.tfrecord.gz", "--json"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(diagnosis["failed"], Value::Null);
+    assert_eq!(diagnosis["looked_at"], 512);
+    assert_eq!(diagnosis["is_spread"], false);
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["images.tfrecord.gz"], "nothing was written beside them");
+}
+
+#[test]
 fn records_that_are_not_caffes_are_fed_and_not_judged() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("numbers.tfrecord");

@@ -290,6 +290,10 @@ fn a_terminal_that_is_gone_ends_the_run_and_loses_nothing() {
 fn a_hangup_ends_a_run_as_an_interrupt_does() {
     let folder = folder();
     let args = [&["--epochs", "0", "--snapshot", "s"][..], &LONG].concat();
+    // Under `nohup` the tests ignore the signal, and a child would, too. What is caught here is not ignored
+    // there: a new program starts with the default.
+    let default = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGHUP, default).unwrap();
     let (mut child, _, _out) = publishing(folder.path(), &args);
     assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(129));

@@ -170,6 +170,43 @@ fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
 }
 
 #[test]
+fn what_is_read_is_never_replaced() {
+    let folder = folder();
+    let folder = folder.path();
+    let job = "--sp-model spiece.model --out out --bsz-per-host 4 --num-core-per-host 1 --seq-len 16 \
+               --reuse-len 8 --num-predict 3";
+    fs::create_dir_all(folder.join("out/tfrecords")).unwrap();
+    let info = folder.join("out/corpus_info.json");
+    // Somebody's own file of that name, and then text that lies there.
+    for (content, input, said) in [
+        ("{\"corpus\": \"mine\"}", "text/part*.txt", "it is no corpus_info.json of XLNet's"),
+        ("Some text.\n", "out/*.json", "it is read, and would be replaced"),
+    ] {
+        fs::write(&info, content).unwrap();
+        let output = run(folder, &format!("{job} --input {input}"));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(&format!("out/corpus_info.json: {said}")), "{message}");
+        assert_eq!(fs::read_to_string(&info).unwrap(), content);
+        assert_eq!(names(&folder.join("out/tfrecords")), [""; 0]);
+    }
+    fs::remove_file(&info).unwrap();
+    let first = run(folder, &format!("{job} --input text/part*.txt"));
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let records = names(&folder.join("out/tfrecords"));
+    let records = records.iter().find(|name| name.ends_with(".tfrecords")).unwrap();
+    fs::write(folder.join("out/tfrecords").join(records), fs::read(folder.join("text/part0.txt")).unwrap())
+        .unwrap();
+    let output = run(folder, &format!("{job} --input out/tfrecords/*.tfrecords"));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains(".tfrecords: it is read, and would be replaced"), "{message}");
+    assert_eq!(
+        fs::read(folder.join("out/tfrecords").join(records)).unwrap(),
+        fs::read(folder.join("text/part0.txt")).unwrap()
+    );
+}
+
+#[test]
 fn an_interrupt_leaves_complete_files_only() {
     let folder = folder();
     // It would take days.

@@ -26,6 +26,16 @@ use crate::scan::Progress;
 
 pub use self::error::MeanError;
 
+/// The order of three or four channels, of which alpha is the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelOrder {
+    /// Blue, green, red: as OpenCV decodes, and so Caffe.
+    #[default]
+    Bgr,
+    /// Red, green, blue: as in CIFAR's files.
+    Rgb,
+}
+
 /// How bytes are summed up. Floats are always summed as Caffe does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sums {
@@ -67,6 +77,8 @@ pub struct Mean {
     pub pixels: Vec<f32>,
     /// Each channel's values, in the order of the records' channels: blue, green, red if they were decoded.
     pub channels: Vec<ChannelMean>,
+    /// Whether all pixels are bytes, and not floats.
+    pub are_bytes: bool,
     /// How many elements' sums are beyond 2^24, where Caffe's own would be rounded, and these are not.
     pub beyond_caffe: usize,
 }
@@ -148,15 +160,17 @@ impl Mean {
         self.channels.iter().map(|channel| format!("mean_value: {}", decimal(channel.mean, 4))).collect()
     }
 
-    /// Means and standard deviations as PyTorch's `Normalize` takes them: of values from 0 to 1, and of three
-    /// or four channels in the order red, green, blue, alpha.
+    /// Means and standard deviations as PyTorch's `Normalize` takes them: bytes as values from 0 to 1, floats
+    /// as they are, and three or four channels in the order red, green, blue, alpha. The records' own order
+    /// has to be given: nothing in them tells it.
     #[must_use]
-    pub fn for_pytorch(&self) -> (Vec<f64>, Vec<f64>) {
+    pub fn for_pytorch(&self, order: ChannelOrder) -> (Vec<f64>, Vec<f64>) {
         let mut channels = self.channels.clone();
-        if let [blue, _, red] | [blue, _, red, _] = &mut channels[..] {
+        if let (ChannelOrder::Bgr, [blue, _, red] | [blue, _, red, _]) = (order, &mut channels[..]) {
             std::mem::swap(blue, red);
         }
-        channels.iter().map(|channel| (channel.mean / 255.0, channel.std / 255.0)).unzip()
+        let one = if self.are_bytes { 255.0 } else { 1.0 };
+        channels.iter().map(|channel| (channel.mean / one, channel.std / one)).unzip()
     }
 }
 
@@ -182,11 +196,16 @@ mod tests {
     fn pytorch_has_red_first() {
         let channels = [(255.0, 51.0), (51.0, 5.1), (0.0, 0.0)];
         let channels = channels.map(|(mean, std)| ChannelMean { mean, std }).to_vec();
-        let mean = Mean { records: 1, shape: None, pixels: Vec::new(), channels, beyond_caffe: 0 };
-        let (means, stds) = mean.for_pytorch();
+        let are_bytes = true;
+        let mut mean =
+            Mean { records: 1, shape: None, pixels: Vec::new(), channels, are_bytes, beyond_caffe: 0 };
+        let (means, stds) = mean.for_pytorch(ChannelOrder::Bgr);
         assert_eq!(means, [0.0, 0.2, 1.0]);
         assert_eq!(stds.len(), 3);
         assert_eq!(stds[2], 0.2);
+        assert_eq!(mean.for_pytorch(ChannelOrder::Rgb).0, [1.0, 0.2, 0.0]);
+        mean.are_bytes = false;
+        assert_eq!(mean.for_pytorch(ChannelOrder::Rgb).0, [255.0, 51.0, 0.0]);
         assert_eq!(mean.for_caffe(), ["mean_value: 255.0", "mean_value: 51.0", "mean_value: 0.0"]);
     }
 }

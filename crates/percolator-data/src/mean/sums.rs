@@ -138,6 +138,7 @@ pub(super) struct Decoded {
     /// Its elements; `None` if only channels are wanted.
     values: Option<Vec<f32>>,
     channels: Vec<Spread>,
+    pub(super) are_bytes: bool,
 }
 
 impl Decoded {
@@ -152,7 +153,8 @@ impl Decoded {
         };
         let plane = image.shape.height * image.shape.width;
         let channels = values.chunks_exact(plane).map(Spread::of).collect();
-        Decoded { values: with_elements.then_some(values), channels }
+        let are_bytes = matches!(image.pixels, Pixels::U8(_));
+        Decoded { values: with_elements.then_some(values), channels, are_bytes }
     }
 }
 

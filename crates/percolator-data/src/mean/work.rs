@@ -65,7 +65,7 @@ impl Work<'_> {
         let beyond_caffe = sums.elements.iter().filter(|&&sum| sum > EXACT_MAX).count();
         let pixels = sums.elements.iter().map(|&sum| quotient(sum, records)).collect();
         let channels = sums.channels.into_iter().map(|channel| channel.moments());
-        Ok(Some(self.mean(records, pixels, channels, beyond_caffe)))
+        Ok(Some(self.mean(records, pixels, channels, true, beyond_caffe)))
     }
 
     /// Sums as Caffe does.
@@ -75,11 +75,12 @@ impl Work<'_> {
         let add = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
             self.with_image(decoder, seen, |image| Added::Image(Decoded::new(&image, with_elements)))
         };
-        let (mut records, mut sums) = (0u64, Running::default());
+        let (mut records, mut are_bytes, mut sums) = (0u64, true, Running::default());
         let at_once = if with_elements { decoded_at_once(self.first) } else { None };
         let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
             if let Added::Image(image) = done(event)? {
                 sums.add(&image);
+                are_bytes &= image.are_bytes;
                 records += 1;
             }
             Ok(())
@@ -93,7 +94,7 @@ impl Work<'_> {
         let count = records as f32;
         let pixels = sums.elements.iter().map(|sum| sum / count).collect();
         let channels = sums.channels.into_iter().map(|channel| channel.moments());
-        Ok(self.mean(records, pixels, channels, 0))
+        Ok(self.mean(records, pixels, channels, are_bytes, 0))
     }
 
     fn mean(
@@ -101,11 +102,12 @@ impl Work<'_> {
         records: u64,
         pixels: Vec<f32>,
         channels: impl Iterator<Item = (f64, f64)>,
+        are_bytes: bool,
         beyond_caffe: usize,
     ) -> Mean {
         let channels = channels.map(|(mean, std)| ChannelMean { mean, std }).collect();
         let shape = (!self.options.only_channels).then_some(self.first);
-        Mean { records, shape, pixels, channels, beyond_caffe }
+        Mean { records, shape, pixels, channels, are_bytes, beyond_caffe }
     }
 
     fn scan(&self) -> Scan {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::Datum;
+use percolator::source::ImageList;
 use percolator::{shown, whole_file};
 use serde::Serialize;
 
@@ -42,8 +43,20 @@ pub enum RepairError {
         /// The data set.
         path: PathBuf,
     },
-    /// The copy would take the place of the data set.
-    #[error("{}: this is the data set itself: give the copy another path", shown::path(path))]
+    /// The copy of a list would replace something else.
+    #[error(
+        "{}: it is no list of images, so it is not replaced: give the copy another path",
+        shown::path(path)
+    )]
+    NoList {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The copy would take the place of the data set, or lie in it.
+    #[error(
+        "{}: this is the data set itself, or a part of it: give the copy another path",
+        shown::path(path)
+    )]
     Same {
         /// The path.
         path: PathBuf,
@@ -103,8 +116,9 @@ pub fn repair(
 
 impl Copy {
     fn create(data: &DataSet, out: &Path, existing: Existing) -> Result<Self, RepairError> {
-        let is_same = |source: &Path| match (fs::canonicalize(source), fs::canonicalize(out)) {
-            (Ok(source), Ok(out)) => source.starts_with(&out) || out.starts_with(&source),
+        let place = place_of(out);
+        let is_same = |source: &Path| match (fs::canonicalize(source), &place) {
+            (Ok(source), Some(place)) => source.starts_with(place) || place.starts_with(&source),
             _ => false,
         };
         if data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
@@ -116,8 +130,14 @@ impl Copy {
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
                 let path = out.to_owned();
-                if fs::symlink_metadata(out).is_ok() && existing == Existing::Refuse {
-                    return Err(StoreError::Exists { path }.into());
+                if fs::symlink_metadata(out).is_ok() {
+                    if existing == Existing::Refuse {
+                        return Err(StoreError::Exists { path }.into());
+                    }
+                    // One of the images, perhaps.
+                    if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
+                        return Err(RepairError::NoList { path });
+                    }
                 }
                 whole_file::check(out).map_err(|error| unwritten(out, error))?;
                 return Ok(Copy::List { path, text: Vec::new() });
@@ -151,4 +171,18 @@ impl Copy {
 
 fn unwritten(path: &Path, source: io::Error) -> RepairError {
     StoreError::Io { path: path.to_owned(), action: "write the list", source }.into()
+}
+
+/// The place that a path leads to, also if nothing is there yet.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().or_else(|| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(place_of(folder.unwrap_or(Path::new(".")))?.join(path.file_name()?))
+    })
+}
+
+/// Whether a file is empty, or is a list of images. Any bytes can be a line of a list, except 0, which every
+/// image file has.
+fn is_list(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.len() == 0 || ImageList::open(path).is_ok() && !fs::read(path)?.contains(&0))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 
 use percolator_data::DataSet;
-use percolator_data::mean::{Mean, MeanError, MeanOptions, Sums, mean};
+use percolator_data::mean::{ChannelOrder, Mean, MeanError, MeanOptions, Sums, mean};
 use percolator_data::scan::Progress;
 
 use crate::common::{data, datum, encoded, golden, lmdb};
@@ -76,7 +76,7 @@ fn channels_have_their_mean_and_deviation() {
         assert!((mean.channels[0].std - 125f64.sqrt()).abs() < 1e-12);
         assert_eq!((mean.channels[1].std, mean.channels[2].std), (0.0, 127.5));
         assert_eq!(mean.for_caffe(), ["mean_value: 15.0", "mean_value: 100.0", "mean_value: 127.5"]);
-        assert_eq!(mean.for_pytorch().0, [0.5, 100.0 / 255.0, 15.0 / 255.0]);
+        assert_eq!(mean.for_pytorch(ChannelOrder::Bgr).0, [0.5, 100.0 / 255.0, 15.0 / 255.0]);
     }
 }
 

@@ -344,3 +344,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_copy_replaces_no_image_of_its_list_and_lies_in_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut encoder = png::Encoder::new(fs::File::create(root.join("one.png")).unwrap(), 1, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
+    fs::write(root.join("list.txt"), "one.png 3\n").unwrap();
+    let mend = |data: &Path, out: &Path| {
+        let images = percolator_data::OpenOptions::default().root_folder(root.join(""));
+        repair(
+            &images.open(data).unwrap(),
+            out,
+            Existing::Replace,
+            &VerifyOptions::default(),
+            &Progress::new(),
+            |_| (),
+        )
+    };
+    let image = fs::read(root.join("one.png")).unwrap();
+    let error = mend(&root.join("list.txt"), &root.join("one.png")).unwrap_err().to_string();
+    let said = "one.png: it is no list of images, so it is not replaced: give the copy another path";
+    assert!(error.ends_with(said), "{error}");
+    assert_eq!(fs::read(root.join("one.png")).unwrap(), image);
+    // An older copy is a list.
+    fs::write(root.join("copy.txt"), "gone.png 3\n").unwrap();
+    mend(&root.join("list.txt"), &root.join("copy.txt")).unwrap();
+    assert_eq!(fs::read_to_string(root.join("copy.txt")).unwrap(), "one.png 3\n");
+
+    let store = root.join("store");
+    lmdb(&store, [("0".to_owned(), datum([1, 1, 1], 1, vec![7]))]);
+    for out in [store.join("copy"), store.join("data.mdb"), store.clone(), root.to_owned()] {
+        let error = mend(&store, &out).unwrap_err().to_string();
+        assert!(error.contains("this is the data set itself, or a part of it"), "{error}");
+    }
+    assert_eq!(records(&store).len(), 1);
+}

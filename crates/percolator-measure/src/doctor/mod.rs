@@ -7,14 +7,14 @@ mod findings;
 mod sample;
 mod trials;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use percolator::feed::ResolvedFeed;
 use percolator::order::{BatchSize, ShuffleSpec};
-use percolator::source::Passes;
+use percolator::source::{IndexPlace, Passes};
 use percolator::{Phase, Shuffle};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use self::binds::Binds;
 pub use self::changes::Change;
@@ -63,6 +63,7 @@ impl Default for Options {
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
     /// Where the records are.
+    #[serde(serialize_with = "as_text")]
     pub source: PathBuf,
     /// The number of records, if known.
     pub records: Option<u64>,
@@ -110,6 +111,11 @@ pub struct Pipeline {
     pub seconds: f64,
 }
 
+/// A path need not be UTF-8, and JSON is.
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 impl Diagnosis {
     /// Whether anything is wrong: the feed failed, or a run would fail or learn worse from these data.
     #[must_use]
@@ -130,7 +136,13 @@ pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<D
     let feed = job.feed().clone().resolve()?;
     let used = used(&feed, &job)?;
     // The records are looked at as the feed reads them: all of its databases, with its way of access.
-    let look = |color| samples(feed.source(), color, options.samples as u64, job.threads());
+    let place = match &feed.spec().index {
+        IndexPlace::Folder(folder) => IndexPlace::Folder(feed.spec().root.join(folder)),
+        // Nothing is written beside the data of somebody who only asks.
+        _ => IndexPlace::Memory,
+    };
+    let most = options.samples as u64;
+    let look = |color| samples(feed.source(), &place, color, most, job.threads(), progress);
     let samples = job.datums().map(look).transpose()?;
     let good = samples.iter().flat_map(Samples::good);
     let mut diagnosis = Diagnosis {

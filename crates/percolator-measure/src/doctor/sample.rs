@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use percolator::ColorMode;
 use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::{Datum, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
+use percolator::{ColorMode, Progress};
 
 use crate::error::MeasureError;
 
@@ -84,26 +84,32 @@ const RUN: u64 = 16;
 /// otherwise the first ones.
 pub(super) fn samples(
     source: &dyn Source,
+    place: &IndexPlace,
     color: ColorMode,
     most: u64,
     threads: usize,
+    progress: &Progress,
 ) -> Result<Samples, MeasureError> {
-    // A feed that shuffles needs the same index.
-    source.index(&IndexPlace::Memory)?;
+    // A feed that shuffles needs the same index. A source that cannot have one here, as compressed files
+    // whose unpacked copy has no place, is looked at from its front; what else is wrong shows there.
+    let _ = source.index(place);
     let records = source.records();
     let is_spread = source.is_seekable() && records.is_some();
     let starts = starts(if is_spread { records } else { None }, most);
     let each = starts.len().div_ceil(threads.max(1)).max(1);
     let parts: Vec<Result<Samples, SourceError>> = if is_spread {
         thread::scope(|scope| {
-            let look = |part| scope.spawn(move || look(source, color, part));
+            let look = |part| scope.spawn(move || look(source, color, part, progress));
             let looking: Vec<_> = starts.chunks(each).map(look).collect();
             let joined = looking.into_iter().map(|part| part.join());
             joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         })
     } else {
-        vec![look(source, color, &starts)]
+        vec![look(source, color, &starts, progress)]
     };
+    if progress.is_stopped() {
+        return Err(MeasureError::Stopped);
+    }
     let mut all = Samples { is_spread, ..Samples::default() };
     for part in parts {
         let part = part?;
@@ -127,8 +133,13 @@ fn starts(records: Option<u64>, most: u64) -> Vec<(u64, u64)> {
     (0..runs).map(|run| (start(run), RUN.min(sampled - run * RUN))).collect()
 }
 
-/// Looks at these runs, which ascend.
-fn look(source: &dyn Source, color: ColorMode, runs: &[(u64, u64)]) -> Result<Samples, SourceError> {
+/// Looks at these runs, which ascend, until it is to stop.
+fn look(
+    source: &dyn Source,
+    color: ColorMode,
+    runs: &[(u64, u64)],
+    progress: &Progress,
+) -> Result<Samples, SourceError> {
     let mut decoder = ImageFileDecoder::new(color);
     let mut cursor = source.cursor()?;
     let (mut samples, mut next) = (Samples::default(), 0);
@@ -139,6 +150,9 @@ fn look(source: &dyn Source, color: ColorMode, runs: &[(u64, u64)]) -> Result<Sa
         next = start + records;
         let mut run = Vec::new();
         for position in start..next {
+            if progress.is_stopped() {
+                return Ok(samples);
+            }
             let Some(entry) = cursor.advance()? else { break };
             match sample(&mut decoder, entry.value()) {
                 Ok(sample) => run.push(sample),

@@ -103,6 +103,20 @@ pub enum PrepareError {
         /// The model's last token.
         last: usize,
     },
+    /// An output would replace a file that is read.
+    #[error("{path}: it is read, and would be replaced: write to another folder (--out)")]
+    IsInput {
+        /// The output.
+        path: String,
+    },
+    /// A file that is no `corpus_info.json` has that name.
+    #[error(
+        "{path}: it is no corpus_info.json of XLNet's, so it is not replaced: write to another folder (--out)"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
+    },
     /// No file of a task has a token.
     #[error("task {task} has no text: none of its {files} files has a token")]
     NoText {

@@ -1,5 +1,6 @@
 //! Prepares all tasks and passes of one call.
 
+use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,13 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let at_once = threads.min(with_files.len()).max(1);
     let job = Job { options, shape: &shape, vocabulary: &vocabulary, folder: &folder, progress };
     let corpus = Corpus::of(options);
+    let names = tasks.clone().flat_map(|task| passes.clone().map(move |pass| (task, pass)));
+    let outputs = names.flat_map(|(task, pass)| {
+        // A pass that is not a u32 has no seed, which was refused above.
+        let pass = u32::try_from(pass).unwrap_or(u32::MAX);
+        [flags.records_name(task, pass), flags.info_name(task, pass)].map(|name| folder.join(name))
+    });
+    check_apart(&files, Path::new(&flags.sp_path), outputs.chain([corpus.path.clone()]))?;
     corpus.remove_other()?;
     let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
@@ -140,6 +148,22 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     Ok(summary)
 }
 
+/// Checks that no output would replace what is read.
+fn check_apart(
+    files: &[PathBuf],
+    model: &Path,
+    outputs: impl Iterator<Item = PathBuf>,
+) -> Result<(), PrepareError> {
+    let inputs: HashSet<PathBuf> =
+        files.iter().map(|file| &**file).chain([model]).filter_map(|path| path.canonicalize().ok()).collect();
+    for output in outputs {
+        if output.canonicalize().is_ok_and(|there| inputs.contains(&there)) {
+            return Err(PrepareError::IsInput { path: output.display().to_string() });
+        }
+    }
+    Ok(())
+}
+
 /// The `corpus_info.json` of a call.
 struct Corpus {
     path: PathBuf,
@@ -153,9 +177,12 @@ impl Corpus {
     }
 
     /// Removes one that was written with other flags: it would describe records that are about to be
-    /// replaced.
+    /// replaced. A file of this name that is something else stays.
     fn remove_other(&self) -> Result<(), PrepareError> {
         match fs::read(&self.path) {
+            Ok(found) if !is_corpus_info(&found) => {
+                Err(PrepareError::Foreign { path: self.path.display().to_string() })
+            }
             Ok(found) if found != self.text.as_bytes() => {
                 fs::remove_file(&self.path).map_err(|source| write_failed(&self.path, source))
             }
@@ -167,6 +194,14 @@ impl Corpus {
         whole_file::write(&self.path, &[self.text.as_bytes()])
             .map_err(|source| write_failed(&self.path, source))
     }
+}
+
+/// Whether this is a `corpus_info.json`, of the script or of ours.
+fn is_corpus_info(bytes: &[u8]) -> bool {
+    let parsed = serde_json::from_slice::<serde_json::Value>(bytes);
+    parsed.is_ok_and(|value| {
+        ["vocab_size", "bsz_per_host", "sp_path"].iter().all(|key| value.get(key).is_some())
+    })
 }
 
 fn write_failed(path: &Path, source: std::io::Error) -> PrepareError {
