@@ -11,6 +11,7 @@ pub struct Progress {
     is_stopped: AtomicBool,
     total: AtomicU64,
     done: AtomicU64,
+    done_before: AtomicU64,
     records: AtomicU64,
     skipped: AtomicU64,
     bytes: AtomicU64,
@@ -46,6 +47,12 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// How much of [`done`](Self::done) an earlier run did. The time left follows from the rest of it.
+    #[must_use]
+    pub fn done_before(&self) -> u64 {
+        self.done_before.load(Ordering::Relaxed)
+    }
+
     /// The number of records read or written.
     #[must_use]
     pub fn records(&self) -> u64 {
@@ -66,10 +73,16 @@ impl Progress {
 
     /// Begins work of this size, of which nothing is done yet.
     pub fn begin(&self, total: u64) {
-        for number in [&self.done, &self.records, &self.skipped, &self.bytes] {
+        for number in [&self.done, &self.done_before, &self.records, &self.skipped, &self.bytes] {
             number.store(0, Ordering::Relaxed);
         }
         self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Sets how much an earlier run has done.
+    pub fn set_done_before(&self, done: u64) {
+        self.done_before.store(done, Ordering::Relaxed);
+        self.set_done(done);
     }
 
     /// Sets how much is done.

@@ -360,6 +360,7 @@ impl Gauges {
             },
             workers: WorkerStats {
                 threads: self.governor.threads(),
+                time: self.governor.time(until),
                 active: self.governor.active(),
                 queued: self.queue.queued(),
                 queue_capacity: self.queue.capacity(),

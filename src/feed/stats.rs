@@ -43,6 +43,8 @@ pub struct ReaderStats {
 pub struct WorkerStats {
     /// The number of workers.
     pub threads: usize,
+    /// The time that all of them together have existed: some may have been added while the feed ran.
+    pub time: Duration,
     /// How many of them are active now. If their number was not set: only as many as it takes to keep the
     /// consumers from waiting.
     pub active: usize,
@@ -180,20 +182,20 @@ impl Stats {
         };
         let devices = sum(|lane| lane.waits_for_device.time);
         let consumers = sum(|lane| lane.waits_for_batch.time);
-        let part = |time: f64, threads: usize| {
-            let whole = self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64);
-            if whole > 0.0 { (time / whole).clamp(0.0, 1.0) } else { 0.0 }
-        };
-        let share = |waits: Duration, threads: usize| {
-            part(self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64) - waits.as_secs_f64(), threads)
-        };
+        let part = |time: f64, whole: f64| if whole > 0.0 { (time / whole).clamp(0.0, 1.0) } else { 0.0 };
+        let without = |waits: Duration, whole: f64| part(whole - waits.as_secs_f64(), whole);
+        let one = self.elapsed.as_secs_f64();
+        let of_lanes = one * to_f64(self.lanes.len().max(1) as u64);
         let reader = self.reader.waits_for_free.time.saturating_add(self.reader.waits_for_resume.time);
         [
-            (Bottleneck::Reader, share(reader, 1)),
-            (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
-            (Bottleneck::Consumer, share(consumers, self.lanes.len())),
+            (Bottleneck::Reader, without(reader, one)),
+            (
+                Bottleneck::Transform,
+                without(self.workers.waits_for_records.time, self.workers.time.as_secs_f64()),
+            ),
+            (Bottleneck::Consumer, without(consumers, of_lanes)),
             // A device's time is known only while somebody waits for it.
-            (Bottleneck::Device, part(devices.as_secs_f64(), self.lanes.len())),
+            (Bottleneck::Device, part(devices.as_secs_f64(), of_lanes)),
         ]
     }
 
@@ -223,10 +225,19 @@ impl ReaderStats {
 
 impl WorkerStats {
     fn since(&self, before: &Self) -> Self {
-        let &WorkerStats { threads, active, queued, queue_capacity, runs, offloaded, waits_for_records } =
-            self;
+        let &WorkerStats {
+            threads,
+            time,
+            active,
+            queued,
+            queue_capacity,
+            runs,
+            offloaded,
+            waits_for_records,
+        } = self;
         WorkerStats {
             threads,
+            time: time.saturating_sub(before.time),
             active,
             queued,
             queue_capacity,
@@ -377,7 +388,12 @@ mod tests {
         Stats {
             elapsed: Duration::from_secs(10),
             reader: ReaderStats { waits_for_free: waits(reader), ..ReaderStats::default() },
-            workers: WorkerStats { threads: 2, waits_for_records: waits(workers), ..WorkerStats::default() },
+            workers: WorkerStats {
+                threads: 2,
+                time: Duration::from_secs(20),
+                waits_for_records: waits(workers),
+                ..WorkerStats::default()
+            },
             lanes: vec![LaneStats { waits_for_batch: waits(consumer), records: 50, ..LaneStats::default() }],
         }
     }
@@ -398,6 +414,7 @@ mod tests {
             },
             workers: WorkerStats {
                 threads,
+                time: waits.time,
                 active: threads,
                 queued: threads,
                 queue_capacity: threads,
@@ -453,7 +470,8 @@ mod tests {
         let mut waits_for_device = stats(9, 18, 9);
         waits_for_device.lanes[0].waits_for_device.time = Duration::from_secs(8);
         assert_eq!(waits_for_device.bottleneck(), Bottleneck::Device);
-        assert_eq!(Stats { elapsed: Duration::ZERO, ..waits_for_device }.bottleneck(), Bottleneck::Consumer);
+        let none = Stats { elapsed: Duration::ZERO, workers: WorkerStats::default(), ..waits_for_device };
+        assert_eq!(none.bottleneck(), Bottleneck::Consumer);
         let mut largest = all(1);
         largest.reader.waits_for_free.time = Duration::MAX;
         largest.lanes[0].waits_for_batch.time = Duration::MAX;

@@ -44,6 +44,9 @@ const LONG: u32 = 10;
 pub(crate) struct Governor {
     /// The number of workers. It only grows.
     threads: AtomicUsize,
+    /// When the first workers were started, and the nanoseconds, in sum, by which the others came later.
+    start: Instant,
+    later: AtomicU64,
     /// The number of active workers: those with the lowest numbers.
     active: AtomicUsize,
     /// Whether the work has ended; then nobody stands by.
@@ -83,6 +86,8 @@ impl Governor {
     pub(crate) fn of(threads: usize) -> Self {
         Governor {
             threads: AtomicUsize::new(threads),
+            start: Instant::now(),
+            later: AtomicU64::new(0),
             active: AtomicUsize::new(threads),
             over: Mutex::new(false),
             changed: Condvar::new(),
@@ -117,7 +122,16 @@ impl Governor {
 
     /// There are this many workers now.
     pub(crate) fn has_grown(&self, threads: usize) {
-        self.threads.fetch_max(threads, Relaxed);
+        let before = self.threads.fetch_max(threads, Relaxed);
+        let added = threads.saturating_sub(before) as u64;
+        self.later.fetch_add(nanos(self.start.elapsed()).saturating_mul(added), Relaxed);
+    }
+
+    /// The time that all workers together have existed at this moment.
+    pub(crate) fn time(&self, until: Instant) -> Duration {
+        let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
+        let since_start = until.saturating_duration_since(self.start).saturating_mul(threads);
+        since_start.saturating_sub(Duration::from_nanos(self.later.load(Relaxed)))
     }
 
     /// Fixes the number of active workers: from now on it is not chosen.
@@ -415,6 +429,20 @@ mod tests {
             governor.look(Instant::now() + WINDOW * 2 * window);
         }
         assert_eq!((governor.active(), governor.threads()), (3, 3));
+    }
+
+    #[test]
+    fn workers_that_come_later_have_existed_for_less_time() {
+        let governor = Governor::of(2);
+        let later = governor.start + Duration::from_secs(100);
+        assert_eq!(governor.time(later), Duration::from_secs(200));
+        governor.has_grown(5);
+        let since = governor.start.elapsed();
+        let time = governor.time(later);
+        let [least, most] = [since, Duration::ZERO].map(|late| Duration::from_secs(500) - 3 * late);
+        assert!(least <= time && time <= most, "{time:?}");
+        governor.has_grown(5);
+        assert_eq!(governor.time(later), time, "nobody was added");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::{Access, TfRecord};
 use percolator::{ColorMode, Feed, Net, Phase, Transform, shown};
-use percolator_data::Content;
+use percolator_data::{ChannelOrder, Content};
 
 use crate::described::{Database, Described};
 
@@ -136,6 +136,23 @@ impl From<ContentArg> for Content {
             ContentArg::Example => Content::Example,
             ContentArg::SequenceExample => Content::SequenceExample,
             ContentArg::Bytes => Content::Bytes,
+        }
+    }
+}
+
+/// The order of channels in the records.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum ChannelsArg {
+    #[default]
+    Bgr,
+    Rgb,
+}
+
+impl From<ChannelsArg> for ChannelOrder {
+    fn from(order: ChannelsArg) -> Self {
+        match order {
+            ChannelsArg::Bgr => ChannelOrder::Bgr,
+            ChannelsArg::Rgb => ChannelOrder::Rgb,
         }
     }
 }

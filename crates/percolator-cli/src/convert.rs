@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use percolator::shown::count;
 use percolator::{Progress, shown};
@@ -21,6 +21,7 @@ use percolator_data::input::{
 use percolator_data::store::Backend;
 use serde_json::json;
 
+use crate::data_set::OpenArgs;
 use crate::out::Out;
 use crate::watch::{Ended, megabytes_per_second, watched};
 
@@ -190,9 +191,9 @@ struct Cifar10 {
     path: PathBuf,
     #[command(flatten)]
     output: OutputArgs,
-    /// Which of a folder's files.
-    #[arg(long, value_enum, default_value_t)]
-    split: SplitArg,
+    /// Which of a folder's files [default: train].
+    #[arg(long, value_enum)]
+    split: Option<SplitArg>,
 }
 
 #[derive(Debug, Args)]
@@ -202,9 +203,9 @@ struct Cifar100 {
     path: PathBuf,
     #[command(flatten)]
     output: OutputArgs,
-    /// Which of a folder's files.
-    #[arg(long, value_enum, default_value_t)]
-    split: SplitArg,
+    /// Which of a folder's files [default: train].
+    #[arg(long, value_enum)]
+    split: Option<SplitArg>,
     /// Which of an image's two labels.
     #[arg(long, value_enum, default_value_t)]
     label: LabelArg,
@@ -215,6 +216,8 @@ struct RecordsOf {
     /// The folder of an LMDB or a LevelDB, or TFRecord files: one, a folder, or a quoted pattern.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
+    #[command(flatten)]
+    open: OpenArgs,
     #[command(flatten)]
     output: OutputArgs,
     /// Take the records for Datums, and keep their images and labels alone.
@@ -275,17 +278,30 @@ impl Convert {
                 output.run_plain(Idx::open(&images, &labels)?)
             }
             Origin::Cifar10(Cifar10 { path, output, split }) => {
-                output.run_plain(Cifar::open(&path, CifarKind::Ten, split.into())?)
+                let split = split_of(&path, split)?;
+                output.run_plain(Cifar::open(&path, CifarKind::Ten, split)?)
             }
             Origin::Cifar100(Cifar100 { path, output, split, label }) => {
-                output.run_plain(Cifar::open(&path, CifarKind::Hundred(label.into()), split.into())?)
+                let split = split_of(&path, split)?;
+                output.run_plain(Cifar::open(&path, CifarKind::Hundred(label.into()), split)?)
             }
-            Origin::Records(RecordsOf { source, output, strip, example }) => {
+            Origin::Records(RecordsOf { source, open, output, strip, example }) => {
                 let options = RecordOptions { strip, example };
-                output.run(Records::open(&source)?, ImageOptions::default(), options)
+                let records = Records::of(open.options().open(&source)?)?;
+                output.run(records, ImageOptions::default(), options)
             }
         }
     }
+}
+
+/// Which of a folder's files; a single file is all there is to choose from.
+fn split_of(path: &Path, split: Option<SplitArg>) -> anyhow::Result<CifarSplit> {
+    ensure!(
+        split.is_none() || !path.is_file(),
+        "{}: --split chooses among the files of a folder, and this is one file: leave it out",
+        shown::path(path)
+    );
+    Ok(split.unwrap_or_default().into())
 }
 
 impl ImageArgs {

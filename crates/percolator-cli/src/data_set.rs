@@ -27,15 +27,8 @@ pub(super) struct DataArgs {
     /// Prepend this to each name in a list of images, as it is (Caffe's root_folder).
     #[arg(long, value_name = "PREFIX")]
     root: Option<OsString>,
-    /// Read the database of this name in an LMDB.
-    #[arg(long, value_name = "NAME")]
-    database: Option<String>,
-    /// How files are read.
-    #[arg(long, value_enum, default_value_t)]
-    access: AccessArg,
-    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
-    #[arg(long)]
-    allow_log_gaps: bool,
+    #[command(flatten)]
+    open: OpenArgs,
     /// Worker threads [default: one per core]. The results do not depend on it.
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<NonZeroUsize>,
@@ -50,21 +43,41 @@ pub(super) struct DataArgs {
     pub(super) force: bool,
 }
 
+/// How a database is opened.
+#[derive(Debug, Args)]
+pub(super) struct OpenArgs {
+    /// Read the database of this name in an LMDB.
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
+    /// How files are read.
+    #[arg(long, value_enum, default_value_t)]
+    access: AccessArg,
+    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
+    #[arg(long)]
+    allow_log_gaps: bool,
+}
+
+impl OpenArgs {
+    pub(super) fn options(&self) -> OpenOptions {
+        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
+        let options = OpenOptions::default().access(self.access.access()).log_gaps(gaps);
+        match &self.database {
+            Some(name) => options.database(name),
+            None => options,
+        }
+    }
+}
+
 impl DataArgs {
     pub(super) fn existing(&self) -> Existing {
         if self.force { Existing::Replace } else { Existing::Refuse }
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        let mut options = OpenOptions::default().access(self.access.access()).log_gaps(gaps);
-        if let Some(root) = &self.root {
-            options = options.root_folder(root);
+        match &self.root {
+            Some(root) => self.open.options().root_folder(root),
+            None => self.open.options(),
         }
-        if let Some(name) = &self.database {
-            options = options.database(name);
-        }
-        options
     }
 
     /// Does work beside a progress bar; on SIGINT or SIGTERM, it is told to stop.

@@ -4,12 +4,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator::shown;
-use percolator_data::mean::{self, ChannelOrder, MeanOptions, Sums};
+use percolator_data::mean::{self, MeanOptions, Sums};
 use serde_json::json;
 
-use crate::args::{ColorArg, ContentArg, size};
+use crate::args::{ChannelsArg, ColorArg, ContentArg, size};
 use crate::data_set::{DataArgs, stdout, write_output};
 use crate::output::FileKind;
 use crate::watch::Ended;
@@ -39,23 +39,6 @@ pub(crate) struct Mean {
     /// sums are rounded. Without it, they are exact. Floats are always added as Caffe does.
     #[arg(long)]
     caffe: bool,
-}
-
-/// The order of channels in the records.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum ChannelsArg {
-    #[default]
-    Bgr,
-    Rgb,
-}
-
-impl From<ChannelsArg> for ChannelOrder {
-    fn from(order: ChannelsArg) -> Self {
-        match order {
-            ChannelsArg::Bgr => ChannelOrder::Bgr,
-            ChannelsArg::Rgb => ChannelOrder::Rgb,
-        }
-    }
 }
 
 impl Mean {

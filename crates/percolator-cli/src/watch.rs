@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use percolator::Progress;
 
 use crate::said;
@@ -46,7 +46,7 @@ pub(super) fn watched_and_said<T: Send>(
     work: impl FnOnce(&Lines) -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<Ended<T>> {
     let signals = Signals::catch()?;
-    let measured = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}  {eta} left")
+    let measured = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
         .context("the progress bar's template")?;
     let bar = bar(is_quiet)?;
     let lines = &Lines { beside: std::io::stdout().is_terminal().then(|| bar.clone()) };
@@ -73,14 +73,17 @@ pub(super) fn watched_and_said<T: Send>(
                     state.set_pos(done);
                 });
             }
+            let took = start.elapsed();
+            let mut said = || {
+                let left = left(done, progress.done_before(), total, took);
+                format!("{}{}", message(progress, took), left.unwrap_or_default())
+            };
             if total > 0 || progress.records() > 0 {
-                bar.set_message(message(progress, start.elapsed()));
+                bar.set_message(said());
                 bar.tick();
             }
-            if let Some(due) = next_line.filter(|due| start.elapsed() >= *due) {
-                let said = message(progress, start.elapsed());
-                let _ =
-                    writeln!(std::io::stderr(), "percolator: {}", line(done, total, start.elapsed(), &said));
+            if let Some(due) = next_line.filter(|due| took >= *due) {
+                let _ = writeln!(std::io::stderr(), "percolator: {}", line(done, total, &said()));
                 next_line = Some(due + LINE);
             }
             // It does not synchronise: the work is joined below.
@@ -127,16 +130,21 @@ impl Drop for End<'_> {
     }
 }
 
-/// How far the work is after this time, for a log.
-fn line(done: u64, total: u64, took: Duration, message: &str) -> String {
-    if total == 0 {
-        return message.to_owned();
+/// How far the work is, for a log.
+fn line(done: u64, total: u64, message: &str) -> String {
+    match (u128::from(done) * 100).checked_div(total.into()) {
+        Some(percent) => format!("{percent} %  {message}"),
+        None => message.to_owned(),
     }
-    let percent = u128::from(done) * 100 / u128::from(total);
-    let rest = u128::from(total - done.min(total)) * took.as_millis();
-    // Nothing is known of the time before anything is done.
-    let left = rest.checked_div(u128::from(done) * 1000).map(|left| format!("  {left} s left"));
-    format!("{percent} %  {message}{}", left.unwrap_or_default())
+}
+
+/// How long the rest takes if it goes on as in this time, in which everything but `before` was done. Nothing
+/// is known of it before anything is done.
+fn left(done: u64, before: u64, total: u64, took: Duration) -> Option<String> {
+    let rest = u128::from(total.saturating_sub(done)) * took.as_millis();
+    let left = rest.checked_div(u128::from(done.saturating_sub(before)) * 1000)?;
+    let left = Duration::from_secs(u64::try_from(left).unwrap_or(u64::MAX));
+    Some(format!("  {} left", HumanDuration(left)))
 }
 
 /// A bar for work whose size is not known yet, and may never be.
@@ -181,11 +189,19 @@ mod tests {
 
     #[test]
     fn a_log_has_lines() {
-        let took = Duration::from_secs(10);
-        assert_eq!(line(1, 3, took, "5/s"), "33 %  5/s  20 s left");
-        assert_eq!(line(u64::MAX, u64::MAX, took, "5/s"), "100 %  5/s  0 s left");
-        assert_eq!(line(0, 3, took, "5/s"), "0 %  5/s");
-        assert_eq!(line(7, 0, took, "5/s"), "5/s", "the total is not known");
+        assert_eq!(line(1, 3, "5/s"), "33 %  5/s");
+        assert_eq!(line(u64::MAX, u64::MAX, "5/s"), "100 %  5/s");
+        assert_eq!(line(7, 0, "5/s"), "5/s", "the total is not known");
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_what_this_run_did() {
+        let left = |done, before, total| left(done, before, total, Duration::from_secs(10));
+        assert_eq!(left(1, 0, 3).as_deref(), Some("  20 seconds left"));
+        assert_eq!(left(90, 80, 100).as_deref(), Some("  10 seconds left"), "80 were done before");
+        assert_eq!(left(u64::MAX, 0, u64::MAX).as_deref(), Some("  0 seconds left"));
+        assert_eq!(left(0, 0, 3), None);
+        assert_eq!(left(80, 80, 100), None, "nothing is done yet");
     }
 
     #[test]

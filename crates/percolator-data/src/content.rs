@@ -70,6 +70,16 @@ impl fmt::Display for PictureEncoding {
     }
 }
 
+/// The order of three or four channels, of which alpha is the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelOrder {
+    /// Blue, green, red: as OpenCV decodes, and so Caffe.
+    #[default]
+    Bgr,
+    /// Red, green, blue: as in CIFAR's files.
+    Rgb,
+}
+
 /// A record's image, not yet decoded.
 #[derive(Clone, Copy, Debug)]
 pub enum Picture<'a> {
@@ -88,6 +98,16 @@ impl<'a> Picture<'a> {
             Picture::Datum(datum) if datum.data.is_empty() => PictureEncoding::Float,
             Picture::Datum(_) => PictureEncoding::Raw,
             Picture::File(file) => encoding_of(file),
+        }
+    }
+
+    /// The order of its channels once it is decoded, if those of images that are not encoded have this one.
+    #[must_use]
+    pub fn channels(&self, order: ChannelOrder) -> ChannelOrder {
+        match self.encoding() {
+            PictureEncoding::Raw | PictureEncoding::Float => order,
+            // A file says which of its channels is which; the decoder puts blue first.
+            PictureEncoding::Jpeg | PictureEncoding::Png | PictureEncoding::Other => ChannelOrder::Bgr,
         }
     }
 

@@ -21,7 +21,7 @@ pub mod mean;
 pub mod scan;
 pub mod verify;
 
-pub use self::content::{Content, Label, Picture, PictureEncoding};
+pub use self::content::{ChannelOrder, Content, Label, Picture, PictureEncoding};
 pub use self::open::{DataSet, Found, Kind, OpenError, OpenOptions};
 
 /// The guide's code compiles.

@@ -11,17 +11,23 @@ use crate::base::glob::{self, Rules};
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
-/// The endings of the files that this crate keeps beside records, of files that are being written, and of
-/// their locks.
-const OWN_ENDINGS: [&[u8]; 4] =
-    [b".percolator-index", b".percolator-unpacked", b".percolator-partial", b".percolator-lock"];
+/// The endings of files that lie beside records: what this crate keeps there, files that are being written
+/// and their locks; lists that a conversion writes, and what TensorFlow Datasets says of a data set.
+const OTHER_ENDINGS: [&[u8]; 7] = [
+    b".percolator-index",
+    b".percolator-unpacked",
+    b".percolator-partial",
+    b".percolator-lock",
+    b".labels.txt",
+    b".skipped.txt",
+    b".json",
+];
 
 /// The files that a path means, in the order of their names' bytes, as a shell sorts them in the C locale.
 ///
 /// If something exists at the path, the path means that: the file, or the files in the folder. Otherwise it
 /// is a pattern, in which `*`, `?` and `[...]` match within a name, as in a shell. Hidden files are left out,
-/// unless a pattern's name begins with a dot. So are folders, and the files that this crate keeps beside
-/// records.
+/// unless a pattern's name begins with a dot. So are folders, and [files beside records](OTHER_ENDINGS).
 pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let whole = root.join(path);
     let none = |message| Err(TfRecordError::NoFiles { path: path.to_owned(), message }.into());
@@ -47,10 +53,10 @@ fn list(path: &Path, error: &io::Error) -> SourceError {
 }
 
 /// A shell's rules.
-const RULES: Rules = Rules { hidden: false, files: true, is_left_out: is_own };
+const RULES: Rules = Rules { hidden: false, files: true, is_left_out: is_beside };
 
-fn is_own(name: &OsStr) -> bool {
-    OWN_ENDINGS.iter().any(|ending| name.as_bytes().ends_with(ending))
+fn is_beside(name: &OsStr) -> bool {
+    OTHER_ENDINGS.iter().any(|ending| name.as_bytes().ends_with(ending))
 }
 
 #[cfg(test)]
@@ -67,9 +73,8 @@ mod tests {
     fn a_path_means_a_file_a_folder_or_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for name in
-            ["b", "a10", "a2", "Z", ".hidden", "a[1]", "a2.percolator-index", "a1.x.percolator-partial"]
-        {
+        let beside = ["a2.percolator-index", "a1.x.percolator-partial", "a.labels.txt", "dataset_info.json"];
+        for name in ["b", "a10", "a2", "Z", ".hidden", "a[1]"].into_iter().chain(beside) {
             fs::write(root.join(name), "").unwrap();
         }
         fs::create_dir_all(root.join("a-folder/deep")).unwrap();
@@ -82,6 +87,7 @@ mod tests {
         assert_eq!(names(&find("a*").unwrap()), ["a10", "a2", "a[1]", "a\u{fffd}"]);
         assert_eq!(names(&find("").unwrap()), ["Z", "a10", "a2", "a[1]", "a\u{fffd}", "b"]);
         assert_eq!(names(&find(".h*").unwrap()), [".hidden"]);
+        assert_eq!(names(&find("a.labels.txt").unwrap()), ["a.labels.txt"], "what is named is meant");
         assert_eq!(find("a-*/*/c").unwrap(), [root.join("a-folder/deep/c")]);
         assert_eq!(find("*/deep/*").unwrap(), [root.join("a-folder/deep/c")]);
         let nothing = find("x*").unwrap_err().to_string();

@@ -3,10 +3,11 @@
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use percolator::shown;
+use percolator::{Progress, shown};
 
 use super::photos::Photos;
 use super::synthetic::Kind;
@@ -68,7 +69,7 @@ impl Data {
     ///
     /// A database gets its name only when it is complete. Until then it has another name, and the next run
     /// that finds it and holds the lock removes it. The lock ends with its process, however that ends.
-    pub(super) fn prepare(&self, cache: &Path) -> anyhow::Result<PathBuf> {
+    pub(super) fn prepare(&self, cache: &Path, progress: &Progress) -> anyhow::Result<PathBuf> {
         let said =
             || format!("cannot keep data in {}: choose another folder with --cache", shown::path(cache));
         std::fs::create_dir_all(cache).with_context(said)?;
@@ -76,7 +77,7 @@ impl Data {
         let (kind, format) = (self.kind.name(), self.format.name());
         let name = format!("{kind}-{format}-{}-v{VERSION}-{:016x}", self.records, photos.hash());
         let folder = cache.join(&name);
-        let _lock = lock(&cache.join(format!("{name}.lock"))).with_context(said)?;
+        let _lock = lock(&cache.join(format!("{name}.lock")), progress).with_context(said)?;
         if folder.is_dir() {
             return Ok(folder);
         }
@@ -84,7 +85,7 @@ impl Data {
         clear(&under_way).with_context(said)?;
         self.check_space(cache)?;
         std::fs::create_dir(&under_way).with_context(said)?;
-        let made = write::write(self, &under_way, &photos);
+        let made = write::write(self, &under_way, &photos, progress);
         if made.is_err() {
             // The first error says more than an error of the clean-up after it.
             let _ = clear(&under_way);
@@ -135,7 +136,10 @@ pub(super) fn default_cache() -> PathBuf {
 }
 
 /// Waits for a run that makes the same data, and says so.
-fn lock(path: &Path) -> std::io::Result<File> {
+fn lock(path: &Path, progress: &Progress) -> std::io::Result<File> {
+    /// How often it looks whether the other one is done.
+    const LOOK: Duration = Duration::from_millis(50);
+
     let file = File::options().create(true).append(true).open(path)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -147,7 +151,12 @@ fn lock(path: &Path) -> std::io::Result<File> {
                 "percolator: waiting for another run, which holds {}",
                 shown::path(path)
             );
-            file.lock()?;
+            while let Err(TryLockError::WouldBlock) = file.try_lock() {
+                if progress.is_stopped() {
+                    return Err(std::io::Error::other("it was told to end"));
+                }
+                std::thread::park_timeout(LOOK);
+            }
         }
     }
     Ok(file)
@@ -173,7 +182,7 @@ mod tests {
                 // Enough records that fixed costs do not matter.
                 let records = (40 << 20) / kind.record_bytes_max();
                 let data = Data { kind, format, records };
-                let folder = data.prepare(cache.path()).unwrap();
+                let folder = data.prepare(cache.path(), &Progress::new()).unwrap();
                 let files = std::fs::read_dir(folder).unwrap();
                 let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
                 assert!(bytes <= data.file_bytes_max(), "{data:?}: {bytes}");
@@ -185,11 +194,11 @@ mod tests {
     fn what_was_left_under_way_is_cleared_away() {
         let cache = tempfile::tempdir().unwrap();
         let data = Data { kind: Kind::Tokens, format: Format::Lmdb, records: 3 };
-        let folder = data.prepare(cache.path()).unwrap();
+        let folder = data.prepare(cache.path(), &Progress::new()).unwrap();
         let under_way = folder.with_extension("making");
         std::fs::rename(&folder, &under_way).unwrap();
         std::fs::write(under_way.join("junk"), "").unwrap();
-        assert_eq!(data.prepare(cache.path()).unwrap(), folder);
+        assert_eq!(data.prepare(cache.path(), &Progress::new()).unwrap(), folder);
         assert!(!under_way.exists() && !folder.join("junk").exists());
     }
 }

@@ -1,6 +1,8 @@
 //! A job to measure: a source and its transform.
 
-use percolator::{Dtype, FeedBuilder, Transform, shown};
+use std::path::PathBuf;
+
+use percolator::{Dtype, FeedBuilder, Progress, Transform, shown};
 use percolator_measure::Job;
 
 use super::Bench;
@@ -9,6 +11,7 @@ use super::synthetic::Kind;
 use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
+use crate::watch::{Ended, watched};
 
 /// A feed to measure, by its name.
 #[derive(Debug)]
@@ -19,24 +22,41 @@ pub(super) struct NamedJob {
 }
 
 impl Bench {
-    /// The jobs, in the order of the arguments. Missing synthetic data are made.
-    pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
+    /// The jobs, in the order of the arguments. Missing synthetic data are made, unless a signal ends that.
+    pub(super) fn jobs(&self) -> anyhow::Result<Ended<Vec<NamedJob>>> {
         if self.synthetic.is_empty() {
             let described = self.input.describe()?;
             let name = shown::path(&described.origin).to_string();
             let feed = self.input.with_batch_size(described.feed);
-            return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
+            return Ok(Ended::Done(vec![self.job(name, feed, DtypeArg::F32)?]));
         }
         self.input.state.check_database(false)?;
-        self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
+        let mut jobs = Vec::new();
+        for &kind in &self.synthetic {
+            match self.prepare(kind)? {
+                Ended::Done(path) => jobs.push(self.synthetic_job(kind, path)?),
+                Ended::Stopped(code) => return Ok(Ended::Stopped(code)),
+            }
+        }
+        Ok(Ended::Done(jobs))
     }
 
-    fn synthetic_job(&self, kind: Kind) -> anyhow::Result<NamedJob> {
-        let InputArgs { state, transform: set, pipeline, .. } = &self.input;
+    /// The database of synthetic data of this kind.
+    fn prepare(&self, kind: Kind) -> anyhow::Result<Ended<PathBuf>> {
         let format = self.format.unwrap_or_default();
         let data =
             Data { kind, format, records: self.records.map_or(kind.records(), |records| records as usize) };
-        let path = data.prepare(&self.cache.clone().unwrap_or_else(default_cache))?;
+        let cache = self.cache.clone().unwrap_or_else(default_cache);
+        let message = |progress: &Progress, _| {
+            format!("making {}: record {} of {}", format.job_name(kind), progress.done(), progress.total())
+        };
+        let progress = Progress::new();
+        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
+    }
+
+    fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
+        let InputArgs { state, transform: set, pipeline, .. } = &self.input;
+        let format = self.format.unwrap_or_default();
         let mut described = Described::of_database(format.database(path));
         let dtype = kind.dtype();
         // Bytes that stay bytes have neither mean nor scale.

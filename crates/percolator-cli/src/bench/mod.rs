@@ -133,7 +133,11 @@ impl Bench {
         }
         let mut out = Out::new(std::io::stdout().lock());
         let mut jobs = Vec::new();
-        for job in self.jobs()? {
+        let wanted = match self.jobs()? {
+            Ended::Done(wanted) => wanted,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        for job in wanted {
             let work = |progress: &_| self.measure(&job, progress);
             let one = match measured(self.quiet, &job.name, work)? {
                 Ended::Done(one) => one,

@@ -1,11 +1,11 @@
-//! Writes records into a database, with a progress bar.
+//! Writes records into a database.
 
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::{Context as _, anyhow, ensure};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::Progress;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use rusty_leveldb::{DB, Options};
 
@@ -19,31 +19,19 @@ const CHUNK: usize = 256;
 type Record = (Vec<u8>, Vec<u8>);
 
 /// Writes all records, in order.
-pub(super) fn write(data: &Data, folder: &Path, photos: &Photos) -> anyhow::Result<()> {
-    let bar = progress(data);
+pub(super) fn write(data: &Data, folder: &Path, photos: &Photos, progress: &Progress) -> anyhow::Result<()> {
+    progress.begin(data.records as u64);
     let chunks = (0..data.records).step_by(CHUNK).map(|start| {
+        ensure!(!progress.is_stopped(), "it was told to end");
         let chunk = make(data, photos, start..data.records.min(start + CHUNK))?;
-        bar.inc(chunk.len() as u64);
+        progress.add_done(chunk.len() as u64);
         Ok(chunk)
     });
     match data.format {
         Format::Lmdb => write_lmdb(folder, data.file_bytes_max(), chunks),
         Format::Leveldb => write_leveldb(folder, chunks),
         Format::Tfrecord => write_tfrecord(folder, chunks),
-    }?;
-    bar.finish_and_clear();
-    Ok(())
-}
-
-/// Shown only on a terminal.
-fn progress(data: &Data) -> ProgressBar {
-    let template = "{msg} {wide_bar} {pos}/{len} records, {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(data.records as u64).with_style(style).with_message(format!(
-        "making {} ({})",
-        data.kind.name(),
-        data.format.name()
-    ))
+    }
 }
 
 /// Makes records on all cores.

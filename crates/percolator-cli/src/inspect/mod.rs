@@ -15,7 +15,7 @@ use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture, Pict
 use percolator_data::scan::Progress;
 use percolator_data::{DataSet, Found};
 
-use crate::args::ContentArg;
+use crate::args::{ChannelsArg, ContentArg};
 use crate::data_set::{DataArgs, stdout, write_output};
 use crate::model;
 use crate::output::FileKind;
@@ -41,6 +41,9 @@ pub(crate) struct Inspect {
     /// Write the report as one HTML file that needs no network: histograms, sizes, pictures.
     #[arg(long, value_name = "REPORT.html")]
     html: Option<PathBuf>,
+    /// The order of three or four channels of images that are not encoded: Caffe's are bgr, CIFAR's rgb.
+    #[arg(long, value_enum, default_value_t)]
+    channels: ChannelsArg,
     /// The number of pictures in the sheet, and in the HTML report.
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
@@ -128,7 +131,8 @@ impl Inspect {
             return Ok(Vec::new());
         }
         let content = self.content.map(Into::into);
-        let options = PictureOptions { count: self.pictures, side: PICTURE_SIDE, content };
+        let channels = self.channels.into();
+        let options = PictureOptions { count: self.pictures, side: PICTURE_SIDE, content, channels };
         match inspect::pictures(data, &options, progress) {
             Err(inspect::InspectError::NoImages { .. }) if self.grid.is_none() => Ok(Vec::new()),
             pictures => Ok(pictures?),

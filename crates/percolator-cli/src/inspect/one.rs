@@ -18,7 +18,7 @@ pub(super) fn show(data: &DataSet, word: &OsStr, how: &Inspect) -> anyhow::Resul
     if let Some(content) = how.content {
         record.content = content.into();
     }
-    let image = record.image().map(|image| image.map(|(_, _, pixels)| pixels));
+    let image = record.image(how.channels.into()).map(|image| image.map(|(_, _, pixels)| pixels));
     if let Some(path) = &how.out {
         let key = key_text(&record.key);
         let pixels = image.as_ref().with_context(|| format!("the record {key} has no image"))?;

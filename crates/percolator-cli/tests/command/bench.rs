@@ -509,6 +509,19 @@ fn data_without_a_place_are_refused() {
 }
 
 #[test]
+fn a_signal_ends_the_making_of_data_and_nothing_is_left() {
+    let bench = Bench::new();
+    let mut child = bench.command(&["--synthetic", "small", "--records", "9999999"]).spawn().unwrap();
+    while bench.made().is_empty() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(bench.made().is_empty());
+}
+
+#[test]
 fn rounds_without_end_are_refused() {
     let bench = Bench::new();
     for rounds in ["0", "100001", "18446744073709551615"] {

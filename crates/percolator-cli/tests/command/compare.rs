@@ -107,6 +107,26 @@ fn this_build_is_compared_with_itself() {
 }
 
 #[test]
+fn a_signal_ends_the_build_that_measures() {
+    let folder = tempdir().unwrap();
+    let script = "#!/bin/sh\ntrap 'touch ended; exit 1' TERM\ntouch started\nwhile :; do sleep 0.01; done\n";
+    fs::write(folder.path().join("endless"), script).unwrap();
+    fs::set_permissions(folder.path().join("endless"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(["bench", "--compare", "./endless", "./endless", "--synthetic", "small"])
+        .current_dir(folder.path())
+        .spawn()
+        .unwrap();
+    while !folder.path().join("started").exists() {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(folder.path().join("ended").exists());
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused() {
     let folder = tempdir().unwrap();
     write(&folder, "old.json", &[result("a", &RATES)]);

@@ -114,7 +114,7 @@ fn what_is_skipped_is_said_and_the_exit_code_is_1() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("skipped: 2, listed in made.skipped.txt"), "{printed}");
     assert!(printed.contains("skipped: item 0, 00000000_bad.png: Could not decode"), "{printed}");
-    assert!(printed.contains("00000013_\\x1b[2Jmissing.png: cannot read the file"), "{printed}");
+    assert!(printed.contains("00000013_\\x1b[2Jmissing.png: cannot read"), "{printed}");
     assert!(!printed.contains('\u{1b}'));
     assert_eq!(lmdb(&folder.path().join("made")).len(), 12);
     // The same as JSON, and with another exit code.
@@ -146,6 +146,24 @@ fn records_that_cannot_be_read_are_skipped_and_the_exit_code_is_1() {
     );
     assert_eq!(lmdb(&folder.path().join("copy")).len(), 11);
     pass(folder.path(), "records made copy --force --keep-going");
+}
+
+#[test]
+fn the_lists_beside_tfrecord_files_are_not_read_as_records() {
+    let folder = images();
+    fs::create_dir_all(folder.path().join("root/cat")).unwrap();
+    fs::write(folder.path().join("root/cat/bad.png"), "no image").unwrap();
+    for name in names(&folder.path().join("img")).iter().take(2) {
+        let [from, to] = ["img", "root/cat"].map(|place| folder.path().join(place).join(name));
+        fs::copy(from, to).unwrap();
+    }
+    fs::create_dir(folder.path().join("out")).unwrap();
+    pass(folder.path(), "folders root out/train --backend tfrecord --shards 2 --keep-going");
+    let written = names(&folder.path().join("out"));
+    let due = ["train-00000-of-00002", "train-00001-of-00002", "train.labels.txt", "train.skipped.txt"];
+    assert_eq!(written, due);
+    pass(folder.path(), "records out copy");
+    assert_eq!(lmdb(&folder.path().join("copy")).len(), 2);
 }
 
 #[test]
@@ -190,7 +208,9 @@ fn bad_input_is_refused() {
         ("cifar10 img x", "img/data_batch_1.bin: cannot open the file"),
         ("cifar100 img x --split test", "img/test.bin: cannot open the file"),
         ("records missing x", "missing"),
-        ("records list x", "is not a TFRecord file"),
+        ("records list x", "list: a list of images, which has no records: convert it as a list"),
+        ("records made x --database none", "none"),
+        ("cifar10 empty x --split test", "empty: --split chooses among the files of a folder"),
         ("list img/ list x --threads 60000", "60000 threads are too many; at most 1024 are allowed"),
         ("records made x --shards 100", "made: 100 shards cannot be made of 12 item(s)"),
     ] {

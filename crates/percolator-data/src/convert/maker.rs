@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::Pixels;
+use percolator::{ColorMode, shown};
 
 use super::image::ImageOptions;
 use super::record::{RecordOptions, put_file, put_pixels};
@@ -33,7 +34,8 @@ impl<'a> Maker<'a> {
         let before = out.len();
         let made = catch_unwind(AssertUnwindSafe(|| match item {
             Item::File { path, label, key } => {
-                read_file(path, &mut self.file).map_err(|error| format!("cannot read the file: {error}"))?;
+                read_file(path, &mut self.file)
+                    .map_err(|error| format!("cannot read {}: {error}", shown::path(path)))?;
                 self.make_image(&String::from_utf8_lossy(key), *label, out).map(Some)
             }
             Item::Pixels { shape, pixels, label, .. } => {
@@ -60,14 +62,16 @@ impl<'a> Maker<'a> {
     }
 
     /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can
-    /// be decoded, too.
+    /// be decoded, too: also by a feed that does not choose the channels, which takes no samples of 16 bits.
     fn make_image(&mut self, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, String> {
         let encoding = self.images.encoding_of(name)?;
         let image = self.decoder.decode(&self.file).map_err(|error| error.to_string())?;
         let size = [image.shape.channels, image.shape.height, image.shape.width];
         match (encoding, image.pixels) {
-            (Some((_, true)), _) => put_file(&self.file, label, out),
-            (Some((encoding, false)), _) => {
+            (Some((_, true)), _) if ImageFileDecoder::new(ColorMode::Native).shape(&self.file).is_ok() => {
+                put_file(&self.file, label, out);
+            }
+            (Some((encoding, _)), _) => {
                 let mut file = Vec::new();
                 encoding.encode(&image, &mut file)?;
                 put_file(&file, label, out);

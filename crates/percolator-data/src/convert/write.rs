@@ -79,7 +79,7 @@ impl<'a> Writing<'a> {
 
     /// Converts all items, and gives the outputs their names.
     pub(super) fn run(mut self, progress: &Progress, paths: Paths) -> Result<Summary, ConvertError> {
-        progress.set_done(self.state.next);
+        progress.set_done_before(self.state.next);
         progress.set_skipped(self.state.skipped);
         let (convert, from) = (self.convert, self.state.next);
         let written = match self.shards {

@@ -7,7 +7,7 @@ use percolator::record::Key;
 use percolator::source::SourceError;
 
 use super::{Input, InputError, Item, ItemReader};
-use crate::open::{DataSet, Kind, OpenError, OpenOptions};
+use crate::open::{DataSet, Kind, OpenError};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
 /// So many records are read at once.
@@ -27,22 +27,24 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// [`InputError::Source`] if it cannot be opened.
+    /// [`InputError`] if it cannot be opened, or has no records.
     pub fn open(path: &Path) -> Result<Self, InputError> {
-        let is_lmdb =
-            path.join("data.mdb").exists() || path.extension().is_some_and(|ending| ending == "mdb");
-        let kind = match path.join("CURRENT").exists() {
-            _ if is_lmdb => Kind::Lmdb,
-            true => Kind::LevelDb,
-            false => Kind::TfRecord,
-        };
-        Ok(Self::of(OpenOptions::default().open_kind(path, kind)?))
+        Self::of(DataSet::open(path)?)
     }
 
     /// The records of a data set that is open. Those of TFRecord files are numbered.
-    #[must_use]
-    pub fn of(data: DataSet) -> Self {
-        Records { data }
+    ///
+    /// # Errors
+    ///
+    /// [`InputError::Format`] if it is a list of images, which [`ListedImages`](super::ListedImages) reads.
+    pub fn of(data: DataSet) -> Result<Self, InputError> {
+        match data.kind() {
+            Kind::ImageList => {
+                let found = "a list of images, which has no records: convert it as a list".to_owned();
+                Err(InputError::Format { path: data.path().to_owned(), found })
+            }
+            _ => Ok(Records { data }),
+        }
     }
 
     /// Whether the keys are the records' numbers, with at least eight digits.

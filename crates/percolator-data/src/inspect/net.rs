@@ -1,7 +1,9 @@
 //! How a net, or a feed, would name a data set: only what is known, and what is left to choose.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use percolator::shown;
 
@@ -12,7 +14,8 @@ use crate::open::{DataSet, Kind};
 /// Caffe's layer for an LMDB, a LevelDB or a list; the command's options for TFRecords.
 pub(super) fn net(data: &DataSet, report: &Report) -> String {
     match (data.kind(), report.content) {
-        (Kind::Lmdb, Content::Datum) => database(data, report, "LMDB"),
+        // A layer of Caffe cannot name one of several databases.
+        (Kind::Lmdb, Content::Datum) if data.database().is_none() => database(data, report, "LMDB"),
         (Kind::LevelDb, Content::Datum) => database(data, report, "LEVELDB"),
         (Kind::ImageList, _) => list(data, report),
         (kind, content) => command(data, report, kind, content),
@@ -23,7 +26,7 @@ fn database(data: &DataSet, report: &Report, backend: &str) -> String {
     let mut net = opening("Data");
     net += &images(report);
     let _ = writeln!(net, "  data_param {{");
-    let _ = writeln!(net, "    source: {}", quoted(data));
+    let _ = writeln!(net, "    source: {}", quoted(data.path().as_os_str()));
     let _ = writeln!(net, "    backend: {backend}");
     let _ = writeln!(net, "    batch_size: 64  # yours to choose");
     net + "  }\n}\n"
@@ -33,7 +36,10 @@ fn list(data: &DataSet, report: &Report) -> String {
     let mut net = opening("ImageData");
     net += &images(report);
     let _ = writeln!(net, "  image_data_param {{");
-    let _ = writeln!(net, "    source: {}", quoted(data));
+    let _ = writeln!(net, "    source: {}", quoted(data.path().as_os_str()));
+    if let Some(root) = data.root_folder() {
+        let _ = writeln!(net, "    root_folder: {}", quoted(root));
+    }
     let _ = writeln!(net, "    batch_size: 64  # yours to choose");
     if report.shapes.len() > 1 {
         let _ = writeln!(net, "    new_height: 256  # images differ in size: yours to choose");
@@ -87,6 +93,9 @@ fn command(data: &DataSet, report: &Report, kind: Kind, content: Content) -> Str
         Kind::TfRecord | Kind::ImageList => "--tfrecord",
     };
     let mut command = format!("percolator feed {option} {}", shown::shell_word(data.path()));
+    if let Some(name) = data.database() {
+        let _ = write!(command, " --database {}", shown::shell_word(Path::new(name)));
+    }
     let has = |name: &str| report.features.iter().any(|feature| feature.name == name);
     match content {
         Content::Example if has(IMAGE) => {
@@ -140,9 +149,9 @@ fn field(feature: &super::FeatureReport) -> Option<String> {
 }
 
 /// A path as a string of protobuf's text form, which has its bytes, whatever they are.
-fn quoted(data: &DataSet) -> String {
+fn quoted(path: &OsStr) -> String {
     let mut quoted = String::from("\"");
-    for &byte in data.path().as_os_str().as_bytes() {
+    for &byte in path.as_bytes() {
         match byte {
             b'"' | b'\\' => {
                 quoted.push('\\');

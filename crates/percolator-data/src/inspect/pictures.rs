@@ -5,7 +5,7 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::{Image, Pixels as Elements};
 
 use super::InspectError;
-use crate::content::{Content, Label, caught};
+use crate::content::{ChannelOrder, Content, Label, caught};
 use crate::open::DataSet;
 use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
 
@@ -48,11 +48,13 @@ pub struct PictureOptions {
     pub side: usize,
     /// What values are; by default what [most records](Content::of) are.
     pub content: Option<Content>,
+    /// The order of the channels of images that are not encoded.
+    pub channels: ChannelOrder,
 }
 
 impl Default for PictureOptions {
     fn default() -> Self {
-        PictureOptions { count: 64, side: 112, content: None }
+        PictureOptions { count: 64, side: 112, content: None, channels: ChannelOrder::Bgr }
     }
 }
 
@@ -75,7 +77,7 @@ pub fn pictures(
         data,
         progress,
         ImageFileDecoder::default,
-        |decoder, seen| Picture::of(seen, content, decoder, options.side),
+        |decoder, seen| Picture::of(seen, content, decoder, options),
         |event| {
             match event {
                 Event::Done(picture) => pictures.push(picture),
@@ -91,16 +93,22 @@ pub fn pictures(
 }
 
 impl Picture {
-    fn of(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder, side: usize) -> Self {
-        let (number, key) = (seen.number, seen.key.to_owned());
+    fn of(
+        seen: Seen<'_>,
+        content: Content,
+        decoder: &mut ImageFileDecoder,
+        options: &PictureOptions,
+    ) -> Self {
+        let (number, key, side) = (seen.number, seen.key.to_owned(), options.side);
         let mut picture = Picture { number, key, label: None, shape: None, pixels: Ok(None) };
         let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
             let parts = content.parts(seen.value)?;
             picture.label = parts.label;
             if let Some(found) = parts.picture {
+                let channels = found.channels(options.channels);
                 let image = found.decode(decoder)?;
                 picture.shape = Some(image.shape);
-                picture.pixels = Ok(Some(Pixels::of(&image).fitted(side, side)));
+                picture.pixels = Ok(Some(Pixels::of(&image, channels).fitted(side, side)));
             }
             Ok(())
         };
@@ -112,11 +120,15 @@ impl Picture {
 }
 
 impl Pixels {
-    /// An image's pixels as a screen shows them. Three and four channels are blue, green, red and alpha, as
-    /// OpenCV and so Caffe have them; alpha is laid over white. Of any other number of channels, the first is
-    /// shown as grey. Floats are stretched from the least to the greatest.
+    /// An image's pixels as a screen shows them. Three and four channels are colours in this order, and
+    /// alpha, which is laid over white. Of any other number of channels, the first is shown as grey. Floats
+    /// are stretched from the least to the greatest.
     #[must_use]
-    pub fn of(image: &Image<'_>) -> Self {
+    pub fn of(image: &Image<'_>, channels: ChannelOrder) -> Self {
+        let [red, green, blue] = match channels {
+            ChannelOrder::Bgr => [2, 1, 0],
+            ChannelOrder::Rgb => [0, 1, 2],
+        };
         let ImageShape { channels, height, width } = image.shape;
         let bytes = bytes_of(image);
         let plane = height * width;
@@ -124,8 +136,8 @@ impl Pixels {
         for place in 0..plane {
             let at = |channel: usize| bytes[channel * plane + place];
             rgb.extend_from_slice(&match channels {
-                3 => [at(2), at(1), at(0)],
-                4 => [2, 1, 0].map(|channel| over_white(at(channel), at(3))),
+                3 => [at(red), at(green), at(blue)],
+                4 => [red, green, blue].map(|channel| over_white(at(channel), at(3))),
                 _ => [at(0); 3],
             });
         }
@@ -222,7 +234,12 @@ mod tests {
     use super::*;
 
     fn image(channels: usize, height: usize, width: usize, bytes: &[u8]) -> Pixels {
-        Pixels::of(&Image { shape: ImageShape { channels, height, width }, pixels: Elements::U8(bytes) })
+        ordered(ChannelOrder::Bgr, channels, height, width, bytes)
+    }
+
+    fn ordered(order: ChannelOrder, channels: usize, height: usize, width: usize, bytes: &[u8]) -> Pixels {
+        let shape = ImageShape { channels, height, width };
+        Pixels::of(&Image { shape, pixels: Elements::U8(bytes) }, order)
     }
 
     #[test]
@@ -232,6 +249,8 @@ mod tests {
         assert_eq!(image(4, 1, 1, &[10, 20, 30, 255]).rgb, [30, 20, 10]);
         assert_eq!(image(4, 1, 1, &[10, 20, 30, 0]).rgb, [255, 255, 255]);
         assert_eq!(image(5, 1, 1, &[4, 9, 9, 9, 9]).rgb, [4, 4, 4]);
+        assert_eq!(ordered(ChannelOrder::Rgb, 3, 1, 1, &[1, 2, 3]).rgb, [1, 2, 3]);
+        assert_eq!(ordered(ChannelOrder::Rgb, 4, 1, 1, &[10, 20, 30, 255]).rgb, [10, 20, 30]);
     }
 
     #[test]
@@ -258,7 +277,7 @@ mod tests {
             let file = Pixels { width, height, rgb: rgb.clone() }.to_png().unwrap();
             let mut decoder = ImageFileDecoder::default();
             let image = decoder.decode(&file).unwrap();
-            prop_assert_eq!(Pixels::of(&image), Pixels { width, height, rgb });
+            prop_assert_eq!(Pixels::of(&image, ChannelOrder::Bgr), Pixels { width, height, rgb });
         }
 
         #[test]

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::features::values;
 use super::pictures::Pixels;
-use crate::content::{Content, Picture, PictureEncoding, caught, kind_name};
+use crate::content::{ChannelOrder, Content, Picture, PictureEncoding, caught, kind_name};
 use crate::open::{DataSet, Kind};
 use crate::scan::ScanError;
 
@@ -221,7 +221,7 @@ impl Record {
             }
             Content::Bytes => push(&mut fields, "bytes", bytes_text(&self.value)),
         }
-        if let Some(image) = self.image() {
+        if let Some(image) = self.image(ChannelOrder::Bgr) {
             let value = match image {
                 Ok((encoding, shape, _)) => format!("{shape} (channels, rows, columns), {encoding}"),
                 Err(cause) => cause,
@@ -237,15 +237,18 @@ impl Record {
     ///
     /// What is wrong with the image.
     #[must_use]
-    pub fn image(&self) -> Option<Result<(PictureEncoding, percolator::batch::ImageShape, Pixels), String>> {
+    pub fn image(
+        &self,
+        channels: ChannelOrder,
+    ) -> Option<Result<(PictureEncoding, percolator::batch::ImageShape, Pixels), String>> {
         let picture = match self.content.parts(&self.value) {
             Ok(parts) => parts.picture?,
             Err(cause) => return Some(Err(cause.to_string())),
         };
-        let encoding = Picture::encoding(&picture);
+        let (encoding, channels) = (Picture::encoding(&picture), picture.channels(channels));
         let decoded = caught(&mut ImageFileDecoder::default(), ImageFileDecoder::default, |decoder| {
             let image = picture.decode(decoder)?;
-            Ok((encoding, image.shape, Pixels::of(&image)))
+            Ok((encoding, image.shape, Pixels::of(&image, channels)))
         });
         Some(decoded.map_err(|cause| cause.to_string()))
     }

@@ -20,21 +20,11 @@ use prost::Message as _;
 use serde::Serialize;
 
 use self::work::{Work, first_image};
-use crate::content::Content;
+use crate::content::{ChannelOrder, Content};
 use crate::open::DataSet;
 use crate::scan::Progress;
 
 pub use self::error::MeanError;
-
-/// The order of three or four channels, of which alpha is the last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChannelOrder {
-    /// Blue, green, red: as OpenCV decodes, and so Caffe.
-    #[default]
-    Bgr,
-    /// Red, green, blue: as in CIFAR's files.
-    Rgb,
-}
 
 /// How bytes are summed up. Floats are always summed as Caffe does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 mod error;
 mod what;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -68,6 +68,8 @@ pub struct DataSet {
     sources: Vec<Arc<dyn Source>>,
     /// The same once more if it is a LevelDB, whose keys can be sought.
     leveldb: Option<LevelDb>,
+    /// How it was opened.
+    options: OpenOptions,
 }
 
 /// How a data set is opened.
@@ -186,7 +188,7 @@ impl OpenOptions {
                 }]
             }
         };
-        Ok(DataSet { path: path.to_owned(), kind, sources, leveldb })
+        Ok(DataSet { path: path.to_owned(), kind, sources, leveldb, options: self.clone() })
     }
 }
 
@@ -204,6 +206,18 @@ impl DataSet {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name of its database, if it is one of several in an LMDB.
+    #[must_use]
+    pub fn database(&self) -> Option<&str> {
+        self.options.database.as_deref().filter(|_| self.kind == Kind::Lmdb)
+    }
+
+    /// What is prepended to each name, if it is a list of images.
+    #[must_use]
+    pub fn root_folder(&self) -> Option<&OsStr> {
+        self.options.root_folder.as_deref().filter(|_| self.kind == Kind::ImageList)
     }
 
     /// How its records are stored.

@@ -5,8 +5,11 @@ use std::io::Write as _;
 use std::path::Path;
 
 use flate2::write::GzEncoder;
+use percolator::ColorMode;
+use percolator::decoder::ImageFileDecoder;
 use percolator::example::ExampleWriter;
 use percolator::proto::Datum;
+use percolator::record::Pixels;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator_data::convert::{
     Convert, ConvertError, Encoded, ExampleNames, ImageOptions, Progress, RecordOptions,
@@ -117,6 +120,31 @@ fn png() -> Vec<u8> {
 }
 
 #[test]
+fn samples_of_16_bits_are_encoded_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, 2, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_depth(png::BitDepth::Sixteen);
+    encoder.write_header().unwrap().write_image_data(&[0x12, 0x34, 0xff, 0xff]).unwrap();
+    fs::write(folder.path().join("deep.png"), &file).unwrap();
+    fs::write(folder.path().join("list"), "deep.png 3\n").unwrap();
+    let root = format!("{}/", folder.path().display());
+    let input = ListedImages::open(&folder.path().join("list"), root, None).unwrap();
+    let output = folder.path().join("made");
+    let options = ImageOptions { encoded: Some(Encoded::AsNamed), ..ImageOptions::default() };
+    let summary = Convert::new(input, &output, Backend::Lmdb).images(options).run(&Progress::new()).unwrap();
+    assert_eq!((summary.records, summary.skipped), (1, 0));
+    let stored = Datum::decode(&read(Backend::Lmdb, &output)[0].1[..]).unwrap().data.unwrap();
+    assert_ne!(stored, file);
+    // As a feed decodes it that does not choose the channels.
+    let mut decoder = ImageFileDecoder::new(ColorMode::Native);
+    assert!(decoder.decode(&file).is_err());
+    let Pixels::U8(pixels) = decoder.decode(&stored).unwrap().pixels else { panic!("bytes") };
+    assert_eq!(pixels, [0x12, 0xff].repeat(3));
+}
+
+#[test]
 fn the_folders_are_the_classes() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
@@ -180,8 +208,7 @@ fn what_cannot_be_converted_is_skipped_and_listed() {
         .unwrap();
     let keys: Vec<_> = read(Backend::Lmdb, &root.join("made")).into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [b"00000001_good.png".to_vec(), format!("00000006_{long}").into_bytes()], "with gaps");
-    let reasons =
-        ["no known format", "an LMDB has 1 to 511", "cannot read the file", "no ending", "ends with .bmp"];
+    let reasons = ["no known format", "an LMDB has 1 to 511", "cannot read ", "no ending", "ends with .bmp"];
     let items = [0, 2, 3, 4, 5];
     let listed = fs::read_to_string(summary.skipped_list.unwrap()).unwrap();
     assert_eq!((summary.records, summary.skipped), (2, 5));

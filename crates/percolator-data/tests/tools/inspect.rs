@@ -8,7 +8,7 @@ use percolator_data::inspect::{
     InspectOptions, PictureOptions, Record, Report, Which, inspect, pictures, record, sheet,
 };
 use percolator_data::scan::Progress;
-use percolator_data::{Content, DataSet, Kind, PictureEncoding};
+use percolator_data::{ChannelOrder, Content, DataSet, Kind, PictureEncoding};
 
 use crate::common::{data, datum, encoded, golden, golden_databases, lmdb};
 
@@ -119,6 +119,13 @@ fn a_list_of_images_is_reported() {
     assert_eq!((report.kind, report.records, report.shapes.len()), (Kind::ImageList, 2, 2));
     assert!(report.net.contains("ImageData") && report.net.contains("new_height"), "{}", report.net);
     assert_eq!(Net::from_text(&report.net).unwrap().data_layers(&NetState::default()).unwrap().len(), 1);
+    assert!(!report.net.contains("root_folder"));
+    // The net names the folder that the names were looked for in.
+    fs::write(&list, "images/rgb.jpg 3\n").unwrap();
+    let root = format!("{}/", data("").display());
+    let opened = percolator_data::OpenOptions::default().root_folder(&root).open(&list).unwrap();
+    let report = inspect(&opened, &InspectOptions::default(), &Progress::new()).unwrap();
+    assert!(report.net.contains(&format!("root_folder: {root:?}")), "{}", report.net);
 }
 
 #[test]
@@ -139,7 +146,7 @@ fn a_record_is_found_by_number_and_by_key() {
     let data = DataSet::open(data("tensorflow/jpg_color.tfrecord")).unwrap();
     let found: Record = record(&data, &Which::parse("00000002".as_ref())).unwrap();
     assert_eq!(found.number, Some(2));
-    let (encoding, _, pixels) = found.image().unwrap().unwrap();
+    let (encoding, _, pixels) = found.image(ChannelOrder::Bgr).unwrap().unwrap();
     assert_eq!((encoding, pixels.rgb.len()), (PictureEncoding::Jpeg, 3 * pixels.width * pixels.height));
     assert!(
         found

@@ -3,9 +3,9 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
-use percolator_data::DataSet;
-use percolator_data::mean::{ChannelOrder, Mean, MeanError, MeanOptions, Sums, mean};
+use percolator_data::mean::{Mean, MeanError, MeanOptions, Sums, mean};
 use percolator_data::scan::Progress;
+use percolator_data::{ChannelOrder, DataSet};
 
 use crate::common::{data, datum, encoded, golden, lmdb};
 

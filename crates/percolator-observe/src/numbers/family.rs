@@ -278,6 +278,11 @@ pub const FAMILIES: &[Family] = &[
         Of::Feed(|all| Number::Size(&mut all.stats.workers.threads))
     ),
     one!(
+        Counter "percolator_worker_thread_seconds_total",
+        "Time that all worker threads together have existed.",
+        Of::Feed(|all| Number::Time(&mut all.stats.workers.time))
+    ),
+    one!(
         Gauge "percolator_worker_active_threads",
         "Worker threads that are active.",
         Of::Feed(|all| Number::Size(&mut all.stats.workers.active))

@@ -44,9 +44,10 @@ fn lane() -> impl Strategy<Value = (LaneStats, StepId)> {
 
 fn numbers() -> impl Strategy<Value = Numbers> {
     let flags = any::<[bool; 2]>();
-    let feed = (any::<[u64; 6]>(), any::<[u16; 4]>(), flags, time(), [waits(), waits(), waits()]);
+    let times = [time(), time()];
+    let feed = (any::<[u64; 6]>(), any::<[u16; 4]>(), flags, times, [waits(), waits(), waits()]);
     (feed, vec(lane(), 0..4), btree_map(".{0,12}", any::<u64>(), 0..4)).prop_map(|(feed, lanes, budget)| {
-        let (sums, sizes, [is_paused, has_ended], elapsed, waits) = feed;
+        let (sums, sizes, [is_paused, has_ended], [elapsed, worked], waits) = feed;
         let mut stats = Stats::default();
         stats.elapsed = elapsed;
         let reader = &mut stats.reader;
@@ -55,6 +56,7 @@ fn numbers() -> impl Strategy<Value = Numbers> {
         [reader.waits_for_free, reader.waits_for_resume, stats.workers.waits_for_records] = waits;
         let workers = &mut stats.workers;
         [workers.threads, workers.active, workers.queued, workers.queue_capacity] = sizes.map(usize::from);
+        workers.time = worked;
         [workers.runs, workers.offloaded] = [sums[4], sums[5]];
         let (lanes, next) = lanes.into_iter().unzip();
         stats.lanes = lanes;

@@ -18,6 +18,7 @@ fn at(seconds: u64, lanes: usize) -> Numbers {
     stats.reader.value_bytes = 196_620 * stats.reader.records;
     stats.reader.waits_for_free.time = Duration::from_millis(750 * seconds);
     (stats.workers.threads, stats.workers.active) = (8, 4);
+    stats.workers.time = Duration::from_secs(8 * seconds);
     (stats.workers.queued, stats.workers.queue_capacity) = (12, 96);
     stats.workers.runs = 250 * seconds;
     stats.workers.waits_for_records.time = Duration::from_millis(800 * seconds);
@@ -189,6 +190,7 @@ percolator_reader_waits_seconds_total{on=\"resume\"} 4e13
 percolator_queue_runs{lane=\"0\",queue=\"full\"} 18446744073709551615
 percolator_queue_capacity_runs{lane=\"0\"} 18446744073709551615
 percolator_worker_threads 18446744073709551615
+percolator_worker_thread_seconds_total 4e13
 percolator_worker_queue_tasks 18446744073709551615
 percolator_worker_queue_capacity_tasks 18446744073709551615
 percolator_ring_batches{lane=\"0\",state=\"filling\"} 18446744073709551615

@@ -120,13 +120,16 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let at_once = threads.min(with_files.len()).max(1);
     let job = Job { options, shape: &shape, vocabulary: &vocabulary, folder: &folder, progress };
     let corpus = Corpus::of(options);
-    let names = tasks.clone().flat_map(|task| passes.clone().map(move |pass| (task, pass)));
-    let outputs = names.flat_map(|(task, pass)| {
+    let names = with_files.clone().flat_map(|task| passes.clone().map(move |pass| (task, pass)));
+    let names = names.flat_map(|(task, pass)| {
         // A pass that is not a u32 has no seed, which was refused above.
         let pass = u32::try_from(pass).unwrap_or(u32::MAX);
-        [flags.records_name(task, pass), flags.info_name(task, pass)].map(|name| folder.join(name))
+        [flags.records_name(task, pass), flags.info_name(task, pass)]
     });
-    check_apart(&files, Path::new(&flags.sp_path), outputs.chain([corpus.path.clone()]))?;
+    let inputs = files.iter().map(|file| &**file).chain([Path::new(&flags.sp_path)]);
+    let inputs: HashSet<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
+    check_apart(&inputs, &folder, names)?;
+    corpus.check_apart(&inputs)?;
     corpus.remove_other()?;
     let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
@@ -148,20 +151,25 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     Ok(summary)
 }
 
-/// Checks that no output would replace what is read.
+/// Checks that no output in a folder would replace what is read. There may be very many names, so they are
+/// looked at only if an input is there.
 fn check_apart(
-    files: &[PathBuf],
-    model: &Path,
-    outputs: impl Iterator<Item = PathBuf>,
+    inputs: &HashSet<PathBuf>,
+    folder: &Path,
+    mut names: impl Iterator<Item = String>,
 ) -> Result<(), PrepareError> {
-    let inputs: HashSet<PathBuf> =
-        files.iter().map(|file| &**file).chain([model]).filter_map(|path| path.canonicalize().ok()).collect();
-    for output in outputs {
-        if output.canonicalize().is_ok_and(|there| inputs.contains(&there)) {
-            return Err(PrepareError::IsInput { path: output.display().to_string() });
-        }
+    let entries = fs::read_dir(folder).map_err(|source| write_failed(folder, source))?;
+    let there: HashSet<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_one_of(inputs, path)).collect();
+    let replaced = |name: String| Some(folder.join(name)).filter(|output| there.contains(output));
+    match if there.is_empty() { None } else { names.find_map(replaced) } {
+        Some(output) => Err(PrepareError::IsInput { path: output.display().to_string() }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn is_one_of(inputs: &HashSet<PathBuf>, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|there| inputs.contains(&there))
 }
 
 /// The `corpus_info.json` of a call.
@@ -174,6 +182,14 @@ impl Corpus {
     fn of(options: &Options) -> Self {
         let path = Path::new(&options.flags.save_dir).join("corpus_info.json");
         Corpus { path, text: corpus_info(&options.flags, options.fix_quirks) }
+    }
+
+    /// Checks that it would replace nothing that is read.
+    fn check_apart(&self, inputs: &HashSet<PathBuf>) -> Result<(), PrepareError> {
+        if is_one_of(inputs, &self.path) {
+            return Err(PrepareError::IsInput { path: self.path.display().to_string() });
+        }
+        Ok(())
     }
 
     /// Removes one that was written with other flags: it would describe records that are about to be

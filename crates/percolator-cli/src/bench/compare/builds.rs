@@ -1,15 +1,20 @@
 //! Two builds of the command, measured in turns.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
-use percolator::shown;
+use percolator::{Progress, shown};
+use rustix::process::{Pid, Signal};
 
 use super::results::Results;
+use crate::watch::{Ended, watched};
 
 /// A program that measures with the arguments of this command.
 #[derive(Debug)]
@@ -28,16 +33,15 @@ impl Build {
     }
 
     /// Measures one round.
-    fn measure(&mut self, arguments: &[OsString]) -> anyhow::Result<()> {
+    fn measure(&mut self, arguments: &[OsString], progress: &Progress) -> anyhow::Result<()> {
         let name = shown::path(&self.name).to_string();
-        let output = Command::new(&self.program)
-            .args(["bench", "--json", "--rounds", "1"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("{name}: cannot run the program"))?;
+        let mut command = Command::new(&self.program);
+        command.args(["bench", "--json", "--rounds", "1"]).args(arguments);
+        let output =
+            output_of(command, progress).with_context(|| format!("{name}: cannot run the program"))?;
         // Its messages; its progress bar is drawn on terminals alone.
         std::io::stderr().write_all(&output.stderr).context("cannot write to standard error")?;
+        ensure!(!progress.is_stopped(), "the comparison was told to end");
         ensure!(output.status.success(), "{name}: its bench has failed: {}", output.status);
         let text = String::from_utf8(output.stdout)
             .with_context(|| format!("{name}: what it printed is no result of percolator bench --json"))?;
@@ -45,22 +49,55 @@ impl Build {
     }
 }
 
+/// Runs a program without an input. If the progress is told to stop, so is the program.
+fn output_of(mut command: Command, progress: &Progress) -> io::Result<Output> {
+    /// How often it looks whether the program has ended, or should.
+    const LOOK: Duration = Duration::from_millis(20);
+
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    thread::scope(|scope| {
+        let [out, err] = [out.map(OwnedFd::from), err.map(OwnedFd::from)].map(|end| {
+            scope.spawn(move || {
+                let mut bytes = Vec::new();
+                end.map_or(Ok(0), |end| File::from(end).read_to_end(&mut bytes)).map(|_| bytes)
+            })
+        });
+        let mut is_told = false;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if progress.is_stopped() && !is_told {
+                // What it has begun, it clears away.
+                rustix::process::kill_process(Pid::from_child(&child), Signal::TERM)?;
+                is_told = true;
+            }
+            thread::park_timeout(LOOK);
+        };
+        let panicked = |_| io::Error::other("a thread has panicked");
+        let (stdout, stderr) = (out.join().map_err(panicked)??, err.join().map_err(panicked)??);
+        Ok(Output { status, stdout, stderr })
+    })
+}
+
 /// Measures the builds, as often as there are rounds. Whatever disturbs this machine disturbs all alike:
 /// each round has every build, and the next one has them in the opposite order.
-pub(super) fn measure(builds: &mut [&mut Build], rounds: u32) -> anyhow::Result<()> {
+pub(super) fn measure(builds: &mut [&mut Build], rounds: u32, is_quiet: bool) -> anyhow::Result<Ended<()>> {
     // The program, and `bench`.
     let arguments = arguments(std::env::args_os().skip(2));
-    let style = ProgressStyle::with_template("comparing {wide_bar} {pos}/{len} rounds, {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(u64::from(rounds)).with_style(style);
-    bar.tick();
-    for _round in 0..rounds {
-        builds.iter_mut().try_for_each(|build| build.measure(&arguments))?;
-        builds.reverse();
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    Ok(())
+    let progress = Progress::new();
+    progress.begin(rounds.into());
+    let message = |progress: &Progress, _| format!("round {} of {}", progress.done(), progress.total());
+    watched(is_quiet, &progress, message, || {
+        for _round in 0..rounds {
+            builds.iter_mut().try_for_each(|build| build.measure(&arguments, &progress))?;
+            builds.reverse();
+            progress.add_done(1);
+        }
+        Ok(())
+    })
 }
 
 /// The arguments of this command without those that say what is compared, and how often and how it is said.

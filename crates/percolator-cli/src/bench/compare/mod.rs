@@ -18,6 +18,7 @@ use self::results::Results;
 use self::table::{Comparison, Verdict};
 use super::Bench;
 use crate::out::Out;
+use crate::watch::Ended;
 
 /// What is compared with another one.
 #[derive(Debug)]
@@ -75,8 +76,10 @@ impl Bench {
                     "--compare of a program needs what to measure: a net, --lmdb, --synthetic or another",
             }
         );
-        if !builds.is_empty() {
-            builds::measure(&mut builds, self.rounds)?;
+        if !builds.is_empty()
+            && let Ended::Stopped(code) = builds::measure(&mut builds, self.rounds, self.quiet)?
+        {
+            return Ok(code);
         }
         let names = paths.map(|path| shown::path(path).to_string());
         let [old, new] = [sides[0].results(), sides[1].results()];
