@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percolator::example::ExampleImage;
 use percolator::feed::{DecoderSpec, ResolvedFeed};
 use percolator::limits::PageCache;
 use percolator::transform::TransformPlace;
@@ -14,6 +15,17 @@ use crate::run::{Rule, Run, run};
 use crate::shares::Round;
 use crate::{files, stored};
 use percolator::Progress;
+
+/// What a feed's records are, as far as they are looked into.
+#[derive(Clone, Debug)]
+pub(crate) enum Records {
+    /// Caffe's.
+    Datums,
+    /// TensorFlow's, with an encoded image.
+    Examples(ExampleImage),
+    /// Anything else.
+    Other,
+}
 
 /// A feed to measure, and how.
 ///
@@ -37,8 +49,10 @@ pub struct Job {
     threads: usize,
     batch_bytes: usize,
     place: TransformPlace,
-    /// The channels that encoded records are decoded to, if records are Caffe's.
-    datums: Option<ColorMode>,
+    /// What its records are.
+    records: Records,
+    /// The channels that encoded images are decoded to.
+    color: ColorMode,
     // What follows is how it is measured.
     has_labels: bool,
     is_cold: bool,
@@ -64,7 +78,14 @@ impl Job {
             threads: resolved.sizing().threads,
             batch_bytes: resolved.layout().bytes(),
             place: spec.transform_on,
-            datums: matches!(spec.decoder, DecoderSpec::Image).then(|| spec.transform.decoded_to()),
+            records: match &spec.decoder {
+                DecoderSpec::Image => Records::Datums,
+                DecoderSpec::Example { image: Some(image), .. } if image.is_encoded() => {
+                    Records::Examples(image.clone())
+                }
+                _ => Records::Other,
+            },
+            color: spec.transform.decoded_to(),
             has_labels: true,
             is_cold: false,
             step: Duration::ZERO,
@@ -133,7 +154,17 @@ impl Job {
 
     /// The channels that its records are decoded to, if they are Caffe's.
     pub(crate) fn datums(&self) -> Option<ColorMode> {
-        self.datums
+        matches!(self.records, Records::Datums).then_some(self.color)
+    }
+
+    /// What its records are.
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// The channels that encoded images are decoded to.
+    pub(crate) fn color(&self) -> ColorMode {
+        self.color
     }
 
     pub(crate) fn files(&self) -> &[PathBuf] {

@@ -67,6 +67,24 @@ impl ExampleImage {
         ExampleImage { label: Some(feature.into()), ..self }
     }
 
+    /// The name of the feature that has the image.
+    #[must_use]
+    pub fn feature_name(&self) -> &str {
+        &self.feature
+    }
+
+    /// Whether the images are encoded files.
+    #[must_use]
+    pub fn is_encoded(&self) -> bool {
+        self.shape.is_none()
+    }
+
+    /// The name of the feature that has the label.
+    #[must_use]
+    pub fn label_name(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
     /// Whether the images have labels.
     #[must_use]
     pub fn has_labels(&self) -> bool {

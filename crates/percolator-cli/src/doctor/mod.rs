@@ -106,7 +106,8 @@ impl Doctor {
 fn json(diagnosis: &Diagnosis) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(diagnosis)?;
     let Some(pipeline) = &diagnosis.pipeline else { return Ok(value) };
-    value["pipeline"]["options"] = options::of_binds(pipeline.binds).into();
+    let options: Vec<_> = pipeline.advice.iter().filter_map(|&advice| options::of_advice(advice)).collect();
+    value["pipeline"]["options"] = options.into();
     for (number, trial) in pipeline.trials.iter().enumerate() {
         value["pipeline"]["trials"][number]["option"] = options::of_change(trial.change).into();
     }

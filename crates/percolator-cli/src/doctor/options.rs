@@ -1,6 +1,6 @@
 //! The options of the command that do what the library says would help.
 
-use percolator_measure::doctor::{Binds, Change, Finding};
+use percolator_measure::doctor::{Advice, Change, Finding};
 
 /// The option that makes a change.
 pub(super) fn of_change(change: Change) -> String {
@@ -15,15 +15,18 @@ pub(super) fn of_change(change: Change) -> String {
     }
 }
 
-/// The options that may help against what binds.
-pub(super) fn of_binds(binds: Binds) -> &'static [&'static str] {
-    match binds {
-        Binds::Disk => &["--drop-behind"],
-        Binds::Decode => &["--scaled-decode"],
-        Binds::Memory | Binds::Copy => &["--dtype u8", "--dtype f16", "--transform-on device"],
-        Binds::Processors => &["--dtype u8"],
-        Binds::Nothing => &["--seconds"],
-        _ => &[],
+/// The option that follows an advice.
+pub(super) fn of_advice(advice: Advice) -> Option<&'static str> {
+    match advice {
+        Advice::DropBehind => Some("--drop-behind"),
+        Advice::ScaledDecode => Some("--scaled-decode"),
+        Advice::Bytes => Some("--dtype u8"),
+        Advice::HalfFloats => Some("--dtype f16"),
+        Advice::TransformOnDevice => Some("--transform-on device"),
+        Advice::SmallerCrop => Some("--crop"),
+        Advice::LargerBatches => Some("--batch-size"),
+        Advice::LongerMeasurements => Some("--seconds"),
+        _ => None,
     }
 }
 

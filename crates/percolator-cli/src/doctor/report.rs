@@ -1,7 +1,7 @@
 //! The diagnosis for people: as wide as the terminal, and 100 columns at most, but for paths.
 
 use percolator::shown::{self, count};
-use percolator_measure::doctor::{Diagnosis, Pipeline, Trial, Verdict};
+use percolator_measure::doctor::{Binds, Diagnosis, Pipeline, Trial, Verdict};
 
 use super::options;
 
@@ -42,11 +42,17 @@ fn write_pipeline(lines: &mut Lines, pipeline: &Pipeline) {
     lines.wrapped("  ", &format!("{}, rings of {ring} batches{cold}", count(*threads, "worker")));
     lines.whole(&format!("\n  {} records/s\n", rate(pipeline.records_per_s)));
     lines.wrapped("What binds: ", &format!("{binds}."));
-    let options = match options::of_binds(*binds) {
-        [] => String::new(),
-        options => format!(" ({})", options.join(", ")),
+    let advice = advice.iter().map(|&advice| match options::of_advice(advice) {
+        Some(option) => format!("{advice} ({option})"),
+        None => advice.to_string(),
+    });
+    let advice = match binds {
+        Binds::Consumer => "nothing: the feed waits for the training step".to_owned(),
+        _ => advice.collect::<Vec<_>>().join("; "),
     };
-    lines.wrapped("What would help: ", &format!("{advice}{options}."));
+    if !advice.is_empty() {
+        lines.wrapped("What would help: ", &format!("{advice}."));
+    }
     if !pipeline.trials.is_empty() {
         lines.whole(&format!("\nTried, in {:.0} s:", pipeline.seconds.ceil()));
     }
@@ -76,7 +82,9 @@ fn write_pipeline(lines: &mut Lines, pipeline: &Pipeline) {
 fn write_findings(lines: &mut Lines, diagnosis: &Diagnosis) {
     lines.whole("");
     let Some(looked_at) = diagnosis.looked_at else {
-        return lines.wrapped("", "The records are not Caffe's, so nothing is said of the data.");
+        let text =
+            "The records are neither Caffe's nor Examples with encoded images: nothing is said of the data.";
+        return lines.wrapped("", text);
     };
     let which = if diagnosis.is_spread { "spread over all" } else { "the first" };
     if diagnosis.findings.is_empty() {

@@ -511,7 +511,7 @@ fn data_without_a_place_are_refused() {
 #[test]
 fn a_signal_ends_the_making_of_data_and_nothing_is_left() {
     let bench = Bench::new();
-    let mut child = bench.command(&["--synthetic", "small", "--records", "9999999"]).spawn().unwrap();
+    let mut child = bench.command(&["--synthetic", "small", "--records", "500000"]).spawn().unwrap();
     while bench.made().is_empty() {
         assert_eq!(child.try_wait().unwrap(), None);
         std::thread::yield_now();

@@ -272,6 +272,33 @@ fn compressed_files_are_looked_at_from_their_front() {
 }
 
 #[test]
+fn images_of_examples_are_judged_as_caffes_are() {
+    let folder = tempdir().unwrap();
+    let image = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/images/rgb.jpg")).unwrap();
+    let write = |name: &str, label: fn(usize) -> i64| {
+        let mut writer = TfRecordWriter::create(folder.path().join(name), Compression::Plain).unwrap();
+        for number in 0..200 {
+            let mut example = ExampleWriter::new();
+            example.bytes("image/encoded", [&image]).ints("image/class/label", [label(number)]);
+            writer.write(&example.to_bytes()).unwrap();
+        }
+        writer.finish().unwrap();
+    };
+    write("mixed", |number| (number * 7 % 10) as i64);
+    write("sorted", |number| (number / 50) as i64);
+    let found_in = |name: &str| {
+        let source =
+            ["--tfrecord", name, "--image", "image/encoded", "--label", "image/class/label", "--json"];
+        let output = doctor(folder.path(), &source);
+        let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(diagnosis["looked_at"], 200);
+        found(&diagnosis).join(" ")
+    };
+    assert_eq!(found_in("mixed"), "");
+    assert_eq!(found_in("sorted"), "labels_together");
+}
+
+#[test]
 fn records_that_are_not_caffes_are_fed_and_not_judged() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("numbers.tfrecord");

@@ -109,35 +109,6 @@ impl Evidence {
     }
 }
 
-impl Binds {
-    /// What would help, beyond what was tried.
-    #[must_use]
-    pub fn advice(self) -> &'static str {
-        match self {
-            Binds::Consumer => "nothing: the feed waits for the training step",
-            Binds::Disk => {
-                "more memory, so that the files stay in it; a faster disk; smaller records; if the files do \
-                 not fit in memory, used pages dropped from it"
-            }
-            Binds::Reader => {
-                "several databases read at once, larger records, or LMDB in place of LevelDB and TFRecord"
-            }
-            Binds::Decode => {
-                "more cores; images resized once, when they are converted; images decoded at a smaller \
-                 scale; raw records"
-            }
-            Binds::Reading => "smaller records: resized before they are stored, or encoded",
-            Binds::Memory => {
-                "fewer bytes for each record: elements of u8 or f16, the transform on the device, a smaller \
-                 crop"
-            }
-            Binds::Copy => "fewer bytes for each batch: elements of u8 or f16, the transform on the device",
-            Binds::Processors => "more cores, or less to do for each record: elements of u8, a smaller crop",
-            Binds::Nothing => "larger batches, or longer measurements to see more",
-        }
-    }
-}
-
 impl fmt::Display for Binds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -113,7 +113,7 @@ pub(super) fn changes(job: &Job, feed: &ResolvedFeed, ring: usize) -> Vec<Change
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use percolator::Feed;
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn lmdb(folder: &Path) -> FeedBuilder {
+    pub(in crate::doctor) fn lmdb(folder: &Path) -> FeedBuilder {
         use lmdb::Transaction as _;
         let datum = Datum {
             channels: Some(1),

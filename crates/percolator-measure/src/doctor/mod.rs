@@ -1,6 +1,7 @@
 //! Opens what a training run would open, runs it for some seconds, and says what holds it up, what would
 //! help, and what looks wrong in the data.
 
+mod advice;
 mod binds;
 mod changes;
 mod findings;
@@ -16,6 +17,7 @@ use percolator::source::{IndexPlace, Passes};
 use percolator::{Phase, Shuffle};
 use serde::{Serialize, Serializer};
 
+pub use self::advice::Advice;
 pub use self::binds::Binds;
 pub use self::changes::Change;
 pub use self::findings::Finding;
@@ -27,7 +29,7 @@ use self::sample::{Samples, samples};
 use self::trials::Measured;
 use crate::error::MeasureError;
 use crate::files;
-use crate::job::Job;
+use crate::job::{Job, Records};
 use crate::noise::{Ratio, median};
 use crate::shares::Round;
 use percolator::Progress;
@@ -73,7 +75,7 @@ pub struct Diagnosis {
     pub devices: Vec<String>,
     /// The most memory that the feed takes, in bytes.
     pub memory_bytes: usize,
-    /// The records that were looked at; `None` if they are not Caffe's.
+    /// The records that were looked at; `None` if they are neither Caffe's nor Examples with encoded images.
     pub looked_at: Option<usize>,
     /// Whether these are spread over the whole source; otherwise they are its first.
     pub is_spread: bool,
@@ -101,8 +103,8 @@ pub struct Pipeline {
     pub records_per_s: f64,
     /// What holds the feed up.
     pub binds: Binds,
-    /// What would help, beyond what was tried.
-    pub advice: &'static str,
+    /// What would help, beyond what was tried; nothing if the feed keeps up, or does all of it already.
+    pub advice: Vec<Advice>,
     /// What was tried, and what it gave.
     pub trials: Vec<Trial>,
     /// What was not tried, because there was no time.
@@ -142,8 +144,10 @@ pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<D
         _ => IndexPlace::Memory,
     };
     let most = options.samples as u64;
-    let look = |color| samples(feed.source(), &place, color, most, job.threads(), progress);
-    let samples = job.datums().map(look).transpose()?;
+    let samples = match job.records() {
+        Records::Other => None,
+        _ => Some(samples(feed.source(), &place, &job, most, progress)?),
+    };
     let good = samples.iter().flat_map(Samples::good);
     let mut diagnosis = Diagnosis {
         source: feed.source().path().to_owned(),
@@ -178,7 +182,7 @@ fn pipeline(job: &Job, Measured { rounds, trials, not_tried, took }: Measured) -
         is_cold: job.is_cold(),
         records_per_s: median(rounds.iter().map(Round::records_per_s)).unwrap_or(0.0),
         binds,
-        advice: binds.advice(),
+        advice: Advice::of(binds, job.feed()),
         trials,
         not_tried,
         seconds: took.as_secs_f64(),
@@ -200,7 +204,10 @@ fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
     Ok(Use {
         shuffle: mixing,
         // A second array beside the images is what is learned from, and so is nothing in a test.
-        has_labels: job.learns_from_labels() && spec.target.is_none() && spec.phase == Phase::Train,
+        has_labels: job.learns_from_labels()
+            && spec.target.is_none()
+            && spec.phase == Phase::Train
+            && !matches!(job.records(), Records::Examples(image) if !image.has_labels()),
         batch_size: match spec.batch_size {
             BatchSize::PerReplica(records) | BatchSize::Global(records) => records,
             // More than one, as nearly all are.

@@ -3,13 +3,15 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
+use percolator::Progress;
 use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
+use percolator::example::{Example, ExampleImage, Feature};
 use percolator::record::{Datum, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
-use percolator::{ColorMode, Progress};
 
 use crate::error::MeasureError;
+use crate::job::{Job, Records};
 
 /// A record's image, in numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,9 +87,8 @@ const RUN: u64 = 16;
 pub(super) fn samples(
     source: &dyn Source,
     place: &IndexPlace,
-    color: ColorMode,
+    job: &Job,
     most: u64,
-    threads: usize,
     progress: &Progress,
 ) -> Result<Samples, MeasureError> {
     // A feed that shuffles needs the same index. A source that cannot have one here, as compressed files
@@ -96,16 +97,16 @@ pub(super) fn samples(
     let records = source.records();
     let is_spread = source.is_seekable() && records.is_some();
     let starts = starts(if is_spread { records } else { None }, most);
-    let each = starts.len().div_ceil(threads.max(1)).max(1);
+    let each = starts.len().div_ceil(job.threads().max(1)).max(1);
     let parts: Vec<Result<Samples, SourceError>> = if is_spread {
         thread::scope(|scope| {
-            let look = |part| scope.spawn(move || look(source, color, part, progress));
+            let look = |part| scope.spawn(move || look(source, job, part, progress));
             let looking: Vec<_> = starts.chunks(each).map(look).collect();
             let joined = looking.into_iter().map(|part| part.join());
             joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         })
     } else {
-        vec![look(source, color, &starts, progress)]
+        vec![look(source, job, &starts, progress)]
     };
     if progress.is_stopped() {
         return Err(MeasureError::Stopped);
@@ -136,11 +137,11 @@ fn starts(records: Option<u64>, most: u64) -> Vec<(u64, u64)> {
 /// Looks at these runs, which ascend, until it is to stop.
 fn look(
     source: &dyn Source,
-    color: ColorMode,
+    job: &Job,
     runs: &[(u64, u64)],
     progress: &Progress,
 ) -> Result<Samples, SourceError> {
-    let mut decoder = ImageFileDecoder::new(color);
+    let mut decoder = ImageFileDecoder::new(job.color());
     let mut cursor = source.cursor()?;
     let (mut samples, mut next) = (Samples::default(), 0);
     for &(start, records) in runs {
@@ -154,7 +155,7 @@ fn look(
                 return Ok(samples);
             }
             let Some(entry) = cursor.advance()? else { break };
-            match sample(&mut decoder, entry.value()) {
+            match sample(&mut decoder, job.records(), entry.value()) {
                 Ok(sample) => run.push(sample),
                 Err(reason) => samples.bad.push((position, reason)),
             }
@@ -164,9 +165,18 @@ fn look(
     Ok(samples)
 }
 
-fn sample(decoder: &mut ImageFileDecoder, value: &[u8]) -> Result<Sample, String> {
-    let datum = Datum::parse(value).map_err(|error| error.to_string())?;
-    let image = decoder.image(&datum).map_err(|error| error.to_string())?;
+fn sample(decoder: &mut ImageFileDecoder, records: &Records, value: &[u8]) -> Result<Sample, String> {
+    let datum;
+    let (label, image) = match records {
+        Records::Examples(parts) => {
+            let (label, file) = parts_of(parts, value)?;
+            (label, decoder.decode(file).map_err(|error| error.to_string())?)
+        }
+        _ => {
+            datum = Datum::parse(value).map_err(|error| error.to_string())?;
+            (datum.label, decoder.image(&datum).map_err(|error| error.to_string())?)
+        }
+    };
     let plane = NonZeroUsize::new(image.shape.height * image.shape.width).map_or(1, NonZeroUsize::get);
     let channels = match image.pixels {
         Pixels::U8(bytes) => {
@@ -179,8 +189,21 @@ fn sample(decoder: &mut ImageFileDecoder, value: &[u8]) -> Result<Sample, String
             gathered.chunks(plane).map(of).collect()
         }
     };
-    let (label, shape, is_bytes) = (datum.label, image.shape, matches!(image.pixels, Pixels::U8(_)));
+    let (shape, is_bytes) = (image.shape, matches!(image.pixels, Pixels::U8(_)));
     Ok(Sample { label, shape, is_bytes, channels })
+}
+
+/// An Example's label, which is 0 if it has none, and its image's file.
+fn parts_of<'a>(image: &ExampleImage, value: &'a [u8]) -> Result<(i32, &'a [u8]), String> {
+    let features = Example::parse(value).map_err(|error| error.to_string())?.features();
+    let none = |name: &str, what| format!("the feature {name:?} is not {what}");
+    let bytes = features.get(image.feature_name()).and_then(Feature::bytes);
+    let file = bytes.and_then(|list| list.iter().next());
+    let file = file.ok_or_else(|| none(image.feature_name(), "an image's file"))?;
+    let Some(name) = image.label_name() else { return Ok((0, file)) };
+    let number = features.get(name).and_then(Feature::ints).and_then(|list| list.iter().next());
+    let label = number.and_then(|label| i32::try_from(label).ok());
+    Ok((label.ok_or_else(|| none(name, "a label of 32 bits"))?, file))
 }
 
 #[cfg(test)]
