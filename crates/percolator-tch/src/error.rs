@@ -1,6 +1,5 @@
 //! Why there are no tensors.
 
-use percolator::batch::FieldError;
 use percolator::{DeviceError, Dtype, FeedError};
 use tch::{Device, Kind};
 
@@ -14,9 +13,6 @@ pub enum TchError {
     /// A batch's device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What a decoder wrote is not of its field's type.
-    #[error(transparent)]
-    Field(#[from] FieldError),
     /// The feed has other than one lane.
     #[error(
         "the feed has {lanes} lanes, and tensors() takes one: call tensors_on() with torch's device for each \
@@ -59,8 +55,8 @@ pub enum TchError {
     },
     /// The batch is on a GPU, for which this package was not built.
     #[error(
-        "the batch is on a GPU, but percolator-tch was built without its feature cuda (or cuda-driver), which \
-         makes torch wait for it: build it with that feature"
+        "the batch is on a GPU, but percolator-tch was built without its feature cuda or cuda-driver, which \
+         makes torch wait for it: build it with one of them"
     )]
     NotBuilt,
     /// Torch does not use the stream that the batch is ordered with.

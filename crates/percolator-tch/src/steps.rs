@@ -33,12 +33,12 @@ pub trait TchFeed {
     ///
     /// # Errors
     ///
-    /// [`TchError`] if the feed has several lanes, if torch does not have the device, or if a field has a type
-    /// that tch does not have.
+    /// [`TchError`] if the feed has several lanes, if torch does not have the device, or if a field has a
+    /// type that tch does not have.
     fn tensors(&mut self, device: Device) -> Result<TensorSteps<'_>, TchError>;
 
-    /// Returns an iterator over the steps of all lanes, the tensors of each on a device of torch's: lane `n` on
-    /// `devices[n]`.
+    /// Returns an iterator over the steps of all lanes, the tensors of each on a device of torch's: lane `n`
+    /// on `devices[n]`.
     ///
     /// # Errors
     ///

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use percolator::batch::{FieldError, FieldKind};
 use percolator::dlpack::DlpackBatch;
 use percolator::record::{RecordId, StepEnd};
 use percolator::{Batch, Dtype, Field};
@@ -16,10 +15,10 @@ use crate::torch;
 /// The arrays of one batch as torch's tensors, by name, and which records they are of.
 ///
 /// There is a tensor for each field, and a second one, of kind `Int64`, for each field of varying length:
-/// `FIELD.offsets` or `FIELD.lengths`. On the CPU, and on the GPU at which the batch's lane ends, they are the
-/// batch's own memory. It returns to its lane, which fills it again, when nothing in libtorch refers to it any
-/// more: no tensor, no view of one, no graph that has saved one. Until then nobody else reads or writes it, so
-/// operations in place are allowed.
+/// `FIELD.offsets` or `FIELD.lengths`. On the CPU, and on the GPU at which the batch's lane ends, they are
+/// the batch's own memory. It returns to its lane, which fills it again, when nothing in libtorch refers to
+/// it any more: no tensor, no view of one, no graph that has saved one. Until then nobody else reads or
+/// writes it, so operations in place are allowed.
 pub struct Tensors {
     tensors: Vec<(Arc<str>, Tensor)>,
     records: Vec<RecordId>,
@@ -150,8 +149,8 @@ pub trait TchBatch: Sized {
     ///
     /// # Errors
     ///
-    /// [`TchError`] if torch does not have the device or refuses the copy, if a field has a type that tch does
-    /// not have, or if the batch's device failed on the way.
+    /// [`TchError`] if torch does not have the device or refuses the copy, if a field has a type that tch
+    /// does not have, or if the batch's device failed on the way.
     fn into_tensors(self, device: Device) -> Result<Tensors, TchError>;
 }
 
@@ -159,7 +158,6 @@ impl TchBatch for Batch {
     fn into_tensors(self, device: Device) -> Result<Tensors, TchError> {
         device::check(device)?;
         check_fields(self.fields())?;
-        check_bools(&self)?;
         let records = self.records().to_vec();
         let (rows, lane, step) = (self.rows(), self.lane(), self.step());
         let arrays = at_device(self, device)?;
@@ -215,17 +213,6 @@ pub(crate) fn check_fields(fields: &[Field]) -> Result<(), TchError> {
                 _ => continue,
             };
             return Err(TchError::Dtype { field: field.name().to_owned(), dtype, instead });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses bytes of boolean fields that are neither 0 nor 1, which would be undefined in C++ and in Rust.
-fn check_bools(batch: &Batch) -> Result<(), FieldError> {
-    for field in batch.fields().iter().filter(|field| field.dtype() == Dtype::Bool) {
-        match field.kind() {
-            FieldKind::Ragged { .. } => batch.ragged::<bool>(field.name()).map(|_| ())?,
-            _ => batch.get::<bool>(field.name()).map(|_| ())?,
         }
     }
     Ok(())

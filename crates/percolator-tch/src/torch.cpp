@@ -33,8 +33,8 @@ Result guarded(Result failed, char *message, size_t capacity, Run run) noexcept 
 extern "C" {
 
 // Returns a new tensor over the memory of `managed`, or null. Takes `managed` in either case. Its deleter is
-// called once, on whatever thread the last reference to the storage goes: that of a tensor, a view, or a graph
-// of autograd.
+// called once, on whatever thread the last reference to the storage goes: that of a tensor, a view, or a
+// graph of autograd.
 at::Tensor *percolator_tch_from_dlpack(DLManagedTensor *managed, char *message, size_t capacity) noexcept {
     return guarded<at::Tensor *>(nullptr, message, capacity, [&] {
         // Whether libtorch throws before or after it has made the storage, the last copy of `owner` releases.

@@ -31,10 +31,21 @@ unsafe extern "C" {
 ///
 /// For a tensor on a GPU, torch's stream waits for it already.
 pub(crate) fn from_dlpack(tensor: DlpackTensor) -> Result<Tensor, String> {
+    // SAFETY: the tensor is given up here, and what it describes is a batch's memory, until its deleter is
+    // called.
+    unsafe { from_raw(tensor.into_raw_unversioned()) }
+}
+
+/// Makes a tensor over the memory that `managed` describes. Its deleter is called once, even after an error.
+///
+/// # Safety
+///
+/// `managed` is valid, its deleter may be called on any thread, and the caller gives it up. Until the deleter
+/// is called, its memory is there, and nobody else uses it.
+unsafe fn from_raw(managed: *mut DLManagedTensor) -> Result<Tensor, String> {
     let mut message = [0; MESSAGE_BYTES];
-    let managed = tensor.into_raw_unversioned();
-    // SAFETY: the function takes the tensor, and calls its deleter once in either case. It writes a text of at
-    // most this many bytes.
+    // SAFETY: as the caller promises; the function calls the deleter when nothing refers to the memory, or
+    // before it returns null. It writes a text of at most this many bytes.
     let made = unsafe { percolator_tch_from_dlpack(managed, message.as_mut_ptr(), MESSAGE_BYTES) };
     if made.is_null() {
         return Err(text(&message));
@@ -49,9 +60,8 @@ pub(crate) fn is_on_default_stream(gpu: usize) -> Result<bool, String> {
     let mut message = [0; MESSAGE_BYTES];
     let number = i8::try_from(gpu).map_err(|_| format!("torch counts no GPU {gpu}"))?;
     // SAFETY: the function writes a text of at most this many bytes.
-    let answer = unsafe {
-        percolator_tch_is_on_default_stream(number.into(), message.as_mut_ptr(), MESSAGE_BYTES)
-    };
+    let answer =
+        unsafe { percolator_tch_is_on_default_stream(number.into(), message.as_mut_ptr(), MESSAGE_BYTES) };
     if answer < 0 { Err(text(&message)) } else { Ok(answer == 1) }
 }
 
@@ -61,3 +71,6 @@ fn text(message: &[c_char; MESSAGE_BYTES]) -> String {
     let text = unsafe { CStr::from_ptr(message.as_ptr()) };
     text.to_string_lossy().trim_end().to_owned()
 }
+
+#[cfg(test)]
+mod tests;
