@@ -1,0 +1,82 @@
+"""Keeps every accelerator fed: training records in, device-ready batches out.
+
+>>> import percolator
+>>> for images, labels in percolator.DataLoader(lmdb="train_lmdb", batch_size=64):  # doctest: +SKIP
+...     train(images, labels)
+
+`DataLoader` is the loop that most programs have. `Feed` is everything else: steps of several devices, lanes
+for threads of their own, seeking, receipts. The package needs no other; NumPy, PyTorch, JAX and TensorFlow
+take the fields of a batch without a copy, if they are installed.
+"""
+
+from __future__ import annotations
+
+from percolator._core import (
+    Batch,
+    Batches,
+    Feed,
+    Field,
+    Lane,
+    Plan,
+    Process,
+    Receipt,
+    Record,
+    Snapshot,
+    Stats,
+    Steps,
+    TfRecordWriter,
+    Transform,
+    Verdict,
+    __version__,
+    environment,
+    example,
+    verify,
+)
+from percolator._errors import (
+    AllHeldError,
+    ClosedError,
+    ConfigError,
+    DeviceError,
+    FeedError,
+    FieldError,
+    ForkError,
+    ReceiptError,
+    RecordError,
+    SnapshotError,
+    SourceError,
+)
+from percolator._loader import DataLoader
+
+__all__ = [
+    "AllHeldError",
+    "Batch",
+    "Batches",
+    "ClosedError",
+    "ConfigError",
+    "DataLoader",
+    "DeviceError",
+    "Feed",
+    "FeedError",
+    "Field",
+    "FieldError",
+    "ForkError",
+    "Lane",
+    "Plan",
+    "Process",
+    "Receipt",
+    "ReceiptError",
+    "Record",
+    "RecordError",
+    "Snapshot",
+    "SnapshotError",
+    "SourceError",
+    "Stats",
+    "Steps",
+    "TfRecordWriter",
+    "Transform",
+    "Verdict",
+    "__version__",
+    "environment",
+    "example",
+    "verify",
+]

@@ -1,0 +1,276 @@
+"""The loop that people have: ``for images, labels in loader``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from typing import Any, NoReturn
+
+from percolator._core import Batch, Batches, Feed, Plan, Receipt, Snapshot, Stats
+from percolator._errors import FeedError
+
+STATE_VERSION = 1
+
+# What image feeds have beside ``label_i64``, the labels that loss functions take.
+OTHER_LABELS = {"label", "label_f32"}
+
+# What torch's DataLoader takes, and what does it here.
+INSTEAD = {
+    "batch_sampler": "use shuffle, seed and global_batch_size",
+    "collate_fn": "a decoder writes each record into its place of the batch: use decode",
+    "dataset": "name the data: lmdb, leveldb, tfrecord or image_list",
+    "epochs": "one iter() is one epoch; percolator.Feed(epochs=...) runs through several",
+    "generator": "use seed",
+    "num_workers": "no worker processes are needed: a feed decodes on threads of its own; use threads",
+    "once": "one iter() is one epoch",
+    "persistent_workers": "there are no worker processes",
+    "pin_memory": "feed the device itself: devices=\"cuda\"",
+    "prefetch_factor": "use prefetch, the number of batches that exist at a time",
+    "sampler": "use shuffle and seed; ranks come from the environment, or from rank and world_size",
+    "timeout": "use give_up_after",
+    "worker_init_fn": "there are no worker processes",
+}
+
+
+class DataLoader:
+    """Iterates over a data set, epoch by epoch; each ``iter()`` is one epoch.
+
+    A drop-in for ``torch.utils.data.DataLoader`` in a loop, with the state of torchdata's
+    ``StatefulDataLoader``. It takes the keywords of `Feed` except ``epochs`` and ``once``, and these:
+
+    framework: what the fields become: ``"torch"``, ``"numpy"``, ``"jax"`` or ``"tensorflow"``. By default
+        torch if it is installed, and else numpy.
+    names: which fields, in this order. By default images and their labels (``data``, ``label_i64``), or, of
+        other records, all fields.
+    as_dict: whether a batch is a dict of the fields by name, and not a tuple.
+    copy: whether tensors are copies. Without, their memory is the feed's, which has a few batches: do not
+        collect more of them than ``prefetch``, less one.
+    drop_last: whether the last records are left out if they do not fill a batch.
+    environment: whether the launcher's variables (RANK, WORLD_SIZE, LOCAL_RANK, ...) say which process of a
+        job this is. It then gets its share of each epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        framework: str | None = None,
+        names: Sequence[str] | None = None,
+        as_dict: bool = False,
+        copy: bool = False,
+        drop_last: bool = False,
+        environment: bool = True,
+        **options: Any,
+    ) -> None:
+        self._start(Feed, framework, names, as_dict, copy, drop_last, environment, options)
+
+    @classmethod
+    def from_prototxt(cls, path: str | PathLike[str], phase: str = "train", **options: Any) -> DataLoader:
+        """A loader of a Caffe net's data layer. Further keywords replace what the layer says."""
+        return cls._of(lambda **feed: Feed.from_prototxt(path, phase, **feed), options)
+
+    @classmethod
+    def from_spec(cls, spec: str | dict[str, Any], **options: Any) -> DataLoader:
+        """A loader of a feed that a spec describes (`Feed.spec`)."""
+        return cls._of(lambda **feed: Feed.from_spec(spec, **feed), options)
+
+    @classmethod
+    def _of(cls, build: Callable[..., Feed], options: dict[str, Any]) -> DataLoader:
+        loader = cls.__new__(cls)
+        own = {
+            "framework": None,
+            "names": None,
+            "as_dict": False,
+            "copy": False,
+            "drop_last": False,
+            "environment": True,
+        }
+        taken = {name: options.pop(name, default) for name, default in own.items()}
+        loader._start(build, *taken.values(), options)
+        return loader
+
+    def _start(
+        self,
+        build: Callable[..., Feed],
+        framework: str | None,
+        names: Sequence[str] | None,
+        as_dict: bool,
+        copy: bool,
+        drop_last: bool,
+        environment: bool,
+        options: dict[str, Any],
+    ) -> None:
+        for name, instead in INSTEAD.items():
+            if name in options:
+                raise TypeError(f"DataLoader() has no keyword {name!r}: {instead}")
+        if drop_last:
+            if options.get("last_batch") not in (None, "drop"):
+                raise TypeError("drop_last and last_batch are both set: use one of the two")
+            options["last_batch"] = "drop"
+        makes_images = options.get("decode") is None and (
+            options.get("fields") is None or options.get("image") is not None
+        )
+        if makes_images:
+            options.setdefault("labels_i64", True)
+        self._convert = converter(framework, copy)
+        self._names = None if names is None else list(names)
+        self._as_dict = as_dict
+        self._build = build
+        self._options = {**options, "environment": environment, "epochs": 0}
+        self._feed = build(**self._options)
+        self._plan = plan_of(self._feed)
+        # The epoch that the next iter() is of, unless it goes on with one that was loaded.
+        self._next_epoch = self._feed.next_steps[0][0]
+        self._epoch = self._next_epoch
+        self._goes_on = options.get("resume") is not None
+        self._iterations = 0
+
+    @property
+    def feed(self) -> Feed:
+        """The feed: for statistics, receipts, and what it is built of."""
+        return self._feed
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is iterated over, or was last."""
+        return self._epoch
+
+    def __len__(self) -> int:
+        """The number of steps of this process in an epoch."""
+        return self._plan.steps(self._next_epoch if self._iterations == 0 else self._epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, step = self._feed.next_steps[0]
+        if self._goes_on and epoch == self._next_epoch:
+            pass
+        elif (epoch, step) != (self._next_epoch, 0):
+            self._feed.seek(self._next_epoch, 0)
+        self._goes_on = False
+        self._epoch = self._next_epoch
+        self._next_epoch += 1
+        self._iterations += 1
+        return Iteration(self, self._iterations)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next ``iter()`` that of this epoch, whose order only the seed and its number decide.
+
+        Without a call, each ``iter()`` is the epoch after the one before. An epoch that was loaded in its
+        middle goes on, if it is this one.
+        """
+        self._next_epoch = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training is, after the last batch that was handed over: plain data, to be saved with the
+        model. What was prefetched counts as still to come."""
+        return {"version": STATE_VERSION, "snapshot": str(self._feed.snapshot())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where a state was taken: the next ``iter()`` is the rest of that epoch, bit for bit.
+
+        The number of processes may be another one: then what is left of the epoch, for all of them together,
+        is divided among the new ones.
+        """
+        version = state.get("version")
+        if version != STATE_VERSION:
+            raise ValueError(f"the state has version {version!r}; this package reads {STATE_VERSION}")
+        snapshot = Snapshot(state["snapshot"])
+        self._feed.close()
+        self._feed = self._build(**{**self._options, "resume": snapshot})
+        self._plan = plan_of(self._feed)
+        self._next_epoch = self._epoch = self._feed.next_steps[0][0]
+        self._goes_on = True
+        self._iterations += 1
+
+    def stats(self) -> Stats:
+        """What was done so far, and who waited for whom."""
+        return self._feed.stats()
+
+    def receipt(self) -> Receipt | None:
+        """What was delivered, if ``receipts`` are kept."""
+        return self._feed.receipt()
+
+    def close(self) -> None:
+        """Ends the feed's threads. Tensors that are held stay valid."""
+        self._feed.close()
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a DataLoader has a feed's threads, and is not pickled: build it in the process that uses it, and "
+            "save its state_dict()"
+        )
+
+    def _taken(self, batch: Batch) -> Any:
+        """The batch as its consumer wants it."""
+        if self._names is None:
+            names = batch.keys()
+            if "label_i64" in batch:
+                names = [name for name in names if name not in OTHER_LABELS]
+            self._names = names
+        fields = [self._convert(batch[name]) for name in self._names]
+        return dict(zip(self._names, fields)) if self._as_dict else tuple(fields)
+
+
+class Iteration:
+    """One epoch of a loader, or the rest of it."""
+
+    def __init__(self, loader: DataLoader, number: int) -> None:
+        self._loader = loader
+        self._number = number
+        self._batches: Batches | None = iter(loader.feed)
+
+    def __iter__(self) -> Iteration:
+        return self
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            raise StopIteration
+        if self._number != self._loader._iterations:
+            raise FeedError(
+                "the loader began another epoch, or loaded a state, after this iterator: a loader has one "
+                "iterator at a time; for two at once, build two loaders"
+            )
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._batches = None
+            raise
+        if batch.is_last:
+            self._batches = None
+        return self._loader._taken(batch)
+
+
+def plan_of(feed: Feed) -> Plan:
+    plan = feed.plan
+    assert plan is not None, "a feed with epochs follows a plan"
+    return plan
+
+
+def converter(framework: str | None, copy: bool) -> Callable[[Any], Any]:
+    """What makes a framework's array of a field."""
+    if framework is None:
+        framework = "torch" if importlib.util.find_spec("torch") else "numpy"
+    if framework not in ("torch", "numpy", "jax", "tensorflow"):
+        raise ValueError(f"framework={framework!r}: there are \"torch\", \"numpy\", \"jax\" and \"tensorflow\"")
+    if importlib.util.find_spec(framework) is None:
+        raise ModuleNotFoundError(f"framework={framework!r}, but {framework} is not installed", name=framework)
+    if framework == "numpy":
+        numpy = importlib.import_module("numpy")
+        return numpy.array if copy else numpy.asarray
+    if framework == "torch":
+        torch = importlib.import_module("torch")
+        return (lambda field: torch.from_dlpack(field).clone()) if copy else torch.from_dlpack
+    if framework == "jax":
+        jax = importlib.import_module("jax")
+        dlpack = importlib.import_module("jax.dlpack")
+        return (lambda field: jax.numpy.array(dlpack.from_dlpack(field))) if copy else dlpack.from_dlpack
+    tensorflow = importlib.import_module("tensorflow")
+    return (lambda field: tensorflow.identity(field.tensorflow())) if copy else (lambda field: field.tensorflow())
+
+

@@ -1,0 +1,192 @@
+//! A batch: fields by name, and which records they are of.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use percolator::batch::FieldError;
+use percolator::record::{RecordId, StepEnd};
+use percolator::{Batch as CoreBatch, DeviceError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::capsule::SharedArray;
+use crate::errors;
+use crate::field::Field;
+use crate::options::dtype_of;
+
+/// A complete batch. Its memory goes back to the feed when the batch, its fields, and all that frameworks
+/// made of them are gone.
+#[pyclass(frozen, mapping, module = "percolator")]
+pub(crate) struct Batch {
+    /// `None` once it was released.
+    fields: Mutex<Option<Vec<Py<Field>>>>,
+    names: Vec<Arc<str>>,
+    records: Vec<RecordId>,
+    step: Option<StepEnd>,
+    lane: usize,
+    rows: usize,
+}
+
+/// A batch whose arrays can be shared. Made without the interpreter, because it may wait for a device.
+pub(crate) struct Taken {
+    arrays: Vec<(Arc<str>, Arc<SharedArray>)>,
+    records: Vec<RecordId>,
+    step: Option<StepEnd>,
+    lane: usize,
+    rows: usize,
+}
+
+impl Taken {
+    pub(crate) fn of(batch: CoreBatch) -> Result<Self, DeviceError> {
+        let (lane, rows, step, records) =
+            (batch.lane(), batch.rows(), batch.step(), batch.records().to_vec());
+        let arrays = batch.into_dlpack()?.into_iter();
+        let arrays = arrays.map(|(name, tensor)| (name, Arc::new(SharedArray::new(tensor)))).collect();
+        Ok(Taken { arrays, records, step, lane, rows })
+    }
+
+    pub(crate) fn step(&self) -> Option<StepEnd> {
+        self.step
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(py: Python<'_>, taken: Taken) -> PyResult<Self> {
+        let Taken { arrays, records, step, lane, rows } = taken;
+        let names = arrays.iter().map(|(name, _)| name.clone()).collect();
+        let fields: PyResult<_> =
+            arrays.into_iter().map(|(name, array)| Py::new(py, Field::new(name, array))).collect();
+        Ok(Batch { fields: Mutex::new(Some(fields?)), names, records, step, lane, rows })
+    }
+
+    fn fields(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
+        let fields = self.fields.lock();
+        let fields = fields.as_ref().ok_or_else(|| {
+            errors::closed(py, "the batch was released: read its fields before release(), or copy them")
+        })?;
+        Ok(fields.iter().map(|field| field.clone_ref(py)).collect())
+    }
+
+    fn position(&self, name: &str) -> PyResult<usize> {
+        self.names.iter().position(|found| &**found == name).ok_or_else(|| {
+            let unknown = FieldError::Unknown { wanted: format!("{name:?}"), fields: self.names.join(", ") };
+            PyKeyError::new_err(unknown.to_string())
+        })
+    }
+}
+
+#[pymethods]
+impl Batch {
+    fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Py<Field>> {
+        let position = self.position(name)?;
+        Ok(self.fields(py)?.swap_remove(position))
+    }
+
+    /// A field whose elements must have a type.
+    #[pyo3(signature = (name, dtype=None))]
+    fn field(&self, py: Python<'_>, name: &str, dtype: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Field>> {
+        let field = self.__getitem__(py, name)?;
+        if let Some(dtype) = dtype {
+            field.get().check_dtype(py, dtype_of(dtype)?)?;
+        }
+        Ok(field)
+    }
+
+    fn __len__(&self) -> usize {
+        self.names.len()
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.names.iter().any(|found| &**found == name)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyList::new(py, self.keys())?.try_iter()?.into_any())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.names.iter().map(|name| &**name).collect()
+    }
+
+    fn values(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
+        self.fields(py)
+    }
+
+    fn items(&self, py: Python<'_>) -> PyResult<Vec<(&str, Py<Field>)>> {
+        Ok(self.keys().into_iter().zip(self.fields(py)?).collect())
+    }
+
+    /// The number of records.
+    #[getter]
+    fn size(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The number of rows: the records, and the padding after them.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Which rows are records, and not padding.
+    #[getter]
+    fn mask(&self) -> Vec<bool> {
+        (0..self.rows).map(|row| row < self.records.len()).collect()
+    }
+
+    /// The epoch and the position of each record.
+    #[getter]
+    fn records(&self) -> Vec<(u64, u64)> {
+        self.records.iter().map(|id| (id.epoch, id.index)).collect()
+    }
+
+    #[getter]
+    fn lane(&self) -> usize {
+        self.lane
+    }
+
+    /// The epoch of its step.
+    #[getter]
+    fn epoch(&self) -> Option<u64> {
+        self.step.map(|step| step.epoch)
+    }
+
+    /// The step in its epoch.
+    #[getter]
+    fn step(&self) -> Option<u64> {
+        self.step.map(|step| step.step)
+    }
+
+    /// Whether its step is the last of the epoch.
+    #[getter]
+    fn is_last(&self) -> bool {
+        self.step.is_some_and(|step| step.is_last)
+    }
+
+    /// Gives up this hold on the memory.
+    fn release(&self) {
+        let fields = self.fields.lock().take();
+        drop(fields);
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
+        self.release();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Batch({}: {} records, lane {})", self.names.join(", "), self.records.len(), self.lane)
+    }
+
+    fn __reduce_ex__(&self, _protocol: i32) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a batch is memory of a feed, and is not pickled: pickle copies of its fields, \
+             batch[name].numpy().copy()",
+        ))
+    }
+}

@@ -1,0 +1,228 @@
+//! DLPack capsules: an array of a batch, handed to a framework without a copy.
+//!
+//! # Invariants
+//!
+//! 1. A capsule named [`VERSIONED`] or [`UNVERSIONED`] holds the address of the like-named part of one
+//!    [`Managed`], which nobody has released. A consumer renames the capsule, and from then on owes the call
+//!    of the deleter. If nobody renames it, its destructor makes that call.
+//! 2. What the pointers of a [`Managed`] lead to lives as long as its `owner` and `copy` do.
+//! 3. A deleter may be called on any thread, with or without the interpreter. So releasing an array touches no
+//!    Python object, and does nothing in a forked child, which has no thread that could fill the memory again.
+
+#![expect(unsafe_code, reason = "DLPack and capsules are C: structs that free themselves through a pointer")]
+
+use std::ffi::{CStr, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use percolator::dlpack::{
+    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLTensor, DlpackTensor,
+};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::process::OfProcess;
+
+const VERSIONED: &CStr = c"dltensor_versioned";
+const UNVERSIONED: &CStr = c"dltensor";
+
+/// The flag of a tensor that is a copy of its own.
+const IS_COPIED: u64 = 1 << 1;
+
+/// Where frameworks want an array to start.
+const ALIGNMENT: usize = 64;
+
+/// An array of a batch, shared by everybody who has it.
+pub(crate) struct SharedArray(OfProcess<DlpackTensor>);
+
+impl SharedArray {
+    pub(crate) fn new(tensor: DlpackTensor) -> Self {
+        SharedArray(OfProcess::new(tensor))
+    }
+
+    /// The tensor. It only describes memory, so a forked child may read it.
+    pub(crate) fn tensor(&self) -> &DlpackTensor {
+        self.0.get_anywhere()
+    }
+
+    pub(crate) fn data_type(&self) -> DLDataType {
+        self.tensor().tensor().dtype
+    }
+
+    pub(crate) fn device(&self) -> DLDevice {
+        self.tensor().tensor().device
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.tensor().tensor().data.addr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let elements: i64 = self.tensor().shape().iter().product();
+        let size = usize::from(self.data_type().bits).div_ceil(8);
+        usize::try_from(elements).unwrap_or_default().saturating_mul(size)
+    }
+
+    /// Makes a CUDA stream wait until the array has arrived. The stream's work until the array is released
+    /// counts as its use.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn wait_on(&self, stream: usize) -> Result<(), percolator::DeviceError> {
+        let stream = std::ptr::without_provenance_mut(stream);
+        // SAFETY: DLPack's consumer passes a stream of the array's device, which its framework keeps.
+        unsafe { self.tensor().wait_on_raw(stream) }
+    }
+}
+
+/// What a capsule's tensor consists of. Boxed, and given up until a deleter is called.
+struct Managed {
+    versioned: DLManagedTensorVersioned,
+    unversioned: DLManagedTensor,
+    /// Keeps the array, its shape and its strides.
+    owner: Arc<SharedArray>,
+    /// If the consumer wanted a copy.
+    copy: Option<Vec<Line>>,
+}
+
+/// A piece of memory that starts where frameworks want it.
+#[repr(align(64))]
+#[derive(Clone)]
+struct Line(#[expect(dead_code, reason = "it is read through its address")] [u8; ALIGNMENT]);
+
+/// Puts an array into a capsule.
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    owner: &Arc<SharedArray>,
+    is_versioned: bool,
+    is_copy: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let copy = is_copy.then(|| copied(owner));
+    let managed = Box::into_raw(Managed::new(owner.clone(), copy));
+    let (pointer, name): (*mut c_void, _) = match is_versioned {
+        // SAFETY: the box was just given up; only the address of a part is taken.
+        true => (unsafe { &raw mut (*managed).versioned }.cast(), VERSIONED),
+        // SAFETY: as above.
+        false => (unsafe { &raw mut (*managed).unversioned }.cast(), UNVERSIONED),
+    };
+    // SAFETY: the pointer is not null, the name is static, and the destructor follows the invariants.
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destroy)) };
+    if capsule.is_null() {
+        // SAFETY: no capsule was made, so nobody else has the box.
+        unsafe { release(managed) };
+    }
+    // SAFETY: it is a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// A copy of an array on the host.
+fn copied(array: &SharedArray) -> Vec<Line> {
+    let bytes = array.bytes();
+    let mut lines = vec![Line([0; ALIGNMENT]); bytes.div_ceil(ALIGNMENT)];
+    let from: *const u8 = array.tensor().tensor().data.cast();
+    let to: *mut u8 = lines.as_mut_ptr().cast();
+    // SAFETY: the array has that many bytes, on the host (the caller checked), and lives as long as `array`;
+    // the lines are new, and at least as long.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+    lines
+}
+
+impl Managed {
+    fn new(owner: Arc<SharedArray>, mut copy: Option<Vec<Line>>) -> Box<Self> {
+        let tensor = || {
+            let of = owner.tensor().tensor();
+            DLTensor {
+                data: of.data,
+                device: of.device,
+                ndim: of.ndim,
+                dtype: of.dtype,
+                shape: of.shape,
+                strides: of.strides,
+                byte_offset: 0,
+            }
+        };
+        let (mut one, mut other) = (tensor(), tensor());
+        if let Some(lines) = &mut copy {
+            one.data = lines.as_mut_ptr().cast();
+            other.data = one.data;
+        }
+        let context = std::ptr::null_mut();
+        let mut managed = Box::new(Managed {
+            versioned: DLManagedTensorVersioned {
+                version: DLPACK_VERSION,
+                manager_ctx: context,
+                deleter: Some(delete_versioned),
+                flags: if copy.is_some() { IS_COPIED } else { 0 },
+                dl_tensor: one,
+            },
+            unversioned: DLManagedTensor {
+                dl_tensor: other,
+                manager_ctx: context,
+                deleter: Some(delete_unversioned),
+            },
+            owner,
+            copy,
+        });
+        let address: *mut Managed = &raw mut *managed;
+        managed.versioned.manager_ctx = address.cast();
+        managed.unversioned.manager_ctx = address.cast();
+        managed
+    }
+}
+
+/// # Safety
+///
+/// `tensor` is null, or one of ours that was not released before.
+unsafe extern "C" fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
+    if !tensor.is_null() {
+        // SAFETY: it is one of ours, and was not released before.
+        let managed = unsafe { (*tensor).manager_ctx };
+        // SAFETY: `new` put the box's address there.
+        unsafe { release(managed.cast()) };
+    }
+}
+
+/// # Safety
+///
+/// As for [`delete_versioned`].
+unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
+    if !tensor.is_null() {
+        // SAFETY: it is one of ours, and was not released before.
+        let managed = unsafe { (*tensor).manager_ctx };
+        // SAFETY: `new` put the box's address there.
+        unsafe { release(managed.cast()) };
+    }
+}
+
+/// # Safety
+///
+/// The box of this address was given up, and was not released before.
+unsafe fn release(managed: *mut Managed) {
+    // SAFETY: that is what the caller promises.
+    let managed = unsafe { Box::from_raw(managed) };
+    // A panic that leaves an `extern "C"` function ends the process.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let Managed { owner, copy, .. } = *managed;
+        drop((owner, copy));
+    }));
+}
+
+/// A capsule's destructor: releases what no consumer took.
+///
+/// # Safety
+///
+/// The interpreter calls it, once, with a capsule of [`capsule`].
+unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+    // SAFETY: it is a capsule, whatever its name is now.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) } == 1 {
+        // SAFETY: it has this name, hence this pointer, and nobody took it.
+        let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()) };
+        // SAFETY: as above.
+        unsafe { delete_versioned(tensor.cast()) };
+    }
+    // SAFETY: as above.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, UNVERSIONED.as_ptr()) } == 1 {
+        // SAFETY: it has this name, hence this pointer, and nobody took it.
+        let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, UNVERSIONED.as_ptr()) };
+        // SAFETY: as above.
+        unsafe { delete_unversioned(tensor.cast()) };
+    }
+}

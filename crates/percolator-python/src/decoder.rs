@@ -1,0 +1,181 @@
+//! A decoder that is a function of Python.
+//!
+//! It runs on the feed's workers, one at a time: each waits for the interpreter. So whoever waits for a worker
+//! must not hold the interpreter meanwhile, not even to drop a feed ([`crate::running`]).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use percolator::decoder::{Decoded, WorkerSetup};
+use percolator::record::RecordId;
+use percolator::{DecodeFailure, FeedError, Field, RecordDecoder, Row, source};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors;
+use crate::values::{self, Unfit};
+
+/// The most exceptions that wait for the error of their record.
+const FAILURES_MAX: usize = 16;
+
+/// A record, as a function of Python gets it.
+#[pyclass(frozen, get_all, module = "percolator")]
+pub(crate) struct Record {
+    /// The record's key.
+    key: Py<PyBytes>,
+    /// The record's value.
+    value: Py<PyBytes>,
+    /// The companion's value, if there is a companion.
+    companion: Option<Py<PyBytes>>,
+    /// The epoch.
+    epoch: u64,
+    /// The position in the data set.
+    index: u64,
+    /// 64 random bits, a function of the feed's seed, the epoch and the position.
+    seed: u64,
+}
+
+#[pymethods]
+impl Record {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (epoch, index, key) = (self.epoch, self.index, self.key.bind(py).repr()?);
+        Ok(format!("Record(epoch={epoch}, index={index}, key={key})"))
+    }
+}
+
+/// The exceptions that functions of Python raised, until the errors of their records arrive at the consumer.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<Vec<(RecordId, PyErr)>>);
+
+impl Failures {
+    fn keep(&self, id: RecordId, error: PyErr) {
+        let mut failures = self.0.lock();
+        if failures.len() < FAILURES_MAX {
+            failures.push((id, error));
+        }
+    }
+
+    /// The exception of an error. Its cause is what a function of Python raised.
+    pub(crate) fn exception(&self, py: Python<'_>, error: &FeedError) -> PyErr {
+        let exception = errors::feed(py, error);
+        let record = match error {
+            FeedError::Record(record) => Some(record.id),
+            _ => None,
+        };
+        let of_record = |failure: &&(RecordId, PyErr)| Some(failure.0) == record;
+        let cause = self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py));
+        if cause.is_some() {
+            exception.set_cause(py, cause);
+        }
+        exception
+    }
+}
+
+/// A function of Python as a decoder.
+pub(crate) struct PythonDecoder {
+    decode: Py<PyAny>,
+    /// What it returns; read from the first record if it was not declared.
+    declared: Option<Vec<Field>>,
+    failures: Arc<Failures>,
+}
+
+impl PythonDecoder {
+    pub(crate) fn new(decode: Py<PyAny>, declared: Option<Vec<Field>>, failures: Arc<Failures>) -> Self {
+        PythonDecoder { decode, declared, failures }
+    }
+
+    /// Calls the function.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        record: &source::Record<'_>,
+        seed: u64,
+    ) -> Result<Bound<'py, PyDict>, Unfit> {
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes).unbind();
+        let record = Record {
+            key: bytes(record.key),
+            value: bytes(record.value),
+            companion: record.companion.map(bytes),
+            epoch: record.id.epoch,
+            index: record.id.index,
+            seed,
+        };
+        let made = self.decode.bind(py).call1((record,))?;
+        let found = made.get_type();
+        made.cast_into().map_err(|_| {
+            Unfit::Words(format!("decode returned {found}; it returns a dict of the fields by name"))
+        })
+    }
+
+    /// Does something with the interpreter, whose exceptions become failures of the record.
+    fn attached<T>(&self, id: RecordId, run: impl FnOnce(Python<'_>) -> Result<T, Unfit>) -> Decoded<T> {
+        let ran = Python::try_attach(|py| {
+            run(py).map_err(|unfit| match unfit {
+                Unfit::Words(words) => DecodeFailure::new(words),
+                Unfit::Raised(error) => {
+                    let text = traceback(py, &error);
+                    self.failures.keep(id, error);
+                    DecodeFailure::new(text)
+                }
+            })
+        });
+        ran.unwrap_or_else(|| Err(DecodeFailure::new("the interpreter ends, so decode cannot run")))
+    }
+}
+
+/// An exception as the interpreter prints it.
+fn traceback(py: Python<'_>, error: &PyErr) -> String {
+    let lines = || -> PyResult<String> {
+        let lines = py.import("traceback")?.call_method1("format_exception", (error.value(py),))?;
+        Ok(lines.extract::<Vec<String>>()?.concat().trim_end().to_owned())
+    };
+    let text = lines().unwrap_or_default();
+    format!("decode raised {error}\n{text}")
+}
+
+/// Writes the returned fields into a row.
+fn write(made: &Bound<'_, PyDict>, row: &mut Row<'_>) -> Result<(), Unfit> {
+    let fields = row.fields();
+    for (number, field) in fields.iter().enumerate() {
+        let Some(value) = made.get_item(field.name())? else {
+            let (name, found) = (field.name(), made.keys());
+            return Err(Unfit::Words(format!("decode returned no field {name:?}; it returned {found}")));
+        };
+        let bytes = values::bytes_of(field, &value)?;
+        row.write_bytes(number, &bytes).map_err(|error| Unfit::Words(error.to_string()))?;
+    }
+    if made.len() > fields.len() {
+        let names: Vec<&str> = fields.iter().map(Field::name).collect();
+        return Err(Unfit::Words(format!(
+            "decode returned the fields {}, of which some are not among the batch's: {}; declare them in \
+             decode_fields",
+            made.keys(),
+            names.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+impl RecordDecoder for PythonDecoder {
+    type Scratch = ();
+
+    fn fields(&self, first: &source::Record<'_>) -> Decoded<Vec<Field>> {
+        if let Some(declared) = &self.declared {
+            return Ok(declared.clone());
+        }
+        self.attached(first.id, |py| {
+            let made = self.call(py, first, 0)?;
+            let of = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+                values::field_of(&name.extract::<String>()?, &value)
+            };
+            made.iter().map(of).collect()
+        })
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
+
+    fn decode(&self, record: &source::Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+        let seed = row.random().next_u64();
+        self.attached(record.id, |py| write(&self.call(py, record, seed)?, row))
+    }
+}

@@ -1,0 +1,124 @@
+//! Errors as exceptions. The classes are Python's own: `percolator/_errors.py`.
+
+use percolator::batch::FieldError;
+use percolator::receipt::ReceiptError;
+use percolator::snapshot::SnapshotError;
+use percolator::source::SourceError;
+use percolator::{DeviceError, FeedError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+const MODULE: &str = "percolator._errors";
+
+/// Where in the data something was found.
+#[derive(Default)]
+struct Place<'a> {
+    file: Option<&'a std::path::Path>,
+    key: Option<&'a [u8]>,
+    record: Option<u64>,
+}
+
+/// An exception of a class of `percolator._errors`.
+fn exception(py: Python<'_>, class: &str, message: &str, reason: &str, place: &Place<'_>) -> PyErr {
+    let made = || {
+        let class = py.import(MODULE)?.getattr(class)?;
+        let error = class.call1((message,))?;
+        error.setattr("reason", reason)?;
+        error.setattr("file", place.file)?;
+        error.setattr("key", place.key.map(|key| PyBytes::new(py, key)))?;
+        error.setattr("record", place.record)?;
+        Ok(PyErr::from_value(error))
+    };
+    made().unwrap_or_else(|error| error)
+}
+
+fn plain(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    exception(py, class, message, message, &Place::default())
+}
+
+/// The class of an error.
+fn class_of(error: &FeedError) -> &'static str {
+    match error {
+        FeedError::Layer { error, .. } => class_of(error),
+        FeedError::Config(_) | FeedError::Net(_) => "ConfigError",
+        FeedError::Snapshot(_) => "SnapshotError",
+        FeedError::Reader(_) => "SourceError",
+        FeedError::Field(_) => "FieldError",
+        FeedError::Record(_) => "RecordError",
+        FeedError::Device(_) => "DeviceError",
+        FeedError::AllHeld { .. } => "AllHeldError",
+        FeedError::Cancelled => "ClosedError",
+        _ => "FeedError",
+    }
+}
+
+/// What is wrong, without the place.
+fn reason_of(error: &FeedError) -> String {
+    match error {
+        FeedError::Layer { error, .. } => reason_of(error),
+        FeedError::Record(error) => error.cause.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// An error of a feed.
+pub(crate) fn feed(py: Python<'_>, error: &FeedError) -> PyErr {
+    let place = Place { file: error.file(), key: error.key(), record: error.record() };
+    exception(py, class_of(error), &error.to_string(), &reason_of(error), &place)
+}
+
+/// An error of a source that is read or written without a feed.
+pub(crate) fn source(py: Python<'_>, error: SourceError) -> PyErr {
+    feed(py, &FeedError::from(error))
+}
+
+pub(crate) fn snapshot(py: Python<'_>, error: &SnapshotError) -> PyErr {
+    plain(py, "SnapshotError", &error.to_string())
+}
+
+pub(crate) fn receipt(py: Python<'_>, error: &ReceiptError) -> PyErr {
+    plain(py, "ReceiptError", &error.to_string())
+}
+
+pub(crate) fn device(py: Python<'_>, error: &DeviceError) -> PyErr {
+    plain(py, "DeviceError", &error.to_string())
+}
+
+pub(crate) fn field(py: Python<'_>, error: &FieldError) -> PyErr {
+    plain(py, "FieldError", &error.to_string())
+}
+
+/// Options that contradict each other.
+pub(crate) fn config(py: Python<'_>, message: &str) -> PyErr {
+    plain(py, "ConfigError", message)
+}
+
+/// Something that was closed, or ended.
+pub(crate) fn closed(py: Python<'_>, message: &str) -> PyErr {
+    plain(py, "ClosedError", message)
+}
+
+/// An iterator that two threads use at once.
+pub(crate) fn in_use(py: Python<'_>) -> PyErr {
+    let message = "the iterator is in use by another thread: batches come in one order, so let one thread \
+                   take them, or give each device of the feed a thread of its own with feed.lanes()";
+    plain(py, "FeedError", message)
+}
+
+/// Something that a forked child inherited.
+pub(crate) fn forked(py: Python<'_>, maker: u32) -> PyErr {
+    let message = format!(
+        "this feed was built by process {maker}, and process {} is a fork of it: a fork has none of the \
+         feed's threads. Build the feed in the process that uses it, or start processes with \
+         multiprocessing.set_start_method(\"spawn\"); no worker processes are needed, because a feed \
+         decodes on threads of its own",
+        std::process::id()
+    );
+    plain(py, "ForkError", &message)
+}
+
+/// A value that is none of those allowed.
+pub(crate) fn value(message: String) -> PyErr {
+    PyValueError::new_err(message)
+}

@@ -1,0 +1,233 @@
+//! The class `Feed`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use percolator::feed::ConfigError;
+use percolator::net::NetState;
+use percolator::{FeedBuilder, FeedError, Net, Phase};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::batch::{Batch, Taken};
+use crate::iterators::{Batches, Lane, Steps, Until};
+use crate::options::{self, json};
+use crate::order::Plan;
+use crate::receipt::Receipt;
+use crate::running::Running;
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+use crate::{errors, values};
+
+/// A running feed: see the package's documentation.
+#[pyclass(frozen, module = "percolator")]
+pub(crate) struct Feed {
+    running: Arc<Running>,
+    devices: usize,
+}
+
+impl Feed {
+    fn build(py: Python<'_>, builder: FeedBuilder, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let (builder, failures) = options::apply(py, builder, keywords)?;
+        let devices = builder.spec().devices.len();
+        Ok(Feed { running: Running::build(py, builder, failures)?, devices })
+    }
+
+    /// Checks that batches come one at a time.
+    fn check_single(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.check_process(py)?;
+        match self.devices {
+            1 => Ok(()),
+            devices => Err(errors::feed(py, &ConfigError::SeveralLanes { devices }.into())),
+        }
+    }
+}
+
+#[pymethods]
+impl Feed {
+    #[new]
+    #[pyo3(signature = (**options))]
+    fn new(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Feed::build(py, percolator::Feed::builder(), options)
+    }
+
+    /// The feed of a Caffe net's data layer. Further options replace the layer's.
+    #[classmethod]
+    #[pyo3(signature = (path, phase="train", *, layer=None, **options))]
+    fn from_prototxt(
+        class: &Bound<'_, PyType>,
+        path: PathBuf,
+        phase: &str,
+        layer: Option<&str>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let py = class.py();
+        let phase: Phase = options::named("phase", &phase.to_ascii_lowercase())?;
+        let read = || -> Result<FeedBuilder, FeedError> {
+            let Some(layer) = layer else { return percolator::Feed::from_prototxt(&path, phase) };
+            let layers = percolator::Feed::layers_of(&Net::open(&path)?, &NetState::from(phase))?;
+            let count = layers.len();
+            let mut named = layers.into_iter().filter(|feed| feed.layer_name() == layer);
+            let net = path.display().to_string();
+            named.next().ok_or_else(|| ConfigError::SeveralLayers { net, count }.into())
+        };
+        let builder = py.detach(read).map_err(|error| errors::feed(py, &error))?;
+        Feed::build(py, builder, options)
+    }
+
+    /// The feed that a spec describes: a dict, or JSON. Further options replace the spec's.
+    #[classmethod]
+    #[pyo3(signature = (spec, **options))]
+    fn from_spec(
+        class: &Bound<'_, PyType>,
+        spec: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Feed::build(class.py(), FeedBuilder::from(json::spec_of(spec)?), options)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Batches> {
+        self.check_single(py)?;
+        Ok(Batches::new(self.running.clone(), Until::End))
+    }
+
+    /// The batches of one epoch, or of the rest of it; after the last, the first again.
+    fn epoch(&self, py: Python<'_>) -> PyResult<Batches> {
+        self.check_single(py)?;
+        self.running.replace(py, |feed| feed.epoch().map(drop))?;
+        Ok(Batches::new(self.running.clone(), Until::EndOfEpoch))
+    }
+
+    /// The steps of all devices.
+    fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
+        self.running.check_process(py)?;
+        Ok(Steps(self.running.clone()))
+    }
+
+    /// One iterator for each device, each for a thread of its own.
+    fn take_lanes(&self, py: Python<'_>) -> PyResult<Vec<Lane>> {
+        let lanes = self.running.with(py, percolator::Feed::take_lanes)?;
+        Ok(lanes.into_iter().map(|lane| Lane::new(lane, self.running.failures())).collect())
+    }
+
+    /// Continues with another step.
+    fn seek(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<()> {
+        self.running.replace(py, |feed| feed.seek((epoch, step)))
+    }
+
+    /// One batch alone, as any replica of the job gets it.
+    #[pyo3(signature = (epoch, step, replica=0))]
+    fn replay(&self, py: Python<'_>, epoch: u64, step: u64, replica: usize) -> PyResult<Batch> {
+        let batch = self.running.with(py, |feed| Ok(Taken::of(feed.replay((epoch, step), replica)?)?))?;
+        Batch::new(py, batch)
+    }
+
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let snapshot = self.running.with(py, |feed| Ok(feed.snapshot()))?;
+        Snapshot::of(py, snapshot)
+    }
+
+    fn receipt(&self, py: Python<'_>) -> PyResult<Option<Receipt>> {
+        Ok(self.running.with(py, |feed| Ok(feed.receipt()))?.map(Receipt::new))
+    }
+
+    fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
+        Ok(Stats::new(self.running.watch(py)?.stats()))
+    }
+
+    /// Which record comes when, if the feed follows a plan.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> PyResult<Option<Plan>> {
+        Ok(self.running.watch(py)?.plan().cloned().map(Plan::new))
+    }
+
+    /// The next epoch and step of each device.
+    #[getter]
+    fn next_steps(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
+        let next = self.running.watch(py)?.next_steps();
+        Ok(next.into_iter().map(|id| (id.epoch, id.step)).collect())
+    }
+
+    /// The number of records of the data set, if it is known.
+    #[getter]
+    fn records(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.running.with(py, |feed| Ok(feed.records()))
+    }
+
+    /// What a batch consists of: each field's type and a record's shape.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fields = self.running.with(py, |feed| Ok(feed.layout().fields().to_vec()))?;
+        let found = PyDict::new(py);
+        for field in fields {
+            let shape = PyTuple::new(py, values::shape_of(&field))?;
+            found.set_item(field.name(), (field.dtype().to_string(), shape))?;
+        }
+        Ok(found)
+    }
+
+    /// The memory that it uses, holder by holder: the holder, the number of pieces, the bytes of each.
+    #[getter]
+    fn memory_budget(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, usize, usize)>> {
+        let budget = self.running.watch(py)?.memory_budget();
+        Ok(budget.lines.iter().map(|line| (line.holder, line.count, line.bytes_each)).collect())
+    }
+
+    /// The options that it was built with, as a dict for `from_spec`.
+    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let spec = self.running.with(py, |feed| Ok(feed.spec().clone()))?;
+        json::spec_to(py, &spec)
+    }
+
+    /// Stops the reader until `unpause`; what it has dealt is still delivered.
+    fn pause(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.with(py, |feed| {
+            feed.control().pause();
+            Ok(())
+        })
+    }
+
+    fn unpause(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.with(py, |feed| {
+            feed.control().resume();
+            Ok(())
+        })
+    }
+
+    /// Ends the feed, from any thread: what is complete is delivered, then `ClosedError`.
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.cancel(py)
+    }
+
+    /// Ends its threads. Batches that are held stay valid.
+    fn close(&self, py: Python<'_>) {
+        self.running.close_here(py);
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.running.is_closed(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.running.close_here(py);
+    }
+
+    fn __reduce_ex__(&self, _protocol: i32) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a feed has threads, and is not pickled: send its options, and build the feed in the process that \
+             uses it. Worker processes are not needed: a feed decodes on threads of its own \
+             (torch.utils.data.DataLoader(num_workers=...) has nothing to add)",
+        ))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Feed({} device{})", self.devices, if self.devices == 1 { "" } else { "s" })
+    }
+}

@@ -1,0 +1,108 @@
+//! Keywords of `Feed(...)`, onto a feed's spec. Python's names are the builder's own, with the same meaning.
+
+mod decoding;
+mod images;
+pub(crate) mod json;
+mod keywords;
+mod order;
+mod resources;
+mod sources;
+
+use std::sync::Arc;
+
+use percolator::feed::FeedSpec;
+use percolator::snapshot::Snapshot as CoreSnapshot;
+use percolator::{Dtype, FeedBuilder};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use serde::de::DeserializeOwned;
+
+pub(crate) use self::images::transform_of;
+pub(crate) use self::keywords::Keywords;
+use crate::decoder::{Failures, PythonDecoder};
+use crate::errors;
+use crate::snapshot::Snapshot;
+
+/// Sets what the keywords say, and returns where a decoder written in Python keeps its exceptions.
+pub(crate) fn apply(
+    py: Python<'_>,
+    builder: FeedBuilder,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(FeedBuilder, Arc<Failures>)> {
+    let failures = Arc::new(Failures::default());
+    let mut spec = builder.spec().clone();
+    let mut keywords = Keywords::of(py, keywords)?;
+    sources::apply(&mut keywords, &mut spec)?;
+    images::apply(&mut keywords, &mut spec)?;
+    let decoder = decoding::apply(&mut keywords, &mut spec, &failures)?;
+    // The job has a replica for each device, so the devices come first.
+    resources::apply(&mut keywords, &mut spec)?;
+    order::apply(&mut keywords, &mut spec)?;
+    let resume = keywords.object("resume").map(|resume| snapshot_of(&resume)).transpose()?;
+    keywords.finish("Feed")?;
+    Ok((attach(spec, decoder, resume), failures))
+}
+
+/// A builder of a spec, with what a spec cannot hold.
+fn attach(spec: FeedSpec, decoder: Option<PythonDecoder>, resume: Option<CoreSnapshot>) -> FeedBuilder {
+    let mut builder = FeedBuilder::from(spec);
+    if let Some(decoder) = decoder {
+        builder = builder.decoder(decoder);
+    }
+    match resume {
+        Some(snapshot) => builder.resume(&snapshot),
+        None => builder,
+    }
+}
+
+/// A snapshot, or its text.
+fn snapshot_of(value: &Bound<'_, PyAny>) -> PyResult<CoreSnapshot> {
+    if let Ok(snapshot) = value.cast::<Snapshot>() {
+        return Ok(snapshot.get().inner.clone());
+    }
+    let Ok(text) = value.cast::<PyString>() else {
+        let found = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "resume takes a Snapshot or its text, and not {found}: percolator.Snapshot.load(path) reads a file"
+        )));
+    };
+    let parsed = text.to_cow()?.parse();
+    parsed.map_err(|error| errors::snapshot(value.py(), &error))
+}
+
+/// One of the names that a type of the library has in JSON.
+pub(crate) fn named<T: DeserializeOwned>(keyword: &str, name: &str) -> PyResult<T> {
+    let value = serde_json::Value::String(name.to_owned());
+    serde_json::from_value(value).map_err(|error| errors::value(format!("{keyword}={name:?}: {error}")))
+}
+
+/// A type of elements: the library's name for it, or that of NumPy, PyTorch or JAX, or their objects.
+pub(crate) fn dtype_of(value: &Bound<'_, PyAny>) -> PyResult<Dtype> {
+    let text = match value.cast::<PyString>() {
+        Ok(text) => text.to_string(),
+        // A NumPy dtype has a `name`, a class a `__name__`; PyTorch's are written `torch.float32`.
+        Err(_) => ["name", "__name__"]
+            .iter()
+            .find_map(|name| value.getattr(*name).ok()?.extract::<String>().ok())
+            .unwrap_or_else(|| value.to_string()),
+    };
+    let name = text.rsplit('.').next().unwrap_or_default();
+    let name = match name {
+        "float32" | "float" | "single" => "f32",
+        "float64" | "double" => "f64",
+        "float16" | "half" => "f16",
+        "bfloat16" => "bf16",
+        "uint8" | "byte" => "u8",
+        "uint16" => "u16",
+        "uint32" => "u32",
+        "uint64" => "u64",
+        "int8" => "i8",
+        "int16" => "i16",
+        "int32" => "i32",
+        "int64" | "long" => "i64",
+        "bool_" => "bool",
+        name => name,
+    };
+    named("dtype", name)
+}

@@ -1,0 +1,60 @@
+//! Batches, devices, threads and memory.
+
+use std::time::Duration;
+
+use percolator::feed::{FeedSpec, Receipts};
+use percolator::order::BatchSize;
+use pyo3::prelude::*;
+
+use super::Keywords;
+use crate::errors;
+
+pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
+    let each: Option<u64> = keywords.take("batch_size")?;
+    let global: Option<u64> = keywords.take("global_batch_size")?;
+    match (each, global) {
+        (Some(_), Some(_)) => {
+            let message = "batch_size and global_batch_size are both set: use one of the two";
+            return Err(errors::config(keywords.py(), message));
+        }
+        (Some(records), None) => spec.batch_size = BatchSize::PerReplica(records),
+        (None, Some(records)) => spec.batch_size = BatchSize::Global(records),
+        (None, None) => {}
+    }
+    let devices: Vec<String> = keywords.several("devices")?;
+    if !devices.is_empty() {
+        spec.devices = devices;
+    }
+    if let Some(threads) = keywords.take("threads")? {
+        spec.threads = Some(threads);
+    }
+    if let Some(batches) = keywords.take("prefetch")? {
+        spec.prefetch = Some(batches);
+    }
+    if let Some(bytes) = keywords.take("memory_limit")? {
+        spec.memory_limit = Some(bytes);
+    }
+    if let Some(receipts) = keywords.object("receipts") {
+        spec.receipts = match receipts.extract::<bool>() {
+            Ok(true) => Receipts::Positions,
+            Ok(false) => Receipts::Off,
+            Err(_) => super::named("receipts", &receipts.extract::<String>()?)?,
+        };
+    }
+    if let Some(seconds) = keywords.take::<f64>("warn_after")? {
+        spec.warn_after = duration("warn_after", seconds)?.unwrap_or(Duration::MAX);
+    }
+    if let Some(seconds) = keywords.take::<f64>("give_up_after")? {
+        spec.give_up_after = duration("give_up_after", seconds)?;
+    }
+    Ok(())
+}
+
+/// A number of seconds; `None` if it is infinite.
+fn duration(name: &str, seconds: f64) -> PyResult<Option<Duration>> {
+    if seconds == f64::INFINITY {
+        return Ok(None);
+    }
+    let duration = Duration::try_from_secs_f64(seconds);
+    duration.map(Some).map_err(|error| errors::value(format!("{name}={seconds}: {error}")))
+}

@@ -1,0 +1,84 @@
+//! Where records are stored, and how that is read.
+
+use std::path::PathBuf;
+
+use percolator::feed::{FeedSpec, SourceSpec};
+use percolator::source::IndexPlace;
+use pyo3::prelude::*;
+
+use super::Keywords;
+use crate::errors;
+
+/// The kinds of sources, by keyword.
+const KINDS: [&str; 4] = ["lmdb", "leveldb", "tfrecord", "image_list"];
+
+pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
+    let mut kinds: Vec<&'static str> = Vec::new();
+    for given in keywords.given() {
+        kinds.extend(KINDS.iter().filter(|kind| **kind == given));
+    }
+    let name: Option<String> = keywords.take("lmdb_name")?;
+    let root_folder: Option<String> = keywords.take("root_folder")?;
+    // Several are joined in the order in which they are given.
+    let mut sources = Vec::new();
+    for kind in kinds {
+        for path in keywords.several::<PathBuf>(kind)? {
+            sources.push(match kind {
+                "lmdb" => SourceSpec::Lmdb { path, name: name.clone() },
+                "leveldb" => SourceSpec::leveldb(path),
+                "tfrecord" => SourceSpec::tfrecord(path),
+                _ => SourceSpec::ImageList {
+                    list: path,
+                    root_folder: root_folder.clone().unwrap_or_default(),
+                    shuffle: false,
+                    rand_skip: 0,
+                },
+            });
+        }
+    }
+    // Those that were not given are known nevertheless.
+    for kind in KINDS {
+        keywords.object(kind);
+    }
+    let is_of = |lmdb: bool| {
+        sources.iter().any(|source| match source {
+            SourceSpec::Lmdb { .. } => lmdb,
+            SourceSpec::ImageList { .. } => !lmdb,
+            _ => false,
+        })
+    };
+    if name.is_some() && !is_of(true) {
+        return Err(errors::config(
+            keywords.py(),
+            "lmdb_name is set without lmdb: give the path of the LMDB",
+        ));
+    }
+    if root_folder.is_some() && !is_of(false) {
+        let message = "root_folder is set without image_list: give the path of the list";
+        return Err(errors::config(keywords.py(), message));
+    }
+    if !sources.is_empty() {
+        spec.sources = sources;
+    }
+    if let Some(root) = keywords.take::<PathBuf>("root")? {
+        spec.root = root;
+    }
+    if let Some(access) = keywords.named("access")? {
+        spec.access = access;
+    }
+    if let Some(gaps) = keywords.named("log_gaps")? {
+        spec.log_gaps = gaps;
+    }
+    if let Some(drops) = keywords.take("drop_behind")? {
+        spec.drop_behind = drops;
+    }
+    // A word, or a folder.
+    if let Some(place) = keywords.take::<PathBuf>("index")? {
+        spec.index = match place.to_str() {
+            Some("beside") => IndexPlace::Beside,
+            Some("memory") => IndexPlace::Memory,
+            _ => IndexPlace::Folder(place),
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! A running feed, shared by the objects that Python has of it.
+//!
+//! A consumer waits in short turns, without the interpreter's lock. Between two turns it takes that lock and
+//! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing was taken then, and the next call goes
+//! on. The feed's own lock is free between turns as well: other threads ask for statistics or snapshots, or
+//! close the feed, meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use percolator::feed::{FeedCanceller, FeedWatch};
+use percolator::{DeviceError, FeedBuilder, FeedError};
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+
+use crate::batch::Taken;
+use crate::decoder::Failures;
+use crate::process::OfProcess;
+use crate::{errors, log};
+
+/// How long one turn of a wait lasts: the longest time until a signal is handled.
+pub(crate) const TURN: Duration = Duration::from_millis(50);
+
+/// Everything that has threads of its own, to be closed before the interpreter ends: a thread that needs the
+/// interpreter afterwards, for a decoder written in Python, would be killed in the middle of its work.
+static LIVE: Mutex<Vec<Weak<dyn Close>>> = Mutex::new(Vec::new());
+
+/// What has threads of its own.
+pub(crate) trait Close: Send + Sync {
+    /// Ends the threads. Called without the interpreter's lock, by the process that made it.
+    fn close(&self);
+}
+
+/// Closes a value at the latest when the interpreter ends.
+pub(crate) fn closed_at_exit(value: &Arc<impl Close + 'static>) {
+    let value: Weak<dyn Close> = Arc::downgrade(value) as Weak<dyn Close>;
+    let mut live = LIVE.lock();
+    live.retain(|other| other.strong_count() > 0);
+    live.push(value);
+}
+
+/// Registers what closes everything when the interpreter ends.
+pub(crate) fn close_at_exit(py: Python<'_>) -> PyResult<()> {
+    let close = PyCFunction::new_closure(py, None, None, |arguments, _| {
+        // The lock is only ever taken by a thread that has the interpreter, so no fork finds it locked.
+        let live = std::mem::take(&mut *LIVE.lock());
+        arguments.py().detach(|| live.iter().filter_map(Weak::upgrade).for_each(|value| value.close()));
+    })?;
+    py.import("atexit")?.call_method1("register", (close,))?;
+    Ok(())
+}
+
+/// Runs something that may wait for threads that need the interpreter.
+pub(crate) fn without_interpreter(run: impl FnOnce() + Send) {
+    let mut run = Some(run);
+    let ran = Python::try_attach(|py| py.detach(|| run.take().map(|run| run())));
+    if ran.is_none()
+        && let Some(run) = run
+    {
+        run();
+    }
+}
+
+/// One thread's turn to use an iterator.
+pub(crate) struct Turn<'a>(&'a AtomicBool);
+
+impl<'a> Turn<'a> {
+    pub(crate) fn take(py: Python<'_>, in_use: &'a AtomicBool) -> PyResult<Self> {
+        match in_use.swap(true, Ordering::Acquire) {
+            false => Ok(Turn(in_use)),
+            true => Err(errors::in_use(py)),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// What one turn of a wait found.
+pub(crate) enum Found<T> {
+    NotYet,
+    Closed,
+    /// The next value, or the end.
+    Next(Option<T>),
+}
+
+/// Waits, turn by turn. Each turn ends after [`TURN`] at the latest.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    turn: impl Fn() -> Result<Found<T>, FeedError> + Sync,
+) -> PyResult<Result<Option<T>, FeedError>> {
+    log::hand_on(py)?;
+    loop {
+        match py.detach(&turn) {
+            Ok(Found::Next(next)) => return Ok(Ok(next)),
+            Ok(Found::NotYet) => {
+                py.check_signals()?;
+                log::hand_on(py)?;
+            }
+            Ok(Found::Closed) => return Err(errors::closed(py, CLOSED)),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+const CLOSED: &str = "the feed is closed: build another one";
+
+/// Batches that can be shared.
+pub(crate) fn taken(step: Vec<percolator::Batch>) -> Result<Vec<Taken>, DeviceError> {
+    step.into_iter().map(Taken::of).collect()
+}
+
+/// A running feed.
+pub(crate) struct Running(OfProcess<Parts>);
+
+struct Parts {
+    /// `None` once it was closed.
+    feed: Mutex<Option<percolator::Feed>>,
+    canceller: FeedCanceller,
+    /// Reports on the feed's present threads; a seek replaces both.
+    watch: Mutex<FeedWatch>,
+    is_iterated: AtomicBool,
+    failures: Arc<Failures>,
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let feed = self.feed.get_mut().take();
+        without_interpreter(|| drop(feed));
+    }
+}
+
+impl Close for Running {
+    fn close(&self) {
+        if self.0.is_here() {
+            let parts = self.0.get_anywhere();
+            parts.canceller.cancel();
+            let feed = parts.feed.lock().take();
+            drop(feed);
+        }
+    }
+}
+
+impl Running {
+    /// Builds a feed.
+    pub(crate) fn build(
+        py: Python<'_>,
+        builder: FeedBuilder,
+        failures: Arc<Failures>,
+    ) -> PyResult<Arc<Self>> {
+        let built = py.detach(|| builder.build());
+        log::hand_on(py)?;
+        let feed = built.map_err(|error| failures.exception(py, &error))?;
+        let parts = Parts {
+            canceller: feed.canceller(),
+            watch: Mutex::new(feed.watch()),
+            feed: Mutex::new(Some(feed)),
+            is_iterated: AtomicBool::new(false),
+            failures,
+        };
+        let running = Arc::new(Running(OfProcess::new(parts)));
+        closed_at_exit(&running);
+        Ok(running)
+    }
+
+    /// The exception of an error.
+    pub(crate) fn exception(&self, py: Python<'_>, error: &FeedError) -> PyErr {
+        self.0.get_anywhere().failures.exception(py, error)
+    }
+
+    pub(crate) fn failures(&self) -> Arc<Failures> {
+        self.0.get_anywhere().failures.clone()
+    }
+
+    /// Does something with the feed, without the interpreter's lock.
+    pub(crate) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&mut percolator::Feed) -> Result<T, FeedError> + Send,
+    ) -> PyResult<T> {
+        let parts = self.0.get(py)?;
+        log::hand_on(py)?;
+        let done = py.detach(|| parts.feed.lock().as_mut().map(run));
+        match done {
+            Some(done) => done.map_err(|error| self.exception(py, &error)),
+            None => Err(errors::closed(py, CLOSED)),
+        }
+    }
+
+    /// Does something after which the feed may have other threads.
+    pub(crate) fn replace(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(&mut percolator::Feed) -> Result<(), FeedError> + Send,
+    ) -> PyResult<()> {
+        let parts = self.0.get(py)?;
+        let _turn = Turn::take(py, &parts.is_iterated)?;
+        self.with(py, |feed| {
+            let done = run(feed);
+            *parts.watch.lock() = feed.watch();
+            done
+        })
+    }
+
+    /// Reports on the feed, closed or not.
+    pub(crate) fn watch(&self, py: Python<'_>) -> PyResult<FeedWatch> {
+        let parts = self.0.get(py)?;
+        log::hand_on(py)?;
+        Ok(parts.watch.lock().clone())
+    }
+
+    /// The next batch of every lane, or `None` at the end.
+    pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
+        let parts = self.0.get(py)?;
+        let _turn = Turn::take(py, &parts.is_iterated)?;
+        let step = wait(py, || {
+            let mut feed = parts.feed.lock();
+            let Some(running) = &mut *feed else { return Ok(Found::Closed) };
+            let mut steps = running.steps();
+            if !steps.wait_timeout(TURN) {
+                drop(steps);
+                // Whoever waits for the feed gets it before the next turn.
+                MutexGuard::unlock_fair(feed);
+                return Ok(Found::NotYet);
+            }
+            let step = steps.next().transpose()?;
+            Ok(Found::Next(step.map(taken).transpose()?))
+        })?;
+        step.map_err(|error| self.exception(py, &error))
+    }
+
+    pub(crate) fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get(py)?.canceller.cancel();
+        Ok(())
+    }
+
+    pub(crate) fn is_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        let parts = self.0.get(py)?;
+        Ok(py.detach(|| parts.feed.lock().is_none()))
+    }
+
+    /// Checks that this process built it.
+    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get(py).map(drop)
+    }
+
+    /// Ends its threads. In a forked child there are none.
+    pub(crate) fn close_here(&self, py: Python<'_>) {
+        py.detach(|| self.close());
+    }
+}

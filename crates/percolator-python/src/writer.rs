@@ -1,0 +1,126 @@
+//! Writing data: TFRecord files, and the `tf.train.Example`s in them.
+
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+use percolator::example::ExampleWriter;
+use percolator::tfrecord::{Compression, TfRecordWriter as Writer};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
+
+use crate::{errors, options};
+
+/// Writes a TFRecord file.
+#[pyclass(frozen, module = "percolator")]
+pub(crate) struct TfRecordWriter {
+    /// `None` once it was closed.
+    writer: Mutex<Option<Writer>>,
+}
+
+impl TfRecordWriter {
+    fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
+        let mut writer = self.writer.lock();
+        let writer = writer.as_mut().ok_or_else(|| errors::closed(py, "the file is closed"))?;
+        writer.write(record).map_err(|error| errors::source(py, error))
+    }
+}
+
+#[pymethods]
+impl TfRecordWriter {
+    /// Creates the file, or replaces it.
+    #[new]
+    #[pyo3(signature = (path, *, compression="plain"))]
+    fn new(py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<Self> {
+        let compression: Compression = options::named("compression", compression)?;
+        let writer = Writer::create(path, compression).map_err(|error| errors::source(py, error))?;
+        Ok(TfRecordWriter { writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Adds a record of these bytes.
+    fn write(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
+        self.write_bytes(py, record)
+    }
+
+    /// Adds a record that is a `tf.train.Example` of these features.
+    fn write_example(&self, py: Python<'_>, features: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.write_bytes(py, &written(features)?.to_bytes())
+    }
+
+    /// Completes the file.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let writer = self.writer.lock().take();
+        let finished = writer.map_or(Ok(()), Writer::finish);
+        finished.map_err(|error| errors::source(py, error))
+    }
+
+    /// The number of records so far; `None` once it is closed.
+    #[getter]
+    fn records(&self) -> Option<u64> {
+        self.writer.lock().as_ref().map(Writer::records)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+}
+
+/// The bytes of a `tf.train.Example` of these features.
+#[pyfunction]
+pub(crate) fn example<'py>(py: Python<'py>, features: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &written(features)?.to_bytes()))
+}
+
+fn written(features: &Bound<'_, PyDict>) -> PyResult<ExampleWriter> {
+    let mut example = ExampleWriter::new();
+    for (name, value) in features {
+        write(&mut example, &name.extract::<String>()?, &value)?;
+    }
+    Ok(example)
+}
+
+/// A feature: bytes or text, integers, or floats; one, or several.
+fn write(example: &mut ExampleWriter, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_one = value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+        || value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>();
+    // Arrays have a method that makes lists of numbers of them.
+    let value = if value.hasattr("tolist")? { value.call_method0("tolist")? } else { value.clone() };
+    let values: Vec<Bound<'_, PyAny>> = if is_one || value.try_iter().is_err() {
+        vec![value]
+    } else {
+        value.try_iter()?.collect::<PyResult<_>>()?
+    };
+    let all = |is: fn(&Bound<'_, PyAny>) -> bool| values.iter().all(is);
+    if values.is_empty() {
+        example.unset(name);
+    } else if all(|value| value.is_instance_of::<PyInt>()) {
+        example.ints(name, values.iter().map(|value| value.extract()).collect::<PyResult<Vec<i64>>>()?);
+    } else if all(|value| value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>()) {
+        example.floats(name, values.iter().map(|value| value.extract()).collect::<PyResult<Vec<f32>>>()?);
+    } else {
+        let bytes: PyResult<Vec<Vec<u8>>> = values.iter().map(|value| bytes_of(name, value)).collect();
+        example.bytes(name, bytes?);
+    }
+    Ok(())
+}
+
+fn bytes_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(text) = value.extract::<String>() {
+        return Ok(text.into_bytes());
+    }
+    if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() {
+        return value.extract();
+    }
+    let found = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!(
+        "feature {name:?} holds {found}; it holds bytes or text, integers, or floats, one or a flat list"
+    )))
+}
