@@ -1,1 +1,12 @@
-//! Written next.
+//! TODO
+mod batch;
+mod cuda;
+mod dtype;
+mod error;
+mod feed;
+mod tensors;
+
+pub use batch::CandleBatch;
+pub use error::CandleError;
+pub use feed::{CandleFeed, TensorSteps, TensorStepsOn};
+pub use tensors::Tensors;

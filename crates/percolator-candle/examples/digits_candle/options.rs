@@ -1,0 +1,41 @@
+//! The command line.
+
+use std::path::Path;
+
+use clap::Parser;
+use percolator::{Feed, FeedBuilder, Shuffle, Transform};
+
+/// Trains a convolutional net on handwritten digits with candle, stops another training in the middle of an
+/// epoch, resumes it from its files, and checks that the losses are the same bit for bit.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    /// Train on all digits this many times.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) epochs: u64,
+    /// Records in a batch.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=512))]
+    batch_size: u64,
+    /// The seed of the weights and of the order of the records.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The length of a step.
+    #[arg(long, default_value_t = 0.05)]
+    pub(crate) learning_rate: f64,
+    /// How much of the last step goes into the next one.
+    #[arg(long, default_value_t = 0.9)]
+    pub(crate) momentum: f64,
+}
+
+impl Options {
+    /// Describes a feed of this database: bytes become floats from 0 to 1, labels what candle indexes with.
+    pub(crate) fn feed(&self, lmdb: &Path) -> FeedBuilder {
+        let batch_size = usize::try_from(self.batch_size).expect("a small number");
+        let to_floats = Transform::new().scale(1.0 / 256.0);
+        Feed::builder().lmdb(lmdb).batch_size(batch_size).transform(to_floats).labels_i64(true)
+    }
+
+    /// Describes the feed to train with: all records in each epoch, every time in another order.
+    pub(crate) fn training_feed(&self, lmdb: &Path) -> FeedBuilder {
+        self.feed(lmdb).epochs(self.epochs).shuffle(Shuffle::Global).seed(self.seed)
+    }
+}
