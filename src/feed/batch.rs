@@ -9,7 +9,7 @@ use crate::base::shape::{BatchShape, Element};
 use crate::batch::Filled;
 use crate::batch::field::{Field, FieldError, FieldKey};
 use crate::decoder::image::name;
-use crate::device::{DeviceError, Event, Transfer};
+use crate::device::{DeviceError, Event, HostArray, HostBatch, Transfer};
 use crate::prefetch::{Delivered, LaneMeters, Returned, give_back};
 use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
@@ -61,6 +61,12 @@ impl Batch {
     /// [`FieldError`] if it has no such field.
     pub fn field(&self, field: impl FieldKey) -> Result<FieldView<'_>, FieldError> {
         FieldView::of(self.filled(), field)
+    }
+
+    /// Returns its arrays on the host, in the order of their fields: the elements of each, and after those of
+    /// a ragged or padded field, `FIELD.offsets` or `FIELD.lengths`.
+    pub fn arrays(&self) -> impl ExactSizeIterator<Item = HostArray<'_>> {
+        HostBatch::new(self.filled()).arrays()
     }
 
     /// Returns the elements of a field on the host, records one after the other, with their shape. A

@@ -393,6 +393,23 @@ fn arrays_that_own_their_memory_give_the_batch_back_when_the_last_goes() {
 }
 
 #[test]
+fn a_batch_lends_the_arrays_that_it_can_be_split_into() {
+    for batch in feed().batch_size(10).epochs(1).last_batch(LastBatch::Pad).build().unwrap() {
+        let batch = batch.unwrap();
+        let lent: Vec<_> = batch
+            .arrays()
+            .map(|array| (array.name.to_owned(), array.dtype, array.shape, array.bytes.to_vec()))
+            .collect();
+        let owned = batch.into_bytes().unwrap();
+        let owned: Vec<_> = owned
+            .iter()
+            .map(|array| (array.name().to_owned(), array.dtype(), array.shape(), array.as_ref().to_vec()))
+            .collect();
+        assert_eq!((lent.len(), &lent), (7, &owned));
+    }
+}
+
+#[test]
 fn tensors_of_all_arrays_are_handed_on_with_a_version_and_without() {
     let mut feed = feed().epochs(1).build().unwrap();
     let batch = feed.epoch().unwrap().next().unwrap().unwrap();
