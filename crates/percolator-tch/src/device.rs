@@ -33,17 +33,18 @@ pub(crate) fn check(device: Device) -> Result<(), TchError> {
     }
 }
 
-/// Makes torch's stream wait for a batch on a GPU, and count as its user.
+/// Makes torch's stream wait for a batch on a GPU, and count as its user. `is_on_default_stream` says whether
+/// the stream that torch uses on a GPU is the default one.
 #[cfg(feature = "cuda-driver")]
-pub(crate) fn order(there: percolator::device::CudaBatch<'_>) -> Result<(), TchError> {
+pub(crate) fn order(
+    there: percolator::device::CudaBatch<'_>,
+    is_on_default_stream: impl Fn(usize) -> Result<bool, String>,
+) -> Result<(), TchError> {
     let ordinal = there.ordinal();
-    let is_default = crate::torch::is_on_default_stream(ordinal).map_err(|message| TchError::Torch {
-        name: format!("of Cuda({ordinal})"),
-        what: "tell its stream",
-        message,
-    })?;
-    if !is_default {
-        return Err(TchError::Stream { ordinal });
+    match is_on_default_stream(ordinal) {
+        Ok(true) => {}
+        Ok(false) => return Err(TchError::Stream { ordinal }),
+        Err(message) => return Err(TchError::NoStream { ordinal, message }),
     }
     // SAFETY: null is the legacy default stream of the primary context, and lives as long as that.
     unsafe { there.wait_on_raw(std::ptr::null_mut()) }?;

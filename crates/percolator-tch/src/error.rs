@@ -68,6 +68,14 @@ pub enum TchError {
         /// The number of the GPU.
         ordinal: usize,
     },
+    /// Torch does not say which stream it uses.
+    #[error("torch does not say which stream of Cuda({ordinal}) it uses: {message}")]
+    NoStream {
+        /// The number of the GPU.
+        ordinal: usize,
+        /// What libtorch says.
+        message: String,
+    },
     /// There is no such tensor.
     #[error("the batch has no tensor {wanted:?}; it has {names}")]
     NoTensor {

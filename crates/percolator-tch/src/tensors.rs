@@ -157,49 +157,68 @@ pub trait TchBatch: Sized {
 impl TchBatch for Batch {
     fn into_tensors(self, device: Device) -> Result<Tensors, TchError> {
         device::check(device)?;
-        check_fields(self.fields())?;
-        let records = self.records().to_vec();
-        let (rows, lane, step) = (self.rows(), self.lane(), self.step());
-        let arrays = at_device(self, device)?;
-        let mut tensors = Vec::with_capacity(arrays.names().len());
-        for (name, array) in arrays {
-            let failed = |what| {
-                let name = (*name).to_owned();
-                move |message| TchError::Torch { name, what, message }
-            };
-            let mut tensor = torch::from_dlpack(array).map_err(failed("take the batch's memory"))?;
-            if tensor.device() != device {
-                // It blocks: the batch is read when it returns, so nothing has to keep it.
-                let copied = tensor.f_to_device(device).map_err(|error| error.to_string());
-                tensor = copied.map_err(failed("copy it to the device"))?;
-            }
-            tensors.push((name, tensor));
-        }
-        Ok(Tensors { tensors, records, rows, lane, step })
+        tensors_of(self, device, torch::is_on_default_stream)
     }
 }
 
-/// The arrays of a batch: at the device, or on the host, from which they are to be copied.
-fn at_device(batch: Batch, device: Device) -> Result<DlpackBatch, TchError> {
-    #[cfg(feature = "cuda-driver")]
+/// Makes a batch's arrays tensors at a device that torch has.
+fn tensors_of(
+    batch: Batch,
+    device: Device,
+    is_on_default_stream: impl Fn(usize) -> Result<bool, String>,
+) -> Result<Tensors, TchError> {
+    check_fields(batch.fields())?;
+    let records = batch.records().to_vec();
+    let (rows, lane, step) = (batch.rows(), batch.lane(), batch.step());
+    let arrays = arrays_of(batch, device, is_on_default_stream)?;
+    let mut tensors = Vec::with_capacity(arrays.names().len());
+    for (name, array) in arrays {
+        let failed = |what| {
+            let name = (*name).to_owned();
+            move |message| TchError::Torch { name, what, message }
+        };
+        let mut tensor = torch::from_dlpack(array).map_err(failed("take the batch's memory"))?;
+        if tensor.device() != device {
+            // It blocks: the batch is read when it returns, so nothing has to keep it.
+            let copied = tensor.f_to_device(device).map_err(|error| error.to_string());
+            tensor = copied.map_err(failed("copy it to the device"))?;
+        }
+        tensors.push((name, tensor));
+    }
+    Ok(Tensors { tensors, records, rows, lane, step })
+}
+
+/// The arrays of a batch: at the device, for which torch's stream waits, or on the host.
+#[cfg(feature = "cuda-driver")]
+fn arrays_of(
+    batch: Batch,
+    device: Device,
+    is_on_default_stream: impl Fn(usize) -> Result<bool, String>,
+) -> Result<DlpackBatch, TchError> {
     if let Some(there) = batch.cuda() {
         let ordinal = there.ordinal();
         if device != Device::Cuda(ordinal) {
             return Err(TchError::OtherDevice { found: format!("cuda:{ordinal}"), ordinal, wanted: device });
         }
-        device::order(there)?;
+        device::order(there, is_on_default_stream)?;
     }
+    Ok(batch.into_dlpack()?)
+}
+
+/// The arrays of a batch on the host.
+#[cfg(not(feature = "cuda-driver"))]
+fn arrays_of(
+    batch: Batch,
+    _device: Device,
+    _is_on_default_stream: impl Fn(usize) -> Result<bool, String>,
+) -> Result<DlpackBatch, TchError> {
+    /// `kDLCPU`.
+    const HOST: i32 = 1;
+
     let arrays = batch.into_dlpack()?;
-    #[cfg(not(feature = "cuda-driver"))]
-    {
-        // Another crate may have given percolator its feature: then a lane can end at a GPU.
-        let is_on_host = |name| arrays.get(name).is_none_or(|array| array.tensor().device.device_type == 1);
-        if !arrays.names().all(is_on_host) {
-            return Err(TchError::NotBuilt);
-        }
-        let _ = device;
-    }
-    Ok(arrays)
+    // Another crate may have given percolator its feature: then a lane can end at a GPU.
+    let is_on_host = |name| arrays.get(name).is_none_or(|array| array.tensor().device.device_type == HOST);
+    if arrays.names().all(is_on_host) { Ok(arrays) } else { Err(TchError::NotBuilt) }
 }
 
 /// Refuses types that tch does not have.
@@ -217,3 +236,6 @@ pub(crate) fn check_fields(fields: &[Field]) -> Result<(), TchError> {
     }
     Ok(())
 }
+
+#[cfg(all(test, feature = "cuda-driver"))]
+mod gpu;

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "libtorch is C++")]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 
 use percolator::dlpack::{DLManagedTensor, DlpackTensor};
 use tch::Tensor;
@@ -18,12 +18,7 @@ unsafe extern "C" {
         capacity: usize,
     ) -> *mut C_tensor;
 
-    #[cfg(feature = "cuda-driver")]
-    fn percolator_tch_is_on_default_stream(
-        device: std::ffi::c_int,
-        message: *mut c_char,
-        capacity: usize,
-    ) -> std::ffi::c_int;
+    fn percolator_tch_is_on_default_stream(device: c_int, message: *mut c_char, capacity: usize) -> c_int;
 }
 
 /// Makes a tensor of torch's over the memory of a DLPack tensor. The memory is released when nothing in
@@ -55,7 +50,6 @@ unsafe fn from_raw(managed: *mut DLManagedTensor) -> Result<Tensor, String> {
 }
 
 /// Whether torch's current stream of a GPU is the default one, which the driver calls null.
-#[cfg(feature = "cuda-driver")]
 pub(crate) fn is_on_default_stream(gpu: usize) -> Result<bool, String> {
     let mut message = [0; MESSAGE_BYTES];
     let number = i8::try_from(gpu).map_err(|_| format!("torch counts no GPU {gpu}"))?;

@@ -84,7 +84,6 @@ fn what_libtorch_refuses_is_released_once_and_says_why() {
     }
 }
 
-#[cfg(feature = "cuda-driver")]
 #[test]
 fn a_stream_that_cannot_be_told_is_an_error() {
     if tch::Cuda::is_available() {
