@@ -39,7 +39,10 @@ fn every_array_becomes_a_tensor_of_its_type_shape_and_elements() {
         let batch = batch.unwrap();
         let tensors = batch.to_tensors(&Device::Cpu).unwrap();
         assert_eq!(tensors.names().len(), fields().len() + 2);
-        assert_eq!(tensors.names().collect::<Vec<_>>(), tensors.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        assert_eq!(
+            tensors.names().collect::<Vec<_>>(),
+            tensors.iter().map(|(name, _)| name).collect::<Vec<_>>()
+        );
         compare(&batch, &tensors);
         // One at a time they are the same.
         for (name, tensor) in tensors.iter() {
@@ -108,7 +111,10 @@ fn a_batch_may_be_empty_and_a_row_may_be_empty() {
     assert_eq!(rows, [(false, vec![1, 2]), (true, vec![0, 2])]);
 
     let nothing = Field::new("nothing", Dtype::F32, [3, 0]);
-    let feed = Feed::builder().source(source()).fields([nothing]).decode(|_, row| row.write::<f32>("nothing", &[]).map_err(Into::into));
+    let feed = Feed::builder()
+        .source(source())
+        .fields([nothing])
+        .decode(|_, row| row.write::<f32>("nothing", &[]).map_err(Into::into));
     let batch = feed.batch_size(1).epochs(1).build().unwrap().into_iter().next().unwrap().unwrap();
     assert_eq!(batch.to_tensor("nothing", &Device::Cpu).unwrap().dims(), [1, 3, 0]);
 }

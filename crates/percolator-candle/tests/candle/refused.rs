@@ -19,7 +19,11 @@ fn feed_of(dtype: Dtype) -> FeedBuilder {
     });
     let fields = [Field::new("odd", dtype, [2]), Field::scalar("even", Dtype::I64)];
     let decode = move |record: &Record<'_>, row: &mut Row<'_>| -> Decoded {
-        row.write_bytes("odd", &vec![record.value[0]; 2 * dtype.size()])?;
+        match dtype {
+            Dtype::I8 => row.write("odd", &[-1_i8; 2])?,
+            Dtype::U16 => row.write("odd", &[u16::MAX; 2])?,
+            _ => row.write("odd", &[u64::MAX; 2])?,
+        }
         row.set("even", i64::from(record.value[0]))?;
         Ok(())
     };
@@ -111,7 +115,9 @@ fn lanes_and_devices_must_be_as_many() {
         let given = devices.len();
         assert_eq!(
             error,
-            format!("the feed has 2 lane(s), but tensors_on() was given {given} device(s): give one for each")
+            format!(
+                "the feed has 2 lane(s), but tensors_on() was given {given} device(s): give one for each"
+            )
         );
     }
     assert_eq!(feed.tensors_on(&[CPU, CPU]).unwrap().next().unwrap().unwrap().len(), 2);
@@ -147,6 +153,8 @@ fn errors_pass_through_loops_that_return_candles_or_anyhows() {
     let error = of_both(&mut feed).unwrap_err();
     assert!(matches!(error, CandleError::Candle(_)), "{error}");
     // candle's own error is handed on, and not wrapped once more.
+    let text = error.to_string();
     let back = candle_core::Error::from(error);
-    assert!(matches!(back, candle_core::Error::ShapeMismatchBinaryOp { .. }), "{back}");
+    assert!(!matches!(back, candle_core::Error::Wrapped(_)), "{back}");
+    assert_eq!(back.to_string(), text);
 }

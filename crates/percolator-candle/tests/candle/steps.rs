@@ -8,8 +8,8 @@ use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
 use percolator_candle::{CandleError, CandleFeed as _, Tensors};
 use tempfile::TempDir;
 
+use crate::common::process::must_end;
 use crate::made::{RECORDS, elements, feed, write_images};
-use crate::process::must_end;
 
 const CPU: Device = Device::Cpu;
 
@@ -57,7 +57,11 @@ fn a_ring_of_one_batch_goes_on_while_all_tensors_are_kept() {
         let kept: Vec<Tensors> = feed.tensors(&CPU).unwrap().collect::<Result<_, _>>().unwrap();
         drop(feed);
         let seen: Vec<i64> = kept.iter().flat_map(labels).collect();
-        assert_eq!(seen, (0..i64::try_from(RECORDS).unwrap()).collect::<Vec<_>>(), "and none was overwritten");
+        assert_eq!(
+            seen,
+            (0..i64::try_from(RECORDS).unwrap()).collect::<Vec<_>>(),
+            "and none was overwritten"
+        );
     });
 }
 
