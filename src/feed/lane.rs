@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
+use super::patience::Patience;
 use super::progress::{self, Progress};
 use crate::base::first_error::FirstError;
 #[cfg(feature = "stream")]
@@ -24,12 +25,6 @@ use crate::reader::thread::Activity;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::workers::Workers;
-
-/// The shortest time between two warnings of one wait.
-const WARNING_INTERVAL_MIN: Duration = Duration::from_millis(10);
-
-/// The longest time between two warnings of one wait.
-const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 
 /// The result of [`Lane::try_next`].
 #[derive(Debug)]
@@ -75,6 +70,10 @@ pub struct Lane {
     /// A task's wait for a batch.
     #[cfg(feature = "stream")]
     pub(super) task_wait: Option<Wait<Arc<WaitMeter>>>,
+    /// What the prefetcher sent last, if it was waited for and not taken.
+    pub(super) arrived: Option<Message>,
+    /// How long the wait that is under way has lasted.
+    pub(super) patience: Option<Patience>,
     /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
@@ -91,6 +90,9 @@ pub struct Lane {
     /// them, has ended.
     pub(super) _workers: Option<Arc<Workers>>,
 }
+
+/// What a prefetcher sends; `None` when it sends no more.
+pub(super) type Message = Option<Result<Delivered, FeedError>>;
 
 /// A lane's prefetcher.
 pub(super) struct PrefetchThread {
@@ -142,18 +144,30 @@ impl Lane {
         if self.ended {
             return Ok(TryNext::Ended);
         }
-        let next = match self.full.try_recv() {
-            Ok(message) => {
-                let next = self.accept(Some(message));
-                self.noted(next)
-            }
-            Err(TryRecvError::Empty) => return Ok(TryNext::NotYet),
-            Err(TryRecvError::Disconnected) => self.accept(None),
-        };
-        match next {
+        let Some(message) = self.try_receive() else { return Ok(TryNext::NotYet) };
+        let next = self.accept(message);
+        match self.noted(next) {
             Some(batch) => Ok(TryNext::Batch(batch?)),
             None => Ok(TryNext::Ended),
         }
+    }
+
+    /// Waits until the lane has its next batch, or its error, or has ended, but no longer than this. Returns
+    /// whether it has: then [`next`](Self::next) does not wait. Nothing is taken, so
+    /// [snapshots](Self::snapshot) and receipts stay as they are.
+    ///
+    /// It is for a consumer that has to look at something else from time to time, as an interpreter looks for
+    /// signals. Waits that follow one another without a batch between them are one wait to
+    /// [`warn_after`](crate::FeedBuilder::warn_after) and
+    /// [`give_up_after`](crate::FeedBuilder::give_up_after); the [statistics](crate::feed::LaneStats) count
+    /// each.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        if !self.would_wait() {
+            return true;
+        }
+        let meters = self.meters.clone();
+        let _wait = meters.of_consumer(meters.all_held().is_some()).begin();
+        self.wait_until(Instant::now().checked_add(timeout))
     }
 
     /// Drops the lane, and waits until its device is done with its batches and their memory has been
@@ -217,7 +231,7 @@ impl Lane {
 
     /// Whether the consumer would have to wait now.
     pub(super) fn would_wait(&self) -> bool {
-        !self.ended && self.full.is_empty()
+        !self.ended && self.arrived.is_none() && self.full.is_empty()
     }
 
     /// Whether the consumer would wait for itself alone.
@@ -235,10 +249,7 @@ impl Lane {
     }
 
     /// Handles a message of the prefetcher, or `None` when it sends no more.
-    pub(super) fn accept(
-        &mut self,
-        message: Option<Result<Delivered, FeedError>>,
-    ) -> Option<Result<Batch, FeedError>> {
+    pub(super) fn accept(&mut self, message: Message) -> Option<Result<Batch, FeedError>> {
         match message {
             Some(Ok(delivered)) => {
                 self.meters.ready.fetch_sub(1, Ordering::Relaxed);
@@ -287,7 +298,8 @@ impl Lane {
         tracing::event!(name: "left", target: trace::TARGET, tracing::Level::TRACE, feed, lane);
         self.meters.ready.store(0, Ordering::Relaxed);
         // Batches that were never taken return as well: the device may be using them.
-        for delivered in self.full.try_iter().filter_map(Result::ok) {
+        let arrived = self.arrived.take().flatten();
+        for delivered in arrived.into_iter().chain(self.full.try_iter()).filter_map(Result::ok) {
             let _ = self.returns.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
         }
         if keeps_batches {
@@ -303,41 +315,58 @@ impl Lane {
         None
     }
 
-    /// Waits for the next message, and logs from time to time why there is none. A wait that only the
-    /// consumer could end becomes an error.
-    fn receive(&self) -> Option<Result<Delivered, FeedError>> {
-        let _wait = self.full.is_empty().then(|| trace::wait("batch"));
-        let start = Instant::now();
-        let mut interval = self.warn_after;
-        // Both count from the start of the wait.
-        let (mut warns_at, mut gives_up_at) = (Some(interval), self.give_up_after);
+    /// The next message, if it is there.
+    pub(super) fn try_receive(&mut self) -> Option<Message> {
+        let message = self.arrived.take().or_else(|| match self.full.try_recv() {
+            Ok(message) => Some(Some(message)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(None),
+        })?;
+        self.patience = None;
+        Some(message)
+    }
+
+    /// Waits for the next message.
+    fn receive(&mut self) -> Message {
+        self.wait_until(None);
+        self.try_receive().expect("a wait without an end ends with a message")
+    }
+
+    /// Waits for the next message until a moment, or for ever; whether it came. Logs from time to time why
+    /// there is none. A wait that only the consumer could end becomes an error.
+    pub(super) fn wait_until(&mut self, until: Option<Instant>) -> bool {
+        if !self.would_wait() {
+            return true;
+        }
+        let _wait = trace::wait("batch");
+        let fresh = || Patience::new(self.warn_after, self.give_up_after);
+        let mut patience = self.patience.take().unwrap_or_else(fresh);
         loop {
-            let next = [warns_at, gives_up_at].into_iter().flatten().min();
-            let patience = next.map_or(Duration::MAX, |at| at.saturating_sub(start.elapsed()));
-            match self.full.recv_timeout(patience) {
-                Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Disconnected) => return None,
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match self.full.recv_timeout(patience.left().min(left.unwrap_or(Duration::MAX))) {
+                Ok(message) => self.arrived = Some(Some(message)),
+                Err(RecvTimeoutError::Disconnected) => self.arrived = Some(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let waited = start.elapsed();
-            if gives_up_at.is_some_and(|at| at <= waited) {
-                if let Some(held) = self.meters.all_held() {
-                    return Some(Err(self.give_up(held, waited)));
-                }
-                // While a consumer waits here, the number of batches it holds only falls: it holds too few
-                // for this error from now on.
-                gives_up_at = None;
+            if self.arrived.is_none() && patience.is_at_its_end() {
+                let held = self.meters.all_held();
+                self.arrived = held.map(|held| Some(Err(self.give_up(held, patience.waited()))));
             }
-            if warns_at.is_some_and(|at| at <= waited) {
+            if self.arrived.is_some() {
+                return true;
+            }
+            if patience.warns() {
                 tracing::warn!(
                     lane = self.number,
                     device = %self.device,
-                    waited_s = waited.as_secs_f64(),
+                    waited_s = patience.waited().as_secs_f64(),
                     cause = %self.cause(),
                     "waiting for data"
                 );
-                interval = interval.saturating_mul(2).clamp(WARNING_INTERVAL_MIN, WARNING_INTERVAL_MAX);
-                warns_at = waited.checked_add(interval);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                self.patience = Some(patience);
+                return false;
             }
         }
     }
@@ -384,10 +413,10 @@ impl Iterator for Lane {
         if self.ended {
             return None;
         }
-        let message = match self.full.try_recv() {
-            Ok(message) => Some(message),
-            Err(_) => self.meters.of_consumer(self.meters.all_held().is_some()).time(|| self.receive()),
-        };
+        let message = self.try_receive().unwrap_or_else(|| {
+            let meters = self.meters.clone();
+            meters.of_consumer(meters.all_held().is_some()).time(|| self.receive())
+        });
         let next = self.accept(message);
         self.noted(next)
     }

@@ -296,6 +296,8 @@ impl ResolvedFeed {
             device: device.name(),
             empties: EmptyBatches::new(device, &self.layout, pads, number),
             full: full_receiver,
+            arrived: None,
+            patience: None,
             returns: ReturnQueue::new(free_sender, &account),
             meters: meters.clone(),
             consumer,

@@ -25,6 +25,7 @@ mod owned;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod past_caches;
+mod patience;
 mod placement;
 mod progress;
 mod resolve;

@@ -1,6 +1,7 @@
 //! Steps: the batches of all devices together.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::lane::Lane;
@@ -53,6 +54,19 @@ impl Steps<'_> {
     }
 }
 
+impl Steps<'_> {
+    /// Waits until the next step is complete, or there is an error, or the end, but no longer than this.
+    /// Returns whether it is so: then [`next`](Self::next) does not wait. Nothing is taken. Otherwise the
+    /// same as [`Lane::wait_timeout`].
+    pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
+        if self.ended || self.refused.is_some() {
+            return true;
+        }
+        let until = Instant::now().checked_add(timeout);
+        waiting(self.lanes, |lanes| lanes.iter_mut().all(|lane| lane.wait_until(until)))
+    }
+}
+
 impl Iterator for Steps<'_> {
     type Item = Result<Vec<Batch>, FeedError>;
 
@@ -87,14 +101,17 @@ impl std::iter::FusedIterator for Steps<'_> {}
 
 /// Takes the next batch of every lane, or none from a lane that has ended, or the first error.
 pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
-    // One thread waits for all lanes, whichever is polled first.
+    waiting(lanes, |lanes| lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect())
+}
+
+/// Counts what `wait` does as a wait of all lanes, if one of them would wait: one thread waits for all,
+/// whichever is polled first.
+fn waiting<T>(lanes: &mut [Lane], wait: impl FnOnce(&mut [Lane]) -> T) -> T {
     let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
     // If the consumer holds all batches of one lane, it waits for itself, whatever the others have.
     let is_for_itself = lanes.iter().any(Lane::would_wait_for_itself);
     let must_wait = is_for_itself || lanes.iter().any(Lane::would_wait);
-    let waiting = meters.iter().filter(|_| must_wait);
-    let waits: Vec<_> = waiting.map(|meters| meters.of_consumer(is_for_itself).begin()).collect();
-    let step = lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect();
-    drop(waits);
-    step
+    let waits = meters.iter().filter(|_| must_wait);
+    let _waits: Vec<_> = waits.map(|meters| meters.of_consumer(is_for_itself).begin()).collect();
+    wait(lanes)
 }

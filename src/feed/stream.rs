@@ -10,7 +10,7 @@ use futures_core::{FusedStream, Stream};
 use super::batch::Batch;
 use super::lane::Lane;
 use super::{Feed, FeedBuilder};
-use crate::base::sync::{Mutex, TryRecvError, panic_message, thread};
+use crate::base::sync::{Mutex, panic_message, thread};
 use crate::error::FeedError;
 
 /// The lane's batches, as they come. If none is ready, the task is woken when one is: no thread waits.
@@ -28,21 +28,17 @@ impl Stream for Lane {
         if lane.ended {
             return Poll::Ready(None);
         }
-        let mut received = lane.full.try_recv();
-        if matches!(received, Err(TryRecvError::Empty)) {
+        let mut received = lane.try_receive();
+        if received.is_none() {
             // Register before the second look: a sender that sends, or ends, after that look wakes this task.
             lane.consumer.wake_later(context.waker());
-            received = lane.full.try_recv();
+            received = lane.try_receive();
         }
-        let message = match received {
-            Ok(message) => Some(message),
-            Err(TryRecvError::Disconnected) => None,
-            Err(TryRecvError::Empty) => {
-                // The number of active workers depends on how long consumers wait.
-                let lane_wait = || lane.meters.of_consumer(lane.meters.all_held().is_some()).begin_owned();
-                lane.task_wait.get_or_insert_with(lane_wait);
-                return Poll::Pending;
-            }
+        let Some(message) = received else {
+            // The number of active workers depends on how long consumers wait.
+            let lane_wait = || lane.meters.of_consumer(lane.meters.all_held().is_some()).begin_owned();
+            lane.task_wait.get_or_insert_with(lane_wait);
+            return Poll::Pending;
         };
         lane.task_wait = None;
         let next = lane.accept(message);

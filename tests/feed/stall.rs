@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
-use percolator::feed::Bottleneck;
+use percolator::feed::{Bottleneck, TryNext};
 use percolator::reader::Registry;
 use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError, Lane, Stats};
 
@@ -394,4 +394,51 @@ fn what_is_ready_counts_as_no_wait() {
         let lane = &feed.stats().lanes[0];
         assert!(lane.waits_for_free.count <= 1, "the ring came round at most once: {lane:?}");
     });
+}
+
+#[test]
+fn a_wait_may_end_early_and_takes_nothing() {
+    must_end("waits with a time", || {
+        let (source, mut stall) = MemorySource::images("interrupted", 10, 1, 4, 4).stall_at(3);
+        let mut feed = feed(source).devices([Device::host(0), Device::host(1)]).once().build().unwrap();
+        let log = Log::default();
+        log.listen(|| {
+            // Records 0 and 1 are the first step; lane 0 has record 2, and lane 1 waits for record 3.
+            assert!(feed.steps().wait_timeout(Duration::MAX));
+            assert!(feed.steps().wait_timeout(Duration::ZERO), "it is still there");
+            assert_eq!(feed.steps().next().unwrap().unwrap().len(), 2);
+            while !log.text().contains("waiting for data") {
+                assert!(!feed.steps().wait_timeout(Duration::from_millis(1)), "the source stalls");
+            }
+        });
+        let next = feed.watch().next_steps();
+        assert!(next.iter().all(|step| step.step == 1), "what was waited for was not taken: {next:?}");
+        stall.release();
+        let rest =
+            feed.steps().map(|step| step.unwrap().iter().map(|batch| batch.records()[0].index).collect());
+        assert_eq!(rest.collect::<Vec<Vec<u64>>>(), [[2, 3], [4, 5], [6, 7], [8, 9]]);
+        assert!(feed.steps().wait_timeout(Duration::MAX), "the end needs no wait");
+    });
+}
+
+#[test]
+fn what_was_waited_for_and_not_taken_returns_with_its_lane() {
+    let source = MemorySource::images("waited for", 10, 1, 4, 4);
+    let mut lane = feed(source).build().unwrap().take_lanes().unwrap().remove(0);
+    assert!(lane.wait_timeout(Duration::MAX));
+    assert!(matches!(lane.try_next(), Ok(TryNext::Batch(batch)) if batch.records()[0].index == 0));
+    assert!(lane.wait_timeout(Duration::MAX));
+    drop(lane);
+}
+
+#[test]
+fn a_consumer_that_holds_all_batches_is_told_by_waits_with_a_time_as_well() {
+    let source = MemorySource::images("held", 10, 1, 4, 4);
+    let mut feed = feed(source).give_up_after(SHORT).build().unwrap();
+    let mut lane = feed.take_lanes().unwrap().remove(0);
+    let held = [next(&mut lane), next(&mut lane)];
+    while !lane.wait_timeout(Duration::from_millis(1)) {}
+    assert!(matches!(lane.next(), Some(Err(FeedError::AllHeld { held: 2, .. }))));
+    assert!(lane.next().is_none());
+    drop(held);
 }
