@@ -302,6 +302,34 @@ impl DlpackTensor {
         unsafe { &(*self.0.as_ptr()).versioned.dl_tensor }
     }
 
+    /// Returns its extents, records first. Its elements follow one another without gaps.
+    #[must_use]
+    pub fn shape(&self) -> &[i64] {
+        let axes = usize::try_from(self.tensor().ndim).unwrap_or_default();
+        // SAFETY: as in `tensor`. Nobody writes to this part after `new`.
+        unsafe { &(&(*self.0.as_ptr()).shape)[..axes] }
+    }
+
+    /// Makes everything enqueued on a CUDA stream from here on wait until the batch has arrived, as
+    /// [`CudaBatch::wait_on_raw`](crate::device::CudaBatch::wait_on_raw) does. What the stream has queued when
+    /// the batch's last tensor is released counts as its use. Of a batch on another device, it does nothing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CudaBatch::wait_on_raw`](crate::device::CudaBatch::wait_on_raw).
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device refuses.
+    #[cfg(feature = "cuda-driver")]
+    pub unsafe fn wait_on_raw(&self, stream: *mut c_void) -> Result<(), DeviceError> {
+        match self.batch().cuda() {
+            // SAFETY: the caller promises this.
+            Some(there) => unsafe { there.wait_on_raw(stream) },
+            None => Ok(()),
+        }
+    }
+
     /// The batch. Its arrays belong to the holders of the tensors; only what accompanies the arrays may be
     /// read.
     fn batch(&self) -> &Batch {

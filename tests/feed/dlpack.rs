@@ -52,6 +52,14 @@ fn elements<T: Copy>(tensor: &DLTensor) -> Vec<T> {
 }
 
 #[test]
+fn a_tensor_says_its_shape() {
+    let tensors = feed().build().unwrap().steps().next().unwrap().unwrap().remove(0).into_dlpack().unwrap();
+    for (_, tensor) in tensors {
+        assert_eq!(tensor.shape(), shape(tensor.tensor()).0);
+    }
+}
+
+#[test]
 fn a_tensor_is_what_the_batch_holds() {
     for (layout, dims) in [(Layout::Nchw, [2, 3, 4, 5]), (Layout::Nhwc, [2, 4, 5, 3])] {
         let next = || {
