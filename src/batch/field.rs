@@ -449,6 +449,12 @@ pub enum FieldError {
         /// Whether it may take fewer.
         is_most: bool,
     },
+    /// It holds booleans, and was given a byte that is none.
+    #[error("field {field:?} holds booleans, but was given bytes other than 0 and 1")]
+    NotBool {
+        /// The field.
+        field: String,
+    },
     /// The decoder did not write it.
     #[error("field {field:?} was not written; write every field of every record")]
     NotWritten {

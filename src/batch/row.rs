@@ -7,7 +7,7 @@ use std::fmt;
 use bytemuck::Pod;
 
 use super::layout::{BatchLayout, Count, Place};
-use crate::base::shape::Element;
+use crate::base::shape::{Dtype, Element};
 use crate::batch::field::{self, Field, FieldError, FieldKey, FieldKind};
 use crate::batch::random::RecordRandom;
 use crate::receipt::content::ContentHash;
@@ -118,6 +118,35 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn set<T: Element>(&mut self, field: impl FieldKey, value: T) -> Result<(), FieldError> {
         self.write(field, std::slice::from_ref(&value))
+    }
+
+    /// Writes all of the record's elements of a field, of whatever type, given as bytes in the machine's byte
+    /// order. Otherwise the same as [`write`](Self::write). It is for decoders that learn the types of their
+    /// fields when they run.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if there is no such field, if the number of bytes is not that of a number of elements
+    /// that the field takes, or if an element of a field of booleans is neither 0 nor 1.
+    pub fn write_bytes(&mut self, field: impl FieldKey, bytes: &[u8]) -> Result<(), FieldError> {
+        let number = field::find(self.fields(), field)?;
+        let field = &self.fields()[number];
+        let elements = bytes.len() / field.dtype().size();
+        if field.dtype() == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+            return Err(FieldError::NotBool { field: field.name().to_owned() });
+        }
+        let is_fixed = matches!(field.kind(), FieldKind::Fixed(_));
+        let capacity = self.capacity(number).len();
+        let fits = if is_fixed { bytes.len() == capacity } else { bytes.len() <= capacity };
+        if !fits || !bytes.len().is_multiple_of(self.fields()[number].dtype().size()) {
+            return Err(self.wrong_length(number, elements));
+        }
+        self.capacity(number)[..bytes.len()].copy_from_slice(bytes);
+        match is_fixed {
+            true => self.written |= 1 << number,
+            false => self.end_at(number, elements),
+        }
+        Ok(())
     }
 
     /// The record's elements of a field, to be written in place. They still hold values of an earlier batch:

@@ -226,3 +226,38 @@ fn a_short_batch_shows_only_what_it_holds() {
     assert_eq!((filled.rows(), filled.ids().len()), (3, 3));
     assert_eq!((array(&filled, "data").len(), array(&filled, "label").len()), (18, 12));
 }
+
+#[test]
+fn bytes_are_written_as_elements_are() {
+    let fields = vec![
+        Field::new("pair", Dtype::I16, [2]),
+        Field::ragged("tokens", Dtype::U32, 2),
+        Field::padded("padded", Dtype::U8, 3, 9),
+        Field::scalar("flag", Dtype::Bool),
+    ];
+    let layout = Arc::new(BatchLayout::new(fields, 1).unwrap());
+    let (frame, _completed) = frame_of(&layout);
+    let mut filling = frame.begin(&layout);
+    let mut places = filling.take(1);
+    let mut row = places.get(0, SEED);
+    let pair = bytemuck::bytes_of(&[7_i16, -8]);
+    let wrong = |found, allowed, is_most, field: &str| {
+        Err(FieldError::Length { field: field.to_owned(), found, allowed, is_most })
+    };
+    assert_eq!(row.write_bytes("pair", &pair[..2]), wrong(1, 2, false, "pair"));
+    assert_eq!(row.write_bytes("tokens", &[0; 12]), wrong(3, 2, true, "tokens"));
+    assert_eq!(row.write_bytes("tokens", &[0; 5]), wrong(1, 2, true, "tokens"), "5 bytes are no u32s");
+    assert_eq!(row.write_bytes("flag", &[2]), Err(FieldError::NotBool { field: "flag".to_owned() }));
+    assert!(matches!(row.write_bytes("none", &[]), Err(FieldError::Unknown { .. })));
+    row.write_bytes("pair", pair).unwrap();
+    row.write_bytes("tokens", bytemuck::bytes_of(&5_u32)).unwrap();
+    row.write_bytes("padded", &[1, 2]).unwrap();
+    row.check_written().unwrap_err();
+    row.write_bytes("flag", &[1]).unwrap();
+    row.check_written().unwrap();
+    places.leave();
+    let filled = filling.finish().filled();
+    assert_eq!(array(&filled, "pair"), pair);
+    assert_eq!(array(&filled, "tokens"), bytemuck::bytes_of(&5_u32));
+    assert_eq!((array(&filled, "padded"), array(&filled, "flag")), (&[1, 2, 9][..], &[1][..]));
+}
