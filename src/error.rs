@@ -1,5 +1,6 @@
 //! The errors that end a feed: those of all its stages, in one type.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::batch::fault::{BatchFault, RecordError};
@@ -134,5 +135,84 @@ impl From<BatchFault> for FeedError {
                 message: "it dropped records of a batch that it had not written".to_owned(),
             },
         }
+    }
+}
+
+impl FeedError {
+    /// What it is an error of, as far as it says.
+    fn cause(&self) -> Option<Cause<'_>> {
+        match self {
+            FeedError::Layer { error, .. } => error.cause(),
+            FeedError::Record(error) => Some(Cause::Record(error)),
+            FeedError::Reader(ReaderError::Source(error)) => Some(Cause::Source(error)),
+            _ => None,
+        }
+    }
+
+    /// Returns the file or folder of the data in which something was found, if it is an error of the data.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self.cause()? {
+            Cause::Record(error) => Some(&error.path),
+            Cause::Source(error) => error.path(),
+        }
+    }
+
+    /// Returns the key of the record that is not valid, if it is known.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        match self.cause()? {
+            Cause::Record(error) => Some(&error.key.0),
+            Cause::Source(SourceError::KeysDiffer { key, .. }) => Some(&key.0),
+            Cause::Source(_) => None,
+        }
+    }
+
+    /// Returns the position of the record that is not valid or cannot be read, if it is known.
+    #[must_use]
+    pub fn record(&self) -> Option<u64> {
+        match self.cause()? {
+            Cause::Record(error) => Some(error.id.index),
+            Cause::Source(SourceError::Broken { index, .. } | SourceError::KeysDiffer { index, .. }) => {
+                Some(*index)
+            }
+            Cause::Source(_) => None,
+        }
+    }
+}
+
+/// An error of the data.
+enum Cause<'a> {
+    Record(&'a RecordError),
+    Source(&'a SourceError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::fault::RecordCause;
+    use crate::record::{Key, RecordId};
+
+    #[test]
+    fn an_error_of_the_data_says_where() {
+        let place = |error: &FeedError| {
+            let file = error.file().map(|file| file.display().to_string());
+            (file, error.key().map(<[u8]>::to_vec), error.record())
+        };
+        let record = FeedError::Record(Box::new(RecordError {
+            path: "/data/train".into(),
+            id: RecordId { epoch: 2, index: 7 },
+            key: Key(b"00000007".to_vec()),
+            cause: RecordCause::NoTarget,
+        }));
+        let known = (Some("/data/train".to_owned()), Some(b"00000007".to_vec()), Some(7));
+        assert_eq!(place(&record), known);
+        let layer = FeedError::Layer { layer: "net: data".to_owned(), error: Box::new(record) };
+        assert_eq!(place(&layer), known);
+        let broken = SourceError::Broken { path: "/data/x".into(), index: 3, message: "it ended".to_owned() };
+        assert_eq!(place(&broken.into()), (Some("/data/x".to_owned()), None, Some(3)));
+        let other = SourceError::other("/data/y", "no");
+        assert_eq!(place(&other.into()), (Some("/data/y".to_owned()), None, None));
+        assert_eq!(place(&FeedError::Cancelled), (None, None, None));
     }
 }

@@ -496,6 +496,36 @@ impl SourceError {
         SourceError::Other { path: path.into(), message: message.to_string() }
     }
 
+    /// Returns the file or folder in which something was found, if that is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            SourceError::Other { path, .. }
+            | SourceError::Io { path, .. }
+            | SourceError::NotADatabase { path, .. }
+            | SourceError::NotLmdb { path, .. }
+            | SourceError::Truncated { path, .. }
+            | SourceError::Empty { path }
+            | SourceError::Library { path, .. }
+            | SourceError::Broken { path, .. }
+            | SourceError::BrokenPage { path, .. }
+            | SourceError::WrittenTo { path, .. }
+            | SourceError::Busy { path, .. }
+            | SourceError::Replaced { path }
+            | SourceError::HoldsDatabases { path, .. }
+            | SourceError::NoSuchDatabase { path, .. }
+            | SourceError::NoPositions { path, .. }
+            | SourceError::KeysDiffer { path, .. }
+            | SourceError::Unpaired { path, .. }
+            | SourceError::EmptyLine { path, .. }
+            | SourceError::LabelRange { path, .. }
+            | SourceError::NotEnoughToSkip { path, .. } => Some(path),
+            SourceError::ListedFile { file, .. } => Some(file),
+            SourceError::LevelDb(error) => Some(error.file()),
+            SourceError::TfRecord(error) => Some(error.file()),
+        }
+    }
+
     pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
         SourceError::Io { path: path.to_owned(), action, message: error.to_string(), kind: error.kind() }
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with a LevelDB.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use percolator_table::TableError;
 
@@ -206,6 +206,31 @@ pub enum LevelDbError {
         /// What was found, and what is allowed.
         message: String,
     },
+}
+
+impl LevelDbError {
+    /// Returns the file, or the database's folder, in which it was found.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        match self {
+            LevelDbError::Current { file, .. }
+            | LevelDbError::Missing { file, .. }
+            | LevelDbError::MissingTables { file, .. }
+            | LevelDbError::NoFile { file, .. }
+            | LevelDbError::Length { file, .. }
+            | LevelDbError::Log { file, .. }
+            | LevelDbError::Batch { file, .. }
+            | LevelDbError::KeyLength { file, .. }
+            | LevelDbError::Gap { file, .. }
+            | LevelDbError::Skip { file, .. }
+            | LevelDbError::LostEnd { file, .. }
+            | LevelDbError::BeingWritten { path: file, .. }
+            | LevelDbError::Manifest { file, .. }
+            | LevelDbError::Comparator { file, .. }
+            | LevelDbError::Table { file, .. }
+            | LevelDbError::Key { file, .. } => file,
+        }
+    }
 }
 
 fn due(wanted: Option<u64>) -> String {

@@ -1,7 +1,7 @@
 //! What can be wrong with a TFRecord file.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Compression;
 use crate::base::shown;
@@ -166,6 +166,26 @@ pub enum TfRecordError {
         /// What is there now.
         found: String,
     },
+}
+
+impl TfRecordError {
+    /// Returns the file in which it was found, or the path at which there is none.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        match self {
+            TfRecordError::Length { file, .. }
+            | TfRecordError::Data { file, .. }
+            | TfRecordError::Cut { file, .. }
+            | TfRecordError::TooLong { file, .. }
+            | TfRecordError::Packed { file, .. }
+            | TfRecordError::NoCopy { file, .. }
+            | TfRecordError::NoRoom { file, .. }
+            | TfRecordError::NoFile { file, .. }
+            | TfRecordError::NoFiles { path: file, .. }
+            | TfRecordError::Changed { file, .. } => file,
+            TfRecordError::Copy { error, .. } => error.file(),
+        }
+    }
 }
 
 /// Where a record is in its file.
