@@ -126,7 +126,8 @@ impl PythonDecoder {
 /// An exception as the interpreter prints it.
 fn traceback(py: Python<'_>, error: &PyErr) -> String {
     let lines = || -> PyResult<String> {
-        let lines = py.import("traceback")?.call_method1("format_exception", (error.value(py),))?;
+        let parts = (error.get_type(py), error.value(py), error.traceback(py));
+        let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
         Ok(lines.extract::<Vec<String>>()?.concat().trim_end().to_owned())
     };
     let text = lines().unwrap_or_default();

@@ -1,6 +1,9 @@
 //! Errors as exceptions. The classes are Python's own: `percolator/_errors.py`.
 
+use std::path::Path;
+
 use percolator::batch::FieldError;
+use percolator::reader::ReaderError;
 use percolator::receipt::ReceiptError;
 use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
@@ -14,7 +17,7 @@ const MODULE: &str = "percolator._errors";
 /// Where in the data something was found.
 #[derive(Default)]
 struct Place<'a> {
-    file: Option<&'a std::path::Path>,
+    file: Option<&'a Path>,
     key: Option<&'a [u8]>,
     record: Option<u64>,
 }
@@ -25,7 +28,7 @@ fn exception(py: Python<'_>, class: &str, message: &str, reason: &str, place: &P
         let class = py.import(MODULE)?.getattr(class)?;
         let error = class.call1((message,))?;
         error.setattr("reason", reason)?;
-        error.setattr("file", place.file)?;
+        error.setattr("file", place.file.map(Path::as_os_str))?;
         error.setattr("key", place.key.map(|key| PyBytes::new(py, key)))?;
         error.setattr("record", place.record)?;
         Ok(PyErr::from_value(error))
@@ -43,7 +46,9 @@ fn class_of(error: &FeedError) -> &'static str {
         FeedError::Layer { error, .. } => class_of(error),
         FeedError::Config(_) | FeedError::Net(_) => "ConfigError",
         FeedError::Snapshot(_) => "SnapshotError",
-        FeedError::Reader(_) => "SourceError",
+        FeedError::Reader(ReaderError::Source(_)) => "SourceError",
+        FeedError::Reader(ReaderError::Zero { .. } | ReaderError::Order(_)) => "ConfigError",
+        FeedError::Reader(ReaderError::Cancelled { .. }) => "ClosedError",
         FeedError::Field(_) => "FieldError",
         FeedError::Record(_) => "RecordError",
         FeedError::Device(_) => "DeviceError",
@@ -58,7 +63,12 @@ fn reason_of(error: &FeedError) -> String {
     match error {
         FeedError::Layer { error, .. } => reason_of(error),
         FeedError::Record(error) => error.cause.to_string(),
-        error => error.to_string(),
+        error => {
+            let message = error.to_string();
+            let file = error.file().map(|file| format!("{}: ", file.display()));
+            let rest = file.and_then(|file| message.strip_prefix(&file).map(str::to_owned));
+            rest.unwrap_or(message)
+        }
     }
 }
 

@@ -67,13 +67,14 @@ pub(crate) fn field_of(name: &str, value: &Bound<'_, PyAny>) -> Result<Field, Un
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Field::new(name, Dtype::U8, [bytes.as_bytes().len()]));
     }
-    if value.is_instance_of::<PyBool>() {
+    if value.is_exact_instance_of::<PyBool>() {
         return Ok(Field::scalar(name, Dtype::Bool));
     }
     if value.is_instance_of::<PyInt>() {
         return Ok(Field::scalar(name, Dtype::I64));
     }
-    if value.is_instance_of::<PyFloat>() {
+    // NumPy's float64 is a float of Python as well, and has a type of its own.
+    if value.is_exact_instance_of::<PyFloat>() {
         return Ok(Field::scalar(name, Dtype::F32));
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {

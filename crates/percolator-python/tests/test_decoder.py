@@ -1,0 +1,214 @@
+"""Decoders written in Python: what they return becomes fields, and what they raise becomes the record's error."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from conftest import framework, run_script
+
+import percolator
+
+
+def feed(numbers: str, decode: Any, **options: Any) -> percolator.Feed:
+    return percolator.Feed(**{"tfrecord": numbers, "decode": decode, "batch_size": 10, "epochs": 1, **options})
+
+
+def test_fields_are_those_of_the_first_record(numbers: str) -> None:
+    def decode(record: percolator.Record) -> dict[str, Any]:
+        return {
+            "image": numpy.full((2, 3), record.index, numpy.uint8),
+            "index": record.index,
+            "half": record.index / 2,
+            "is_even": record.index % 2 == 0,
+            "raw": bytes([record.index, 7]),
+            "pose": numpy.float64(record.index),
+        }
+
+    running = feed(numbers, decode)
+    assert running.fields == {
+        "image": ("u8", (2, 3)),
+        "index": ("i64", ()),
+        "half": ("f32", ()),
+        "is_even": ("bool", ()),
+        "raw": ("u8", (2,)),
+        "pose": ("f64", ()),
+    }
+    seen = 0
+    for batch in running:
+        for row in range(10):
+            assert (batch["image"].numpy()[row] == seen).all()
+            assert batch["index"].numpy()[row] == seen and batch["half"].numpy()[row] == seen / 2
+            assert batch["is_even"].numpy()[row] == (seen % 2 == 0)
+            assert batch["raw"].numpy()[row].tolist() == [seen, 7] and batch["pose"].numpy()[row] == seen
+            seen += 1
+    assert seen == 100
+
+
+def test_declared_fields_take_any_array(numbers: str) -> None:
+    torch = framework("torch")
+    makers = [
+        lambda index: numpy.full((2, 2), index, numpy.float32),
+        lambda index: torch.full((2, 2), index, dtype=torch.float32),
+        lambda index: numpy.full((2, 2), index, numpy.float32).T[::-1],
+        lambda index: memoryview(numpy.full((2, 2), index, numpy.float32)),
+        lambda index: numpy.full((2, 2), index, numpy.float32).tobytes(),
+        lambda index: bytearray(numpy.full((2, 2), index, numpy.float32)),
+    ]
+    for make in makers:
+        running = feed(
+            numbers,
+            lambda record: {"x": make(record.index), "y": record.index},
+            decode_fields={"x": ("float32", (2, 2)), "y": numpy.int16},
+        )
+        assert running.fields == {"x": ("f32", (2, 2)), "y": ("i16", ())}
+        rows = [row for batch in running for row in batch["x"].numpy().tolist()]
+        assert rows == [[[index] * 2] * 2 for index in range(100)]
+
+
+def test_lengths_may_vary(numbers: str) -> None:
+    running = feed(
+        numbers,
+        lambda record: {"t": list(range(record.index % 5)), "p": numpy.arange(record.index % 3, dtype="i4")},
+        decode_fields="t:i64[<=4],p:i32[<=2]=-1",
+    )
+    batch = next(iter(running))
+    assert batch.keys() == ["t", "t.offsets", "p", "p.lengths"]
+    offsets = batch["t.offsets"].numpy()
+    assert [batch["t"].numpy()[start:end].tolist() for start, end in zip(offsets, offsets[1:])] == [
+        list(range(index % 5)) for index in range(10)
+    ]
+    assert batch["p"].numpy()[:3].tolist() == [[-1, -1], [0, -1], [0, 1]]
+
+
+def test_a_record_says_what_it_is(numbers: str) -> None:
+    seen: dict[tuple[int, int], tuple[bytes, int]] = {}
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        assert isinstance(record.key, bytes) and isinstance(record.value, bytes) and record.companion is None
+        seen[record.epoch, record.index] = (record.value, record.seed)
+        return {"x": 0}
+
+    for batch in feed(numbers, decode, epochs=2, seed=7, shuffle=True, threads=2):
+        pass
+    first = dict(seen)
+    assert set(first) == {(epoch, index) for epoch in range(2) for index in range(100)}
+    assert len({seed for _, seed in first.values()}) == 200, "each record and epoch has its own numbers"
+    for batch in feed(numbers, decode, epochs=2, seed=7, shuffle=True, threads=1, batch_size=3):
+        pass
+    assert seen == first, "and the same ones every time"
+
+
+def test_an_exception_is_the_errors_cause(numbers: str) -> None:
+    def decode(record: percolator.Record) -> dict[str, int]:
+        if record.index == 42:
+            raise LookupError("no such thing")
+        return {"x": record.index}
+
+    with pytest.raises(percolator.RecordError, match="decode raised LookupError: no such thing") as caught:
+        for _ in feed(numbers, decode):
+            pass
+    error = caught.value
+    assert isinstance(error.__cause__, LookupError) and error.__cause__.__traceback__ is not None
+    assert error.record == 42 and str(error.file) == numbers and error.key is not None
+    assert 'raise LookupError("no such thing")' in str(error), "the traceback is part of the message"
+
+
+def test_an_exception_of_the_first_record_fails_the_build(numbers: str) -> None:
+    with pytest.raises(percolator.FeedError, match="decode raised ZeroDivisionError") as caught:
+        feed(numbers, lambda record: {"x": 1 // 0})
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+WRONG = [
+    (lambda record: 7, "decode returned <class 'int'>; it returns a dict"),
+    (lambda record: {"y": 1}, r'decode returned no field "x"; it returned \[\'y\'\]'),
+    (lambda record: {"x": 1, "y": 2}, "of which some are not among the batch's: x"),
+    (lambda record: {"x": 1.5}, 'field "x" takes i32, but decode returned 1.5'),
+    (lambda record: {"x": 2**40}, 'field "x" takes i32, but decode returned 1099511627776'),
+    (lambda record: {"x": numpy.int64(1)}, 'field "x" takes i32, but decode returned i64'),
+    (lambda record: {"x": numpy.zeros(2, numpy.int32)}, r"takes another shape than the \[2\]"),
+    (lambda record: {"x": b"123"}, r'field "x" takes exactly 1 element\(s\) a record, but was given 0'),
+    (lambda record: {"x": "text"}, 'decode returned <class .str.> for "x"|decode returned str for "x"'),
+    (lambda record: {"x": numpy.array([1], ">i4")}, 'elements of the type ">i"'),
+    (lambda record: {"x": None}, 'decode returned NoneType for "x"'),
+]
+
+
+@pytest.mark.parametrize("decode, message", WRONG, ids=range(len(WRONG)))
+def test_what_does_not_fit_its_field(numbers: str, decode: Any, message: str) -> None:
+    with pytest.raises(percolator.RecordError, match=message):
+        next(iter(feed(numbers, decode, decode_fields={"x": "int32"})))
+
+
+def test_a_list_is_not_guessed(numbers: str) -> None:
+    with pytest.raises(percolator.FeedError, match='decode returned a list for "x"'):
+        feed(numbers, lambda record: {"x": [1, 2]})
+
+
+def test_workers_share_the_interpreter_with_the_consumer(numbers: str) -> None:
+    """Whoever waits for a worker lets it have the interpreter: no deadlock, whichever end drops first."""
+    threads = set()
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        threads.add(threading.get_ident())
+        return {"x": record.index}
+
+    for batches in range(30):
+        running = feed(numbers, decode, threads=4, batch_size=1, epochs=0)
+        for _ in range(batches):
+            next(iter(running))
+        if batches % 3 == 0:
+            running.close()
+        elif batches % 3 == 1:
+            running.seek(5, 50)
+            assert next(iter(running)).records == [(5, 50)]
+        del running
+    assert threading.get_ident() not in threads or len(threads) > 1
+
+
+def test_a_program_may_end_while_workers_decode(numbers: str) -> None:
+    for end in ["", "sys.exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"]:
+        script = f"""
+            import sys, percolator
+            kept = []
+            def decode(record):
+                return {{"x": sum(range(1000))}}
+            for _ in range(3):
+                feed = percolator.Feed(tfrecord=sys.argv[1], decode=decode, batch_size=1, threads=4, epochs=0)
+                kept += [feed, next(iter(feed))]
+                kept += feed.take_lanes() if _ == 2 else []
+            try:
+                {end or "pass"}
+            except KeyboardInterrupt:
+                pass
+        """
+        run_script(script, numbers)
+
+
+def test_a_decoder_is_attached_to_a_spec_again(numbers: str) -> None:
+    def decode(record: percolator.Record) -> dict[str, int]:
+        return {"x": record.index}
+
+    spec = feed(numbers, decode).spec()
+    with pytest.raises(percolator.ConfigError, match="decoder was attached by the program"):
+        percolator.Feed.from_spec(spec)
+    assert sum(batch.size for batch in percolator.Feed.from_spec(spec, decode=decode)) == 100
+
+
+def test_folders_of_files_may_be_several(tmp_path: Path) -> None:
+    for shard in range(3):
+        with percolator.TfRecordWriter(tmp_path / f"shard-{shard}.tfrecord") as out:
+            for record in range(4):
+                out.write(bytes([shard, record]))
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        return {"shard": record.value[0], "record": record.value[1]}
+
+    paths = sorted(tmp_path.glob("*.tfrecord"))
+    for tfrecord in [paths, str(tmp_path / "shard-*.tfrecord"), tmp_path]:
+        batch = next(iter(percolator.Feed(tfrecord=tfrecord, decode=decode, batch_size=12, once=True)))
+        assert batch["shard"].numpy().tolist() == [0] * 4 + [1] * 4 + [2] * 4

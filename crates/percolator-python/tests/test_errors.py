@@ -1,0 +1,174 @@
+"""Bad input: each gets its own exception, which says where in the data it was found, and never a crash."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FIELDS, write_numbers
+
+import percolator
+
+
+def feed(numbers: str, **options: Any) -> percolator.Feed:
+    return percolator.Feed(**{"tfrecord": numbers, "fields": FIELDS, "batch_size": 10, **options})
+
+
+def test_a_damaged_record_is_named(golden: Path) -> None:
+    data = golden / "raw_lmdb" / "data.mdb"
+    content = bytearray(data.read_bytes())
+    # A raw Datum begins with its channels, rows and columns; the third record loses its first tag.
+    start, at = b"\x08\x03\x10\x28\x18\x24", -1
+    for _ in range(3):
+        at = content.index(start, at + 1)
+    content[at] = 0xFF
+    data.write_bytes(content)
+    batches = iter(percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=1))
+    assert [next(batches).records for _ in range(2)] == [[(0, 0)], [(0, 1)]], "what is complete comes first"
+    with pytest.raises(percolator.RecordError) as caught:
+        next(batches)
+    error = caught.value
+    assert error.file == str(golden / "raw_lmdb")
+    assert error.record == 2 and isinstance(error.key, bytes) and error.key.startswith(b"00000002")
+    assert error.reason and error.reason in str(error)
+    assert str(golden) in str(error) and str(golden) not in error.reason
+    assert isinstance(error, RuntimeError) and isinstance(error, percolator.FeedError)
+    assert list(batches) == [], "the error comes once"
+
+
+def test_a_damaged_file_is_named(numbers: str) -> None:
+    content = bytearray(Path(numbers).read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    Path(numbers).write_bytes(content)
+    with pytest.raises(percolator.SourceError, match="the file is damaged") as caught:
+        for _ in feed(numbers, epochs=1):
+            pass
+    error = caught.value
+    assert error.file == numbers and numbers not in str(error.reason)
+
+
+def test_a_missing_feature_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "some.tfrecord"
+    with percolator.TfRecordWriter(path) as out:
+        for record in range(20):
+            out.write_example({"x": [0] * 4} if record == 13 else {"x": [0] * 4, "label": 1})
+    with pytest.raises(percolator.RecordError, match='"label"') as caught:
+        list(feed(str(path), batch_size=1, epochs=1, prefetch=32))
+    assert caught.value.record == 13
+
+
+def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
+    with pytest.raises(percolator.SourceError, match="No such file") as caught:
+        percolator.Feed(lmdb=tmp_path / "none")
+    assert caught.value.file == str(tmp_path / "none")
+    assert (caught.value.key, caught.value.record) == (None, None)
+
+
+UNKNOWN = [
+    ({"shufle": True}, r'Feed\(\) has no keyword "shufle" \(did you mean "shuffle"\?\)'),
+    ({"zzz": 1}, r'Feed\(\) has no keyword "zzz"$'),
+    ({"batch_size": "ten"}, "batch_size='ten': "),
+    ({"batch_size": -1}, "batch_size=-1: "),
+    ({"devices": [1]}, "devices=1: "),
+    ({"mirror": "yes"}, "mirror='yes': "),
+    ({"decode": 7}, "decode takes a function of a record, and not int"),
+    ({"resume": 7}, "resume takes a Snapshot or its text, and not int"),
+]
+
+
+@pytest.mark.parametrize("options, message", UNKNOWN, ids=lambda value: str(value)[:30])
+def test_keywords_that_are_none(numbers: str, options: dict, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        percolator.Feed(tfrecord=numbers, **options)
+
+
+CONTRADICTIONS = [
+    ({}, "a feed needs a source"),
+    ({"lmdb": "x", "batch_size": 1, "global_batch_size": 2}, "batch_size and global_batch_size are both set"),
+    ({"lmdb": "x", "batch_size": 0}, "is 0; it must be at least 1"),
+    ({"lmdb": "x", "once": True, "epochs": 2}, r"once\(\) is one pass, but epochs\(2\)"),
+    ({"lmdb": "x", "seed": 1, "caffe_seed": 1}, "seed and caffe_seed are both set"),
+    ({"lmdb": "x", "caffe_era": "today"}, "caffe_era is set without caffe_seed"),
+    ({"lmdb": "x", "shuffle": True, "shuffle_bytes": 5}, "shuffle and shuffle_bytes are both set"),
+    ({"lmdb": "x", "rank": 1}, "rank and world_size belong together"),
+    ({"lmdb": "x", "rank": 2, "world_size": 2}, "there is no rank 2 in a job of 2"),
+    ({"lmdb": "x", "decode_fields": "x:i64"}, "decode_fields is set without decode"),
+    ({"lmdb": "x", "decode": len, "fields": "x:i64"}, "leave one of the two out"),
+    ({"lmdb": "x", "decode": len, "decode_fields": "x:f32", "crop": 3}, "transform is for Caffe's image"),
+    ({"tfrecord": "x", "lmdb_name": "y"}, "lmdb_name is set without lmdb"),
+    ({"tfrecord": "x", "root_folder": "y"}, "root_folder is set without image_list"),
+    ({"lmdb": "x", "transform": percolator.Transform(crop=3), "mirror": True}, "put all of them into the Tr"),
+    ({"lmdb": "x", "devices": "mps"}, "there is no device"),
+]
+
+
+@pytest.mark.parametrize("options, message", CONTRADICTIONS, ids=lambda value: str(value)[:40])
+def test_options_that_contradict(options: dict, message: str) -> None:
+    with pytest.raises((percolator.ConfigError, percolator.DeviceError), match=message):
+        percolator.Feed(**options)
+
+
+VALUES = [
+    ({"dtype": "f31"}, "unknown variant `f31`"),
+    ({"layout": "chwn"}, "unknown variant `chwn`, expected `nchw` or `nhwc`"),
+    ({"shuffle": "often"}, "unknown variant `often`"),
+    ({"shuffle": 0.5}, "give True, False"),
+    ({"last_batch": "lose"}, "last_batch=\"lose\": unknown variant"),
+    ({"give_up_after": -1}, "give_up_after=-1"),
+    ({"fields": "x:i64[4]]"}, "fields: the fields cannot be read at character"),
+    ({"image": {}}, "image has no feature"),
+    ({"target": {"from": "nowhere"}}, "target: unknown variant `nowhere`"),
+    ({"transform": 5}, "transform takes a percolator.Transform"),
+]
+
+
+@pytest.mark.parametrize("options, message", VALUES, ids=lambda value: str(value)[:40])
+def test_values_that_are_none(numbers: str, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        percolator.Feed(tfrecord=numbers, **options)
+
+
+def test_a_gpu_that_is_not_there(numbers: str) -> None:
+    with pytest.raises(percolator.DeviceError, match="no CUDA driver|there is no cuda:99"):
+        feed(numbers, devices="cuda:99")
+
+
+def test_too_little_memory(numbers: str) -> None:
+    with pytest.raises(percolator.ConfigError, match="but 10 are allowed"):
+        feed(numbers, memory_limit=10)
+
+
+def test_several_devices_come_as_steps(numbers: str) -> None:
+    two = feed(numbers, devices=["host:0", "host:1"], once=True)
+    for use in [two.__iter__, two.epoch]:
+        with pytest.raises(percolator.ConfigError, match="the feed has 2 devices: iterate over all of them"):
+            use()
+    assert [len(step) for step in two.steps()] == [2] * 5
+
+
+def test_nothing_with_threads_is_pickled(numbers: str) -> None:
+    running = feed(numbers)
+    batch = next(iter(running))
+    for value, message in [
+        (running, "Worker processes are not needed"),
+        (batch, "pickle copies of its fields"),
+        (batch["x"], "pickle a copy"),
+        (percolator.DataLoader(tfrecord=numbers, fields=FIELDS), "save its state_dict"),
+    ]:
+        for how in [pickle.dumps, copy.copy]:
+            with pytest.raises(TypeError, match=message):
+                how(value)
+
+
+def test_a_panic_is_an_exception(tmp_path: Path) -> None:
+    """No input is known to panic; this is the way that one would take: through a decoder's own exception."""
+    path = write_numbers(tmp_path / "x.tfrecord", 3)
+
+    def decode(record: percolator.Record) -> dict:
+        raise SystemExit("leave")
+
+    with pytest.raises(percolator.RecordError, match="decode raised SystemExit: leave"):
+        percolator.Feed(tfrecord=path, decode=decode)

@@ -1,0 +1,203 @@
+"""Feeds: plans, seeking, snapshots, receipts, specs, statistics, files that are written."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from conftest import FIELDS, read_idx, DATA, write_numbers
+
+import percolator
+
+
+def feed(numbers: str, **options: Any) -> percolator.Feed:
+    return percolator.Feed(**{"tfrecord": numbers, "fields": FIELDS, "batch_size": 8, **options})
+
+
+def labels(batch: percolator.Batch) -> list[int]:
+    return batch["label"].numpy().tolist()
+
+
+def test_a_plan_is_what_comes(numbers: str) -> None:
+    running = feed(numbers, epochs=2, shuffle=True, seed=3)
+    plan = running.plan
+    assert plan is not None
+    assert (plan.steps(), plan.records, plan.replicas, plan.workers, plan.batch_size_max) == (13, 100, 1, 1, 8)
+    for number, batch in enumerate(running):
+        assert batch.records == plan.share(number // 13, number % 13)
+        assert (batch.epoch, batch.step, batch.is_last) == (number // 13, number % 13, number % 13 == 12)
+        assert labels(batch) == [index for _, index in batch.records]
+    with pytest.raises(ValueError, match="step 13"):
+        plan.share(0, 13)
+    assert feed(numbers).plan is None, "round-robin order has none"
+
+
+def test_shuffles(numbers: str) -> None:
+    def order(**options: Any) -> list[int]:
+        return [label for batch in feed(numbers, epochs=1, **options) for label in labels(batch)]
+
+    plain = list(range(100))
+    assert order() == order(shuffle=False) == order(shuffle="no") == order(shuffle="files") == plain
+    shuffled = order(shuffle=True)
+    assert shuffled == order(shuffle="global") != plain and sorted(shuffled) == plain
+    assert shuffled != order(shuffle=True, seed=1)
+    windows = order(shuffle=10)
+    assert {tuple(sorted(windows[at : at + 10])) for at in range(0, 100, 10)} == {
+        tuple(range(at, at + 10)) for at in range(0, 100, 10)
+    }
+
+
+def test_epochs_one_after_the_other(numbers: str) -> None:
+    running = feed(numbers, epochs=2, shuffle=True)
+    epochs = [[label for batch in running.epoch() for label in labels(batch)] for _ in range(4)]
+    assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
+    assert epochs[0] != epochs[1] and epochs[2:] == epochs[:2], "after the last, the first again"
+    part = running.epoch()
+    begun = [label for _, batch in zip(range(5), part) for label in labels(batch)]
+    assert begun + [label for batch in running.epoch() for label in labels(batch)] == epochs[0]
+
+
+def test_seeking_and_replaying(numbers: str) -> None:
+    running = feed(numbers, epochs=3, shuffle=True)
+    batches = [labels(batch) for batch in running]
+    running.seek(1, 5)
+    assert running.next_steps == [(1, 5)]
+    assert [labels(batch) for batch in running] == batches[18:]
+    assert labels(running.replay(2, 7)) == batches[33]
+    with pytest.raises(percolator.SnapshotError, match="epoch 3"):
+        running.seek(3, 0)
+
+
+@pytest.mark.parametrize("how", ["object", "text", "file", "pickle"])
+def test_resuming_is_exact(numbers: str, tmp_path: Path, how: str) -> None:
+    options = {"epochs": 3, "shuffle": True, "seed": 5}
+    whole = [labels(batch) for batch in feed(numbers, **options)]
+    begun = feed(numbers, **options)
+    head = [labels(batch) for _, batch in zip(range(17), begun)]
+    snapshot: Any = begun.snapshot()
+    assert snapshot.next() == (1, 4) and snapshot.replicas == 1 and snapshot.plan.steps() == 13
+    begun.close()
+    if how == "text":
+        snapshot = str(snapshot)
+    elif how == "file":
+        snapshot.save(tmp_path / "snapshot")
+        snapshot = percolator.Snapshot.load(tmp_path / "snapshot")
+    elif how == "pickle":
+        assert pickle.loads(pickle.dumps(snapshot)) == snapshot
+        snapshot = pickle.loads(pickle.dumps(snapshot))
+    resumed = feed(numbers, resume=snapshot, **options)
+    assert head + [labels(batch) for batch in resumed] == whole
+
+
+def test_a_run_does_not_resume_on_other_data(numbers: str, tmp_path: Path) -> None:
+    snapshot = feed(numbers, epochs=1).snapshot()
+    other = write_numbers(tmp_path / "other.tfrecord", 99)
+    with pytest.raises(percolator.SnapshotError):
+        feed(other, epochs=1, resume=snapshot)
+    with pytest.raises(percolator.SnapshotError):
+        percolator.Snapshot("nonsense")
+
+
+def test_receipts_prove_an_epoch(numbers: str, tmp_path: Path) -> None:
+    receipts = []
+    for rank in range(3):
+        running = feed(numbers, epochs=2, shuffle=True, receipts=True, rank=rank, world_size=3)
+        for _ in running:
+            pass
+        receipt = running.receipt()
+        assert receipt is not None
+        receipt.save(tmp_path / f"{rank}")
+        receipts.append(percolator.Receipt.load(tmp_path / f"{rank}"))
+        assert receipts[-1] == receipt == percolator.Receipt(str(receipt))
+    verdict = percolator.verify(receipts)
+    assert verdict and verdict.is_sound and verdict.first_not_covered(2) is None
+    assert "every record" in str(verdict) or "once" in str(verdict)
+    merged = receipts[0].merge(receipts[1])
+    assert merged.delivered == [(0, sum(r.delivered[0][1] for r in receipts[:2])), merged.delivered[1]]
+    missing = percolator.verify(receipts[:2])
+    assert not missing and "no receipt of replica 2" in str(missing)
+    assert feed(numbers).receipt() is None
+    with pytest.raises(percolator.ReceiptError):
+        percolator.verify([])
+
+
+def test_a_spec_is_a_feed(numbers: str) -> None:
+    options = {"epochs": 1, "shuffle": True, "seed": 9, "last_batch": "drop", "threads": 2, "prefetch": 3}
+    running = feed(numbers, **options)
+    spec = running.spec()
+    expected = [labels(batch) for batch in running]
+    for form in [spec, json.dumps(spec)]:
+        again = percolator.Feed.from_spec(form)
+        assert again.spec() == spec
+        assert [labels(batch) for batch in again] == expected
+    changed = percolator.Feed.from_spec(spec, seed=10)
+    assert changed.spec() == {**spec, "seed": {"indexed": 10}}
+    with pytest.raises(ValueError, match="unknown field `batchsize`"):
+        percolator.Feed.from_spec({"batchsize": 3})
+
+
+def test_transforms_are_what_their_keywords_say(golden: Path) -> None:
+    options = {"crop": 20, "mirror": True, "mean_values": [104, 117, 123], "scale": 0.5}
+    flat = percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=4, **options)
+    whole = percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=4, transform=percolator.Transform(**options))
+    assert flat.spec() == whole.spec()
+    one, other = next(iter(flat)), next(iter(whole))
+    assert one["data"].shape == (4, 3, 20, 20)
+    assert (one["data"].numpy() == other["data"].numpy()).all()
+    assert percolator.Transform(crop=3) == percolator.Transform(crop=3) != percolator.Transform(crop=4)
+    nhwc = percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=4, layout="NHWC", dtype="uint8")
+    assert nhwc.fields["data"] == ("u8", (40, 36, 3))
+
+
+def test_raw_images_in_examples(digits: str) -> None:
+    (count, height, width), pixels = read_idx(DATA / "digits" / "train-images-idx3-ubyte")
+    image = {"feature": "image", "shape": (1, height, width), "label": "label"}
+    running = percolator.Feed(tfrecord=digits, image=image, batch_size=count, once=True, dtype="u8")
+    batch = next(iter(running))
+    assert batch["data"].shape == (count, 1, height, width)
+    assert batch["data"].numpy().tobytes() == pixels
+    assert batch["label"].numpy().tolist() == list(read_idx(DATA / "digits" / "train-labels-idx1-ubyte")[1])
+
+
+def test_statistics_and_memory(numbers: str) -> None:
+    running = feed(numbers, epochs=1, threads=1, prefetch=2)
+    for _ in running:
+        pass
+    stats = running.stats()
+    assert stats.records == 100 and stats.records_per_second > 0 and stats.elapsed > 0
+    assert stats.bottleneck in str(stats) and stats.bottleneck in stats.busy
+    assert stats.workers["threads"] == 1 and stats.reader["records"] == 100
+    assert stats.lanes[0]["batches"] == 13 and stats.lanes[0]["device"] == "host:0"
+    assert sum(count * each for _, count, each in running.memory_budget) > 2 * 8 * 5 * 8
+    assert running.records == 100
+
+
+def test_writing_and_reading(tmp_path: Path) -> None:
+    for compression in ["plain", "gzip", "zlib"]:
+        path = tmp_path / f"{compression}.tfrecord"
+        features = {"i": -1, "is": [1, 2], "f": 0.5, "fs": numpy.array([0.25, 2]), "b": b"\x00\xff", "s": ["a", "b"]}
+        with percolator.TfRecordWriter(path, compression=compression) as out:
+            out.write_example(features)
+            out.write(percolator.example(features))
+            assert out.records == 2
+        with pytest.raises(percolator.ClosedError, match="the file is closed"):
+            out.write(b"")
+        fields = "i:i64,is:i32[2],f:f32,fs:f64[2],b:bytes,s:strings[2]"
+        batch = next(iter(percolator.Feed(tfrecord=path, fields=fields, batch_size=2, once=True)))
+        assert batch["i"].numpy().tolist() == [-1] * 2 and batch["is"].numpy().tolist() == [[1, 2]] * 2
+        assert batch["f"].numpy().tolist() == [0.5] * 2 and batch["fs"].numpy().tolist() == [[0.25, 2.0]] * 2
+        assert batch["b.lengths"].numpy().tolist() == [2, 2] and batch["b"].numpy()[1, :3].tolist() == [0, 255, 0]
+    with pytest.raises(TypeError, match="holds dict|holds NoneType"):
+        percolator.example({"x": [None]})
+    with pytest.raises(percolator.SourceError):
+        percolator.TfRecordWriter(tmp_path / "none" / "x")
+
+
+def test_a_feed_is_a_context(numbers: str) -> None:
+    with feed(numbers) as running:
+        next(iter(running))
+    assert running.closed

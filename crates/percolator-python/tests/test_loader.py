@@ -1,0 +1,301 @@
+"""The loader: epochs, lengths, states, ranks, and the arrays of each framework."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from conftest import FIELDS, framework, run_script, write_numbers
+
+import percolator
+
+
+def loader(numbers: str, **options: Any) -> percolator.DataLoader:
+    return percolator.DataLoader(
+        **{"tfrecord": numbers, "fields": FIELDS, "batch_size": 8, "framework": "numpy", **options}
+    )
+
+
+def labels(batches: Any) -> list[list[int]]:
+    return [label.tolist() for _, label in batches]
+
+
+def flat(batches: Any) -> list[int]:
+    return [label for batch in labels(batches) for label in batch]
+
+
+def test_the_loop_that_people_have(golden: Path) -> None:
+    torch = framework("torch")
+    images = percolator.DataLoader(lmdb=golden / "raw_lmdb", batch_size=10, shuffle=True)
+    assert len(images) == 7
+    seen = 0
+    for pixels, label in images:
+        assert pixels.dtype == torch.float32 and label.dtype == torch.int64
+        assert pixels.shape[1:] == (3, 40, 36) and len(pixels) == len(label)
+        seen += len(label)
+    assert seen == 64
+
+
+def test_each_iteration_is_an_epoch(numbers: str) -> None:
+    batches = loader(numbers, shuffle=True)
+    epochs = [flat(batches) for _ in range(3)]
+    assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3, "each has its own order"
+    assert batches.epoch == 2 and len(batches) == 13
+    batches.set_epoch(1)
+    assert flat(batches) == epochs[1] and flat(batches) == epochs[2]
+    # One that is left early is over: the next iteration is the next epoch.
+    batches.set_epoch(0)
+    next(iter(batches))
+    assert flat(batches) == epochs[1]
+
+
+def test_old_iterators_end_with_an_error(numbers: str) -> None:
+    batches = loader(numbers)
+    old = iter(batches)
+    next(old)
+    iter(batches)
+    with pytest.raises(percolator.FeedError, match="the loader began another epoch"):
+        next(old)
+
+
+def test_short_batches(numbers: str) -> None:
+    assert [len(label) for _, label in loader(numbers)][-1] == 4 and len(loader(numbers)) == 13
+    dropping = loader(numbers, drop_last=True)
+    assert [len(label) for _, label in dropping] == [8] * 12 and len(dropping) == 12
+    with pytest.raises(TypeError, match="drop_last and last_batch are both set"):
+        loader(numbers, drop_last=True, last_batch="keep")
+
+
+@pytest.mark.parametrize("stop", [0, 1, 5, 12, 13, 20])
+def test_a_state_goes_on_exactly(numbers: str, stop: int) -> None:
+    options = {"shuffle": True, "seed": 11, "prefetch": 6}
+    whole = loader(numbers, **options)
+    expected = [batch for _ in range(3) for batch in labels(whole)]
+
+    begun, seen = loader(numbers, **options), []
+    while len(seen) < stop:
+        for _, label in begun:
+            seen.append(label.tolist())
+            if len(seen) == stop:
+                break
+    state = begun.state_dict()
+    assert set(state) == {"version", "snapshot"} and isinstance(state["snapshot"], str)
+
+    resumed = loader(numbers, **options)
+    resumed.load_state_dict(state)
+    assert len(resumed) == 13
+    for epoch in range(resumed.feed.next_steps[0][0], 3):
+        resumed.set_epoch(epoch)  # as many loops do; the epoch that was loaded goes on all the same
+        seen += labels(resumed)
+    assert seen == expected
+
+
+def test_a_state_may_be_loaded_into_the_same_loader(numbers: str) -> None:
+    batches = loader(numbers, shuffle=True)
+    iteration = iter(batches)
+    next(iteration)
+    state = batches.state_dict()
+    rest = flat(iteration)
+    batches.load_state_dict(state)
+    with pytest.raises(percolator.FeedError, match="loaded a state"):
+        next(iter_after_load(iteration))
+    assert flat(batches) == rest
+    batches.load_state_dict(state)
+    batches.set_epoch(0)
+    assert flat(batches) == rest, "the same epoch goes on"
+    batches.load_state_dict(state)
+    batches.set_epoch(1)
+    assert sorted(flat(batches)) == list(range(100)), "another one is whole"
+
+
+def iter_after_load(iteration: Any) -> Any:
+    # An iterator that had not ended would say so; one that had ended has nothing more to say.
+    iteration._batches = iteration._batches or iter([])
+    return iteration
+
+
+def test_torch_saves_it_with_the_model(numbers: str) -> None:
+    torch = framework("torch")
+    batches = loader(numbers, shuffle=True, framework="torch")
+    iteration = iter(batches)
+    next(iteration)
+    file = io.BytesIO()
+    torch.save({"model": torch.nn.Linear(2, 2).state_dict(), "loader": batches.state_dict()}, file)
+    rest = flat(iteration)
+    file.seek(0)
+    resumed = loader(numbers, shuffle=True, framework="torch")
+    resumed.load_state_dict(torch.load(file, weights_only=True)["loader"])
+    assert flat(resumed) == rest
+
+
+def test_its_state_is_used_as_torchdatas(numbers: str) -> None:
+    """The same program runs with torchdata's loader and with this one, and both go on where they were."""
+    framework("torch")
+    stateful = framework("torchdata.stateful_dataloader").StatefulDataLoader
+    dataset = list(range(100))
+
+    def program(make: Any, of: Any) -> tuple[list[Any], list[Any]]:
+        first, seen = make(), []
+        for number, batch in enumerate(first):
+            seen.append(of(batch))
+            if number == 4:
+                state = first.state_dict()
+                break
+        second = make()
+        second.load_state_dict(state)
+        assert len(second) == len(first) == 13
+        return seen, [of(batch) for batch in second]
+
+    theirs = program(lambda: stateful(dataset, batch_size=8), lambda batch: batch.tolist())
+    ours = program(lambda: loader(numbers), lambda batch: batch[1].tolist())
+    assert ours == theirs
+
+
+def test_ranks_are_those_of_the_environment(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[int] = Counter()
+    for rank in range(3):
+        for name, value in [("RANK", rank), ("WORLD_SIZE", 3), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", 3)]:
+            monkeypatch.setenv(name, str(value))
+        process = percolator.environment()
+        assert process is not None
+        assert (process.rank, process.world_size, process.local_rank) == (rank, 3, rank)
+        share = loader(numbers, shuffle=True)
+        assert len(share) == 5, "24 records a step, 8 for each"
+        given = flat(share)
+        assert given == flat(loader(numbers, shuffle=True, rank=rank, world_size=3))
+        assert len(flat(loader(numbers, environment=False))) == 100
+        seen.update(given)
+    assert seen == Counter(range(100)), "together every record once"
+    monkeypatch.setenv("RANK", "three")
+    with pytest.raises(ValueError, match="RANK=three: not a number of processes"):
+        percolator.environment()
+    with pytest.raises(percolator.ConfigError, match="RANK=three"):
+        loader(numbers)
+    monkeypatch.setenv("RANK", "3")
+    with pytest.raises(percolator.ConfigError, match="there is no process 3 in a job of 3"):
+        loader(numbers)
+
+
+def test_a_gpu_is_chosen_by_the_local_rank(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in [("RANK", 1), ("WORLD_SIZE", 2), ("LOCAL_RANK", 1)]:
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(percolator.DeviceError, match="no CUDA driver|there is no cuda:1"):
+        loader(numbers, devices="cuda")
+
+
+def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
+    def of(rank: int, ranks: int) -> percolator.DataLoader:
+        return loader(numbers, shuffle=True, rank=rank, world_size=ranks, batch_size=5, environment=False)
+
+    seen: Counter[int] = Counter()
+    states = []
+    for rank in range(2):
+        begun = of(rank, 2)
+        for _, (_, label) in zip(range(4), begun):
+            seen.update(label.tolist())
+        states.append(begun.state_dict())
+    for rank in range(3):
+        resumed = of(rank, 3)
+        # Any process's state serves, because all were at one step.
+        resumed.load_state_dict(states[rank % 2])
+        given = flat(resumed)
+        assert len(resumed) == 4, "60 records are left, 15 a step"
+        seen.update(given)
+        assert sorted(flat(resumed)) == sorted(flat_of(numbers, rank)), "the next epoch is whole"
+    assert seen == Counter(range(100)), "the epoch, across both jobs, has every record once"
+
+
+def flat_of(numbers: str, rank: int) -> list[int]:
+    other = loader(numbers, shuffle=True, rank=rank, world_size=3, batch_size=5, environment=False)
+    other.set_epoch(1)
+    return flat(other)
+
+
+def test_frameworks(numbers: str) -> None:
+    for name, kind in [("numpy", "ndarray"), ("torch", "Tensor"), ("jax", "ArrayImpl"), ("tensorflow", "EagerTensor")]:
+        try:
+            framework(name)
+        except pytest.skip.Exception:
+            continue
+        for copy in [False, True]:
+            batches = loader(numbers, fields="x as y:i32[4]", framework=name, copy=copy)
+            (first,) = next(iter(batches))
+            assert type(first).__name__ == kind
+            assert numpy.asarray(first).tolist() == numpy.arange(32).reshape(8, 4).tolist()
+    with pytest.raises(ValueError, match="framework='mxnet': there are"):
+        loader(numbers, framework="mxnet")
+
+
+def test_copies_may_be_collected(numbers: str) -> None:
+    framework("torch")
+    for name in ["numpy", "torch"]:
+        collected = list(loader(numbers, copy=True, framework=name, prefetch=2))
+        assert [label.tolist() for _, label in collected] == labels(loader(numbers))
+
+
+def test_names_and_dicts(numbers: str) -> None:
+    (first,) = next(iter(loader(numbers, names=["label"])))
+    assert first.tolist() == list(range(8))
+    batch = next(iter(loader(numbers, as_dict=True)))
+    assert list(batch) == ["x", "label"] and batch["label"].tolist() == list(range(8))
+    with pytest.raises(KeyError, match="there is no field"):
+        next(iter(loader(numbers, names=["y"])))
+
+
+def test_nets_and_specs(golden: Path) -> None:
+    net = percolator.DataLoader.from_prototxt(
+        golden / "net" / "raw_none.prototxt", "test", root=golden, framework="numpy"
+    )
+    spec = percolator.DataLoader.from_spec(net.feed.spec(), framework="numpy")
+    for one, other in zip(net, spec, strict=True):
+        assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
+    assert net.epoch == 0
+
+
+def test_torchs_keywords_say_what_to_do(numbers: str) -> None:
+    for name in ["num_workers", "collate_fn", "pin_memory", "sampler", "dataset", "epochs", "once", "timeout"]:
+        with pytest.raises(TypeError, match=rf"DataLoader\(\) has no keyword '{name}': "):
+            loader(numbers, **{name: 1})
+    with pytest.raises(TypeError, match="did you mean"):
+        loader(numbers, shufle=True)
+
+
+def test_two_loaders_at_once(numbers: str) -> None:
+    for (_, one), (_, other) in zip(loader(numbers), loader(numbers), strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def test_without_any_framework(tmp_path: Path) -> None:
+    numbers = write_numbers(tmp_path / "x.tfrecord", 10)
+    run_script(
+        """
+        import sys
+        # No module is found but Python's own and this one.
+        class Nothing:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("numpy", "torch", "jax", "tensorflow"):
+                    raise ModuleNotFoundError(name=name)
+        sys.meta_path.insert(0, Nothing())
+        import percolator
+        feed = percolator.Feed(tfrecord=sys.argv[1], fields="label:i64", batch_size=4, once=True)
+        for batch in feed:
+            field = batch["label"]
+            assert field.__array_interface__["data"] == (field.address, False)
+            field.__dlpack__()
+        """,
+        numbers,
+    )
+
+
+def test_environment_variables_are_left_alone() -> None:
+    assert percolator.environment() is None or "RANK" in os.environ
+    process = percolator.environment(rank=1, world_size=4)
+    assert process is not None and repr(process) == "Process(rank=1, world_size=4)"
+    with pytest.raises(ValueError, match="nothing says how many there are"):
+        percolator.environment(rank=1)

@@ -1,0 +1,178 @@
+"""While a consumer waits, other threads run, Ctrl-C works, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from conftest import FIELDS, HANGS_AFTER
+
+import percolator
+
+
+def waits(feed: percolator.Feed) -> int:
+    """How often the feed's consumer has begun to wait; a wait counts from its beginning."""
+    return feed.stats().lanes[0]["waits_for_batch"][0]
+
+
+def paused_at_its_end(numbers: str) -> tuple[percolator.Feed, percolator.Batches, int]:
+    """A feed that is paused, after all batches that come nevertheless."""
+    feed = percolator.Feed(tfrecord=numbers, fields=FIELDS, batch_size=1, epochs=0, prefetch=2)
+    batches = iter(feed)
+    next(batches)
+    return feed, batches, 1
+
+
+def test_another_thread_runs_while_one_waits(numbers: str) -> None:
+    feed, batches, taken = paused_at_its_end(numbers)
+    feed.pause()
+    done = threading.Event()
+
+    def end_the_wait() -> None:
+        # This is Python: it runs only while the waiting thread does not have the interpreter. The consumer
+        # waits while its count grows: every turn of a wait counts.
+        while not done.is_set():
+            before = waits(feed)
+            while waits(feed) == before and not done.is_set():
+                pass
+            feed.unpause()
+
+    thread = threading.Thread(target=end_the_wait)
+    thread.start()
+    # More than the ring and the reader's runs have: the consumer has to wait.
+    for number in range(taken, 5000):
+        assert next(batches).records[0][1] == number % 100
+        if number % 500 == 0:
+            feed.pause()
+    done.set()
+    thread.join()
+
+
+def test_a_second_thread_is_refused(numbers: str) -> None:
+    feed = percolator.Feed(tfrecord=numbers, batch_size=1, epochs=1, decode=decode_slowly)
+    first, errors = iter(feed), []
+    thread = threading.Thread(target=lambda: [None for _ in first])
+    thread.start()
+    assert ENTERED.wait(HANGS_AFTER)
+    before = waits(feed)
+    while waits(feed) == before:
+        pass
+    # The first thread waits now, and in every turn until the decoder goes on.
+    for other in [first, iter(feed), feed.steps()]:
+        with pytest.raises(percolator.FeedError, match="the iterator is in use by another thread") as caught:
+            next(other)
+        errors.append(caught.value)
+    with pytest.raises(percolator.FeedError, match="in use by another thread"):
+        feed.seek(0, 0)
+    GO_ON.set()
+    thread.join()
+    assert len(errors) == 3
+
+
+ENTERED, GO_ON = threading.Event(), threading.Event()
+
+
+def decode_slowly(record: percolator.Record) -> dict[str, int]:
+    if record.index == 50:
+        ENTERED.set()
+        assert GO_ON.wait(HANGS_AFTER)
+    return {"index": record.index}
+
+
+def test_ctrl_c_ends_a_wait_and_loses_nothing(numbers: str) -> None:
+    script = """
+        import sys, threading
+        import percolator
+
+        held = threading.Event()
+
+        def decode(record):
+            if record.index == 50:
+                held.wait()
+            return {"index": record.index}
+
+        feed = percolator.Feed(tfrecord=sys.argv[1], decode=decode, batch_size=1, epochs=1)
+        count = lambda: feed.stats().lanes[0]["waits_for_batch"][0]
+
+        def announce():
+            while feed.next_steps[0][1] < 50:
+                pass
+            before = count()
+            while count() == before:
+                pass
+            print("waiting", flush=True)
+
+        threading.Thread(target=announce, daemon=True).start()
+        seen = []
+        try:
+            for batch in feed:
+                seen.append(batch.records[0][1])
+        except KeyboardInterrupt:
+            print("interrupted after", len(seen), flush=True)
+        held.set()
+        seen += [batch.records[0][1] for batch in feed]
+        assert seen == list(range(100)), seen
+        print("complete", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=HANGS_AFTER)
+    finally:
+        child.kill()
+    assert (child.returncode, out) == (0, "interrupted after 50\ncomplete\n"), err
+
+
+def test_lanes_are_for_threads_of_their_own(numbers: str) -> None:
+    feed = percolator.Feed(
+        tfrecord=numbers, fields=FIELDS, batch_size=5, epochs=3, devices=["host:0", "host:1"]
+    )
+    lanes = feed.take_lanes()
+    assert [(lane.number, lane.device) for lane in lanes] == [(0, "host:0"), (1, "host:1")]
+    seen: list[list[int]] = [[], []]
+
+    def consume(lane: percolator.Lane) -> None:
+        for batch in lane:
+            seen[lane.number] += batch["label"].numpy().tolist()
+
+    threads = [threading.Thread(target=consume, args=(lane,)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen[0] + seen[1]) == sorted(list(range(100)) * 3)
+    with pytest.raises(percolator.FeedError, match="lanes were handed over before"):
+        feed.take_lanes()
+
+
+def test_a_warning_reaches_pythons_log(numbers: str, caplog: pytest.LogCaptureFixture) -> None:
+    released = threading.Event()
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        if record.index == 3:
+            # Released by the warning that this causes.
+            assert released.wait(HANGS_AFTER)
+        return {"index": record.index}
+
+    class Release:
+        def filter(self, record: object) -> bool:
+            released.set()
+            return True
+
+    import logging
+
+    logger, release = logging.getLogger("percolator"), Release()
+    logger.addFilter(release)
+    try:
+        feed = percolator.Feed(tfrecord=numbers, decode=decode, batch_size=1, epochs=1, warn_after=0.01)
+        assert len(list(batch.records for batch in feed)) == 100
+    finally:
+        logger.removeFilter(release)
+    assert any("waiting for data" in record.getMessage() for record in caplog.records)
