@@ -9,10 +9,14 @@
 //! of other crates are found among the maps of the process. That needs Linux and `/proc`; without them they
 //! are not seen.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use parking_lot::{Mutex, MutexGuard};
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::source::file_id::FileId;
 
@@ -40,6 +44,38 @@ impl Turn {
         // The file is not opened for this: closing it would end the locks that this process has on it.
         let Ok(metadata) = fs::metadata(lock) else { return false };
         self.0.contains(&FileId::of(&metadata)) || is_mapped(lock, &metadata)
+    }
+
+    /// Takes the space on the disk that a lock file needs, before liblmdb maps it: a write to a map for which
+    /// the disk has no room kills the process. A new file gets room for `bytes`, and no length, which is
+    /// liblmdb's to choose. This process must not have the file open.
+    ///
+    /// Fails if the disk has no room. What else prevents it is left to liblmdb, which tells it by its error.
+    #[cfg(target_os = "linux")]
+    pub(super) fn reserve(&self, lock: &Path, bytes: u64) -> Result<(), Errno> {
+        let no_room = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);
+        // The mode is liblmdb's.
+        let opened =
+            File::options().read(true).write(true).create(true).truncate(false).mode(0o644).open(lock);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                return Errno::from_io_error(&error).filter(no_room).map_or(Ok(()), Err);
+            }
+        };
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let take = |bytes| fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes);
+        match take(bytes.max(length)) {
+            // Another program may have made it for fewer readers.
+            Err(error) if no_room(&error) && length > 0 => take(length),
+            taken => taken,
+        }
+        .or_else(|error| if no_room(&error) { Err(error) } else { Ok(()) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn reserve(&self, _lock: &Path, _bytes: u64) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// Calls `open`, which opens an environment on this lock file, and adds the file to the table.
@@ -131,6 +167,23 @@ mod tests {
         assert!(turn.is_open_here(&link), "the first one is still open");
         turn.forget(&first);
         assert!(!turn.is_open_here(&link));
+    }
+
+    /// The tests of the command show what this is for, on a disk that is full.
+    #[test]
+    fn space_is_taken_without_a_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        let turn = Turn::take();
+        turn.reserve(&lock, 65_536).unwrap();
+        assert_eq!(fs::read(&lock).unwrap_or_default(), b"", "the length is liblmdb's to choose");
+        fs::write(&lock, [7; 100]).unwrap();
+        turn.reserve(&lock, 65_536).unwrap();
+        assert_eq!(fs::read(&lock).unwrap(), [7; 100]);
+        // liblmdb says what is wrong with these.
+        for path in [folder.path().to_owned(), folder.path().join("none/lock"), lock.join("lock")] {
+            turn.reserve(&path, 65_536).unwrap();
+        }
     }
 
     #[cfg(target_os = "linux")]

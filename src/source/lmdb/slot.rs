@@ -29,6 +29,9 @@ use crate::source::file_id::FileId;
 /// sets it.
 const READERS_MAX: u32 = 1022;
 
+/// The bytes of a lock file for as many: a cache line for each, and two for its head.
+const LOCK_BYTES: u64 = (READERS_MAX as u64 + 2) * 64;
+
 /// The call that may leave an environment without a map.
 const SET_MAPSIZE: &str = "mdb_env_set_mapsize";
 
@@ -112,6 +115,9 @@ impl Slots {
         let mut turn = Turn::take();
         if turn.is_open_here(&files.lock) {
             return Ok(Err(NoLock::OpenHere(files.lock.clone())));
+        }
+        if let Err(error) = turn.reserve(&files.lock, LOCK_BYTES) {
+            return Ok(Err(NoLock::System(lmdb::Error::Other(error.raw_os_error()))));
         }
         let ((env, room), lock) = match turn.opening(&files.lock, || open(files, file_bytes)) {
             Err(lmdb::Error::Other(code)) if is_locking_trouble(code) => {
@@ -263,7 +269,8 @@ fn open_with(files: &Files, map_bytes: usize) -> lmdb::Result<Environment> {
     builder.open(&files.open)
 }
 
-/// The errors that read-only media and network file systems return when a lock file is made or locked.
+/// The errors that read-only media, network file systems and limits of files return when a lock file is made
+/// or locked.
 fn is_locking_trouble(code: i32) -> bool {
     matches!(
         code,
@@ -274,6 +281,7 @@ fn is_locking_trouble(code: i32) -> bool {
             | libc::EAGAIN
             | libc::ENOLCK
             | libc::EOPNOTSUPP
+            | libc::EFBIG
     )
 }
 
