@@ -92,7 +92,7 @@ fn loader(feed: FeedBuilder) -> FeedLoader<Points> {
 }
 
 fn learner() -> Learner<Line> {
-    Learner::new(Line::new(&Device::flex().autodiff()), AdamConfig::new().init(), ConstantLr::new(0.02))
+    Learner::new(Line::new(&Device::flex().autodiff()), AdamConfig::new().init(), ConstantLr::new(0.1))
 }
 
 fn training(folder: &Path, train: FeedLoader<Points>, epochs: usize) -> SupervisedTraining<Line> {
