@@ -15,6 +15,8 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -39,25 +41,15 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         self.loader = digits(train, batch_size=options.batch_size, shuffle=True, seed=options.seed)
 
-    def epoch(self) -> list[float]:
-        """Trains for one epoch, or the rest of it, and returns the loss of each step."""
-        losses = []
-        for images, labels in self.loader:
-            loss = nn.functional.cross_entropy(self.model(images), labels)
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            losses.append(loss.item())
-            if self.stops_after is not None and self.steps() == self.stops_after:
-                break
-        return losses
-
-    stops_after: int | None = None
-
-    def steps(self) -> int:
-        """The number of steps since the beginning."""
-        epoch, step = self.loader.feed.next_steps[0]
-        return epoch * len(self.loader) + step
+    def train(self) -> Iterator[float]:
+        """Trains without end, and yields the loss of each step."""
+        while True:
+            for images, labels in self.loader:
+                loss = nn.functional.cross_entropy(self.model(images), labels)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                yield loss.item()
 
     def save(self, path: Path) -> None:
         parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.loader}
@@ -117,27 +109,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         train, test = (write_tfrecord(Path(folder), name) for name in ("train", "t10k"))
         whole, losses = Trainer(train, options), []
+        steps, steps_per_epoch = whole.train(), len(whole.loader)
         for epoch in range(options.epochs):
             start = time.perf_counter()
-            losses += (of_epoch := whole.epoch())
+            losses += (of_epoch := list(islice(steps, steps_per_epoch)))
             rate = whole.loader.feed.records / (time.perf_counter() - start)
-            print(f"epoch {epoch}: loss {sum(of_epoch) / len(of_epoch):.4f}, {rate:,.0f} records/s")
+            print(f"epoch {epoch}: loss {sum(of_epoch) / steps_per_epoch:.4f}, {rate:,.0f} records/s")
         share, seen = accuracy(whole.model, test)
         print(f"{share:.1%} of {seen} test digits are right")
 
         # A second training stops in the middle of an epoch ...
-        stopped = Trainer(train, options)
-        stopped.stops_after = middle = len(losses) * 5 // 9
-        begun = []
-        while len(begun) < middle:
-            begun += stopped.epoch()
+        stopped, middle = Trainer(train, options), len(losses) // 2 + steps_per_epoch // 3
+        begun = list(islice(stopped.train(), middle))
         checkpoint = Path(folder) / "checkpoint.pt"
         stopped.save(checkpoint)
         # ... and a third one, which knows only what was saved, goes on.
         resumed = Trainer(train, options)
         resumed.load(checkpoint)
-        while len(begun) < len(losses):
-            begun += resumed.epoch()
+        begun += islice(resumed.train(), len(losses) - middle)
 
     if begun != losses:
         print(f"the losses differ after a resume at step {middle}", file=sys.stderr)

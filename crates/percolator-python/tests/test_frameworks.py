@@ -88,13 +88,27 @@ def test_jax_takes_images_of_two_types(golden: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["i32", "i64", "u8", "f32"])
 def test_tensorflow_has_the_fields_memory(numbers: str, dtype: str) -> None:
-    framework("tensorflow")
+    tensorflow = framework("tensorflow")
     field = next(iter(percolator.Feed(tfrecord=numbers, batch_size=8, decode=decode_as(dtype))))["x"]
     tensor = field.tensorflow()
     assert tensor.dtype.name == numpy_name(dtype)
     assert tensor.numpy().tolist() == EXPECTED.tolist()
-    # TensorFlow's eager tensors lend NumPy their own memory.
-    assert tensor.numpy().ctypes.data == field.address
+    # Its method numpy() copies; its own capsule says where it is.
+    again = Capsule(tensorflow.experimental.dlpack.to_dlpack(tensor))
+    assert numpy.from_dlpack(again).ctypes.data == field.address
+
+
+class Capsule:
+    """A capsule, as an object that NumPy takes."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
 
 
 def test_a_field_describes_itself(numbers: str) -> None:

@@ -4,6 +4,28 @@ from typing import Any, Literal, NoReturn, TypedDict, final
 
 from typing_extensions import Self, Unpack
 
+__all__ = [
+    "Batch",
+    "Batches",
+    "Feed",
+    "Field",
+    "Lane",
+    "Plan",
+    "Process",
+    "Receipt",
+    "Record",
+    "Snapshot",
+    "Stats",
+    "Steps",
+    "TfRecordWriter",
+    "Transform",
+    "Verdict",
+    "__version__",
+    "environment",
+    "example",
+    "verify",
+]
+
 __version__: str
 
 _Path = str | PathLike[str]

@@ -6,9 +6,9 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
-from percolator._core import Batch, Batches, Feed, Plan, Receipt, Snapshot, Stats
+from percolator._core import Batch, Batches, Feed, Field, Plan, Receipt, Snapshot, Stats
 from percolator._errors import FeedError
 
 STATE_VERSION = 1
@@ -32,6 +32,10 @@ INSTEAD = {
     "timeout": "use give_up_after",
     "worker_init_fn": "there are no worker processes",
 }
+
+
+# What makes a framework's array of a field.
+Converter = Callable[[Field], Any]
 
 
 class DataLoader:
@@ -63,7 +67,16 @@ class DataLoader:
         environment: bool = True,
         **options: Any,
     ) -> None:
-        self._start(Feed, framework, names, as_dict, copy, drop_last, environment, options)
+        self._start(
+            Feed,
+            options,
+            framework=framework,
+            names=names,
+            as_dict=as_dict,
+            copy=copy,
+            drop_last=drop_last,
+            environment=environment,
+        )
 
     @classmethod
     def from_prototxt(cls, path: str | PathLike[str], phase: str = "train", **options: Any) -> DataLoader:
@@ -78,7 +91,7 @@ class DataLoader:
     @classmethod
     def _of(cls, build: Callable[..., Feed], options: dict[str, Any]) -> DataLoader:
         loader = cls.__new__(cls)
-        own = {
+        own: dict[str, Any] = {
             "framework": None,
             "names": None,
             "as_dict": False,
@@ -87,19 +100,20 @@ class DataLoader:
             "environment": True,
         }
         taken = {name: options.pop(name, default) for name, default in own.items()}
-        loader._start(build, *taken.values(), options)
+        loader._start(build, options, **taken)
         return loader
 
     def _start(
         self,
         build: Callable[..., Feed],
+        options: dict[str, Any],
+        *,
         framework: str | None,
         names: Sequence[str] | None,
         as_dict: bool,
         copy: bool,
         drop_last: bool,
         environment: bool,
-        options: dict[str, Any],
     ) -> None:
         for name, instead in INSTEAD.items():
             if name in options:
@@ -252,7 +266,7 @@ def plan_of(feed: Feed) -> Plan:
     return plan
 
 
-def converter(framework: str | None, copy: bool) -> Callable[[Any], Any]:
+def converter(framework: str | None, copy: bool) -> Converter:
     """What makes a framework's array of a field."""
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
@@ -260,17 +274,15 @@ def converter(framework: str | None, copy: bool) -> Callable[[Any], Any]:
         raise ValueError(f"framework={framework!r}: there are \"torch\", \"numpy\", \"jax\" and \"tensorflow\"")
     if importlib.util.find_spec(framework) is None:
         raise ModuleNotFoundError(f"framework={framework!r}, but {framework} is not installed", name=framework)
-    if framework == "numpy":
-        numpy = importlib.import_module("numpy")
-        return numpy.array if copy else numpy.asarray
     if framework == "torch":
-        torch = importlib.import_module("torch")
-        return (lambda field: torch.from_dlpack(field).clone()) if copy else torch.from_dlpack
+        from_dlpack = importlib.import_module("torch").from_dlpack
+        return (lambda field: from_dlpack(field).clone()) if copy else cast(Converter, from_dlpack)
     if framework == "jax":
-        jax = importlib.import_module("jax")
-        dlpack = importlib.import_module("jax.dlpack")
-        return (lambda field: jax.numpy.array(dlpack.from_dlpack(field))) if copy else dlpack.from_dlpack
-    tensorflow = importlib.import_module("tensorflow")
-    return (lambda field: tensorflow.identity(field.tensorflow())) if copy else (lambda field: field.tensorflow())
-
-
+        from_dlpack = importlib.import_module("jax.dlpack").from_dlpack
+        array = importlib.import_module("jax.numpy").array
+        return (lambda field: array(from_dlpack(field))) if copy else cast(Converter, from_dlpack)
+    if framework == "tensorflow":
+        identity = importlib.import_module("tensorflow").identity
+        return lambda field: identity(field.tensorflow()) if copy else field.tensorflow()
+    numpy = importlib.import_module("numpy")
+    return cast(Converter, numpy.array if copy else numpy.asarray)
