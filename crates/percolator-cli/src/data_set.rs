@@ -114,7 +114,8 @@ impl DataArgs {
 
 /// Writes an output file, which is whole or absent.
 pub(super) fn write_output(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    whole_file::write(path, &[bytes]).with_context(|| format!("{}: cannot write the file", shown::path(path)))
+    whole_file::write(path, &[bytes])
+        .with_context(|| format!("{}: cannot write the file, and no part of it is left", shown::path(path)))
 }
 
 /// The standard output, buffered.

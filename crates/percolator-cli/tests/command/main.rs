@@ -25,9 +25,11 @@ mod doctor;
 mod dump;
 mod example;
 mod feed;
+mod full_disk;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod jobs;
+mod json;
 mod killed;
 mod leases;
 mod model;

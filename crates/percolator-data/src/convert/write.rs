@@ -58,23 +58,37 @@ impl<'a> Writing<'a> {
         state: Option<State>,
         about: BTreeMap<String, String>,
     ) -> Result<Self, ConvertError> {
+        let is_resumed = state.is_some();
         let state = state.unwrap_or_else(|| State::new(about));
-        let count = convert.shards.map_or(1, |shards| shards.get());
-        let shards = match place.is_whole() {
-            true => None,
-            false => Some(Shards::start(
-                convert.backend,
-                (count, items.unwrap_or(0)),
-                &place,
-                (state.shard, state.mark.as_ref()),
-            )?),
-        };
-        let skipped_list = match place.is_whole() {
-            true => None,
-            false => Some(open_list(&place, state.skipped_bytes)?),
-        };
         let done_before = state.next;
-        Ok(Writing { convert, place, state, done_before, shards, skipped_list, first_skipped: Vec::new() })
+        let mut writing = Writing {
+            convert,
+            place,
+            state,
+            done_before,
+            shards: None,
+            skipped_list: None,
+            first_skipped: Vec::new(),
+        };
+        match writing.open(items.unwrap_or(0)) {
+            Ok(()) => Ok(writing),
+            // What has been changed cannot be gone on with.
+            Err(cause) if is_resumed && !cause.is_full() => Err(cause.into()),
+            Err(cause) => Err(writing.end(cause.into())),
+        }
+    }
+
+    /// Opens the outputs, unless they are whole already.
+    fn open(&mut self, items: u64) -> Result<(), StoreError> {
+        let Writing { convert, place, state, .. } = self;
+        if place.is_whole() {
+            return Ok(());
+        }
+        let count = convert.shards.map_or(1, |shards| shards.get());
+        let at = (state.shard, state.mark.as_ref());
+        self.shards = Some(Shards::start(convert.backend, (count, items), place, at)?);
+        self.skipped_list = Some(open_list(place, state.skipped_bytes)?);
+        Ok(())
     }
 
     /// Converts all items, and gives the outputs their names.

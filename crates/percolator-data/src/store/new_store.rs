@@ -82,7 +82,10 @@ impl NewStore {
         if let Some(writer) = self.writer.take() {
             writer.finish()?;
         }
-        self.place.take().map_or(Ok(()), Place::finish)
+        // If that fails, the place is discarded with this.
+        self.place.as_ref().map_or(Ok(()), Place::finish)?;
+        self.place = None;
+        Ok(())
     }
 }
 

@@ -178,7 +178,7 @@ impl Place {
     /// # Errors
     ///
     /// [`StoreError`] if an output cannot be moved, as when something has come to its path.
-    pub(crate) fn finish(self) -> Result<(), StoreError> {
+    pub(crate) fn finish(&self) -> Result<(), StoreError> {
         let moved = match self.listed()? {
             Some(names) => names,
             None => self.list()?,
@@ -290,7 +290,12 @@ fn lock(partial: &Path) -> Result<(File, bool), StoreError> {
             Ok(file) => file,
             // Its process has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !partial.exists() => continue,
-            Err(error) => return Err(StoreError::io(&path, "create the file")(error)),
+            Err(error) => {
+                if !was_there {
+                    let _ = fs::remove_dir(partial);
+                }
+                return Err(StoreError::io(&path, "create the file")(error));
+            }
         };
         match file.try_lock() {
             // The file system may have no locks.

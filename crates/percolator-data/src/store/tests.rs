@@ -252,6 +252,21 @@ fn a_new_store_is_whole_or_absent() {
 }
 
 #[test]
+fn a_store_that_cannot_have_its_name_is_removed() {
+    for backend in BACKENDS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut store = NewStore::create(&path, backend, Existing::Refuse).unwrap();
+        store.put(b"key", b"value").unwrap();
+        fs::write(&path, b"somebody else's").unwrap();
+        let error = store.finish().unwrap_err();
+        assert!(matches!(error, StoreError::Exists { .. }), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+        assert_eq!(entries(folder.path()), 1);
+    }
+}
+
+#[test]
 fn what_is_no_store_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("photos");

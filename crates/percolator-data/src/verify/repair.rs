@@ -34,9 +34,15 @@ pub enum RepairError {
     /// The data set cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// The copy cannot be written.
+    /// The copy cannot be begun.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The copy cannot be completed.
+    #[error("{cause}; nothing is left of the copy")]
+    Removed {
+        /// Why.
+        cause: StoreError,
+    },
     /// No record is whole.
     #[error("{}: no record of it is whole, so there is no copy", shown::path(path))]
     Nothing {
@@ -143,12 +149,16 @@ impl Copy {
                 return Ok(Copy::List { path, text: Vec::new() });
             }
         };
-        Ok(Copy::Store(NewStore::create(out, backend, existing)?))
+        let created = NewStore::create(out, backend, existing);
+        Ok(Copy::Store(created.map_err(|cause| match cause.is_full() {
+            true => RepairError::Removed { cause },
+            false => cause.into(),
+        })?))
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RepairError> {
         match self {
-            Copy::Store(store) => store.put(key, value)?,
+            Copy::Store(store) => store.put(key, value).map_err(removed)?,
             Copy::List { text, .. } => {
                 // It was parsed before.
                 let label = Datum::parse(value).map_or(0, |datum| datum.label);
@@ -161,12 +171,17 @@ impl Copy {
 
     fn finish(self) -> Result<(), RepairError> {
         match self {
-            Copy::Store(store) => Ok(store.finish()?),
+            Copy::Store(store) => store.finish().map_err(removed),
             Copy::List { path, text } => {
-                whole_file::write(&path, &[&text]).map_err(|error| unwritten(&path, error))
+                let written = whole_file::write(&path, &[&text]);
+                written.map_err(StoreError::io(&path, "write the list")).map_err(removed)
             }
         }
     }
+}
+
+fn removed(cause: StoreError) -> RepairError {
+    RepairError::Removed { cause }
 }
 
 fn unwritten(path: &Path, source: io::Error) -> RepairError {
