@@ -15,6 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
 use percolator::{Batch, Dtype, Field, shown, whole_file};
+use serde_json::{Value, json};
 
 use super::npy::{NpyType, NpyWriter};
 
@@ -55,8 +56,9 @@ pub(super) struct Arrays {
     field: String,
     dtype: Dtype,
     values: NpyWriter,
-    /// The type and the shape of the elements, as text; `ragged` if rows have different lengths.
-    described: String,
+    element: NpyType,
+    /// `None` if rows have different lengths.
+    shape: Option<Vec<usize>>,
     counts: Option<(NpyWriter, Counts)>,
     /// The number of elements in the earlier batches, if rows have different lengths.
     elements: i64,
@@ -64,10 +66,19 @@ pub(super) struct Arrays {
 }
 
 /// What the field's second file contains.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Counts {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counts {
     Lengths,
     Offsets,
+}
+
+/// The files of a field, which are complete.
+#[derive(Debug)]
+pub(super) struct Written {
+    path: PathBuf,
+    element: NpyType,
+    shape: Option<Vec<usize>>,
+    counts: Option<(Counts, PathBuf)>,
 }
 
 impl Arrays {
@@ -85,13 +96,13 @@ impl Arrays {
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot make the folder {}", shown::path(&parent)))?;
         let element = npy_type(field.dtype());
-        let (values, described, counts) = match field.kind() {
+        let (values, element, shape, counts) = match field.kind() {
             FieldKind::Ragged { .. } => {
                 let mut offsets =
                     NpyWriter::create(&path("offsets.npy"), NpyType::I64, &[records.saturating_add(1)])?;
                 offsets.write(&0_i64.to_le_bytes())?;
                 let values = NpyWriter::growing(&path("npy"), element)?;
-                (values, format!("{element}, ragged"), Some((offsets, Counts::Offsets)))
+                (values, element, None, Some((offsets, Counts::Offsets)))
             }
             FieldKind::Padded { max, .. } => {
                 let lengths = NpyWriter::create(&path("lengths.npy"), NpyType::I64, &[records])?;
@@ -100,18 +111,18 @@ impl Arrays {
                     false => (element, vec![records, max]),
                 };
                 let values = NpyWriter::create(&path("npy"), element, &shape)?;
-                (values, format!("{element} {shape:?}"), Some((lengths, Counts::Lengths)))
+                (values, element, Some(shape), Some((lengths, Counts::Lengths)))
             }
             kind => {
                 let mut shape = vec![records];
                 if let FieldKind::Fixed(extents) = kind {
                     shape.extend_from_slice(&extents);
                 }
-                (NpyWriter::create(&path("npy"), element, &shape)?, format!("{element} {shape:?}"), None)
+                (NpyWriter::create(&path("npy"), element, &shape)?, element, Some(shape), None)
             }
         };
         let (field, dtype) = (field.name().to_owned(), field.dtype());
-        Ok(Arrays { field, dtype, values, described, counts, elements: 0, bytes: Vec::new() })
+        Ok(Arrays { field, dtype, values, element, shape, counts, elements: 0, bytes: Vec::new() })
     }
 
     /// Appends the field's rows of a batch.
@@ -165,18 +176,41 @@ impl Arrays {
         Ok(())
     }
 
-    /// Gives the files their names. Returns the first file's path, and the lines that describe the files.
-    pub(super) fn finish(self) -> anyhow::Result<(PathBuf, String)> {
-        let Arrays { values, described, counts, .. } = self;
-        let mut said = String::new();
-        if let Some((counts, kind)) = counts {
-            let path = counts.finish()?;
-            let what = if kind == Counts::Lengths { "lengths" } else { "offsets" };
-            said = format!("  {what} in {}\n", shown::path(&path));
+    /// Gives the files their names.
+    pub(super) fn finish(self) -> anyhow::Result<Written> {
+        let Arrays { values, element, shape, counts, .. } = self;
+        let counts = match counts {
+            Some((counts, kind)) => Some((kind, counts.finish()?)),
+            None => None,
+        };
+        Ok(Written { path: values.finish()?, element, shape, counts })
+    }
+}
+
+impl Written {
+    /// What the files are, in lines.
+    pub(super) fn lines(&self) -> String {
+        let Written { path, element, shape, counts } = self;
+        let shape = shape.as_ref().map_or_else(|| ", ragged".to_owned(), |shape| format!(" {shape:?}"));
+        let mut said = format!("{}: {element}{shape}\n", shown::path(path));
+        if let Some((kind, path)) = counts {
+            let what = if *kind == Counts::Lengths { "lengths" } else { "offsets" };
+            said += &format!("  {what} in {}\n", shown::path(path));
         }
-        let path = values.finish()?;
-        said.insert_str(0, &format!("{}: {described}\n", shown::path(&path)));
-        Ok((path, said))
+        said
+    }
+
+    /// The same for programs.
+    pub(super) fn facts(&self) -> Value {
+        let Written { path, element, shape, counts } = self;
+        let counts_of = |wanted| {
+            let path = counts.as_ref().filter(|(kind, _)| *kind == wanted).map(|(_, path)| path);
+            path.map(|path| path.to_string_lossy())
+        };
+        json!({
+            "path": path.to_string_lossy(), "dtype": element.to_string(), "shape": shape,
+            "lengths": counts_of(Counts::Lengths), "offsets": counts_of(Counts::Offsets),
+        })
     }
 }
 

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
-use percolator::receipt::DigestDetail;
+use percolator::receipt::{DataDigest, DigestDetail};
 use percolator::{Progress, shown};
+use serde_json::{Value, json};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
 use crate::output::{self, FileKind};
@@ -39,6 +40,9 @@ pub(crate) struct Digest {
     /// Write to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print the sum as JSON, in place of the digest.
+    #[arg(long)]
+    json: bool,
     /// Print no progress.
     #[arg(long)]
     quiet: bool,
@@ -65,15 +69,26 @@ impl Digest {
             Ended::Done(digest) => digest,
             Ended::Stopped(code) => return Ok(code),
         };
+        if let Some(path) = &self.out {
+            digest.save(path)?;
+        }
         let mut out = std::io::stdout().lock();
         let written = match &self.out {
+            _ if self.json => writeln!(out, "{}", self.facts(&digest)),
             None => write!(out, "{digest}"),
-            Some(path) => {
-                digest.save(path)?;
-                writeln!(out, "{}: {}", shown::path(&described.origin), digest.contents())
-            }
+            Some(_) => writeln!(out, "{}: {}", shown::path(&described.origin), digest.contents()),
         };
         written.and_then(|()| out.flush()).context("cannot write to the standard output")?;
         Ok(ExitCode::SUCCESS)
+    }
+    fn facts(&self, digest: &DataDigest) -> Value {
+        let contents = digest.contents();
+        let text = contents.to_string();
+        json!({
+            "source": digest.source(),
+            "contents": text.split(' ').next(),
+            "records": contents.records(),
+            "out": self.out.as_ref().map(|out| out.to_string_lossy()),
+        })
     }
 }

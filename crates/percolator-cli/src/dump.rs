@@ -10,9 +10,10 @@ use percolator::batch::BatchShape;
 use percolator::example::ExampleFields;
 use percolator::transform::CaffeEra;
 use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown, whole_file};
+use serde_json::{Value, json};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
-use super::arrays::{self, Arrays};
+use super::arrays::{self, Arrays, Written};
 use super::fields::ExampleArgs;
 
 #[derive(Debug, Args)]
@@ -57,6 +58,9 @@ pub(crate) struct Dump {
     /// Replace arrays that exist.
     #[arg(long)]
     force: bool,
+    /// Print what was written as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -112,23 +116,37 @@ impl Dump {
         // All files are complete before anything is printed, so a closed output does not lose them. The
         // data's file is finished last: if it is there, so are the others.
         let finished = columns.into_iter().rev().map(Arrays::finish).collect::<Result<Vec<_>, _>>()?;
-        let mut said = String::new();
-        for (number, (_, line)) in finished.iter().rev().enumerate() {
-            said += line;
-            said += &match (&statistics, number) {
-                (Some(statistics), 0) => statistics.channels(),
-                (Some(statistics), 1) if has_labels => format!("  {}\n", statistics.labels),
-                _ => String::new(),
-            };
-        }
-        if statistics.is_some() && !has_labels {
-            said += if self.example.is_given() {
-                "no label.npy: there is no --label\n"
-            } else {
-                "no label.npy: the layer has no second top\n"
-            };
-        }
+        let written: Vec<_> = finished.into_iter().rev().collect();
+        let labels = statistics.as_ref().map(|statistics| statistics.labels).filter(|_| has_labels);
+        let channels = statistics.map(|statistics| statistics.channels);
+        let said = match self.json {
+            true => facts(&written, channels.as_deref(), labels).to_string() + "\n",
+            false => self.lines(&written, channels.as_deref(), labels),
+        };
         std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
+    }
+
+    /// What was written, in lines. The first two arrays of images are the pixels and the labels.
+    fn lines(&self, written: &[Written], channels: Option<&[Moments]>, labels: Option<Moments>) -> String {
+        let mut said = String::new();
+        for (number, array) in written.iter().enumerate() {
+            said += &array.lines();
+            match (number, channels, labels) {
+                (0, Some(channels), _) => {
+                    let line = |(number, moments)| format!("  channel {number}: {moments}\n");
+                    said.extend(channels.iter().enumerate().map(line));
+                }
+                (1, _, Some(labels)) => said += &format!("  {labels}\n"),
+                _ => {}
+            }
+        }
+        if channels.is_some() && labels.is_none() {
+            said += match self.example.is_given() {
+                true => "no label.npy: there is no --label\n",
+                false => "no label.npy: the layer has no second top\n",
+            };
+        }
+        said
     }
 
     /// The names of the arrays, as far as they are known before the data are read.
@@ -242,11 +260,15 @@ impl Statistics {
         }
         Ok(())
     }
+}
 
-    fn channels(&self) -> String {
-        let line = |(number, moments)| format!("  channel {number}: {moments}\n");
-        self.channels.iter().enumerate().map(line).collect()
-    }
+/// What was written, for programs.
+fn facts(written: &[Written], channels: Option<&[Moments]>, labels: Option<Moments>) -> Value {
+    json!({
+        "arrays": written.iter().map(Written::facts).collect::<Vec<_>>(),
+        "channels": channels.map(|channels| channels.iter().map(Moments::facts).collect::<Vec<_>>()),
+        "labels": labels.as_ref().map(Moments::facts),
+    })
 }
 
 /// Summary statistics of many numbers.
@@ -273,11 +295,19 @@ impl Moments {
         }
         self.count += numbers.len() as u64;
     }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+
+    fn facts(&self) -> Value {
+        json!({ "min": self.min, "max": self.max, "mean": self.mean() })
+    }
 }
 
 impl std::fmt::Display for Moments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Moments { min, max, sum, count } = self;
-        write!(f, "min {min}, max {max}, mean {:.6}", sum / *count as f64)
+        let Moments { min, max, .. } = self;
+        write!(f, "min {min}, max {max}, mean {:.6}", self.mean())
     }
 }
