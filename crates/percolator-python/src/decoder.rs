@@ -1,7 +1,7 @@
 //! A decoder that is a function of Python.
 //!
-//! It runs on the feed's workers, one at a time: each waits for the interpreter. So whoever waits for a worker
-//! must not hold the interpreter meanwhile, not even to drop a feed ([`crate::running`]).
+//! It runs on the feed's workers, one at a time: each waits for the interpreter. So whoever waits for a
+//! worker must not hold the interpreter meanwhile, not even to drop a feed ([`crate::running`]).
 
 use std::sync::Arc;
 

@@ -221,8 +221,8 @@ impl Feed {
 
     fn __reduce_ex__(&self, _protocol: i32) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "a feed has threads, and is not pickled: send its options, and build the feed in the process that \
-             uses it. Worker processes are not needed: a feed decodes on threads of its own \
+            "a feed has threads, and is not pickled: send its options, and build the feed in the process \
+             that uses it. Worker processes are not needed: a feed decodes on threads of its own \
              (torch.utils.data.DataLoader(num_workers=...) has nothing to add)",
         ))
     }

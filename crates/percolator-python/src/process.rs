@@ -1,7 +1,7 @@
 //! Values that belong to the process that made them.
 //!
-//! A fork copies memory, but no threads. In the child, a feed's threads do not exist, its locks may be held by
-//! threads that will never release them, and its files are the parent's. So nothing in the child may touch
+//! A fork copies memory, but no threads. In the child, a feed's threads do not exist, its locks may be held
+//! by threads that will never release them, and its files are the parent's. So nothing in the child may touch
 //! such a value, not even to drop it.
 
 use pyo3::prelude::*;

@@ -2,6 +2,7 @@
 //!
 //! Arrays are read through `memoryview`, which the stable interface of CPython 3.10 lacks a C function for.
 
+use bytemuck::NoUninit;
 use half::{bf16, f16};
 use percolator::batch::FieldKind;
 use percolator::{Dtype, Field};
@@ -106,6 +107,10 @@ fn check_shape(field: &Field, found: &[usize]) -> Result<(), Unfit> {
     Err(Unfit::Words(format!("field {field} takes another shape than the {found:?} that decode returned")))
 }
 
+fn bytes(element: impl NoUninit) -> Vec<u8> {
+    bytemuck::bytes_of(&element).to_vec()
+}
+
 /// One element.
 fn number_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8>, Unfit> {
     let wrong = |error: PyErr| {
@@ -116,19 +121,19 @@ fn number_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8>, Unfit> 
     #[expect(clippy::cast_possible_truncation, reason = "rounded, to the nearest f32")]
     let narrow = |float: f64| float as f32;
     Ok(match field.dtype() {
-        Dtype::U8 => value.extract::<u8>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::U16 => value.extract::<u16>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::U32 => value.extract::<u32>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::U64 => value.extract::<u64>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::I8 => value.extract::<i8>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::I16 => value.extract::<i16>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::I32 => value.extract::<i32>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::I64 => value.extract::<i64>().map_err(wrong)?.to_ne_bytes().to_vec(),
-        Dtype::F16 => f16::from_f64(float()?).to_ne_bytes().to_vec(),
-        Dtype::Bf16 => bf16::from_f64(float()?).to_ne_bytes().to_vec(),
-        Dtype::F32 => narrow(float()?).to_ne_bytes().to_vec(),
-        Dtype::F64 => float()?.to_ne_bytes().to_vec(),
-        Dtype::Bool => vec![u8::from(value.extract::<bool>().map_err(wrong)?)],
+        Dtype::U8 => bytes(value.extract::<u8>().map_err(wrong)?),
+        Dtype::U16 => bytes(value.extract::<u16>().map_err(wrong)?),
+        Dtype::U32 => bytes(value.extract::<u32>().map_err(wrong)?),
+        Dtype::U64 => bytes(value.extract::<u64>().map_err(wrong)?),
+        Dtype::I8 => bytes(value.extract::<i8>().map_err(wrong)?),
+        Dtype::I16 => bytes(value.extract::<i16>().map_err(wrong)?),
+        Dtype::I32 => bytes(value.extract::<i32>().map_err(wrong)?),
+        Dtype::I64 => bytes(value.extract::<i64>().map_err(wrong)?),
+        Dtype::F16 => bytes(f16::from_f64(float()?)),
+        Dtype::Bf16 => bytes(bf16::from_f64(float()?)),
+        Dtype::F32 => bytes(narrow(float()?)),
+        Dtype::F64 => bytes(float()?),
+        Dtype::Bool => bytes(u8::from(value.extract::<bool>().map_err(wrong)?)),
         other => return Err(Unfit::Words(format!("fields of {other} cannot be made in Python"))),
     })
 }

@@ -1,4 +1,4 @@
-"""Decoders written in Python: what they return becomes fields, and what they raise becomes the record's error."""
+"""Decoders written in Python: what they return becomes fields, what they raise the error of the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import percolator
 
 
 def feed(numbers: str, decode: Any, **options: Any) -> percolator.Feed:
-    return percolator.Feed(**{"tfrecord": numbers, "decode": decode, "batch_size": 10, "epochs": 1, **options})
+    defaults = {"tfrecord": numbers, "decode": decode, "batch_size": 10, "epochs": 1}
+    return percolator.Feed(**{**defaults, **options})
 
 
 def test_fields_are_those_of_the_first_record(numbers: str) -> None:

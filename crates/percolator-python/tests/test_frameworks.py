@@ -46,7 +46,8 @@ def decode_as(dtype: str) -> Any:
 def test_torch_has_the_fields_memory(numbers: str, dtype: str) -> None:
     torch = framework("torch")
     field = next(iter(percolator.Feed(tfrecord=numbers, batch_size=8, decode=decode_as(dtype))))["x"]
-    for tensor in [torch.from_dlpack(field), field.torch(), torch.utils.dlpack.from_dlpack(field.__dlpack__())]:
+    of_capsule = torch.utils.dlpack.from_dlpack(field.__dlpack__())
+    for tensor in [torch.from_dlpack(field), field.torch(), of_capsule]:
         assert tensor.data_ptr() == field.address
         assert tensor.dtype == getattr(torch, numpy_name(dtype))
         assert tuple(tensor.shape) == (8, 4)

@@ -216,8 +216,8 @@ class DataLoader:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            "a DataLoader has a feed's threads, and is not pickled: build it in the process that uses it, and "
-            "save its state_dict()"
+            "a DataLoader has a feed's threads, and is not pickled: build it in the process that uses it, "
+            "and save its state_dict()"
         )
 
     def _taken(self, batch: Batch) -> Any:
@@ -271,9 +271,10 @@ def converter(framework: str | None, copy: bool) -> Converter:
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework not in ("torch", "numpy", "jax", "tensorflow"):
-        raise ValueError(f"framework={framework!r}: there are \"torch\", \"numpy\", \"jax\" and \"tensorflow\"")
+        raise ValueError(f"framework={framework!r}: there are 'torch', 'numpy', 'jax' and 'tensorflow'")
     if importlib.util.find_spec(framework) is None:
-        raise ModuleNotFoundError(f"framework={framework!r}, but {framework} is not installed", name=framework)
+        message = f"framework={framework!r}, but {framework} is not installed"
+        raise ModuleNotFoundError(message, name=framework)
     if framework == "torch":
         from_dlpack = importlib.import_module("torch").from_dlpack
         return (lambda field: from_dlpack(field).clone()) if copy else cast(Converter, from_dlpack)

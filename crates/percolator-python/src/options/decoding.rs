@@ -94,8 +94,8 @@ fn declared_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
     }
     let dict = value.cast::<PyDict>().map_err(|_| {
         PyTypeError::new_err(
-            "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, or text such \
-             as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"",
+            "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, or text \
+             such as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"",
         )
     })?;
     dict.iter().map(|(name, kind)| declared_field(name.extract()?, &kind)).collect()

@@ -64,7 +64,8 @@ fn snapshot_of(value: &Bound<'_, PyAny>) -> PyResult<CoreSnapshot> {
     let Ok(text) = value.cast::<PyString>() else {
         let found = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
-            "resume takes a Snapshot or its text, and not {found}: percolator.Snapshot.load(path) reads a file"
+            "resume takes a Snapshot or its text, and not {found}: percolator.Snapshot.load(path) reads \
+             a file"
         )));
     };
     let parsed = text.to_cow()?.parse();

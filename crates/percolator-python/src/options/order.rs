@@ -58,7 +58,8 @@ fn shuffle_of(value: &Bound<'_, PyAny>) -> PyResult<Shuffle> {
     let records = value.extract::<u64>().ok().and_then(NonZeroU64::new);
     records.map(|records| Shuffle::Window { records }).ok_or_else(|| {
         errors::value(format!(
-            "shuffle={value}: give True, False, \"global\", \"files\", \"no\", or the number of records in a window"
+            "shuffle={value}: give True, False, \"global\", \"files\", \"no\", or the number of records in \
+             a window"
         ))
     })
 }
