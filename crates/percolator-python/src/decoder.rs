@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::record::RecordId;
 use percolator::{DecodeFailure, FeedError, Field, RecordDecoder, Row, source};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -63,24 +64,27 @@ impl Failures {
             _ => None,
         };
         let of_record = |failure: &&(RecordId, PyErr)| Some(failure.0) == record;
-        let cause = self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py));
-        if cause.is_some() {
-            exception.set_cause(py, cause);
+        match self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py)) {
+            // A request to end the program (KeyboardInterrupt, SystemExit) is no failure of the record.
+            Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
+            cause => {
+                exception.set_cause(py, cause);
+                exception
+            }
         }
-        exception
     }
 }
 
 /// A function of Python as a decoder.
 pub(crate) struct PythonDecoder {
-    decode: Py<PyAny>,
+    decode: Arc<Py<PyAny>>,
     /// What it returns; read from the first record if it was not declared.
     declared: Option<Vec<Field>>,
     failures: Arc<Failures>,
 }
 
 impl PythonDecoder {
-    pub(crate) fn new(decode: Py<PyAny>, declared: Option<Vec<Field>>, failures: Arc<Failures>) -> Self {
+    pub(crate) fn new(decode: Arc<Py<PyAny>>, declared: Option<Vec<Field>>, failures: Arc<Failures>) -> Self {
         PythonDecoder { decode, declared, failures }
     }
 

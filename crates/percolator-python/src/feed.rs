@@ -3,19 +3,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use percolator::feed::ConfigError;
 use percolator::net::NetState;
 use percolator::{FeedBuilder, FeedError, Net, Phase};
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::batch::{Batch, Taken};
 use crate::iterators::{Batches, Lane, Steps, Until};
-use crate::options::{self, json};
+use crate::options::{self, Described, json};
 use crate::order::Plan;
 use crate::receipt::Receipt;
-use crate::running::Running;
+use crate::running::{Close as _, Running, without_interpreter};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::{errors, values};
@@ -25,13 +27,22 @@ use crate::{errors, values};
 pub(crate) struct Feed {
     running: Arc<Running>,
     devices: usize,
+    /// The decoder, if it is a function of Python, which may lead back to this feed. All threads of the feed
+    /// share this one reference to it, and the iterators refer to the feed, so whoever uses the function is
+    /// seen by the garbage collector.
+    function: Mutex<Option<Arc<Py<PyAny>>>>,
 }
 
 impl Feed {
     fn build(py: Python<'_>, builder: FeedBuilder, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let (builder, failures) = options::apply(py, builder, keywords)?;
+        let Described { builder, function, failures } = options::apply(py, builder, keywords)?;
         let devices = builder.spec().devices.len();
-        Ok(Feed { running: Running::build(py, builder, failures)?, devices })
+        let running = Running::build(py, builder, failures)?;
+        Ok(Feed { running, devices, function: Mutex::new(function) })
+    }
+
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// Checks that batches come one at a time.
@@ -87,28 +98,28 @@ impl Feed {
         Feed::build(class.py(), FeedBuilder::from(json::spec_of(spec)?), options)
     }
 
-    fn __iter__(&self, py: Python<'_>) -> PyResult<Batches> {
-        self.check_single(py)?;
-        Ok(Batches::new(self.running.clone(), Until::End))
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Batches> {
+        slf.get().check_single(slf.py())?;
+        Ok(Batches::new(slf.clone().unbind(), Until::End))
     }
 
     /// The batches of one epoch, or of the rest of it; after the last, the first again.
-    fn epoch(&self, py: Python<'_>) -> PyResult<Batches> {
-        self.check_single(py)?;
-        self.running.replace(py, |feed| feed.epoch().map(drop))?;
-        Ok(Batches::new(self.running.clone(), Until::EndOfEpoch))
+    fn epoch(slf: &Bound<'_, Self>) -> PyResult<Batches> {
+        slf.get().check_single(slf.py())?;
+        slf.get().running.replace(slf.py(), |feed| feed.epoch().map(drop))?;
+        Ok(Batches::new(slf.clone().unbind(), Until::EndOfEpoch))
     }
 
     /// The steps of all devices.
-    fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
-        self.running.check_process(py)?;
-        Ok(Steps(self.running.clone()))
+    fn steps(slf: &Bound<'_, Self>) -> PyResult<Steps> {
+        slf.get().running.check_process(slf.py())?;
+        Ok(Steps::new(slf.clone().unbind()))
     }
 
     /// One iterator for each device, each for a thread of its own.
-    fn take_lanes(&self, py: Python<'_>) -> PyResult<Vec<Lane>> {
-        let lanes = self.running.with(py, percolator::Feed::take_lanes)?;
-        Ok(lanes.into_iter().map(|lane| Lane::new(lane, self.running.failures())).collect())
+    fn take_lanes(slf: &Bound<'_, Self>) -> PyResult<Vec<Lane>> {
+        let lanes = slf.get().running.with(slf.py(), percolator::Feed::take_lanes)?;
+        Ok(lanes.into_iter().map(|lane| Lane::new(lane, slf.clone().unbind())).collect())
     }
 
     /// Continues with another step.
@@ -208,6 +219,20 @@ impl Feed {
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         self.running.is_closed(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A collection does not wait: what is being cleared is no longer traversed.
+        match self.function.try_lock().as_deref() {
+            Some(Some(function)) => visit.call(&**function),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        without_interpreter(|| self.running.close());
+        let function = self.function.lock().take();
+        drop(function);
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

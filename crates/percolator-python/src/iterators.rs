@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use crate::batch::{Batch, Taken};
-use crate::decoder::Failures;
+use crate::feed::Feed;
 use crate::process::OfProcess;
 use crate::receipt::Receipt;
-use crate::running::{Close, Found, Running, TURN, Turn, closed_at_exit, wait, without_interpreter};
+use crate::running::{Close, Found, TURN, Turn, closed_at_exit, wait, without_interpreter};
 use crate::snapshot::Snapshot;
 
 /// Where an iterator ends.
@@ -25,14 +26,14 @@ pub(crate) enum Until {
 /// The batches of a feed with one device.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Batches {
-    running: Arc<Running>,
+    feed: Py<Feed>,
     until: Until,
     is_over: AtomicBool,
 }
 
 impl Batches {
-    pub(crate) fn new(running: Arc<Running>, until: Until) -> Self {
-        Batches { running, until, is_over: AtomicBool::new(false) }
+    pub(crate) fn new(feed: Py<Feed>, until: Until) -> Self {
+        Batches { feed, until, is_over: AtomicBool::new(false) }
     }
 }
 
@@ -46,18 +47,30 @@ impl Batches {
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let batch = self.running.next_step(py)?.and_then(|mut step| step.pop());
+        let batch = self.feed.get().running().next_step(py)?.and_then(|mut step| step.pop());
         let is_last = |batch: &Taken| batch.step().is_some_and(|step| step.is_last);
         if batch.as_ref().is_none_or(|batch| self.until == Until::EndOfEpoch && is_last(batch)) {
             self.is_over.store(true, Ordering::Relaxed);
         }
         batch.map(|batch| Batch::new(py, batch)).transpose()
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.feed)
+    }
 }
 
 /// The steps of a feed: each is a list with the next batch of every device.
 #[pyclass(frozen, module = "percolator")]
-pub(crate) struct Steps(pub(crate) Arc<Running>);
+pub(crate) struct Steps {
+    feed: Py<Feed>,
+}
+
+impl Steps {
+    pub(crate) fn new(feed: Py<Feed>) -> Self {
+        Steps { feed }
+    }
+}
 
 #[pymethods]
 impl Steps {
@@ -66,8 +79,12 @@ impl Steps {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<Batch>>> {
-        let Some(step) = self.0.next_step(py)? else { return Ok(None) };
+        let Some(step) = self.feed.get().running().next_step(py)? else { return Ok(None) };
         Ok(Some(step.into_iter().map(|batch| Batch::new(py, batch)).collect::<PyResult<_>>()?))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.feed)
     }
 }
 
@@ -77,7 +94,7 @@ pub(crate) struct Lane {
     shared: Arc<SharedLane>,
     number: usize,
     device: String,
-    failures: Arc<Failures>,
+    feed: Py<Feed>,
 }
 
 struct SharedLane(OfProcess<LaneParts>);
@@ -105,12 +122,12 @@ impl Close for SharedLane {
 }
 
 impl Lane {
-    pub(crate) fn new(lane: percolator::Lane, failures: Arc<Failures>) -> Self {
+    pub(crate) fn new(lane: percolator::Lane, feed: Py<Feed>) -> Self {
         let (number, device) = (lane.number(), lane.device().to_owned());
         let parts = LaneParts { lane: Mutex::new(Some(lane)), is_iterated: AtomicBool::new(false) };
         let shared = Arc::new(SharedLane(OfProcess::new(parts)));
         closed_at_exit(&shared);
-        Lane { shared, number, device, failures }
+        Lane { shared, number, device, feed }
     }
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
@@ -125,7 +142,7 @@ impl Lane {
             }
             Ok(Found::Next(lane.next().transpose()?.map(Taken::of).transpose()?))
         })?;
-        next.map_err(|error| self.failures.exception(py, &error))
+        next.map_err(|error| self.feed.get().running().exception(py, &error))
     }
 }
 
@@ -166,6 +183,14 @@ impl Lane {
     /// Ends its threads.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.shared.close());
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.feed)
+    }
+
+    fn __clear__(&self) {
+        without_interpreter(|| self.shared.close());
     }
 
     fn __repr__(&self) -> String {

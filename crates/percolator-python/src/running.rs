@@ -173,10 +173,6 @@ impl Running {
         self.0.get_anywhere().failures.exception(py, error)
     }
 
-    pub(crate) fn failures(&self) -> Arc<Failures> {
-        self.0.get_anywhere().failures.clone()
-    }
-
     /// Does something with the feed, without the interpreter's lock.
     pub(crate) fn with<T: Send>(
         &self,

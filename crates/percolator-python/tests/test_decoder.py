@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,41 @@ def test_an_exception_of_the_first_record_fails_the_build(numbers: str) -> None:
     with pytest.raises(percolator.FeedError, match="decode raised ZeroDivisionError") as caught:
         feed(numbers, lambda record: {"x": 1 // 0})
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_request_to_end_the_program_is_passed_on(numbers: str, first: bool) -> None:
+    def decode(record: percolator.Record) -> dict[str, int]:
+        if first or record.index == 3:
+            raise SystemExit("leave")
+        return {"x": record.index}
+
+    with pytest.raises(SystemExit, match="leave"):
+        list(batch.size for batch in feed(numbers, decode, batch_size=1))
+
+
+def test_a_feed_that_only_its_decoder_refers_to_is_collected(numbers: str) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.feed = feed(numbers, self.decode, threads=1)
+            self.batches, self.lanes = iter(self.feed), []
+
+        def decode(self, record: percolator.Record) -> dict[str, int]:
+            return {"x": record.index}
+
+    for uses in [lambda t: None, lambda t: next(t.batches), lambda t: t.lanes.extend(t.feed.take_lanes())]:
+        trainer = Trainer()
+        uses(trainer)
+        gone = weakref.ref(trainer)
+        del trainer
+        gc.collect()
+        assert gone() is None
+    # While an iterator is held, everything it needs stays.
+    trainer = Trainer()
+    batches = trainer.batches
+    del trainer
+    gc.collect()
+    assert sum(batch.size for batch in batches) == 100
 
 
 WRONG = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIELDS, write_numbers
+from conftest import FIELDS
 
 import percolator
 
@@ -161,14 +161,3 @@ def test_nothing_with_threads_is_pickled(numbers: str) -> None:
         for how in [pickle.dumps, copy.copy]:
             with pytest.raises(TypeError, match=message):
                 how(value)
-
-
-def test_a_panic_is_an_exception(tmp_path: Path) -> None:
-    """No input is known to panic; this is the way that one would take: through a decoder's own exception."""
-    path = write_numbers(tmp_path / "x.tfrecord", 3)
-
-    def decode(record: percolator.Record) -> dict:
-        raise SystemExit("leave")
-
-    with pytest.raises(percolator.RecordError, match="decode raised SystemExit: leave"):
-        percolator.Feed(tfrecord=path, decode=decode)

@@ -18,7 +18,7 @@ pub(super) fn apply(
     keywords: &mut Keywords<'_>,
     spec: &mut FeedSpec,
     failures: &Arc<Failures>,
-) -> PyResult<Option<PythonDecoder>> {
+) -> PyResult<Option<(PythonDecoder, Arc<Py<PyAny>>)>> {
     let fields: Option<String> = keywords.take("fields")?;
     let image = keywords.object("image");
     let decode = keywords.object("decode");
@@ -41,7 +41,8 @@ pub(super) fn apply(
             )));
         }
         let declared = declared.map(|declared| declared_fields(&declared)).transpose()?;
-        return Ok(Some(PythonDecoder::new(decode.unbind(), declared, failures.clone())));
+        let function = Arc::new(decode.unbind());
+        return Ok(Some((PythonDecoder::new(function.clone(), declared, failures.clone()), function)));
     }
     if fields.is_some() || image.is_some() {
         let fields = fields.map_or(Ok(ExampleFields::new()), |text| example_fields("fields", &text))?;

@@ -24,24 +24,33 @@ use crate::decoder::{Failures, PythonDecoder};
 use crate::errors;
 use crate::snapshot::Snapshot;
 
-/// Sets what the keywords say, and returns where a decoder written in Python keeps its exceptions.
+/// What the keywords describe.
+pub(crate) struct Described {
+    pub(crate) builder: FeedBuilder,
+    /// The decoder, if it is a function of Python.
+    pub(crate) function: Option<Arc<Py<PyAny>>>,
+    /// Where it keeps its exceptions.
+    pub(crate) failures: Arc<Failures>,
+}
+
+/// Sets what the keywords say.
 pub(crate) fn apply(
     py: Python<'_>,
     builder: FeedBuilder,
     keywords: Option<&Bound<'_, PyDict>>,
-) -> PyResult<(FeedBuilder, Arc<Failures>)> {
+) -> PyResult<Described> {
     let failures = Arc::new(Failures::default());
     let mut spec = builder.spec().clone();
     let mut keywords = Keywords::of(py, keywords)?;
     sources::apply(&mut keywords, &mut spec)?;
     images::apply(&mut keywords, &mut spec)?;
-    let decoder = decoding::apply(&mut keywords, &mut spec, &failures)?;
+    let (decoder, function) = decoding::apply(&mut keywords, &mut spec, &failures)?.unzip();
     // The job has a replica for each device, so the devices come first.
     resources::apply(&mut keywords, &mut spec)?;
     order::apply(&mut keywords, &mut spec)?;
     let resume = keywords.object("resume").map(|resume| snapshot_of(&resume)).transpose()?;
     keywords.finish("Feed")?;
-    Ok((attach(spec, decoder, resume), failures))
+    Ok(Described { builder: attach(spec, decoder, resume), function, failures })
 }
 
 /// A builder of a spec, with what a spec cannot hold.
