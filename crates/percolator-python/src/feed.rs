@@ -22,7 +22,22 @@ use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::{errors, values};
 
-/// A running feed: see the package's documentation.
+/// A running feed: one data set, read once, dealt to one lane for each device.
+///
+/// Keywords, each as in Rust's `FeedBuilder`; `None` counts as not given:
+///
+/// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several in
+///   a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
+/// - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
+///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`
+/// - `tf.train.Example`s: `fields`, `image`
+/// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`
+/// - the order: `epochs`, `once`, `shuffle`, `shuffle_bytes`, `mix`, `last_batch`, `assignment`, `policy`,
+///   `seed`, `caffe_seed` (`caffe_era`), `rank`, `world_size`, `environment`, `resume`
+/// - the rest: `batch_size` or `global_batch_size`, `devices`, `threads`, `prefetch`, `memory_limit`,
+///   `receipts`, `warn_after`, `give_up_after`
+///
+/// With one device, it is an iterable of batches. Threads that wait let go of the interpreter.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Feed {
     running: Arc<Running>,

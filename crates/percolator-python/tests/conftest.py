@@ -34,7 +34,7 @@ def framework(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        if os.environ.get(f"PERCOLATOR_NEED_{name.upper()}") == "1":
+        if os.environ.get(f"PERCOLATOR_NEED_{name.split('.')[0].upper()}") == "1":
             raise
         pytest.skip(f"{name} is not installed")
 
