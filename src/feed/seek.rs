@@ -1,8 +1,9 @@
-//! Seeking: steps other than the next one.
+//! Seeking: steps other than the next one; and one lane without the others.
 
 use super::Feed;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
+use super::schedule::ReplicaSpan;
 use super::spec::Seed;
 use crate::config::ConfigError;
 use crate::device::Device;
@@ -99,6 +100,37 @@ fn no_such_step(id: StepId, steps: u64) -> FeedError {
 }
 
 impl FeedBuilder {
+    /// Makes this a feed of one of its lanes alone, at that lane's device. It delivers, bit for bit, what the
+    /// lane gets when it is one of many, and reads nothing for the others. Use it for devices that are not in
+    /// step with each other: lanes of one feed wait for each other, because one reader deals to all of them,
+    /// but feeds do not. Each feed has threads and memory of its own.
+    ///
+    /// ```no_run
+    /// use percolator::{Device, Feed};
+    ///
+    /// let both = Feed::builder().lmdb("train_lmdb").epochs(10).devices([Device::host(0), Device::host(1)]);
+    /// let mut first = both.clone().only_lane(0)?.build()?;
+    /// let mut second = both.only_lane(1)?.build()?;
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if there is no such lane, or if the lanes have no place in the job that is described.
+    pub fn only_lane(mut self, lane: usize) -> Result<Self, FeedError> {
+        let lanes = self.spec.devices.len();
+        if lane >= lanes {
+            return Err(
+                ConfigError::from(OrderError::NoSuchMember { kind: "lane", found: lane, of: lanes }).into()
+            );
+        }
+        let ReplicaSpan { world, first_replica } = self.replica_span()?;
+        self.stand_for(first_replica + lane, world.replicas(), first_replica)?;
+        self.spec.devices = vec![self.spec.devices.swap_remove(lane)];
+        self.attached.devices = self.attached.devices.map(|mut devices| vec![devices.swap_remove(lane)]);
+        Ok(self)
+    }
+
     /// Makes the feed deliver the steps of its plan as they follow one another.
     fn forget_blocks(&mut self) {
         let schedule = &mut self.spec.schedule;

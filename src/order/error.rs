@@ -90,7 +90,7 @@ pub enum OrderError {
     /// The job does not have this replica or worker.
     #[error("there is no {kind} {found} in a job of {of}: they are counted from 0")]
     NoSuchMember {
-        /// `replica` or `worker`.
+        /// `replica`, `worker` or `lane`.
         kind: &'static str,
         /// The requested number.
         found: usize,

@@ -104,6 +104,33 @@ fn a_lane_that_gets_nothing_gets_an_empty_batch_of_the_right_shape() {
 }
 
 #[test]
+fn one_lane_alone_gets_what_it_gets_among_the_others() {
+    must_end("feeds of one lane each", || {
+        let both =
+            |records| feed(images(records), 3).batch_size(2).seed(5).shuffle(Shuffle::Global).epochs(2);
+        for records in [11, 13] {
+            let together = given(both(records));
+            // One after the other: none waits for another.
+            for lane in 0..3 {
+                let alone: Vec<Given> = given(both(records).only_lane(lane).unwrap()).concat();
+                let among: Vec<Given> = together.iter().map(|step| step[lane].clone()).collect();
+                assert_eq!(alone, among, "lane {lane} of {records} records");
+            }
+        }
+        let world = World::new(2, 4).unwrap();
+        let worker = || feed(images(13), 2).batch_size(2).worker(world, 1).epochs(1);
+        let second: Vec<Given> = given(worker()).into_iter().map(|mut step| step.remove(1)).collect();
+        assert_eq!(given(worker().only_lane(1).unwrap()).concat(), second);
+        // In round-robin order as well.
+        let dealt = || feed(images(13), 2).batch_size(2).once();
+        let second: Vec<Given> = given(dealt()).into_iter().filter_map(|step| step.get(1).cloned()).collect();
+        assert_eq!(given(dealt().only_lane(1).unwrap()).concat(), second);
+        let error = worker().only_lane(2).unwrap_err().to_string();
+        assert!(error.contains("lane") && error.contains('2'), "{error}");
+    });
+}
+
+#[test]
 fn a_padded_batch_is_as_large_as_any_other_and_says_what_is_real() {
     must_end("a padded batch", || {
         let mut feed =
