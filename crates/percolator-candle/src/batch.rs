@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use percolator::Batch;
 use percolator::device::HostArray;
 
@@ -100,9 +100,21 @@ pub(crate) fn from_host(
             return Err(CandleError::OnDevice { field: array.name.to_owned() });
         }
         let dtype = dtype::of(array.name, array.dtype)?;
-        // One copy, into memory that was not written before: an array's alignment suits its type.
-        let tensor = Tensor::from_raw_buffer(array.bytes, dtype, &array.shape, device);
+        let tensor = if array.bytes.is_empty() {
+            empty(&array.shape, dtype, device)
+        } else {
+            // One copy, into memory that was not written before: an array's alignment suits its type.
+            Tensor::from_raw_buffer(array.bytes, dtype, &array.shape, device)
+        };
         Ok((array.name.into(), tensor.map_err(|error| CandleError::copy(array.name, error))?))
     };
     batch.arrays().filter(|array| is_wanted(array.name)).map(copy).collect()
+}
+
+/// A tensor without elements. It is a part of one with elements, because a GPU allocates no memory of no bytes.
+pub(crate) fn empty(shape: &[usize], dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
+    let not_empty: Vec<usize> = shape.iter().map(|&extent| extent.max(1)).collect();
+    let tensor = Tensor::zeros(not_empty, dtype, device)?;
+    let mut axes = shape.iter().enumerate().filter(|(_, extent)| **extent == 0);
+    axes.try_fold(tensor, |tensor, (axis, _)| tensor.narrow(axis, 0, 0))
 }

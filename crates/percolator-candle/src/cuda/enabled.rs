@@ -29,7 +29,7 @@ use percolator::device::cudarc::driver::{
 use percolator::device::{CudaBatch, DeviceArray};
 use percolator::{Batch, half};
 
-use crate::batch::{IsWanted, from_host};
+use crate::batch::{IsWanted, empty, from_host};
 use crate::dtype;
 use crate::error::CandleError;
 
@@ -99,6 +99,9 @@ impl<'a> Copying<'a> {
 
     /// Copies one array into a tensor.
     fn copy(&self, array: DeviceArray, dtype: DType) -> candle_core::Result<Tensor> {
+        if array.shape.contains(&0) {
+            return empty(&array.shape, dtype, &Device::Cuda(self.gpu.clone()));
+        }
         match dtype {
             DType::U8 => self.copy_as::<u8>(array),
             DType::U32 => self.copy_as::<u32>(array),
