@@ -103,7 +103,8 @@ impl FeedBuilder {
     /// Makes this a feed of one of its lanes alone, at that lane's device. It delivers, bit for bit, what the
     /// lane gets when it is one of many, and reads nothing for the others. Use it for devices that are not in
     /// step with each other: lanes of one feed wait for each other, because one reader deals to all of them,
-    /// but feeds do not. Each feed has threads and memory of its own.
+    /// but feeds do not. Each feed has threads and memory of its own. As with what a program attaches to a
+    /// feed, the [spec](Self::spec) does not say it.
     ///
     /// ```no_run
     /// use percolator::{Device, Feed};
