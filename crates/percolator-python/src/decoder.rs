@@ -146,8 +146,8 @@ fn write(made: &Bound<'_, PyDict>, row: &mut Row<'_>) -> Result<(), Unfit> {
             let (name, found) = (field.name(), made.keys());
             return Err(Unfit::Words(format!("decode returned no field {name:?}; it returned {found}")));
         };
-        let bytes = values::bytes_of(field, &value)?;
-        row.write_bytes(number, &bytes).map_err(|error| Unfit::Words(error.to_string()))?;
+        let elements = values::elements_of(field, &value)?;
+        row.write_bytes(number, elements.as_bytes()).map_err(|error| Unfit::Words(error.to_string()))?;
     }
     if made.len() > fields.len() {
         let names: Vec<&str> = fields.iter().map(Field::name).collect();

@@ -30,17 +30,32 @@ pub(crate) fn shape_of(field: &Field) -> Vec<usize> {
     }
 }
 
-/// The elements of a field, in the machine's byte order.
-pub(crate) fn bytes_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8>, Unfit> {
+/// The elements of a field, in the machine's byte order: as Python has them, or made of numbers.
+pub(crate) enum Elements<'py> {
+    Python(Bound<'py, PyBytes>),
+    Made(Vec<u8>),
+}
+
+impl Elements<'_> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Elements::Python(bytes) => bytes.as_bytes(),
+            Elements::Made(bytes) => bytes,
+        }
+    }
+}
+
+/// The elements of a field that a value has.
+pub(crate) fn elements_of<'py>(field: &Field, value: &Bound<'py, PyAny>) -> Result<Elements<'py>, Unfit> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
-        return Ok(bytes.as_bytes().to_vec());
+        return Ok(Elements::Python(bytes.clone()));
     }
     if let Ok(bytes) = value.cast::<PyByteArray>() {
-        return Ok(bytes.to_vec());
+        return Ok(Elements::Made(bytes.to_vec()));
     }
     if is_number(value) {
         check_shape(field, &[])?;
-        return number_of(field, value);
+        return number_of(field, value).map(Elements::Made);
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         let numbers: Vec<Bound<'_, PyAny>> = value.extract()?;
@@ -49,7 +64,7 @@ pub(crate) fn bytes_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8
         for number in &numbers {
             bytes.extend(number_of(field, number)?);
         }
-        return Ok(bytes);
+        return Ok(Elements::Made(bytes));
     }
     let array = Array::of(field.name(), value)?;
     if array.dtype != field.dtype() {
@@ -60,7 +75,8 @@ pub(crate) fn bytes_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8
         )));
     }
     check_shape(field, &array.shape)?;
-    Ok(array.view.call_method0("tobytes")?.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes().to_vec())
+    let bytes = array.view.call_method0("tobytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+    Ok(Elements::Python(bytes))
 }
 
 /// The field that a value of the first record suggests.

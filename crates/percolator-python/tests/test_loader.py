@@ -233,6 +233,15 @@ def test_frameworks(numbers: str) -> None:
         loader(numbers, framework="mxnet")
 
 
+def test_jax_gets_labels_without_a_copy(golden: Path) -> None:
+    framework("jax")
+    loader_of_jax = percolator.DataLoader(lmdb=golden / "raw_lmdb", batch_size=8, framework="jax")
+    images, labels = next(iter(loader_of_jax))
+    (batch,) = percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=64, epochs=1)
+    assert str(images.dtype) == "float32" and str(labels.dtype) == "int32"
+    assert labels.tolist() == batch["label"].numpy()[:8].tolist()
+
+
 def test_copies_may_be_collected(numbers: str) -> None:
     framework("torch")
     for name in ["numpy", "torch"]:

@@ -13,8 +13,8 @@ from percolator._errors import FeedError
 
 STATE_VERSION = 1
 
-# What image feeds have beside ``label_i64``, the labels that loss functions take.
-OTHER_LABELS = {"label", "label_f32"}
+# The labels of images, the same in several types.
+LABELS = {"label", "label_f32", "label_i64"}
 
 # What torch's DataLoader takes, and what does it here.
 INSTEAD = {
@@ -46,8 +46,8 @@ class DataLoader:
 
     framework: what the fields become: ``"torch"``, ``"numpy"``, ``"jax"`` or ``"tensorflow"``. By default
         torch if it is installed, and else numpy.
-    names: which fields, in this order. By default images and their labels (``data``, ``label_i64``), or, of
-        other records, all fields.
+    names: which fields, in this order. By default images and their labels (``data`` and ``label_i64``; for
+        JAX ``label``, which is i32), or, of other records, all fields.
     as_dict: whether a batch is a dict of the fields by name, and not a tuple.
     copy: whether tensors are copies. Without, their memory is the feed's, which has a few batches: do not
         collect more of them than ``prefetch``, less one.
@@ -125,7 +125,8 @@ class DataLoader:
         makes_images = options.get("decode") is None and (
             options.get("fields") is None or options.get("image") is not None
         )
-        if makes_images:
+        # JAX makes 32-bit integers of 64-bit ones, so it gets those that are there already.
+        if makes_images and framework != "jax":
             options.setdefault("labels_i64", True)
         self._convert = converter(framework, copy)
         self._names = None if names is None else list(names)
@@ -223,10 +224,7 @@ class DataLoader:
     def _taken(self, batch: Batch) -> Any:
         """The batch as its consumer wants it."""
         if self._names is None:
-            names = batch.keys()
-            if "label_i64" in batch:
-                names = [name for name in names if name not in OTHER_LABELS]
-            self._names = names
+            self._names = chosen(batch.keys())
         fields = [self._convert(batch[name]) for name in self._names]
         return dict(zip(self._names, fields)) if self._as_dict else tuple(fields)
 
@@ -258,6 +256,14 @@ class Iteration:
         if batch.is_last:
             self._batches = None
         return self._loader._taken(batch)
+
+
+def chosen(names: list[str]) -> list[str]:
+    """All fields, with one kind of labels if they are those of images."""
+    if not {"data", "label", "label_f32"} <= set(names):
+        return names
+    label = "label_i64" if "label_i64" in names else "label"
+    return [name for name in names if name == label or name not in LABELS]
 
 
 def plan_of(feed: Feed) -> Plan:
