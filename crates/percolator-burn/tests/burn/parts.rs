@@ -8,7 +8,7 @@ use burn::data::dataloader::split::split_dataloader;
 use burn::tensor::Device;
 use percolator::order::World;
 use percolator::{Device as FeedDevice, FeedBuilder, LastBatch, Shuffle};
-use percolator_burn::BurnError;
+use percolator_burn::{BurnError, BurnFeed as _};
 
 use crate::made::{Given, epoch, loader, must_end, numbers, sorted};
 
@@ -153,6 +153,24 @@ fn a_divided_loader_resumes_with_burns_checkpoint() {
             (0..3).map(|_| whole.iter().map(|part| epoch(&**part)).collect::<Vec<_>>()).collect();
         let resumed = split_dataloader(Arc::new(loader(feed()).checkpoint(2)), &devices());
         assert_eq!(resumed.iter().map(|part| epoch(&**part)).collect::<Vec<_>>(), epochs[2]);
+    });
+}
+
+#[test]
+fn a_divided_loader_resumes_within_an_epoch() {
+    must_end(|| {
+        let feed = || hosts(numbers(41, None).shuffle(Shuffle::Global), 2);
+        let whole = split(feed(), &devices());
+        let epochs: Vec<_> = (0..2).map(|_| [epoch(&*whole[0]), epoch(&*whole[1])]).collect();
+        let mut stopped = feed().build().unwrap();
+        // Six steps are an epoch, and eight batches of four came before this one's.
+        let mut steps = stopped.tensors_on(&devices()).unwrap();
+        assert_eq!(steps.by_ref().take(8).filter(Result::is_ok).count(), 8);
+        let parts = split(feed().resume(&steps.snapshot().unwrap()), &devices());
+        for (part, due) in parts.iter().zip(&epochs[1]) {
+            assert_eq!(part.iter().progress().items_processed, 8);
+            assert_eq!(epoch(&**part), due[2..]);
+        }
     });
 }
 
