@@ -60,9 +60,9 @@ fn a_name_or_a_kind_that_is_not_there_says_what_is() {
         "the tensor \"y\" is of kind Int64, but Float was asked for: convert it with to_kind, or let the \
          feed make it so"
     );
-    tensors.take("x").unwrap();
+    drop(tensors.take("x").unwrap());
     assert_eq!(message(tensors.take("x").unwrap_err()), "the batch has no tensor \"x\"; it has y");
-    tensors.take("y").unwrap();
+    drop(tensors.take("y").unwrap());
     assert_eq!(message(tensors.take("y").unwrap_err()), "the batch has no tensor \"y\"; it has none left");
 }
 
