@@ -16,7 +16,7 @@ use percolator_candle::{CandleBatch as _, CandleFeed as _};
 /// Records of an image of 3xNxN floats and a label.
 fn feed(side: usize, records: usize) -> FeedBuilder {
     let source = FnSource::new("made", 1 << 20, |position, to| {
-        to.extend(position.to_ne_bytes());
+        to.extend(position.to_le_bytes());
         Ok(())
     });
     let fields = [Field::new("data", Dtype::F32, [3, side, side]), Field::scalar("label", Dtype::I64)];

@@ -54,7 +54,7 @@ fn decode(record: &Record<'_>, row: &mut Row<'_>) -> Decoded {
     row.write("bf16", &numbers(position, |number| bf16::from_f32(f32::from(number) / 2.0)))?;
     row.write("f32", &numbers(position, |number| f32::from(number) / 3.0))?;
     row.write("f64", &numbers(position, |number| f64::from(number) / 7.0))?;
-    row.set("bool", position % 3 == 0)?;
+    row.set("bool", position.is_multiple_of(3))?;
     let few = usize::from(position % 5);
     row.write("tokens", &numbers(position, i64::from)[..few])?;
     row.write("words", &numbers(position, f32::from)[..few])?;

@@ -88,7 +88,7 @@ fn a_device_that_this_build_has_not_is_refused_at_once() {
                   tensors on the CPU";
     let mut feed = feed().build().unwrap();
     assert_eq!(feed.tensors(&metal).map(|_| ()).unwrap_err().to_string(), wanted);
-    assert_eq!(feed.tensors_on(&[metal.clone()]).map(|_| ()).unwrap_err().to_string(), wanted);
+    assert_eq!(feed.tensors_on(std::slice::from_ref(&metal)).map(|_| ()).unwrap_err().to_string(), wanted);
     let batch = feed.steps().next().unwrap().unwrap().remove(0);
     assert_eq!(batch.to_tensors(&metal).unwrap_err().to_string(), wanted);
     assert_eq!(batch.to_tensor("u8", &metal).unwrap_err().to_string(), wanted);
