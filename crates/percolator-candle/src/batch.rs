@@ -13,8 +13,8 @@ use crate::tensors::Tensors;
 
 /// A [`Batch`] as candle's tensors.
 ///
-/// A batch can be dropped as soon as the call returns: the tensors do not use its memory, and what a GPU still
-/// copies out of it, the lane waits for.
+/// A batch can be dropped as soon as the call returns: the tensors do not use its memory, and what a GPU
+/// still copies out of it, the lane waits for.
 ///
 /// ```no_run
 /// use candle_core::Device;
@@ -111,7 +111,8 @@ pub(crate) fn from_host(
     batch.arrays().filter(|array| is_wanted(array.name)).map(copy).collect()
 }
 
-/// A tensor without elements. It is a part of one with elements, because a GPU allocates no memory of no bytes.
+/// A tensor without elements. It is a part of one with elements, because a GPU allocates no memory of no
+/// bytes.
 pub(crate) fn empty(shape: &[usize], dtype: DType, device: &Device) -> candle_core::Result<Tensor> {
     let not_empty: Vec<usize> = shape.iter().map(|&extent| extent.max(1)).collect();
     let tensor = Tensor::zeros(not_empty, dtype, device)?;

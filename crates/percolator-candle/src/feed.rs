@@ -28,11 +28,11 @@ use crate::tensors::Tensors;
 /// }
 /// ```
 pub trait CandleFeed {
-    /// Returns an iterator over the steps of a feed with one lane: each is the lane's next batch as tensors on
-    /// the device.
+    /// Returns an iterator over the steps of a feed with one lane: each is the lane's next batch as tensors
+    /// on the device.
     ///
-    /// The memory of a batch returns to its lane before its tensors are handed over (on a GPU: once the copies
-    /// are done), so any number of tensors may be kept.
+    /// The memory of a batch returns to its lane before its tensors are handed over (on a GPU: once the
+    /// copies are done), so any number of tensors may be kept.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ pub trait CandleFeed {
     fn tensors(&mut self, device: &Device) -> Result<TensorSteps<'_>, CandleError>;
 
     /// Returns an iterator over the steps of all lanes: each has the tensors of the next batch of every lane,
-    /// in the order of the lanes, on the lane's device. In the last step of a single pass, lanes that have run
-    /// out are missing: [`Tensors::lane`] tells which are present.
+    /// in the order of the lanes, on the lane's device. In the last step of a single pass, lanes that have
+    /// run out are missing: [`Tensors::lane`] tells which are present.
     ///
     /// # Errors
     ///

@@ -24,8 +24,8 @@
 //!
 //! # How many copies
 //!
-//! candle owns the memory of its tensors: on the CPU a `Vec`, on a GPU a `CudaSlice`, which frees itself. Memory
-//! of a batch can be lent to neither. So there is one copy of each array, and no more:
+//! candle owns the memory of its tensors: on the CPU a `Vec`, on a GPU a `CudaSlice`, which frees itself.
+//! Memory of a batch can be lent to neither. So there is one copy of each array, and no more:
 //!
 //! | the lane ends at | tensors on | copies |
 //! |---|---|---|
@@ -34,28 +34,29 @@
 //! | the host | a GPU | one to the GPU, out of memory that is not page-locked |
 //! | a GPU | the CPU | one in memory, out of what was sent to the GPU |
 //!
-//! A batch goes back to its lane as soon as its tensors are made, or, on a GPU, as soon as the copies are done.
-//! So a program may keep any number of tensors, and a ring of one batch does not stall. To copy less, name the
-//! fields that are needed: [`TensorSteps::only`].
+//! A batch goes back to its lane as soon as its tensors are made, or, on a GPU, as soon as the copies are
+//! done. So a program may keep any number of tensors, and a ring of one batch does not stall. To copy less,
+//! name the fields that are needed: [`TensorSteps::only`].
 //!
 //! # On a GPU
 //!
 //! It needs the feature `cuda`, with which candle compiles its kernels: that takes NVIDIA's toolkit (`nvcc`).
 //!
 //! Let the lane end at the GPU: `.devices([percolator::Device::cuda(0)?])`. Its copy from the host then runs
-//! while the program trains on the batch before. candle's stream waits on the device for the batch, copies it,
-//! and goes on; whatever the program enqueues on the tensors comes after that.
+//! while the program trains on the batch before. candle's stream waits on the device for the batch, copies
+//! it, and goes on; whatever the program enqueues on the tensors comes after that.
 //!
 //! Both kinds of candle's devices will do, `Device::new_cuda` and `Device::new_cuda_with_stream`. The first
-//! uses CUDA's per-thread default stream: candle itself orders nothing between threads there, so use the tensors
-//! on the thread that made them.
+//! uses CUDA's per-thread default stream: candle itself orders nothing between threads there, so use the
+//! tensors on the thread that made them.
 //!
 //! # Types
 //!
-//! An array becomes a tensor of the same type: `u8`, `u32`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or `f64`.
-//! An array of `bool` becomes a tensor of `u8`, with the same bytes, as candle's own comparisons have it. For
-//! `i8`, `u16` and `u64` candle has no type: [`CandleError::Dtype`] says what the decoder can write instead.
-//! To index with labels, candle wants `i64`, `u32` or `u8`: for images, `labels_i64(true)` adds them.
+//! An array becomes a tensor of the same type: `u8`, `u32`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or
+//! `f64`. An array of `bool` becomes a tensor of `u8`, with the same bytes, as candle's own comparisons have
+//! it. For `i8`, `u16` and `u64` candle has no type: [`CandleError::Dtype`] says what the decoder can write
+//! instead. To index with labels, candle wants `i64`, `u32` or `u8`: for images, `labels_i64(true)` adds
+//! them.
 
 mod batch;
 mod cuda;

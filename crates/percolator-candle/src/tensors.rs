@@ -98,7 +98,8 @@ impl Tensors {
         self.rows
     }
 
-    /// Returns which rows are records, and not padding: `true` for the first [`len`](Self::len), then `false`.
+    /// Returns which rows are records, and not padding: `true` for the first [`len`](Self::len), then
+    /// `false`.
     pub fn mask(&self) -> impl ExactSizeIterator<Item = bool> {
         let records = self.len();
         (0..self.rows).map(move |row| row < records)

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent with momentum, which can be saved.
 //!
-//! candle-nn's optimizers do not fit a run that resumes exactly: its SGD has no momentum, and its AdamW has no
-//! way to read or set its moments, nor the number of its step.
+//! candle-nn's optimizers do not fit a run that resumes exactly: its SGD has no momentum, and its AdamW has
+//! no way to read or set its moments, nor the number of its step.
 
 use std::collections::HashMap;
 use std::path::Path;

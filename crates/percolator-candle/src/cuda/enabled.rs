@@ -74,8 +74,8 @@ fn upload(
     is_wanted: IsWanted<'_>,
 ) -> Result<Vec<(Arc<str>, Tensor)>, CandleError> {
     let tensors = from_host(batch, &Device::Cuda(gpu.clone()), is_wanted);
-    // The driver has read ordinary memory when a copy of it returns. Page-locked memory, which a device of the
-    // program's own may have, it reads later.
+    // The driver has read ordinary memory when a copy of it returns. Page-locked memory, which a device of
+    // the program's own may have, it reads later.
     if batch.arrays().next().is_some_and(|array| is_page_locked(array.bytes)) {
         gpu.cuda_stream().synchronize().map_err(failed)?;
     }
@@ -118,12 +118,14 @@ impl<'a> Copying<'a> {
 
     fn copy_as<T: CudaDType + DeviceRepr>(&self, array: DeviceArray) -> candle_core::Result<Tensor> {
         let elements = array.shape.iter().product();
-        // SAFETY: the copy below writes every element before anything that candle enqueues later can read one.
+        // SAFETY: the copy below writes every element before anything that candle enqueues later can read
+        // one.
         let mut slice = unsafe { self.gpu.alloc::<T>(elements) }?;
         let lent = Lent { pointer: array.pointer, elements, stream: &self.copies };
         let copied = self.allocated().and_then(|()| self.copies.memcpy_dtod::<T, _, _>(&lent, &mut slice));
         if let Err(error) = copied {
-            // Unless this is done, candle's stream could give the memory to another tensor while it is written.
+            // Unless this is done, candle's stream could give the memory to another tensor while it is
+            // written.
             self.end_on_host();
             return Err(candle_core::Error::Cuda(Box::new(CudaError::from(error))));
         }

@@ -1,7 +1,7 @@
 //! Tensors on GPUs, on the stand-in driver (`tests/standin` of the repository) and stand-ins of cuBLAS and
 //! cuRAND (`tests/standin` of this package, whose `make` says how to build and run this). The driver's ledger
-//! reports what a GPU would suffer in silence: memory that is read before it is written, or written while it is
-//! read.
+//! reports what a GPU would suffer in silence: memory that is read before it is written, or written while it
+//! is read.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use candle_core::{DType, Device, Tensor};
@@ -18,7 +18,8 @@ fn tensors_of_a_batch() -> u64 {
     fields().len() as u64 + 2
 }
 
-/// Both kinds of devices that candle makes: on CUDA's per-thread default stream, and on a stream of their own.
+/// Both kinds of devices that candle makes: on CUDA's per-thread default stream, and on a stream of their
+/// own.
 fn gpus(ordinal: usize) -> [Device; 2] {
     [Device::new_cuda(ordinal).unwrap(), Device::new_cuda_with_stream(ordinal).unwrap()]
 }

@@ -6,6 +6,8 @@ mod common;
 mod cuda;
 mod fields;
 mod made;
+#[cfg(feature = "cuda")]
+mod own_device;
 mod refused;
 #[cfg(feature = "cuda")]
 #[path = "../../../../tests/common/standin.rs"]

@@ -64,8 +64,8 @@ fn a_type_that_candle_has_not_is_refused_before_a_step_is_lost() {
         let mut steps = feed.tensors(&CPU).unwrap();
         let error = steps.next().unwrap().unwrap_err();
         let wanted = format!(
-            "field \"odd\" holds {dtype}, of which candle has no tensors: let the decoder write {instead}, or \
-             leave the field out"
+            "field \"odd\" holds {dtype}, of which candle has no tensors: let the decoder write {instead}, \
+             or leave the field out"
         );
         assert_eq!(error.to_string(), wanted);
         assert!(steps.next().is_none());

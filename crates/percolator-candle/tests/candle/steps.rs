@@ -1,5 +1,5 @@
-//! A feed as steps of tensors: all records in order, errors once, snapshots in the middle, and a ring that does
-//! not wait for tensors.
+//! A feed as steps of tensors: all records in order, errors once, snapshots in the middle, and a ring that
+//! does not wait for tensors.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use candle_core::Device;
