@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -15,6 +16,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The most warnings that wait. More are dropped, the oldest first.
 const QUEUE_MAX: usize = 256;
+
+/// How long a thread waits for the queue, which is never locked for longer than it takes to move it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 static QUEUE: Mutex<VecDeque<(Level, String)>> = Mutex::new(VecDeque::new());
 
@@ -56,7 +60,8 @@ impl Subscriber for Collector {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let mut queue = QUEUE.lock();
+        // A fork may find it locked by a thread that it does not have: the warning is then lost.
+        let Some(mut queue) = QUEUE.try_lock_for(PATIENCE) else { return };
         if queue.len() == QUEUE_MAX {
             queue.pop_front();
         }

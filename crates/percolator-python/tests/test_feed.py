@@ -150,6 +150,8 @@ def test_transforms_are_what_their_keywords_say(golden: Path) -> None:
     assert one["data"].shape == (4, 3, 20, 20)
     assert (one["data"].numpy() == other["data"].numpy()).all()
     assert percolator.Transform(crop=3) == percolator.Transform(crop=3) != percolator.Transform(crop=4)
+    means = {**options, "mean_values": numpy.array([104, 117, 123])}
+    assert percolator.Transform(**means) == percolator.Transform(**options)
     nhwc = percolator.Feed(lmdb=golden / "raw_lmdb", batch_size=4, layout="NHWC", dtype="uint8")
     assert nhwc.fields["data"] == ("u8", (40, 36, 3))
 

@@ -52,12 +52,14 @@ impl<'py> Keywords<'py> {
         self.take::<String>(name)?.map(|value| super::named(name, &value)).transpose()
     }
 
-    /// One value, or several in a list or tuple.
+    /// One value, or several in a list, a tuple or an array.
     pub(crate) fn several<T>(&mut self, name: &'static str) -> PyResult<Vec<T>>
     where
         T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
     {
         let Some(value) = self.object(name) else { return Ok(Vec::new()) };
+        // Arrays have a method that makes lists of numbers of them.
+        let value = if value.hasattr("tolist")? { value.call_method0("tolist")? } else { value };
         let one = |value: &Bound<'py, PyAny>| value.extract().map_err(|error| wrong(name, value, &error));
         match value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
             true => value.try_iter()?.map(|value| one(&value?)).collect(),
