@@ -47,7 +47,7 @@ class _Image(TypedDict, total=False):
     label: str | None
     shape: str | tuple[int, int, int] | None
 
-class _FeedOptions(_TransformOptions, total=False):
+class _LoaderOptions(_TransformOptions, total=False):
     # Where records are stored.
     lmdb: _Several | None
     lmdb_name: str | None
@@ -74,8 +74,6 @@ class _FeedOptions(_TransformOptions, total=False):
     decode: Callable[[Record], dict[str, Any]] | None
     decode_fields: str | dict[str, Any] | None
     # Which record comes when.
-    epochs: int | None
-    once: bool | None
     shuffle: bool | int | Literal["global", "files", "no"] | None
     shuffle_bytes: int | None
     mix: list[int] | tuple[int, ...] | None
@@ -87,7 +85,6 @@ class _FeedOptions(_TransformOptions, total=False):
     caffe_era: Literal["today", "data_reader"] | None
     rank: int | None
     world_size: int | None
-    environment: bool | None
     resume: Snapshot | str | None
     # Batches, devices, threads and memory.
     batch_size: int | None
@@ -99,6 +96,11 @@ class _FeedOptions(_TransformOptions, total=False):
     receipts: bool | Literal["off", "positions", "contents"] | None
     warn_after: float | None
     give_up_after: float | None
+
+class _FeedOptions(_LoaderOptions, total=False):
+    epochs: int | None
+    once: bool | None
+    environment: bool | None
 
 @final
 class Feed:

@@ -6,10 +6,15 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from percolator._core import Batch, Batches, Feed, Field, Plan, Receipt, Snapshot, Stats
 from percolator._errors import FeedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from percolator._core import _LoaderOptions
 
 STATE_VERSION = 1
 
@@ -65,11 +70,11 @@ class DataLoader:
         copy: bool = False,
         drop_last: bool = False,
         environment: bool = True,
-        **options: Any,
+        **options: Unpack[_LoaderOptions],
     ) -> None:
         self._start(
             Feed,
-            options,
+            cast(dict[str, Any], options),
             framework=framework,
             names=names,
             as_dict=as_dict,
