@@ -69,8 +69,9 @@ impl Tensors {
     }
 
     /// Returns an array of integers as a tensor: by the name of its field, or as `FIELD.offsets` or
-    /// `FIELD.lengths`. It has the array's type, which may be another one than burn's own integers have:
-    /// [`cast`](Tensor::cast) it where burn wants both alike.
+    /// `FIELD.lengths`. It has the array's type. Where burn compares integers it wants both alike, and its own
+    /// have the device's default type: `i32` on `flex`, as an image's `label` has, so
+    /// [`cast`](Tensor::cast) others.
     ///
     /// # Errors
     ///

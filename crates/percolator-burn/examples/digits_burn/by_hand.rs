@@ -64,17 +64,22 @@ impl Run {
     fn steps(&mut self, feed: &mut Feed, count: usize) -> anyhow::Result<()> {
         let device = Device::flex().autodiff();
         let (mut begin, mut records, mut first) = (Instant::now(), 0, self.losses.len());
+        // A run that was stopped within an epoch has only the rest of it.
+        let mut what = "the rest of epoch";
         for step in feed.tensors(&device)?.take(count) {
             let step = step?;
             let trained = self.net.step(DigitBatch::of(&step)?);
             self.net = self.optimiser.step(LEARNING_RATE, self.net.clone(), trained.grads);
             self.losses.push(trained.item.loss.into_scalar::<f32>().into());
             records += step.len();
+            if step.step().is_some_and(|end| end.step == 0) {
+                what = "epoch";
+            }
             if let Some(end) = step.step().filter(|end| end.is_last) {
                 let losses = &self.losses[first..];
                 let loss = losses.iter().sum::<f64>() / losses.len() as f64;
                 let rate = records as f64 / begin.elapsed().as_secs_f64();
-                println!("  epoch {}: loss {loss:.4}, {rate:.0} records/s", end.epoch + 1);
+                println!("  {what} {}: loss {loss:.4}, {rate:.0} records/s", end.epoch + 1);
                 (begin, records, first) = (Instant::now(), 0, self.losses.len());
             }
         }

@@ -84,7 +84,7 @@ struct Data {
 fn feed(lmdb: &Path, options: &Options) -> FeedBuilder {
     let batch_size = usize::try_from(options.batch_size).expect("at most 512");
     let scaled = Transform::new().scale(1.0 / 16.0);
-    Feed::builder().lmdb(lmdb).batch_size(batch_size).seed(options.seed).transform(scaled).labels_i64(true)
+    Feed::builder().lmdb(lmdb).batch_size(batch_size).seed(options.seed).transform(scaled)
 }
 
 /// Compares the last losses of a run that was not stopped with those of one that was, bit for bit.

@@ -31,7 +31,7 @@ pub(crate) struct DigitBatch {
 
 impl DigitBatch {
     pub(crate) fn of(batch: &Tensors) -> Result<Self, BurnError> {
-        Ok(DigitBatch { images: batch.get("data")?, labels: batch.get_int("label_i64")? })
+        Ok(DigitBatch { images: batch.get("data")?, labels: batch.get_int("label")? })
     }
 }
 
