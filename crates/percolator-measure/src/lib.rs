@@ -5,12 +5,14 @@
 //! round     the limits of the machine, then the pipeline      machine; run, timeline, process
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
+//! compare   two results side by side                          compare/
 //! doctor    what binds, what would help, what looks wrong     doctor/
 //! ```
 //!
 //! A rate says little by itself: machines differ, and are shared. So each round measures the machine first,
 //! and a share is of its own round.
 
+pub mod compare;
 pub mod doctor;
 mod error;
 mod files;

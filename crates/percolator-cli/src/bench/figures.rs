@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use percolator::Stats;
 use percolator::transform::TransformPlace;
+use percolator_measure::compare::RoundFigures;
 use percolator_measure::{Limit, Limits, Round, Stage, binding, median, shares, stages};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::job::NamedJob;
 use super::measure::Known;
@@ -38,17 +39,6 @@ pub(super) struct LimitFigures {
     pub(super) pinned_copy_gb_s: Option<f64>,
     /// The copy rates, by number of threads.
     pub(super) copy_gb_s: BTreeMap<usize, f64>,
-}
-
-/// What one round gave, so that two results can be compared beyond their noise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct RoundFigures {
-    pub(super) records_per_s: f64,
-    pub(super) cpu_s_per_1000: f64,
-    pub(super) first_batch_ms: f64,
-    /// The limits, in bytes or records per second, by their names.
-    pub(super) limits: BTreeMap<String, f64>,
-    pub(super) share_of: BTreeMap<String, f64>,
 }
 
 /// All figures of a job. Programs get them as one JSON object per line.
@@ -91,23 +81,6 @@ pub(super) struct Figures {
     pub(super) stages: Vec<Stage>,
     pub(super) held_up_by: String,
     pub(super) each_round: Vec<RoundFigures>,
-}
-
-impl RoundFigures {
-    fn of(round: &Round) -> Self {
-        let of_all = |figure: &dyn Fn(Limit) -> Option<f64>| {
-            let figures =
-                Limit::ALL.into_iter().filter_map(|limit| Some((limit.name().to_owned(), figure(limit)?)));
-            figures.collect()
-        };
-        RoundFigures {
-            records_per_s: round.records_per_s(),
-            cpu_s_per_1000: round.cpu_s_per_1000(),
-            first_batch_ms: millis(round.run.first_batch),
-            limits: of_all(&|limit| round.most(limit)),
-            share_of: of_all(&|limit| round.share_of(limit)),
-        }
-    }
 }
 
 impl Figures {
@@ -165,7 +138,7 @@ impl Figures {
             is_near: binding.is_near(),
             held_up_by: held_up_by(&stages),
             stages,
-            each_round: rounds.iter().map(RoundFigures::of).collect(),
+            each_round: rounds.iter().map(RoundFigures::from).collect(),
         }
     }
 }

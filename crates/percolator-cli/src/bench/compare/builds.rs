@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use percolator::{Progress, shown};
+use percolator_measure::compare::Results;
 use rustix::process::{Pid, Signal};
 
-use super::results::Results;
 use crate::watch::{Ended, watched};
 
 /// A program that measures with the arguments of this command.
@@ -45,7 +45,7 @@ impl Build {
         ensure!(output.status.success(), "{name}: its bench has failed: {}", output.status);
         let text = String::from_utf8(output.stdout)
             .with_context(|| format!("{name}: what it printed is no result of percolator bench --json"))?;
-        self.results.add(&text, &name)
+        Ok(self.results.add(&text, &name)?)
     }
 }
 

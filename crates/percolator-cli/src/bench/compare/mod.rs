@@ -1,7 +1,6 @@
 //! `percolator bench --compare`: two results side by side, or two builds.
 
 mod builds;
-mod results;
 mod table;
 
 use std::fs::File;
@@ -12,10 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use percolator::shown;
+use percolator_measure::compare::{Comparison, Results, Verdict};
 
 use self::builds::Build;
-use self::results::Results;
-use self::table::{Comparison, Verdict};
+use self::table::table;
 use super::Bench;
 use crate::out::Out;
 use crate::watch::Ended;
@@ -94,7 +93,7 @@ impl Bench {
             if comparison.records_per_s.verdict == Verdict::Worse {
                 code = ExitCode::FAILURE;
             }
-            let text = if self.json { serde_json::to_string(&comparison)? } else { comparison.table() };
+            let text = if self.json { serde_json::to_string(&comparison)? } else { table(&comparison) };
             writeln!(out, "{text}")?;
         }
         out.finish()?;

@@ -2,29 +2,50 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
 use percolator::shown;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bench::figures::RoundFigures;
+use super::error::{LineError, ResultsError};
+use super::figures::RoundFigures;
 
 /// The results of several jobs.
+///
+/// ```
+/// use percolator_measure::compare::{Comparison, Results, Verdict};
+///
+/// let line = |rate: f64| {
+///     let figures = r#""cpu_s_per_1000": 0.1, "first_batch_ms": 3, "limits": {}, "share_of": {}"#;
+///     let round = format!(r#"{{"records_per_s": {rate}, {figures}}}"#);
+///     format!(r#"{{"job": "train", "rounds": 5, "each_round": [{}]}}"#, [&*round; 5].join(", "))
+/// };
+/// let (mut old, mut new) = (Results::default(), Results::default());
+/// old.add(&line(1000.0), "old.json")?;
+/// new.add(&line(2000.0), "new.json")?;
+/// let job = &old.jobs()[0];
+/// let other = new.partner(job).expect("it has the same job");
+/// let compared = Comparison::of(["old", "new"], job, other).expect("both have rounds");
+/// assert_eq!(compared.records_per_s.verdict, Verdict::Better);
+/// # Ok::<(), percolator_measure::compare::ResultsError>(())
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct Results(Vec<JobResult>);
+pub struct Results(Vec<JobResult>);
 
 /// A job's rounds, and what they were measured on.
-#[derive(Debug, PartialEq)]
-pub(super) struct JobResult {
-    pub(super) job: String,
-    pub(super) setup: BTreeMap<&'static str, String>,
-    pub(super) rounds: Vec<RoundFigures>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobResult {
+    /// The job's name.
+    pub job: String,
+    /// What must be alike in two results, or else they differ for that reason too.
+    pub setup: BTreeMap<String, String>,
+    /// What each round gave.
+    pub rounds: Vec<RoundFigures>,
 }
 
-/// What must be alike in two results, or else they differ for that reason too.
+/// The keys of a line that are the setup.
 const SETUP: [&str; 11] = [
     "source_records",
     "source_shape",
@@ -40,7 +61,7 @@ const SETUP: [&str; 11] = [
 ];
 
 /// The most bytes of a file with results.
-const BYTES_MAX: u64 = 64 << 20;
+pub(super) const BYTES_MAX: u64 = 64 << 20;
 
 /// One line of JSON.
 #[derive(Deserialize)]
@@ -66,24 +87,39 @@ struct Median {
 }
 
 impl Results {
-    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
-        let name = shown::path(path);
-        let mut text = String::new();
-        let file = File::open(path).with_context(|| format!("{name}: cannot open the results"))?;
-        let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
-        read.with_context(|| format!("{name}: cannot read the results"))?;
-        ensure!(text.len() as u64 <= BYTES_MAX, "{name}: results have {BYTES_MAX} bytes at the most");
+    /// Reads a file that `percolator bench --json` has written: a line of JSON for each job.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultsError`].
+    pub fn load(path: &Path) -> Result<Self, ResultsError> {
+        let failed = |source| ResultsError::Io { path: path.to_owned(), source };
+        let mut bytes = Vec::new();
+        File::open(path).map_err(failed)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(ResultsError::TooLong { path: path.to_owned() });
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         let mut results = Results::default();
         results.add(&text, &shown::path(path).to_string())?;
-        ensure!(!results.0.is_empty(), "{}: the file has no results", shown::path(path));
-        Ok(results)
+        match results.0.is_empty() {
+            true => Err(ResultsError::Empty { path: path.to_owned() }),
+            false => Ok(results),
+        }
     }
 
-    /// Adds what a run has printed. A job that is there already gets more rounds.
-    pub(super) fn add(&mut self, text: &str, from: &str) -> anyhow::Result<()> {
+    /// Adds what a run has printed. A job that is there already gets more rounds. `from` is for errors.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultsError::Line`].
+    pub fn add(&mut self, text: &str, from: &str) -> Result<(), ResultsError> {
         for (number, line) in text.lines().enumerate() {
-            let result = read(line).with_context(|| {
-                format!("{from}: line {} is no result of percolator bench --json", number + 1)
+            let result = read(line).map_err(|source| ResultsError::Line {
+                from: from.to_owned(),
+                line: number + 1,
+                source,
             })?;
             match self.0.iter_mut().find(|one| one.job == result.job && one.setup == result.setup) {
                 Some(one) => one.rounds.extend(result.rounds),
@@ -93,32 +129,29 @@ impl Results {
         Ok(())
     }
 
-    pub(super) fn jobs(&self) -> &[JobResult] {
+    /// The results, by job and setup.
+    #[must_use]
+    pub fn jobs(&self) -> &[JobResult] {
         &self.0
     }
 
     /// The same job: of the same name and setup, or of the same name if only one has it.
-    pub(super) fn partner(&self, of: &JobResult) -> Option<&JobResult> {
+    #[must_use]
+    pub fn partner(&self, of: &JobResult) -> Option<&JobResult> {
         let mut alike = self.0.iter().filter(|result| result.job == of.job);
         let same = self.0.iter().find(|result| result.job == of.job && result.setup == of.setup);
         same.or_else(|| alike.next().filter(|_| alike.next().is_none()))
     }
 }
 
-fn read(line: &str) -> anyhow::Result<JobResult> {
+fn read(line: &str) -> Result<JobResult, LineError> {
     let figures: Value = serde_json::from_str(line)?;
     let Line { job, rounds, each_round } = Line::deserialize(&figures)?;
     let rounds = match each_round {
-        Some(each_round) => {
-            ensure!(!each_round.is_empty(), "its each_round is empty");
-            each_round
-        }
+        Some(each_round) if each_round.is_empty() => return Err(LineError::NoRounds),
+        Some(each_round) => each_round,
+        None if rounds != 1 => return Err(LineError::Medians { rounds }),
         None => {
-            ensure!(
-                rounds == 1,
-                "an older percolator wrote it, and left out what each of its {rounds} rounds gave: compare \
-                 the two programs instead of their results"
-            );
             let only = OnlyRound::deserialize(&figures)?;
             vec![RoundFigures {
                 records_per_s: only.records_per_s.median,
@@ -129,7 +162,7 @@ fn read(line: &str) -> anyhow::Result<JobResult> {
             }]
         }
     };
-    let setup = SETUP.into_iter().filter_map(|name| Some((name, said(figures.get(name)?))));
+    let setup = SETUP.into_iter().filter_map(|name| Some((name.to_owned(), said(figures.get(name)?))));
     Ok(JobResult { job, setup: setup.collect(), rounds })
 }
 
@@ -174,7 +207,7 @@ mod tests {
         };
         assert_eq!((rates("a"), rates("b"), results.jobs().len()), (vec![1.0, 2.0, 3.0], vec![4.0], 2));
         let setup = &job("a").setup;
-        let found: Vec<_> = setup.iter().map(|(name, value)| (*name, &**value)).collect();
+        let found: Vec<_> = setup.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(found, [("devices", "host:0, host:1"), ("source_records", "not known"), ("threads", "2")]);
     }
 
