@@ -238,6 +238,14 @@ impl DataSet {
         &self.sources
     }
 
+    /// A data set of any source, which counts as an LMDB.
+    #[cfg(test)]
+    pub(crate) fn of_source(source: Arc<dyn Source>) -> Self {
+        let path = source.path().to_owned();
+        let options = OpenOptions::default();
+        DataSet { path, kind: Kind::Lmdb, sources: vec![source], leveldb: None, options }
+    }
+
     /// One of its sources by itself.
     pub(crate) fn only(&self, source: usize) -> Option<DataSet> {
         let sources = vec![Arc::clone(self.sources.get(source)?)];

@@ -19,6 +19,8 @@ mod feeder;
 mod resume;
 mod sample;
 mod selection;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -96,6 +98,14 @@ pub enum ScanError {
         #[source]
         error: io::Error,
     },
+    /// Reading the data set panicked.
+    #[error("{}: reading it panicked: {message}; this is a bug, please report it", shown::path(path))]
+    ReadingPanicked {
+        /// The data set.
+        path: PathBuf,
+        /// The panic's message.
+        message: String,
+    },
     /// Working on a record panicked.
     #[error(
         "{}: record {number}, key {key}: working on it panicked: {message}; this is a bug, please report it",
@@ -141,7 +151,8 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// The caller's own error, from `take`, or one made of [`ScanError`], which a panic of `work` is, too.
+    /// The caller's own error, from `take`, or one made of [`ScanError`], which a panic of `work` or of a
+    /// source is, too.
     ///
     /// # Panics
     ///
@@ -237,8 +248,8 @@ impl Scan {
         let mut feeder = Feeder::new(data, self.selection, self.on_damage);
         for (place, mut chunk) in (0..).zip(free) {
             chunk.place = place;
-            if let Err(error) = feeder.fill(&mut chunk) {
-                let _ = results.send(Results { chunk, events: Err(error.into()) });
+            if let Err(error) = caught(data.path(), || feeder.fill(&mut chunk)) {
+                let _ = results.send(Results { chunk, events: Err(error) });
                 break;
             }
             if chunk.is_empty() || full.send(chunk).is_err() {
@@ -271,11 +282,22 @@ impl Scan {
                 break;
             }
             let places: Range<u64> = first..records.min(first + at_once);
-            let filled = feeder.fill_range(&mut chunk, places).map_err(ScanError::from);
+            let filled = caught(data.path(), || feeder.fill_range(&mut chunk, places));
             let events = filled.and_then(|()| events_of(data.path(), &chunk, state, work));
             if results.send(Results { chunk, events }).is_err() {
                 break;
             }
+        }
+    }
+}
+
+/// Reads. A panic is an error: if the thread were gone, everybody would wait for its chunk for ever. The scan
+/// ends with it, so nobody uses what it left.
+fn caught(path: &Path, read: impl FnOnce() -> Result<(), SourceError>) -> Result<(), ScanError> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => Ok(read?),
+        Err(panic) => {
+            Err(ScanError::ReadingPanicked { path: path.to_owned(), message: panic_message(&*panic) })
         }
     }
 }
