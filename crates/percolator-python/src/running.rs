@@ -6,7 +6,9 @@
 //! close the feed, meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -43,10 +45,15 @@ pub(crate) fn closed_at_exit(value: &Arc<impl Close + 'static>) {
 
 /// Registers what closes everything when the interpreter ends.
 pub(crate) fn close_at_exit(py: Python<'_>) -> PyResult<()> {
-    let close = PyCFunction::new_closure(py, None, None, |arguments, _| {
+    let close = PyCFunction::new_closure(py, None, None, |arguments, _| -> PyResult<()> {
+        let py = arguments.py();
         // The lock is only ever taken by a thread that has the interpreter, so no fork finds it locked.
-        let live = std::mem::take(&mut *LIVE.lock());
-        arguments.py().detach(|| live.iter().filter_map(Weak::upgrade).for_each(|value| value.close()));
+        let live: Vec<_> = std::mem::take(&mut *LIVE.lock()).iter().filter_map(Weak::upgrade).collect();
+        if live.is_empty() {
+            return Ok(());
+        }
+        // A decoder that never returns would be waited for for ever: Ctrl-C ends that.
+        elsewhere(py, "close", move || live.iter().for_each(|value| value.close())).map(drop)
     })?;
     py.import("atexit")?.call_method1("register", (close,))?;
     Ok(())
@@ -115,6 +122,52 @@ pub(crate) fn taken(step: Vec<percolator::Batch>) -> Result<Vec<Taken>, DeviceEr
     step.into_iter().map(Taken::of).collect()
 }
 
+/// Does something on a thread of its own. Ctrl-C ends the wait for it, and not the thread. `None` if it
+/// panicked.
+fn elsewhere<T: Send + 'static>(
+    py: Python<'_>,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<Option<T>> {
+    let (sender, mut receiver) = mpsc::sync_channel(1);
+    let work = Arc::new(Work(OfProcess::new(Mutex::new(None))));
+    closed_at_exit(&work);
+    let of_thread = work.clone();
+    let run = move || {
+        // Whoever waited may be gone. What was made is then dropped here.
+        let _ = sender.send(run());
+        drop(of_thread);
+    };
+    *work.0.get_anywhere().lock() = Some(thread::Builder::new().name(name.to_owned()).spawn(run)?);
+    loop {
+        let received;
+        (receiver, received) = py.detach(move || {
+            let received = receiver.recv_timeout(TURN);
+            (receiver, received)
+        });
+        log::hand_on(py)?;
+        match received {
+            Ok(made) => return Ok(Some(made)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+        }
+    }
+}
+
+/// A thread that may still need the interpreter, although nobody waits for what it makes. The thread holds
+/// this as long as it runs.
+struct Work(OfProcess<Mutex<Option<JoinHandle<()>>>>);
+
+impl Close for Work {
+    fn close(&self) {
+        if self.0.is_here() {
+            let thread = self.0.get_anywhere().lock().take();
+            // It holds nothing that a panic could have left half done.
+            let _ = thread.map(JoinHandle::join);
+        }
+    }
+}
+
 /// A running feed.
 pub(crate) struct Running(OfProcess<Parts>);
 
@@ -147,14 +200,17 @@ impl Close for Running {
 }
 
 impl Running {
-    /// Builds a feed.
+    /// Builds a feed. Ctrl-C ends the wait for it; what is built nevertheless is dropped.
     pub(crate) fn build(
         py: Python<'_>,
         builder: FeedBuilder,
         failures: Arc<Failures>,
     ) -> PyResult<Arc<Self>> {
-        let built = py.detach(|| builder.build());
-        log::hand_on(py)?;
+        // Making an index of a database may take long.
+        let built = elsewhere(py, "build", || builder.build())?.unwrap_or_else(|| {
+            let (name, message) = ("build".to_owned(), "see the standard error".to_owned());
+            Err(FeedError::Panicked { name, message })
+        });
         let feed = built.map_err(|error| failures.exception(py, &error))?;
         let parts = Parts {
             canceller: feed.canceller(),

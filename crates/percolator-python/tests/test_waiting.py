@@ -130,6 +130,61 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(numbers: str) -> None:
     assert (child.returncode, out) == (0, "interrupted after 50\ncomplete\n"), err
 
 
+def test_ctrl_c_ends_the_wait_for_a_feed(numbers: str) -> None:
+    script = """
+        import sys, threading
+        import percolator
+
+        held = threading.Event()
+
+        def decode(record):
+            print("building", flush=True)
+            held.wait()
+            return {"index": record.index}
+
+        try:
+            percolator.Feed(tfrecord=sys.argv[1], decode=decode)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        held.set()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "building\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n"
+        _, err = child.communicate(timeout=HANGS_AFTER)
+    finally:
+        child.kill()
+    assert child.returncode == 0, err
+
+
+def test_ctrl_c_may_end_the_program_while_a_feed_is_built(numbers: str) -> None:
+    script = """
+        import sys
+        import percolator
+
+        def decode(record):
+            print("building", flush=True)
+            return {"index": sum(range(3_000_000))}
+
+        percolator.Feed(tfrecord=sys.argv[1], decode=decode, threads=2)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "building\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=HANGS_AFTER)
+    finally:
+        child.kill()
+    # Python's way to end: no thread is killed while it decodes.
+    assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in err, (child.returncode, err)
+
+
 def test_lanes_are_for_threads_of_their_own(numbers: str) -> None:
     feed = percolator.Feed(
         tfrecord=numbers, fields=FIELDS, batch_size=5, epochs=3, devices=["host:0", "host:1"]
