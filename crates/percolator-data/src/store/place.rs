@@ -420,6 +420,7 @@ mod tests {
         let error = place.finish().unwrap_err();
         assert!(matches!(error, StoreError::Exists { .. }), "{error}");
         assert_eq!(read(&name), "another's");
+        drop(place);
         // An empty folder is not silently replaced either, nor is a list.
         fs::remove_dir_all(&name).unwrap();
         fs::write(&list, "another's").unwrap();
@@ -432,6 +433,7 @@ mod tests {
         let error = place.finish().unwrap_err();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
         assert!(name.join("photo.jpg").exists());
+        drop(place);
         fs::remove_dir_all(&name).unwrap();
         take(Existing::Replace, Earlier::Resume).unwrap().finish().unwrap();
         assert_eq!((read(&name), fs::read_to_string(&list).unwrap()), ("new".into(), "new".into()));
