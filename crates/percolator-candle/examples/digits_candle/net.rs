@@ -1,4 +1,4 @@
-//! A small convolutional net for images of 8x8.
+//! A small convolutional net for images of 7x7.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, VarBuilder, VarMap, conv2d, linear};
@@ -6,7 +6,7 @@ use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, VarBuilder, VarMap, conv2d
 /// How many different digits there are.
 const CLASSES: usize = 10;
 
-/// Two convolutions, each followed by a rectifier and a maximum over squares of 2x2, and a linear layer.
+/// Two convolutions, each followed by a rectifier, a maximum over squares of 2x2, and a linear layer.
 pub(crate) struct Net {
     conv1: Conv2d,
     conv2: Conv2d,
@@ -19,9 +19,9 @@ impl Net {
         let vars = VarBuilder::from_varmap(weights, DType::F32, device);
         let same_size = Conv2dConfig { padding: 1, ..Conv2dConfig::default() };
         let net = Net {
-            conv1: conv2d(1, 16, 3, same_size, vars.pp("conv1"))?,
-            conv2: conv2d(16, 32, 3, same_size, vars.pp("conv2"))?,
-            linear: linear(32 * 2 * 2, CLASSES, vars.pp("linear"))?,
+            conv1: conv2d(1, 32, 3, same_size, vars.pp("conv1"))?,
+            conv2: conv2d(32, 64, 3, same_size, vars.pp("conv2"))?,
+            linear: linear(64 * 3 * 3, CLASSES, vars.pp("linear"))?,
         };
         initialize(weights, seed)?;
         Ok(net)
@@ -35,11 +35,11 @@ impl Net {
 }
 
 impl Module for Net {
-    /// From images (records, 1, 8, 8) to a score for each digit (records, 10).
+    /// From images (records, 1, 7, 7) to a score for each digit (records, 10).
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
-        let halves = self.conv1.forward(images)?.relu()?.max_pool2d(2)?;
-        let quarters = self.conv2.forward(&halves)?.relu()?.max_pool2d(2)?;
-        self.linear.forward(&quarters.flatten_from(1)?)
+        let edges = self.conv1.forward(images)?.relu()?;
+        let shapes = self.conv2.forward(&edges)?.relu()?.max_pool2d(2)?;
+        self.linear.forward(&shapes.flatten_from(1)?)
     }
 }
 
