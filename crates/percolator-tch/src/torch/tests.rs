@@ -1,6 +1,6 @@
 //! A deleter is called once: when the last reference to the memory goes, or, if libtorch refuses the tensor,
 //! at once.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,9 +66,12 @@ fn the_last_reference_releases_once() {
     assert_eq!(released.load(Ordering::SeqCst), 1);
 }
 
+/// Makes a tensor one that libtorch refuses.
+type Change = fn(&mut DLTensor);
+
 #[test]
 fn what_libtorch_refuses_is_released_once_and_says_why() {
-    let cases: [(fn(&mut DLTensor), &str); 4] = [
+    let cases: [(Change, &str); 4] = [
         (|tensor| tensor.dtype.lanes = 2, "lanes"),
         (|tensor| tensor.dtype.bits = 12, "bits"),
         (|tensor| tensor.device.device_type = 99, "device"),

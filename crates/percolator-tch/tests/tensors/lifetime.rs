@@ -126,9 +126,8 @@ fn tensors_may_be_dropped_on_other_threads() {
     let mut feed = numbers(positions(40, None)).epochs(5).prefetch(3).build().unwrap();
     let watch = feed.watch();
     std::thread::scope(|scope| {
-        let mut steps = feed.tensors(Device::Cpu).unwrap();
         let mut droppers = Vec::new();
-        while let Some(step) = steps.next() {
+        for step in feed.tensors(Device::Cpu).unwrap() {
             let mut tensors = step.unwrap();
             let (x, y) = (tensors.take("x").unwrap(), tensors.take("y").unwrap());
             let view = x.i((.., 0));
