@@ -26,7 +26,7 @@ use anyhow::{Context as _, ensure};
 use candle_core::Device;
 use candle_nn::{Module as _, VarMap, loss};
 use clap::Parser as _;
-use percolator::{FeedBuilder, Phase, Snapshot};
+use percolator::{FeedBuilder, Snapshot};
 use percolator_candle::CandleFeed as _;
 
 use digits::Digits;
@@ -50,7 +50,7 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
 
     let mut whole = Training::new(options)?;
     let losses = whole.run(options.training_feed(&train_lmdb), Until::TheEnd)?;
-    let (correct, of) = test(&whole.net, options.feed(&test_lmdb).phase(Phase::Test).once())?;
+    let (correct, of) = test(&whole.net, options.feed(&test_lmdb).once())?;
     let accuracy = 100.0 * f64::from(correct) / f64::from(of);
     say(format_args!("test accuracy {accuracy:.1} %: {correct} of {of} digits read right"))?;
 

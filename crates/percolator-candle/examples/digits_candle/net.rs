@@ -1,4 +1,4 @@
-//! A small convolutional net for images of 7x7.
+//! A small convolutional net for images of 8x8.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, VarBuilder, VarMap, conv2d, linear};
@@ -19,9 +19,9 @@ impl Net {
         let vars = VarBuilder::from_varmap(weights, DType::F32, device);
         let same_size = Conv2dConfig { padding: 1, ..Conv2dConfig::default() };
         let net = Net {
-            conv1: conv2d(1, 32, 3, same_size, vars.pp("conv1"))?,
-            conv2: conv2d(32, 64, 3, same_size, vars.pp("conv2"))?,
-            linear: linear(64 * 3 * 3, CLASSES, vars.pp("linear"))?,
+            conv1: conv2d(1, 16, 3, same_size, vars.pp("conv1"))?,
+            conv2: conv2d(16, 32, 3, same_size, vars.pp("conv2"))?,
+            linear: linear(32 * 4 * 4, CLASSES, vars.pp("linear"))?,
         };
         initialize(weights, seed)?;
         Ok(net)
@@ -35,7 +35,7 @@ impl Net {
 }
 
 impl Module for Net {
-    /// From images (records, 1, 7, 7) to a score for each digit (records, 10).
+    /// From images (records, 1, 8, 8) to a score for each digit (records, 10).
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let edges = self.conv1.forward(images)?.relu()?;
         let shapes = self.conv2.forward(&edges)?.relu()?.max_pool2d(2)?;

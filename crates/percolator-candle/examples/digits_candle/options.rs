@@ -16,7 +16,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=512))]
     batch_size: u64,
     /// The seed of the weights and of the order of the records.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 3)]
     pub(crate) seed: u64,
     /// The length of a step.
     #[arg(long, default_value_t = 0.05)]
@@ -27,12 +27,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Describes a feed of this database: squares of 7x7 of the digits of 8x8, anywhere to train and in the
-    /// middle to test, as floats from 0 to 1; labels of a type that candle indexes with.
+    /// Describes a feed of this database: bytes become floats from 0 to 1, labels what candle indexes with.
     pub(crate) fn feed(&self, lmdb: &Path) -> FeedBuilder {
         let batch_size = usize::try_from(self.batch_size).expect("a small number");
-        let squares = Transform::new().crop(7).scale(1.0 / 256.0);
-        Feed::builder().lmdb(lmdb).batch_size(batch_size).transform(squares).labels_i64(true)
+        let to_floats = Transform::new().scale(1.0 / 256.0);
+        Feed::builder().lmdb(lmdb).batch_size(batch_size).transform(to_floats).labels_i64(true)
     }
 
     /// Describes the feed to train with: all records in each epoch, every time in another order.
