@@ -69,8 +69,8 @@ impl Tensors {
     }
 
     /// Returns an array of integers as a tensor: by the name of its field, or as `FIELD.offsets` or
-    /// `FIELD.lengths`. It has the array's type. Where burn compares integers it wants both alike, and its own
-    /// have the device's default type: `i32` on `flex`, as an image's `label` has, so
+    /// `FIELD.lengths`. It has the array's type. Where burn compares integers it wants both alike, and its
+    /// own have the device's default type: `i32` on `flex`, as an image's `label` has. So
     /// [`cast`](Tensor::cast) others.
     ///
     /// # Errors
