@@ -96,10 +96,9 @@ fn files(folder: &Path) -> [PathBuf; 3] {
     ["net.ot", "optimizer.ot", "feed.snapshot"].map(|name| folder.join(name))
 }
 
-/// Images of f32 between 0 and 4, from which this net learns more than from those between 0 and 1, with labels
-/// as torch's losses take them.
+/// Images of f32 between 0 and 1, with labels as torch's losses take them.
 fn images(lmdb: &Path) -> FeedBuilder {
-    Feed::builder().lmdb(lmdb).transform(Transform::new().scale(1.0 / 64.0)).labels_i64(true)
+    Feed::builder().lmdb(lmdb).transform(Transform::new().scale(1.0 / 256.0)).labels_i64(true)
 }
 
 fn feed_of(lmdb: &Path, options: Options) -> FeedBuilder {
