@@ -234,6 +234,11 @@ impl Lane {
         !self.ended && self.arrived.is_none() && self.full.is_empty()
     }
 
+    /// Whether what was waited for, and not taken, is an error.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.arrived, Some(Some(Err(_))))
+    }
+
     /// Whether the consumer would wait for itself alone.
     pub(super) fn would_wait_for_itself(&self) -> bool {
         self.would_wait() && self.meters.all_held().is_some()

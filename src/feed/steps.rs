@@ -63,7 +63,18 @@ impl Steps<'_> {
             return true;
         }
         let until = Instant::now().checked_add(timeout);
-        waiting(self.lanes, |lanes| lanes.iter_mut().all(|lane| lane.wait_until(until)))
+        waiting(self.lanes, |lanes| {
+            for lane in lanes {
+                if !lane.wait_until(until) {
+                    return false;
+                }
+                // The step ends with it, whatever the other lanes wait for.
+                if lane.has_failed() {
+                    break;
+                }
+            }
+            true
+        })
     }
 }
 

@@ -61,11 +61,12 @@ impl Batch {
     }
 
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
-        let fields = self.fields.lock();
-        let fields = fields.as_ref().ok_or_else(|| {
+        let all = |fields: &Vec<Py<Field>>| fields.iter().map(|field| field.clone_ref(py)).collect();
+        // The lock is free before an exception is made: that may run Python, and let other threads run.
+        let fields = self.fields.lock().as_ref().map(all);
+        fields.ok_or_else(|| {
             errors::closed(py, "the batch was released: read its fields before release(), or copy them")
-        })?;
-        Ok(fields.iter().map(|field| field.clone_ref(py)).collect())
+        })
     }
 
     fn position(&self, name: &str) -> PyResult<usize> {

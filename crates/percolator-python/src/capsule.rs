@@ -97,7 +97,7 @@ pub(crate) fn capsule<'py>(
     is_copy: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let copy = is_copy.then(|| copied(owner));
-    let managed = Box::into_raw(Managed::new(owner.clone(), copy));
+    let managed = Managed::new(owner.clone(), copy);
     let (pointer, name): (*mut c_void, _) = match is_versioned {
         // SAFETY: the box was just given up; only the address of a part is taken.
         true => (unsafe { &raw mut (*managed).versioned }.cast(), VERSIONED),
@@ -127,7 +127,8 @@ fn copied(array: &SharedArray) -> Vec<Line> {
 }
 
 impl Managed {
-    fn new(owner: Arc<SharedArray>, mut copy: Option<Vec<Line>>) -> Box<Self> {
+    /// A box that is given up, and whose parts have its address.
+    fn new(owner: Arc<SharedArray>, mut copy: Option<Vec<Line>>) -> *mut Self {
         let tensor = || {
             let of = owner.tensor().tensor();
             DLTensor {
@@ -146,7 +147,7 @@ impl Managed {
             other.data = one.data;
         }
         let context = std::ptr::null_mut();
-        let mut managed = Box::new(Managed {
+        let managed = Box::into_raw(Box::new(Managed {
             versioned: DLManagedTensorVersioned {
                 version: DLPACK_VERSION,
                 manager_ctx: context,
@@ -161,10 +162,11 @@ impl Managed {
             },
             owner,
             copy,
-        });
-        let address: *mut Managed = &raw mut *managed;
-        managed.versioned.manager_ctx = address.cast();
-        managed.unversioned.manager_ctx = address.cast();
+        }));
+        // SAFETY: the box was just given up, and nobody else has its address.
+        unsafe { (*managed).versioned.manager_ctx = managed.cast() };
+        // SAFETY: as above.
+        unsafe { (*managed).unversioned.manager_ctx = managed.cast() };
         managed
     }
 }

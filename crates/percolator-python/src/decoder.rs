@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::record::RecordId;
 use percolator::{DecodeFailure, FeedError, Field, RecordDecoder, Row, source};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -46,10 +47,10 @@ impl Record {
 
 /// The exceptions that functions of Python raised, until the errors of their records arrive at the consumer.
 #[derive(Default)]
-pub(crate) struct Failures(Mutex<Vec<(RecordId, PyErr)>>);
+pub(crate) struct Failures(Mutex<Vec<(RecordId, Py<PyBaseException>)>>);
 
 impl Failures {
-    fn keep(&self, id: RecordId, error: PyErr) {
+    fn keep(&self, id: RecordId, error: Py<PyBaseException>) {
         let mut failures = self.0.lock();
         if failures.len() < FAILURES_MAX {
             failures.push((id, error));
@@ -63,8 +64,9 @@ impl Failures {
             FeedError::Record(record) => Some(record.id),
             _ => None,
         };
-        let of_record = |failure: &&(RecordId, PyErr)| Some(failure.0) == record;
-        match self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py)) {
+        let of_record = |failure: &&(RecordId, Py<PyBaseException>)| Some(failure.0) == record;
+        let cause = self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py));
+        match cause.map(|cause| PyErr::from_value(cause.into_bound(py).into_any())) {
             // A request to end the program (KeyboardInterrupt, SystemExit) is no failure of the record.
             Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
             cause => {
@@ -72,6 +74,18 @@ impl Failures {
                 exception
             }
         }
+    }
+
+    /// Shows them to the garbage collector: their tracebacks may lead back to the feed. A collection does not
+    /// wait.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let failures = self.0.try_lock();
+        failures.iter().flat_map(|failures| failures.iter()).try_for_each(|(_, error)| visit.call(error))
+    }
+
+    pub(crate) fn clear(&self) {
+        let failures = std::mem::take(&mut *self.0.lock());
+        drop(failures);
     }
 }
 
@@ -118,7 +132,7 @@ impl PythonDecoder {
                 Unfit::Words(words) => DecodeFailure::new(words),
                 Unfit::Raised(error) => {
                     let text = traceback(py, &error);
-                    self.failures.keep(id, error);
+                    self.failures.keep(id, error.into_value(py));
                     DecodeFailure::new(text)
                 }
             })

@@ -42,7 +42,11 @@ impl Process {
 /// The process that the launchers' variables describe, or `None`.
 #[pyfunction]
 #[pyo3(signature = (rank=None, world_size=None))]
-pub(crate) fn environment(rank: Option<usize>, world_size: Option<usize>) -> PyResult<Option<Process>> {
+pub(crate) fn environment(
+    py: Python<'_>,
+    rank: Option<usize>,
+    world_size: Option<usize>,
+) -> PyResult<Option<Process>> {
     let found = order::Process::from_environment(rank, world_size);
-    Ok(found.map_err(|error| errors::value(error.to_string()))?.map(|inner| Process { inner }))
+    Ok(found.map_err(|error| errors::config(py, &error.to_string()))?.map(|inner| Process { inner }))
 }

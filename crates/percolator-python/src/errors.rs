@@ -91,6 +91,11 @@ pub(crate) fn receipt(py: Python<'_>, error: &ReceiptError) -> PyErr {
     plain(py, "ReceiptError", &error.to_string())
 }
 
+/// A text that is no receipt.
+pub(crate) fn no_receipt(py: Python<'_>, message: &str) -> PyErr {
+    plain(py, "ReceiptError", message)
+}
+
 pub(crate) fn device(py: Python<'_>, error: &DeviceError) -> PyErr {
     plain(py, "DeviceError", &error.to_string())
 }
@@ -119,8 +124,8 @@ pub(crate) fn in_use(py: Python<'_>) -> PyErr {
 /// Something that a forked child inherited.
 pub(crate) fn forked(py: Python<'_>, maker: u32) -> PyErr {
     let message = format!(
-        "this feed was built by process {maker}, and process {} is a fork of it: a fork has none of the \
-         feed's threads. Build the feed in the process that uses it, or start processes with \
+        "this was made by process {maker}, and process {} is a fork of it: a fork has none of a feed's \
+         threads, and no files of its own. Make it in the process that uses it, or start processes with \
          multiprocessing.set_start_method(\"spawn\"); no worker processes are needed, because a feed \
          decodes on threads of its own",
         std::process::id()

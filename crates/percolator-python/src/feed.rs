@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::batch::{Batch, Taken};
+use crate::decoder::Failures;
 use crate::iterators::{Batches, Lane, Steps, Until};
 use crate::options::{self, Described, json};
 use crate::order::Plan;
@@ -26,8 +27,8 @@ use crate::{errors, values};
 ///
 /// Keywords, each as in Rust's `FeedBuilder`; `None` counts as not given:
 ///
-/// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several in
-///   a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
+/// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
+///   in a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
 /// - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
 ///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`
 /// - `tf.train.Example`s: `fields`, `image`
@@ -46,14 +47,16 @@ pub(crate) struct Feed {
     /// share this one reference to it, and the iterators refer to the feed, so whoever uses the function is
     /// seen by the garbage collector.
     function: Mutex<Option<Arc<Py<PyAny>>>>,
+    /// What it raised.
+    failures: Arc<Failures>,
 }
 
 impl Feed {
     fn build(py: Python<'_>, builder: FeedBuilder, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let Described { builder, function, failures } = options::apply(py, builder, keywords)?;
         let devices = builder.spec().devices.len();
-        let running = Running::build(py, builder, failures)?;
-        Ok(Feed { running, devices, function: Mutex::new(function) })
+        let running = Running::build(py, builder, failures.clone())?;
+        Ok(Feed { running, devices, function: Mutex::new(function), failures })
     }
 
     pub(crate) fn running(&self) -> &Running {
@@ -237,6 +240,7 @@ impl Feed {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.failures.traverse(&visit)?;
         // A collection does not wait: what is being cleared is no longer traversed.
         match self.function.try_lock().as_deref() {
             Some(Some(function)) => visit.call(&**function),
@@ -248,6 +252,7 @@ impl Feed {
         without_interpreter(|| self.running.close());
         let function = self.function.lock().take();
         drop(function);
+        self.failures.clear();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

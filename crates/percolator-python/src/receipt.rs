@@ -24,9 +24,9 @@ impl Receipt {
 impl Receipt {
     /// Reads the text of a receipt.
     #[new]
-    fn parse(text: &str) -> PyResult<Self> {
+    fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
         let parsed = text.parse::<receipt::Receipt>();
-        parsed.map(Receipt::new).map_err(|error| errors::value(format!("no receipt: {error}")))
+        parsed.map(Receipt::new).map_err(|error| errors::no_receipt(py, &format!("no receipt: {error}")))
     }
 
     #[staticmethod]

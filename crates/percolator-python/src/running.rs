@@ -145,10 +145,14 @@ fn elsewhere<T: Send + 'static>(
             let received = receiver.recv_timeout(TURN);
             (receiver, received)
         });
-        log::hand_on(py)?;
+        if let Err(interrupt) = log::hand_on(py).and_then(|()| py.check_signals()) {
+            // It may have been made meanwhile, and have threads that need the interpreter.
+            py.detach(move || drop((received, receiver)));
+            return Err(interrupt);
+        }
         match received {
             Ok(made) => return Ok(Some(made)),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
         }
     }

@@ -9,20 +9,22 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
+use crate::process::OfProcess;
 use crate::{errors, options};
 
 /// Writes a TFRecord file.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct TfRecordWriter {
     /// `None` once it was closed.
-    writer: Mutex<Option<Writer>>,
+    writer: OfProcess<Mutex<Option<Writer>>>,
 }
 
 impl TfRecordWriter {
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
-        let mut writer = self.writer.lock();
-        let writer = writer.as_mut().ok_or_else(|| errors::closed(py, "the file is closed"))?;
-        writer.write(record).map_err(|error| errors::source(py, error))
+        // The lock is free before an exception is made: that may run Python, and let other threads run.
+        let written = self.writer.get(py)?.lock().as_mut().map(|writer| writer.write(record));
+        let written = written.ok_or_else(|| errors::closed(py, "the file is closed"))?;
+        written.map_err(|error| errors::source(py, error))
     }
 }
 
@@ -34,7 +36,7 @@ impl TfRecordWriter {
     fn new(py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<Self> {
         let compression: Compression = options::named("compression", compression)?;
         let writer = Writer::create(path, compression).map_err(|error| errors::source(py, error))?;
-        Ok(TfRecordWriter { writer: Mutex::new(Some(writer)) })
+        Ok(TfRecordWriter { writer: OfProcess::new(Mutex::new(Some(writer))) })
     }
 
     /// Adds a record of these bytes.
@@ -49,15 +51,15 @@ impl TfRecordWriter {
 
     /// Completes the file.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let writer = self.writer.lock().take();
+        let writer = self.writer.get(py)?.lock().take();
         let finished = writer.map_or(Ok(()), Writer::finish);
         finished.map_err(|error| errors::source(py, error))
     }
 
     /// The number of records so far; `None` once it is closed.
     #[getter]
-    fn records(&self) -> Option<u64> {
-        self.writer.lock().as_ref().map(Writer::records)
+    fn records(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.writer.get(py)?.lock().as_ref().map(Writer::records))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

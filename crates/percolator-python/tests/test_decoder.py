@@ -161,6 +161,27 @@ def test_a_feed_that_only_its_decoder_refers_to_is_collected(numbers: str) -> No
     assert sum(batch.size for batch in batches) == 100
 
 
+def test_a_feed_whose_decoder_raised_is_collected(numbers: str) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.feed = feed(numbers, self.decode, threads=1)
+
+        def decode(self, record: percolator.Record) -> dict[str, int]:
+            if record.index == 3:
+                # The traceback has this frame, which has the trainer, which has the feed.
+                raise ValueError("no")
+            return {"x": record.index}
+
+    trainer = Trainer()
+    with pytest.raises(percolator.RecordError) as caught:
+        list(trainer.feed)
+    assert isinstance(caught.value.__cause__, ValueError)
+    gone = weakref.ref(trainer)
+    del trainer, caught
+    gc.collect()
+    assert gone() is None
+
+
 WRONG = [
     (lambda record: 7, "decode returned <class 'int'>; it returns a dict"),
     (lambda record: {"y": 1}, r'decode returned no field "x"; it returned \[\'y\'\]'),

@@ -161,3 +161,13 @@ def test_nothing_with_threads_is_pickled(numbers: str) -> None:
         for how in [pickle.dumps, copy.copy]:
             with pytest.raises(TypeError, match=message):
                 how(value)
+
+
+def test_texts_that_are_none() -> None:
+    for kind, error in [
+        (percolator.Snapshot, percolator.SnapshotError),
+        (percolator.Receipt, percolator.ReceiptError),
+    ]:
+        with pytest.raises(error) as caught:
+            kind("percolator")
+        assert isinstance(caught.value, ValueError) and caught.value.reason

@@ -93,6 +93,35 @@ def test_what_is_inherited_is_forgotten(numbers: str) -> None:
     )
 
 
+def test_a_file_is_written_by_who_began_it(numbers: str) -> None:
+    run_script(
+        BEGIN
+        + """
+    path = sys.argv[1] + ".other"
+    out = percolator.TfRecordWriter(path)
+    out.write_example({"label": 1})
+
+    def end():
+        global out
+        for use in [lambda: out.write(b""), out.close, lambda: out.records]:
+            try:
+                use()
+            except percolator.ForkError:
+                pass
+            else:
+                raise AssertionError(use)
+        out = None
+
+    in_a_fork(end)
+    out.write_example({"label": 2})
+    out.close()
+    feed = percolator.Feed(tfrecord=path, fields="label:i64", batch_size=2, once=True)
+    assert [batch["label"].numpy().tolist() for batch in feed] == [[1, 2]]
+    """,
+        numbers,
+    )
+
+
 def test_a_child_builds_its_own(numbers: str) -> None:
     run_script(
         BEGIN

@@ -85,12 +85,12 @@ def test_a_state_goes_on_exactly(numbers: str, stop: int) -> None:
             if len(seen) == stop:
                 break
     state = begun.state_dict()
-    assert set(state) == {"version", "snapshot"} and isinstance(state["snapshot"], str)
+    assert set(state) == {"version", "snapshot", "epoch"} and isinstance(state["snapshot"], str)
 
     resumed = loader(numbers, **options)
     resumed.load_state_dict(state)
     assert len(resumed) == 13
-    for epoch in range(resumed.feed.next_steps[0][0], 3):
+    for epoch in range(begun.epoch, 3):
         resumed.set_epoch(epoch)  # as many loops do; the epoch that was loaded goes on all the same
         seen += labels(resumed)
     assert seen == expected
@@ -140,21 +140,23 @@ def test_its_state_is_used_as_torchdatas(numbers: str) -> None:
     stateful = framework("torchdata.stateful_dataloader").StatefulDataLoader
     dataset = list(range(100))
 
-    def program(make: Any, of: Any) -> tuple[list[Any], list[Any]]:
-        first, seen = make(), []
+    def program(stop: int, make: Any, of: Any) -> list[list[Any]]:
+        first, seen, state = make(), [], None
         for number, batch in enumerate(first):
             seen.append(of(batch))
-            if number == 4:
+            if number == stop:
                 state = first.state_dict()
                 break
         second = make()
-        second.load_state_dict(state)
+        second.load_state_dict(state or first.state_dict())
         assert len(second) == len(first) == 13
-        return seen, [of(batch) for batch in second]
+        return [seen] + [[of(batch) for batch in second] for _ in range(2)]
 
-    theirs = program(lambda: stateful(dataset, batch_size=8), lambda batch: batch.tolist())
-    ours = program(lambda: loader(numbers), lambda batch: batch[1].tolist())
-    assert ours == theirs
+    # The last but one is the last batch of the epoch; after the last, the loop has ended.
+    for stop in [4, 12, 13]:
+        theirs = program(stop, lambda: stateful(dataset, batch_size=8), lambda batch: batch.tolist())
+        ours = program(stop, lambda: loader(numbers), lambda batch: batch[1].tolist())
+        assert ours == theirs
 
 
 def test_ranks_are_those_of_the_environment(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +206,9 @@ def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
         resumed = of(rank, 3)
         # Any process's state serves, because all were at one step.
         resumed.load_state_dict(states[rank % 2])
-        given = flat(resumed)
         assert len(resumed) == 4, "60 records are left, 15 a step"
+        given = flat(resumed)
+        assert len(resumed) == 7, "of the next epoch"
         seen.update(given)
         assert sorted(flat(resumed)) == sorted(flat_of(numbers, rank)), "the next epoch is whole"
     assert seen == Counter(range(100)), "the epoch, across both jobs, has every record once"
@@ -266,6 +269,12 @@ def test_nets_and_specs(golden: Path) -> None:
     for one, other in zip(net, spec, strict=True):
         assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
     assert net.epoch == 0
+
+
+def test_a_spec_of_examples(numbers: str) -> None:
+    feed = percolator.Feed(tfrecord=numbers, fields=FIELDS, batch_size=8, once=True)
+    spec = percolator.DataLoader.from_spec(feed.spec(), framework="numpy")
+    assert flat(spec) == flat(spec) == list(range(100)), "a loader goes through the epochs"
 
 
 def test_torchs_keywords_say_what_to_do(numbers: str) -> None:

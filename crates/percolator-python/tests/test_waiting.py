@@ -207,6 +207,27 @@ def test_lanes_are_for_threads_of_their_own(numbers: str) -> None:
         feed.take_lanes()
 
 
+def test_an_error_of_one_device_ends_the_wait_for_all(numbers: str) -> None:
+    go_on = threading.Event()
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        if record.index == 5:
+            assert go_on.wait(HANGS_AFTER)
+        return {"index": record.index}
+
+    feed = percolator.Feed(
+        tfrecord=numbers, decode=decode, batch_size=1, epochs=1, devices=["host:0", "host:1"], prefetch=2,
+        give_up_after=0.01,
+    )
+    steps = feed.steps()
+    # All batches of the first device are held. The second one's next would be record 5.
+    held = [next(steps)[0] for _ in range(2)]
+    with pytest.raises(percolator.AllHeldError, match="lane 0"):
+        next(steps)
+    go_on.set()
+    assert [batch.records[0][1] for batch in held] == [0, 2]
+
+
 def test_a_warning_reaches_pythons_log(numbers: str, caplog: pytest.LogCaptureFixture) -> None:
     released = threading.Event()
 

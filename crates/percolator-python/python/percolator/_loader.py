@@ -86,15 +86,16 @@ class DataLoader:
     @classmethod
     def from_prototxt(cls, path: str | PathLike[str], phase: str = "train", **options: Any) -> DataLoader:
         """A loader of a Caffe net's data layer. Further keywords replace what the layer says."""
-        return cls._of(lambda **feed: Feed.from_prototxt(path, phase, **feed), options)
+        return cls._of(lambda **feed: Feed.from_prototxt(path, phase, **feed), options, is_spec=False)
 
     @classmethod
     def from_spec(cls, spec: str | dict[str, Any], **options: Any) -> DataLoader:
-        """A loader of a feed that a spec describes (`Feed.spec`)."""
-        return cls._of(lambda **feed: Feed.from_spec(spec, **feed), options)
+        """A loader of a feed that a spec describes (`Feed.spec`), which also says whether images have labels
+        in i64. Further keywords replace what it says."""
+        return cls._of(lambda **feed: Feed.from_spec(spec, **feed), options, is_spec=True)
 
     @classmethod
-    def _of(cls, build: Callable[..., Feed], options: dict[str, Any]) -> DataLoader:
+    def _of(cls, build: Callable[..., Feed], options: dict[str, Any], *, is_spec: bool) -> DataLoader:
         loader = cls.__new__(cls)
         own: dict[str, Any] = {
             "framework": None,
@@ -105,7 +106,7 @@ class DataLoader:
             "environment": True,
         }
         taken = {name: options.pop(name, default) for name, default in own.items()}
-        loader._start(build, options, **taken)
+        loader._start(build, options, is_spec=is_spec, **taken)
         return loader
 
     def _start(
@@ -119,6 +120,7 @@ class DataLoader:
         copy: bool,
         drop_last: bool,
         environment: bool,
+        is_spec: bool = False,
     ) -> None:
         for name, instead in INSTEAD.items():
             if name in options:
@@ -131,20 +133,17 @@ class DataLoader:
             options.get("fields") is None or options.get("image") is not None
         )
         # JAX makes 32-bit integers of 64-bit ones, so it gets those that are there already.
-        if makes_images and framework != "jax":
+        if makes_images and framework != "jax" and not is_spec:
             options.setdefault("labels_i64", True)
         self._convert = converter(framework, copy)
         self._names = None if names is None else list(names)
         self._as_dict = as_dict
         self._build = build
-        self._options = {**options, "environment": environment, "epochs": 0}
+        self._options = {**options, "environment": environment, "epochs": 0, "once": False}
         self._feed = build(**self._options)
         self._plan = plan_of(self._feed)
-        # The epoch that the next iter() is of, unless it goes on with one that was loaded.
-        self._next_epoch = self._feed.next_steps[0][0]
-        self._epoch = self._next_epoch
-        self._goes_on = options.get("resume") is not None
         self._iterations = 0
+        self._begin_at(self._feed.next_steps[0][0])
 
     @property
     def feed(self) -> Feed:
@@ -157,20 +156,21 @@ class DataLoader:
         return self._epoch
 
     def __len__(self) -> int:
-        """The number of steps of this process in an epoch."""
-        return self._plan.steps(self._next_epoch if self._iterations == 0 else self._epoch)
+        """The number of steps of this process in the epoch that is iterated over, or else in the next."""
+        return self._plan.steps(self._epoch if self._is_under_way else self._next_epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, step = self._feed.next_steps[0]
-        if self._goes_on and epoch == self._next_epoch:
-            pass
-        elif (epoch, step) != (self._next_epoch, 0):
-            self._feed.seek(self._next_epoch, 0)
-        self._goes_on = False
-        self._epoch = self._next_epoch
-        self._next_epoch += 1
+        epoch = self._next_epoch
+        if epoch != self._rest and self._feed.next_steps[0] != (epoch, 0):
+            self._feed.seek(epoch, 0)
+        # The rest of an epoch may be empty.
+        is_over = self._feed.next_steps[0][0] > epoch
+        self._rest = None
+        self._epoch = epoch
+        self._next_epoch = epoch + 1
+        self._is_under_way = True
         self._iterations += 1
-        return Iteration(self, self._iterations)
+        return Iteration(self, self._iterations, is_over)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next ``iter()`` that of this epoch, whose order only the seed and its number decide.
@@ -183,10 +183,13 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """Where the training is, after the last batch that was handed over: plain data, to be saved with the
         model. What was prefetched counts as still to come."""
-        return {"version": STATE_VERSION, "snapshot": str(self._feed.snapshot())}
+        # After the last batch of an epoch, the snapshot is already of the next, and the loop is not.
+        epoch = self._epoch if self._is_under_way else None
+        return {"version": STATE_VERSION, "snapshot": str(self._feed.snapshot()), "epoch": epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where a state was taken: the next ``iter()`` is the rest of that epoch, bit for bit.
+        """Goes on where a state was taken: the next ``iter()`` is the rest of that epoch, bit for bit. After
+        the last batch of an epoch, and before the loop over it has ended, that is no batch.
 
         The number of processes may be another one: then what is left of the epoch, for all of them together,
         is divided among the new ones.
@@ -194,13 +197,12 @@ class DataLoader:
         version = state.get("version")
         if version != STATE_VERSION:
             raise ValueError(f"the state has version {version!r}; this package reads {STATE_VERSION}")
-        snapshot = Snapshot(state["snapshot"])
+        snapshot, epoch = Snapshot(state["snapshot"]), state["epoch"]
         self._feed.close()
         self._feed = self._build(**{**self._options, "resume": snapshot})
         self._plan = plan_of(self._feed)
-        self._next_epoch = self._epoch = self._feed.next_steps[0][0]
-        self._goes_on = True
         self._iterations += 1
+        self._begin_at(self._feed.next_steps[0][0] if epoch is None else epoch)
 
     def stats(self) -> Stats:
         """What was done so far, and who waited for whom."""
@@ -226,6 +228,19 @@ class DataLoader:
             "and save its state_dict()"
         )
 
+    def _begin_at(self, epoch: int) -> None:
+        """Makes the next ``iter()`` that of this epoch, in which the feed may have some steps behind it."""
+        self._epoch = self._next_epoch = epoch
+        # The epoch that goes on where the feed is.
+        self._rest: int | None = epoch
+        # From iter() on until its loop has ended, not only its last batch.
+        self._is_under_way = False
+
+    def _end(self, number: int) -> None:
+        """Notes that the loop of an iteration has ended."""
+        if number == self._iterations:
+            self._is_under_way = False
+
     def _taken(self, batch: Batch) -> Any:
         """The batch as its consumer wants it."""
         if self._names is None:
@@ -237,16 +252,17 @@ class DataLoader:
 class Iteration:
     """One epoch of a loader, or the rest of it."""
 
-    def __init__(self, loader: DataLoader, number: int) -> None:
+    def __init__(self, loader: DataLoader, number: int, is_over: bool) -> None:
         self._loader = loader
         self._number = number
-        self._batches: Batches | None = iter(loader.feed)
+        self._batches: Batches | None = None if is_over else iter(loader.feed)
 
     def __iter__(self) -> Iteration:
         return self
 
     def __next__(self) -> Any:
         if self._batches is None:
+            self._loader._end(self._number)
             raise StopIteration
         if self._number != self._loader._iterations:
             raise FeedError(
@@ -257,6 +273,7 @@ class Iteration:
             batch = next(self._batches)
         except StopIteration:
             self._batches = None
+            self._loader._end(self._number)
             raise
         if batch.is_last:
             self._batches = None
