@@ -49,6 +49,8 @@ def test_each_iteration_is_an_epoch(numbers: str) -> None:
     assert batches.epoch == 2 and len(batches) == 13
     batches.set_epoch(1)
     assert flat(batches) == epochs[1] and flat(batches) == epochs[2]
+    with pytest.raises(ValueError, match="there is no epoch -1"):
+        batches.set_epoch(-1)
     # One that is left early is over: the next iteration is the next epoch.
     batches.set_epoch(0)
     next(iter(batches))

@@ -61,6 +61,14 @@ class DataLoader:
         job this is. It then gets its share of each epoch.
     """
 
+    # The epoch of the present iter(), or of the last, and that of the next.
+    _epoch: int
+    _next_epoch: int
+    # The epoch that goes on where the feed is, instead of at its beginning.
+    _rest: int | None
+    # From iter() on until its loop has ended, not only its last batch.
+    _is_under_way: bool
+
     def __init__(
         self,
         *,
@@ -178,6 +186,8 @@ class DataLoader:
         Without a call, each ``iter()`` is the epoch after the one before. An epoch that was loaded in its
         middle goes on, if it is this one.
         """
+        if epoch < 0:
+            raise ValueError(f"there is no epoch {epoch}: they are counted from 0")
         self._next_epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
@@ -230,10 +240,7 @@ class DataLoader:
 
     def _begin_at(self, epoch: int) -> None:
         """Makes the next ``iter()`` that of this epoch, in which the feed may have some steps behind it."""
-        self._epoch = self._next_epoch = epoch
-        # The epoch that goes on where the feed is.
-        self._rest: int | None = epoch
-        # From iter() on until its loop has ended, not only its last batch.
+        self._epoch = self._next_epoch = self._rest = epoch
         self._is_under_way = False
 
     def _end(self, number: int) -> None:
