@@ -9,14 +9,17 @@
 //! of other crates are found among the maps of the process. That needs Linux and `/proc`; without them they
 //! are not seen.
 
-use std::fs::{self, File};
+use std::fs;
+#[cfg(target_os = "linux")]
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use parking_lot::{Mutex, MutexGuard};
 #[cfg(target_os = "linux")]
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
 
 use crate::source::file_id::FileId;
 
@@ -50,17 +53,19 @@ impl Turn {
     /// the disk has no room kills the process. A new file gets room for `bytes`, and no length, which is
     /// liblmdb's to choose. This process must not have the file open.
     ///
-    /// Fails if the disk has no room. What else prevents it is left to liblmdb, which tells it by its error.
+    /// Fails with the system's code if the disk has no room. What else prevents it is left to liblmdb, which
+    /// tells it by its error.
     #[cfg(target_os = "linux")]
-    pub(super) fn reserve(&self, lock: &Path, bytes: u64) -> Result<(), Errno> {
+    pub(super) fn reserve(&self, lock: &Path, bytes: u64) -> Result<(), i32> {
         let no_room = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);
         // The mode is liblmdb's.
         let opened =
-            File::options().read(true).write(true).create(true).truncate(false).mode(0o644).open(lock);
+            fs::File::options().read(true).write(true).create(true).truncate(false).mode(0o644).open(lock);
         let file = match opened {
             Ok(file) => file,
             Err(error) => {
-                return Errno::from_io_error(&error).filter(no_room).map_or(Ok(()), Err);
+                let error = Errno::from_io_error(&error).filter(no_room);
+                return error.map_or(Ok(()), |error| Err(error.raw_os_error()));
             }
         };
         let length = file.metadata().map_or(0, |metadata| metadata.len());
@@ -70,11 +75,11 @@ impl Turn {
             Err(error) if no_room(&error) && length > 0 => take(length),
             taken => taken,
         }
-        .or_else(|error| if no_room(&error) { Err(error) } else { Ok(()) })
+        .or_else(|error| if no_room(&error) { Err(error.raw_os_error()) } else { Ok(()) })
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn reserve(&self, _lock: &Path, _bytes: u64) -> Result<(), Errno> {
+    pub(super) fn reserve(&self, _lock: &Path, _bytes: u64) -> Result<(), i32> {
         Ok(())
     }
 

@@ -116,8 +116,8 @@ impl Slots {
         if turn.is_open_here(&files.lock) {
             return Ok(Err(NoLock::OpenHere(files.lock.clone())));
         }
-        if let Err(error) = turn.reserve(&files.lock, LOCK_BYTES) {
-            return Ok(Err(NoLock::System(lmdb::Error::Other(error.raw_os_error()))));
+        if let Err(code) = turn.reserve(&files.lock, LOCK_BYTES) {
+            return Ok(Err(NoLock::System(lmdb::Error::Other(code))));
         }
         let ((env, room), lock) = match turn.opening(&files.lock, || open(files, file_bytes)) {
             Err(lmdb::Error::Other(code)) if is_locking_trouble(code) => {
