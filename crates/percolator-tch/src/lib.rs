@@ -55,7 +55,7 @@ mod tensors;
 mod torch;
 
 pub use error::TchError;
-pub use steps::{LaneTensorSteps, TchFeed, TensorSteps};
+pub use steps::{TchFeed, TensorSteps, TensorStepsOn};
 pub use tensors::{TchBatch, Tensors};
 
 /// The README's code compiles.

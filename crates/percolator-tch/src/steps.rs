@@ -44,7 +44,7 @@ pub trait TchFeed {
     ///
     /// [`TchError`] if there are not as many devices as lanes, if torch does not have one of them, or if a
     /// field has a type that tch does not have.
-    fn tensors_on(&mut self, devices: &[Device]) -> Result<LaneTensorSteps<'_>, TchError>;
+    fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, TchError>;
 }
 
 impl TchFeed for Feed {
@@ -55,20 +55,20 @@ impl TchFeed for Feed {
         }
     }
 
-    fn tensors_on(&mut self, devices: &[Device]) -> Result<LaneTensorSteps<'_>, TchError> {
+    fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, TchError> {
         let lanes = self.stats().lanes.len();
         if devices.len() != lanes {
             return Err(TchError::Devices { lanes, devices: devices.len() });
         }
         devices.iter().try_for_each(|&device| device::check(device))?;
         check_fields(self.layout().fields())?;
-        Ok(LaneTensorSteps { steps: self.steps(), devices: devices.to_vec(), has_failed: false })
+        Ok(TensorStepsOn { steps: self.steps(), devices: devices.to_vec(), has_failed: false })
     }
 }
 
 /// An iterator over the steps of a feed with one lane. See [`TchFeed::tensors`].
 #[derive(Debug)]
-pub struct TensorSteps<'a>(LaneTensorSteps<'a>);
+pub struct TensorSteps<'a>(TensorStepsOn<'a>);
 
 /// An iterator over the steps of all lanes of a feed: the tensors of each, in the order of the lanes. See
 /// [`TchFeed::tensors_on`].
@@ -77,7 +77,7 @@ pub struct TensorSteps<'a>(LaneTensorSteps<'a>);
 /// present. After an error there is no further step. If torch refuses a step, that step counts as delivered:
 /// resume from a snapshot that was taken before it.
 #[derive(Debug)]
-pub struct LaneTensorSteps<'a> {
+pub struct TensorStepsOn<'a> {
     steps: Steps<'a>,
     devices: Vec<Device>,
     has_failed: bool,
@@ -111,7 +111,7 @@ impl Iterator for TensorSteps<'_> {
 
 impl FusedIterator for TensorSteps<'_> {}
 
-impl LaneTensorSteps<'_> {
+impl TensorStepsOn<'_> {
     /// Returns where the run is, after the step that was handed over last: see [`Feed::snapshot`].
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl LaneTensorSteps<'_> {
     }
 }
 
-impl Iterator for LaneTensorSteps<'_> {
+impl Iterator for TensorStepsOn<'_> {
     type Item = Result<Vec<Tensors>, TchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -148,4 +148,4 @@ impl Iterator for LaneTensorSteps<'_> {
     }
 }
 
-impl FusedIterator for LaneTensorSteps<'_> {}
+impl FusedIterator for TensorStepsOn<'_> {}

@@ -43,7 +43,7 @@ impl Tensors {
     /// # Errors
     ///
     /// [`TchError::NoTensor`] if there is none of this name, [`TchError::Kind`] if it has another kind.
-    pub fn of_kind(&self, name: &str, wanted: Kind) -> Result<&Tensor, TchError> {
+    pub fn get_as(&self, name: &str, wanted: Kind) -> Result<&Tensor, TchError> {
         let tensor = self.get(name)?;
         match tensor.kind() {
             found if found == wanted => Ok(tensor),

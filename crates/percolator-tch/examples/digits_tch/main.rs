@@ -9,13 +9,13 @@
 //! goes on with new objects: each loss must be the same, bit for bit. The lines to copy into a loop of your
 //! own are those of [`Run::train`](run::Run::train).
 
+mod adam;
 #[path = "../../../../examples/lmdb_feed/digits.rs"]
 mod digits;
 mod net;
 #[path = "../../../../examples/lmdb_feed/program.rs"]
 mod program;
 mod run;
-mod sgd;
 
 use std::iter::zip;
 use std::path::Path;
@@ -34,13 +34,13 @@ const ACCURACY_MIN: f64 = 0.95;
 #[derive(Clone, Copy, Debug, Parser)]
 pub(crate) struct Options {
     /// Passes over the training digits.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
     /// Records in a batch.
     #[arg(long, default_value_t = 32)]
     batch_size: usize,
     /// The seed of the weights and of the order of the records.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 7)]
     seed: u64,
 }
 

@@ -9,14 +9,14 @@ use percolator_tch::TchFeed as _;
 use tch::{Device, Kind};
 
 use crate::Options;
+use crate::adam::Adam;
 use crate::net::Net;
-use crate::sgd::Sgd;
 
 const DEVICE: Device = Device::Cpu;
 
 pub(crate) struct Run {
     net: Net,
-    optimizer: Sgd,
+    optimizer: Adam,
     feed: Feed,
 }
 
@@ -28,7 +28,7 @@ impl Run {
     fn of(feed: FeedBuilder, options: Options) -> anyhow::Result<Self> {
         tch::manual_seed(options.seed.cast_signed());
         let net = Net::new(DEVICE);
-        let optimizer = Sgd::new(&net.variables);
+        let optimizer = Adam::new(&net.variables);
         Ok(Run { net, optimizer, feed: feed.build()? })
     }
 
@@ -40,7 +40,7 @@ impl Run {
         for step in self.feed.tensors(DEVICE)?.take(steps) {
             let tensors = step?;
             let images = tensors.get("data")?;
-            let labels = tensors.of_kind("label_i64", Kind::Int64)?;
+            let labels = tensors.get_as("label_i64", Kind::Int64)?;
 
             let loss = self.net.loss(images, labels);
             self.optimizer.step(&loss);
@@ -98,7 +98,7 @@ fn files(folder: &Path) -> [PathBuf; 3] {
 
 /// Images of f32 between 0 and 1, with labels as torch's losses take them.
 fn images(lmdb: &Path) -> FeedBuilder {
-    Feed::builder().lmdb(lmdb).transform(Transform::new().scale(1.0 / 256.0)).labels_i64(true)
+    Feed::builder().lmdb(lmdb).transform(Transform::new().scale(1.0 / 16.0)).labels_i64(true)
 }
 
 fn feed_of(lmdb: &Path, options: Options) -> FeedBuilder {

@@ -40,7 +40,8 @@ fn a_device_that_torch_lacks_says_so() {
         assert!(matches!(error, TchError::NoDevice { .. }), "{error}");
         assert!(error.to_string().contains(&format!("torch has no {device:?} here: ")), "{error}");
     }
-    assert!(feed.tensors(missing).unwrap_err().to_string().contains("libtorch_cuda is linked"));
+    let error = feed.tensors(missing).unwrap_err().to_string();
+    assert!(error.ends_with("link the program with -Wl,--no-as-needed -ltorch_cuda"), "{error}");
     // A batch whose tensors cannot be had returns.
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let error = lane.next().unwrap().unwrap().into_tensors(missing).unwrap_err();
@@ -56,7 +57,7 @@ fn a_name_or_a_kind_that_is_not_there_says_what_is() {
     let message = |error: TchError| error.to_string();
     assert_eq!(message(tensors.get("z").unwrap_err()), "the batch has no tensor \"z\"; it has x, y");
     assert_eq!(
-        message(tensors.of_kind("y", Kind::Float).unwrap_err()),
+        message(tensors.get_as("y", Kind::Float).unwrap_err()),
         "the tensor \"y\" is of kind Int64, but Float was asked for: convert it with to_kind, or let the \
          feed make it so"
     );

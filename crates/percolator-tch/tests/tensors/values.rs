@@ -71,27 +71,27 @@ fn every_type_has_its_values_and_its_address() {
             assert_eq!(tensor.size(), [i64::try_from(of.len()).unwrap(), 1, 2], "{name}");
             assert!(tensor.is_contiguous(), "{name}");
         }
-        let of_kind = |name, kind| tensors.of_kind(name, kind).unwrap();
+        let get_as = |name, kind| tensors.get_as(name, kind).unwrap();
         let of = || of.clone();
-        assert_eq!(elements::<u8>(of_kind("u8", Kind::Uint8)), pairs(of(), |p| p, || 100));
+        assert_eq!(elements::<u8>(get_as("u8", Kind::Uint8)), pairs(of(), |p| p, || 100));
         let negative = pairs(of(), |p| -i8::try_from(p).unwrap(), || 100);
-        assert_eq!(elements::<i8>(of_kind("i8", Kind::Int8)), negative);
+        assert_eq!(elements::<i8>(get_as("i8", Kind::Int8)), negative);
         let negative = pairs(of(), |p| -i16::from(p) * 100, || 100);
-        assert_eq!(elements::<i16>(of_kind("i16", Kind::Int16)), negative);
+        assert_eq!(elements::<i16>(get_as("i16", Kind::Int16)), negative);
         let negative = pairs(of(), |p| -i32::from(p) * 100_000, || 100);
-        assert_eq!(elements::<i32>(of_kind("i32", Kind::Int)), negative);
+        assert_eq!(elements::<i32>(get_as("i32", Kind::Int)), negative);
         let negative = pairs(of(), |p| -i64::from(p) << 40, || 100);
-        assert_eq!(elements::<i64>(of_kind("i64", Kind::Int64)), negative);
+        assert_eq!(elements::<i64>(get_as("i64", Kind::Int64)), negative);
         let halves = pairs(of(), |p| f16::from_f32(f32::from(p) + 0.5), || f16::from_f32(100.0));
-        assert_eq!(elements::<f16>(of_kind("f16", Kind::Half)), halves);
+        assert_eq!(elements::<f16>(get_as("f16", Kind::Half)), halves);
         // Read as f32, which is exact: tch takes the crate half's bf16 for a f16.
         let halves = pairs(of(), |p| f32::from(p) + 0.5, || 100.0);
-        assert_eq!(elements::<f32>(of_kind("bf16", Kind::BFloat16)), halves);
+        assert_eq!(elements::<f32>(get_as("bf16", Kind::BFloat16)), halves);
         let floats = pairs(of(), |p| f32::from(p) + 0.125, || 100.0);
-        assert_eq!(elements::<f32>(of_kind("f32", Kind::Float)), floats);
+        assert_eq!(elements::<f32>(get_as("f32", Kind::Float)), floats);
         let floats = pairs(of(), |p| f64::from(p) + 1e-9, || 100.0);
-        assert_eq!(elements::<f64>(of_kind("f64", Kind::Double)), floats);
-        assert_eq!(elements::<bool>(of_kind("bool", Kind::Bool)), pairs(of(), |p| p % 2 == 1, || true));
+        assert_eq!(elements::<f64>(get_as("f64", Kind::Double)), floats);
+        assert_eq!(elements::<bool>(get_as("bool", Kind::Bool)), pairs(of(), |p| p % 2 == 1, || true));
     }
 }
 
@@ -118,13 +118,13 @@ fn fields_of_varying_length_have_a_second_tensor() {
     assert_eq!(names, ["ragged", "ragged.offsets", "padded", "padded.lengths"]);
     // Records 0 to 3 have 0, 1, 2 and 0 elements.
     assert_eq!(elements::<i32>(tensors.get("ragged").unwrap()), [10, 20, 21]);
-    let offsets = tensors.of_kind("ragged.offsets", Kind::Int64).unwrap();
+    let offsets = tensors.get_as("ragged.offsets", Kind::Int64).unwrap();
     assert_eq!(elements::<i64>(offsets), [0, 0, 1, 3, 3]);
     let padded = tensors.get("padded").unwrap();
     assert_eq!(padded.size(), [4, 3]);
     let none = [-1.0, -1.0, -1.0];
     assert_eq!(elements::<f32>(padded), [none, [0.0, -1.0, -1.0], [0.0, 1.0, -1.0], none].concat());
-    let lengths = tensors.of_kind("padded.lengths", Kind::Int64).unwrap();
+    let lengths = tensors.get_as("padded.lengths", Kind::Int64).unwrap();
     assert_eq!(elements::<i64>(lengths), [0, 1, 2, 0]);
     // Records 4 and 5 have 1 and 2.
     let last = steps.next().unwrap().unwrap();
