@@ -449,6 +449,20 @@ pub enum FieldError {
         /// Whether it may take fewer.
         is_most: bool,
     },
+    /// A record has a number of bytes that is not that of whole elements.
+    #[error(
+        "field {field:?} holds {dtype}, of {} bytes each, but was given {found} byte(s); give its elements as \
+         they lie in memory",
+        dtype.size()
+    )]
+    PartOfElement {
+        /// The field.
+        field: String,
+        /// The type of its elements.
+        dtype: Dtype,
+        /// How many bytes were given.
+        found: usize,
+    },
     /// It holds booleans, and was given a byte that is none.
     #[error("field {field:?} holds booleans, but was given bytes other than 0 and 1")]
     NotBool {

@@ -131,14 +131,19 @@ impl<'a> Row<'a> {
     pub fn write_bytes(&mut self, field: impl FieldKey, bytes: &[u8]) -> Result<(), FieldError> {
         let number = field::find(self.fields(), field)?;
         let field = &self.fields()[number];
-        let elements = bytes.len() / field.dtype().size();
-        if field.dtype() == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+        let (dtype, size) = (field.dtype(), field.dtype().size());
+        if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
             return Err(FieldError::NotBool { field: field.name().to_owned() });
         }
+        if !bytes.len().is_multiple_of(size) {
+            let (field, found) = (field.name().to_owned(), bytes.len());
+            return Err(FieldError::PartOfElement { field, dtype, found });
+        }
         let is_fixed = matches!(field.kind(), FieldKind::Fixed(_));
+        let elements = bytes.len() / size;
         let capacity = self.capacity(number).len();
         let fits = if is_fixed { bytes.len() == capacity } else { bytes.len() <= capacity };
-        if !fits || !bytes.len().is_multiple_of(self.fields()[number].dtype().size()) {
+        if !fits {
             return Err(self.wrong_length(number, elements));
         }
         self.capacity(number)[..bytes.len()].copy_from_slice(bytes);

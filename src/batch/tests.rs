@@ -246,7 +246,10 @@ fn bytes_are_written_as_elements_are() {
     };
     assert_eq!(row.write_bytes("pair", &pair[..2]), wrong(1, 2, false, "pair"));
     assert_eq!(row.write_bytes("tokens", &[0; 12]), wrong(3, 2, true, "tokens"));
-    assert_eq!(row.write_bytes("tokens", &[0; 5]), wrong(1, 2, true, "tokens"), "5 bytes are no u32s");
+    let part = FieldError::PartOfElement { field: "tokens".to_owned(), dtype: Dtype::U32, found: 5 };
+    let message = "field \"tokens\" holds u32, of 4 bytes each, but was given 5 byte(s)";
+    assert!(part.to_string().starts_with(message), "{part}");
+    assert_eq!(row.write_bytes("tokens", &[0; 5]), Err(part));
     assert_eq!(row.write_bytes("flag", &[2]), Err(FieldError::NotBool { field: "flag".to_owned() }));
     assert!(matches!(row.write_bytes("none", &[]), Err(FieldError::Unknown { .. })));
     row.write_bytes("pair", pair).unwrap();
