@@ -24,8 +24,8 @@ pub(crate) fn check(device: Device) -> Result<(), TchError> {
             }
             missing(format!(
                 "it sees {count} GPU(s), counted from 0; it sees those of NVIDIA's driver, if libtorch was \
-                 built with CUDA and libtorch_cuda is linked: if the linker dropped it, link the program with \
-                 -Wl,--no-as-needed -ltorch_cuda"
+                 built with CUDA and libtorch_cuda is linked: if the linker dropped it, link the program \
+                 with -Wl,--no-as-needed -ltorch_cuda"
             ))
         }
         Device::Mps if tch::utils::has_mps() => Ok(()),

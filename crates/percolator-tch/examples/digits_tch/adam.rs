@@ -18,7 +18,7 @@ const EPSILON: f64 = 1e-8;
 /// Adam as PyTorch has it, with PyTorch's defaults but for the learning rate.
 #[derive(Debug)]
 pub(crate) struct Adam {
-    /// How many were made: both moments start at zero, and are that much too small at first.
+    /// How many steps were taken.
     steps: i32,
     weights: Vec<Weight>,
 }
@@ -34,14 +34,14 @@ struct Weight {
 }
 
 impl Adam {
-    /// Moves those of the variables that are trained. The others are a batch normalisation's averages.
+    /// For the variables that are trained. The others are the averages of the batch normalisations.
     pub(crate) fn new(variables: &VarStore) -> Self {
         let trained = variables.variables().into_iter().filter(|(_, value)| value.requires_grad());
-        let weights = trained.map(|(name, value)| {
-            let [mean, square] = [(); 2].map(|()| value.zeros_like());
+        let at_rest = |(name, value): (String, Tensor)| {
+            let (mean, square) = (value.zeros_like(), value.zeros_like());
             Weight { name, value, mean, square }
-        });
-        Adam { steps: 0, weights: weights.collect() }
+        };
+        Adam { steps: 0, weights: trained.map(at_rest).collect() }
     }
 
     /// One step down the gradient of the loss.
@@ -49,15 +49,16 @@ impl Adam {
         self.weights.iter_mut().for_each(|weight| weight.value.zero_grad());
         loss.backward();
         self.steps += 1;
-        let grown = |decay: f64| 1.0 - decay.powi(self.steps);
-        let (mean_grown, square_grown) = (grown(MEAN_DECAY), grown(SQUARE_DECAY));
+        // The averages start at zero, and have come this part of the way to what they average.
+        let part = |decay: f64| 1.0 - decay.powi(self.steps);
+        let (mean_part, square_part) = (part(MEAN_DECAY), part(SQUARE_DECAY));
         tch::no_grad(|| {
             for Weight { value, mean, square, .. } in &mut self.weights {
                 let gradient = value.grad();
                 *mean = &*mean * MEAN_DECAY + &gradient * (1.0 - MEAN_DECAY);
                 *square = &*square * SQUARE_DECAY + gradient.square() * (1.0 - SQUARE_DECAY);
-                let scale = (&*square / square_grown).sqrt() + EPSILON;
-                *value -= &*mean / mean_grown / scale * LEARNING_RATE;
+                let scale = (&*square / square_part).sqrt() + EPSILON;
+                *value -= &*mean / mean_part / scale * LEARNING_RATE;
             }
         });
     }

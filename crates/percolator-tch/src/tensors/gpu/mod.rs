@@ -1,5 +1,6 @@
-//! Batches on GPUs as tensors, on the stand-in driver. Torch sees no GPU there, and does not have to: it holds
-//! the memory, and releases it. What it would compute is played by the null stream, which a test can stop.
+//! Batches on GPUs as tensors, on the stand-in driver. Torch sees no GPU there, and does not have to: it
+//! holds the memory, and releases it. What it would compute is played by the null stream, which a test can
+//! stop.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
