@@ -451,8 +451,8 @@ pub enum FieldError {
     },
     /// A record has a number of bytes that is not that of whole elements.
     #[error(
-        "field {field:?} holds {dtype}, of {} bytes each, but was given {found} byte(s); give its elements as \
-         they lie in memory",
+        "field {field:?} holds {dtype}, of {} bytes each, but was given {found} byte(s); give its elements \
+         as they lie in memory",
         dtype.size()
     )]
     PartOfElement {

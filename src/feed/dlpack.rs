@@ -311,8 +311,9 @@ impl DlpackTensor {
     }
 
     /// Makes everything enqueued on a CUDA stream from here on wait until the batch has arrived, as
-    /// [`CudaBatch::wait_on_raw`](crate::device::CudaBatch::wait_on_raw) does. What the stream has queued when
-    /// the batch's last tensor is released counts as its use. Of a batch on another device, it does nothing.
+    /// [`CudaBatch::wait_on_raw`](crate::device::CudaBatch::wait_on_raw) does. What the stream has queued
+    /// when the batch's last tensor is released counts as its use. Of a batch on another device, it does
+    /// nothing.
     ///
     /// # Safety
     ///

@@ -422,6 +422,21 @@ fn a_wait_may_end_early_and_takes_nothing() {
 }
 
 #[test]
+fn an_error_of_one_lane_ends_a_wait_with_a_time_for_all() {
+    must_end("a wait for a lane that stalls, beside one that failed", || {
+        let (source, mut stall) = MemorySource::images("one failed", 10, 1, 4, 4).stall_at(5);
+        let devices = [Device::host(0), Device::host(1)];
+        let mut feed = feed(source).devices(devices).give_up_after(SHORT).once().build().unwrap();
+        // All batches of lane 0 are held. Record 5 would be lane 1's next.
+        let held: Vec<_> = (0..2).map(|_| feed.steps().next().unwrap().unwrap().remove(0)).collect();
+        while !feed.steps().wait_timeout(Duration::from_millis(1)) {}
+        assert!(matches!(feed.steps().next(), Some(Err(FeedError::AllHeld { lane: 0, .. }))));
+        stall.release();
+        drop(held);
+    });
+}
+
+#[test]
 fn what_was_waited_for_and_not_taken_returns_with_its_lane() {
     let source = MemorySource::images("waited for", 10, 1, 4, 4);
     let mut lane = feed(source).build().unwrap().take_lanes().unwrap().remove(0);
