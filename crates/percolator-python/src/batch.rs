@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use percolator::batch::FieldError;
 use percolator::record::{RecordId, StepEnd};
 use percolator::{Batch as CoreBatch, DeviceError};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -69,10 +69,10 @@ impl Batch {
         })
     }
 
-    fn position(&self, name: &str) -> PyResult<usize> {
+    fn position(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
         self.names.iter().position(|found| &**found == name).ok_or_else(|| {
             let unknown = FieldError::Unknown { wanted: format!("{name:?}"), fields: self.names.join(", ") };
-            PyKeyError::new_err(unknown.to_string())
+            errors::unknown_field(py, &unknown)
         })
     }
 }
@@ -80,7 +80,7 @@ impl Batch {
 #[pymethods]
 impl Batch {
     fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Py<Field>> {
-        let position = self.position(name)?;
+        let position = self.position(py, name)?;
         Ok(self.fields(py)?.swap_remove(position))
     }
 

@@ -12,6 +12,7 @@
 
 #![expect(unsafe_code, reason = "DLPack and capsules are C: structs that free themselves through a pointer")]
 
+use std::collections::TryReserveError;
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use percolator::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLTensor, DlpackTensor,
 };
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -96,7 +98,12 @@ pub(crate) fn capsule<'py>(
     is_versioned: bool,
     is_copy: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let copy = is_copy.then(|| copied(owner));
+    // A copy may be large: other threads run meanwhile.
+    let copy = is_copy.then(|| py.detach(|| copied(owner))).transpose();
+    let copy = copy.map_err(|error| {
+        let bytes = owner.bytes();
+        PyMemoryError::new_err(format!("there is no memory for a copy of {bytes} bytes: {error}"))
+    })?;
     let managed = Managed::new(owner.clone(), copy);
     let (pointer, name): (*mut c_void, _) = match is_versioned {
         // SAFETY: the box was just given up; only the address of a part is taken.
@@ -115,15 +122,18 @@ pub(crate) fn capsule<'py>(
 }
 
 /// A copy of an array on the host.
-fn copied(array: &SharedArray) -> Vec<Line> {
+fn copied(array: &SharedArray) -> Result<Vec<Line>, TryReserveError> {
     let bytes = array.bytes();
-    let mut lines = vec![Line([0; ALIGNMENT]); bytes.div_ceil(ALIGNMENT)];
+    let count = bytes.div_ceil(ALIGNMENT);
+    let mut lines = Vec::new();
+    lines.try_reserve_exact(count)?;
+    lines.resize(count, Line([0; ALIGNMENT]));
     let from: *const u8 = array.tensor().tensor().data.cast();
     let to: *mut u8 = lines.as_mut_ptr().cast();
     // SAFETY: the array has that many bytes, on the host (the caller checked), and lives as long as `array`;
     // the lines are new, and at least as long.
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-    lines
+    Ok(lines)
 }
 
 impl Managed {

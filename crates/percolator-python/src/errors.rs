@@ -8,7 +8,6 @@ use percolator::receipt::ReceiptError;
 use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -104,6 +103,27 @@ pub(crate) fn field(py: Python<'_>, error: &FieldError) -> PyErr {
     plain(py, "FieldError", &error.to_string())
 }
 
+/// A field that a batch does not have. It is a `KeyError` as well, because a batch is a mapping.
+pub(crate) fn unknown_field(py: Python<'_>, error: &FieldError) -> PyErr {
+    plain(py, "UnknownFieldError", &error.to_string())
+}
+
+/// An error of a net's file.
+pub(crate) fn net(py: Python<'_>, error: &FeedError, path: &Path) -> PyErr {
+    let (message, reason) = (error.to_string(), reason_of(error));
+    let reason = reason.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&reason);
+    let place = Place { file: error.file().or(Some(path)), key: error.key(), record: error.record() };
+    exception(py, class_of(error), &message, reason, &place)
+}
+
+/// An error of a step that was asked for, and is not a run that resumes.
+pub(crate) fn step(error: FeedError) -> FeedError {
+    match error {
+        FeedError::Snapshot(SnapshotError::Order(error)) => error.into(),
+        error => error,
+    }
+}
+
 /// Options that contradict each other.
 pub(crate) fn config(py: Python<'_>, message: &str) -> PyErr {
     plain(py, "ConfigError", message)
@@ -133,7 +153,7 @@ pub(crate) fn forked(py: Python<'_>, maker: u32) -> PyErr {
     plain(py, "ForkError", &message)
 }
 
-/// A value that is none of those allowed.
+/// A value that is none of those allowed. Called with the interpreter.
 pub(crate) fn value(message: String) -> PyErr {
-    PyValueError::new_err(message)
+    Python::attach(|py| config(py, &message))
 }

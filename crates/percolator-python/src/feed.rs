@@ -1,6 +1,6 @@
 //! The class `Feed`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -73,6 +73,20 @@ impl Feed {
     }
 }
 
+/// The feed of a net's data layer, or the names of its data layers if none has the one that is wanted.
+fn of_net(
+    path: &Path,
+    phase: Phase,
+    layer: Option<&str>,
+) -> Result<Result<FeedBuilder, Vec<String>>, FeedError> {
+    let Some(layer) = layer else { return percolator::Feed::from_prototxt(path, phase).map(Ok) };
+    let mut layers = percolator::Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
+    match layers.iter().position(|found| found.layer_name() == layer) {
+        Some(position) => Ok(Ok(layers.swap_remove(position))),
+        None => Ok(Err(layers.iter().map(|found| format!("{:?}", found.layer_name())).collect())),
+    }
+}
+
 #[pymethods]
 impl Feed {
     #[new]
@@ -93,15 +107,14 @@ impl Feed {
     ) -> PyResult<Self> {
         let py = class.py();
         let phase: Phase = options::named("phase", &phase.to_ascii_lowercase())?;
-        let read = || -> Result<FeedBuilder, FeedError> {
-            let Some(layer) = layer else { return percolator::Feed::from_prototxt(&path, phase) };
-            let layers = percolator::Feed::layers_of(&Net::open(&path)?, &NetState::from(phase))?;
-            let count = layers.len();
-            let mut named = layers.into_iter().filter(|feed| feed.layer_name() == layer);
-            let net = path.display().to_string();
-            named.next().ok_or_else(|| ConfigError::SeveralLayers { net, count }.into())
-        };
-        let builder = py.detach(read).map_err(|error| errors::feed(py, &error))?;
+        let read = py.detach(|| of_net(&path, phase, layer));
+        let builder = read.map_err(|error| errors::net(py, &error, &path))?.map_err(|names| {
+            let (path, wanted) = (path.display(), layer.unwrap_or_default());
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let message =
+                format!("{path}: there is no data layer {wanted:?} in phase {phase}; there are: {names}");
+            errors::config(py, &message)
+        })?;
         Feed::build(py, builder, options)
     }
 
@@ -142,13 +155,15 @@ impl Feed {
 
     /// Continues with another step.
     fn seek(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<()> {
-        self.running.replace(py, |feed| feed.seek((epoch, step)))
+        self.running.replace(py, |feed| feed.seek((epoch, step)).map_err(errors::step))
     }
 
     /// One batch alone, as any replica of the job gets it.
     #[pyo3(signature = (epoch, step, replica=0))]
     fn replay(&self, py: Python<'_>, epoch: u64, step: u64, replica: usize) -> PyResult<Batch> {
-        let batch = self.running.with(py, |feed| Ok(Taken::of(feed.replay((epoch, step), replica)?)?))?;
+        let batch = self
+            .running
+            .with(py, |feed| Ok(Taken::of(feed.replay((epoch, step), replica).map_err(errors::step)?)?))?;
         Batch::new(py, batch)
     }
 

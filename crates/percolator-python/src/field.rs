@@ -222,8 +222,18 @@ impl Field {
         slf.py().import("jax.dlpack")?.call_method1("from_dlpack", (slf,))
     }
 
-    /// The array as a `tf.Tensor`, without a copy.
+    /// The array as a `tf.Tensor`, without a copy. It must be on the host: TensorFlow does not say on which
+    /// streams it works, so the memory could be filled again while it is read.
     fn tensorflow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let field = slf.get();
+        if !field.is_on_host() {
+            let (name, at) = (&field.name, field.device_name());
+            return Err(PyBufferError::new_err(format!(
+                "field {name:?} is on {at}, and TensorFlow does not say which of its streams read it, so the \
+                 feed could fill the memory too early: feed the host (devices=\"host\"), and let TensorFlow \
+                 copy the tensor to its device"
+            )));
+        }
         let capsule = slf.call_method0("__dlpack__")?;
         slf.py().import("tensorflow.experimental.dlpack")?.call_method1("from_dlpack", (capsule,))
     }

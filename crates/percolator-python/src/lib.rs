@@ -17,6 +17,7 @@ mod feed;
 mod field;
 mod iterators;
 mod log;
+mod numbers;
 mod options;
 mod order;
 mod process;

@@ -17,22 +17,22 @@ impl Plan {
     }
 }
 
-fn value(error: &OrderError) -> PyErr {
-    errors::value(error.to_string())
+fn config(py: Python<'_>, error: &OrderError) -> PyErr {
+    errors::config(py, &error.to_string())
 }
 
 #[pymethods]
 impl Plan {
     /// The number of steps in an epoch.
     #[pyo3(signature = (epoch=0))]
-    fn steps(&self, epoch: u64) -> PyResult<u64> {
-        self.inner.steps(epoch).map_err(|error| value(&error))
+    fn steps(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
+        self.inner.steps(epoch).map_err(|error| config(py, &error))
     }
 
     /// The epoch and the position of each record that a replica gets at a step, in the order of the rows.
     #[pyo3(signature = (epoch, step, replica=0))]
-    fn share(&self, epoch: u64, step: u64, replica: usize) -> PyResult<Vec<(u64, u64)>> {
-        let share = self.inner.share(epoch, step, replica).map_err(|error| value(&error))?;
+    fn share(&self, py: Python<'_>, epoch: u64, step: u64, replica: usize) -> PyResult<Vec<(u64, u64)>> {
+        let share = self.inner.share(epoch, step, replica).map_err(|error| config(py, &error))?;
         Ok(share.map(|id| (id.epoch, id.index)).collect())
     }
 

@@ -9,6 +9,8 @@ use percolator::{Dtype, Field};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
 
+use crate::numbers;
+
 /// Why a value is none of its field: words, or the exception that reading it raised.
 pub(crate) enum Unfit {
     Words(String),
@@ -133,8 +135,8 @@ fn number_of(field: &Field, value: &Bound<'_, PyAny>) -> Result<Vec<u8>, Unfit> 
         let (name, dtype) = (field.name(), field.dtype());
         Unfit::Words(format!("field {name:?} takes {dtype}, but decode returned {value}: {error}"))
     };
-    let float = || value.extract::<f64>().map_err(wrong);
-    #[expect(clippy::cast_possible_truncation, reason = "rounded, to the nearest f32")]
+    let float = || numbers::float_of(value, field.dtype()).map_err(wrong);
+    #[expect(clippy::cast_possible_truncation, reason = "an f32 already")]
     let narrow = |float: f64| float as f32;
     Ok(match field.dtype() {
         Dtype::U8 => bytes(value.extract::<u8>().map_err(wrong)?),

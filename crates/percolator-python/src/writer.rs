@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
+use percolator::Dtype;
 use percolator::example::ExampleWriter;
 use percolator::tfrecord::{Compression, TfRecordWriter as Writer};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::process::OfProcess;
-use crate::{errors, options};
+use crate::{errors, numbers, options};
 
 /// Writes a TFRecord file.
 #[pyclass(frozen, module = "percolator")]
@@ -104,14 +105,29 @@ fn write(example: &mut ExampleWriter, name: &str, value: &Bound<'_, PyAny>) -> P
     if values.is_empty() {
         example.unset(name);
     } else if all(|value| value.is_instance_of::<PyInt>()) {
-        example.ints(name, values.iter().map(|value| value.extract()).collect::<PyResult<Vec<i64>>>()?);
+        let int = |value: &Bound<'_, PyAny>| value.extract::<i64>().map_err(|error| of(name, value, &error));
+        example.ints(name, values.iter().map(int).collect::<PyResult<Vec<i64>>>()?);
     } else if all(|value| value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>()) {
-        example.floats(name, values.iter().map(|value| value.extract()).collect::<PyResult<Vec<f32>>>()?);
+        #[expect(clippy::cast_possible_truncation, reason = "an f32 already")]
+        let float = |value: &Bound<'_, PyAny>| {
+            let float = numbers::float_of(value, Dtype::F32);
+            float.map(|float| float as f32).map_err(|error| of(name, value, &error))
+        };
+        example.floats(name, values.iter().map(float).collect::<PyResult<Vec<f32>>>()?);
     } else {
         let bytes: PyResult<Vec<Vec<u8>>> = values.iter().map(|value| bytes_of(name, value)).collect();
         example.bytes(name, bytes?);
     }
     Ok(())
+}
+
+/// The error of a number, with the feature's name.
+fn of(name: &str, value: &Bound<'_, PyAny>, error: &PyErr) -> PyErr {
+    let message = format!("feature {name:?} holds {value}: {}", error.value(value.py()));
+    match error.is_instance_of::<PyOverflowError>(value.py()) {
+        true => PyOverflowError::new_err(message),
+        false => PyValueError::new_err(message),
+    }
 }
 
 fn bytes_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

@@ -190,7 +190,8 @@ WRONG = [
     (lambda record: {"x": 2**40}, 'field "x" takes i32, but decode returned 1099511627776'),
     (lambda record: {"x": numpy.int64(1)}, 'field "x" takes i32, but decode returned i64'),
     (lambda record: {"x": numpy.zeros(2, numpy.int32)}, r"takes another shape than the \[2\]"),
-    (lambda record: {"x": b"123"}, r'field "x" takes exactly 1 element\(s\) a record, but was given 0'),
+    (lambda record: {"x": b"123"}, r'field "x" holds i32, of 4 bytes each, but was given 3 byte\(s\)'),
+    (lambda record: {"x": b"1234" * 2}, r'field "x" takes exactly 1 element\(s\) a record, but was given 2'),
     (lambda record: {"x": "text"}, 'decode returned <class .str.> for "x"|decode returned str for "x"'),
     (lambda record: {"x": numpy.array([1], ">i4")}, 'elements of the type ">i"'),
     (lambda record: {"x": None}, 'decode returned NoneType for "x"'),
@@ -201,6 +202,35 @@ WRONG = [
 def test_what_does_not_fit_its_field(numbers: str, decode: Any, message: str) -> None:
     with pytest.raises(percolator.RecordError, match=message):
         next(iter(feed(numbers, decode, decode_fields={"x": "int32"})))
+
+
+INFINITE, INEXACT = "and would be infinite", "does not have this integer, and would make "
+CHANGED = [
+    ("f16", 1e10, INFINITE),
+    ("f16", -65520, INFINITE),
+    ("bf16", 3.4e38, INFINITE),
+    ("f32", 1e300, INFINITE),
+    ("f64", 10**400, "int too large to convert to float"),
+    ("f16", 2049, INEXACT),
+    ("bf16", 257, INEXACT),
+    ("f32", 2**24 + 1, INEXACT),
+    ("f64", 2**53 + 1, INEXACT),
+]
+
+
+@pytest.mark.parametrize("dtype, value, message", CHANGED, ids=lambda value: str(value)[:20])
+def test_a_number_does_not_become_another(numbers: str, dtype: str, value: Any, message: str) -> None:
+    for made, fields in [(value, {"x": dtype}), ([0, value], {"x": (dtype, 2)})]:
+        with pytest.raises(percolator.RecordError, match=rf'field "x" takes {dtype}, .*{message}'):
+            next(iter(feed(numbers, lambda record: {"x": made}, decode_fields=fields)))
+
+
+def test_a_number_is_rounded_to_the_nearest(numbers: str) -> None:
+    made = [0.1, 65504, float("inf"), float("-inf"), float("nan"), 2048, float(2049)]
+    for dtype in ["float16", "float32", "float64"]:
+        fields = {"x": (dtype, len(made))}
+        batch = next(iter(feed(numbers, lambda record: {"x": made}, decode_fields=fields)))
+        numpy.testing.assert_array_equal(batch["x"].numpy()[0], numpy.array(made, dtype))
 
 
 def test_a_list_is_not_guessed(numbers: str) -> None:

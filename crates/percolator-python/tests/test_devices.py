@@ -49,6 +49,7 @@ def test_a_field_on_a_gpu_says_where_it_is(golden: Path) -> None:
 
         refused(TypeError, "is on cuda:0, which NumPy does not have", lambda: field.__array_interface__)
         refused(BufferError, "where percolator makes no copies", lambda: field.__dlpack__(copy=True))
+        refused(BufferError, "TensorFlow does not say which of its streams", field.tensorflow)
         refused(BufferError, "is not copied to another device", lambda: field.__dlpack__(dl_device=(1, 0)))
         refused(ValueError, "0 is ambiguous", lambda: field.__dlpack__(stream=0))
         refused(percolator.DeviceError, "per-thread default stream", lambda: field.__dlpack__(stream=2))

@@ -70,19 +70,40 @@ def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
 UNKNOWN = [
     ({"shufle": True}, r'Feed\(\) has no keyword "shufle" \(did you mean "shuffle"\?\)'),
     ({"zzz": 1}, r'Feed\(\) has no keyword "zzz"$'),
+]
+
+
+@pytest.mark.parametrize("options, message", UNKNOWN, ids=lambda value: str(value)[:30])
+def test_keywords_that_are_none(numbers: str, options: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        percolator.Feed(tfrecord=numbers, **options)
+
+
+UNFIT = [
     ({"batch_size": "ten"}, "batch_size='ten': "),
     ({"batch_size": -1}, "batch_size=-1: "),
     ({"devices": [1]}, "devices=1: "),
     ({"mirror": "yes"}, "mirror='yes': "),
     ({"decode": 7}, "decode takes a function of a record, and not int"),
     ({"resume": 7}, "resume takes a Snapshot or its text, and not int"),
+    ({"receipts": 7}, "receipts=7: "),
+    ({"target": {"from": {1, 2}}}, "target={'from': {1, 2}}: "),
+    ({"image": {"feature": "x", "shape": 7}}, "shape=7: "),
+    ({"image": 7}, "image takes the name of a feature"),
+    ({"decode": len, "decode_fields": 7}, "decode_fields takes a dict"),
+    ({"decode": len, "decode_fields": {7: "f32"}}, "decode_fields={7: 'f32'}: "),
+    ({"decode": len, "decode_fields": {"x": ("f32", "3x4")}}, "decode_fields="),
+    ({"decode": len, "decode_fields": {"x": float}}, 'dtype="float" does not say how wide'),
+    ({"devices": []}, r"devices=\[\]: give at least one, or leave devices out"),
+    ({"mean_values": []}, r"mean_values=\[\]: give at least one"),
 ]
 
 
-@pytest.mark.parametrize("options, message", UNKNOWN, ids=lambda value: str(value)[:30])
-def test_keywords_that_are_none(numbers: str, options: dict, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
+@pytest.mark.parametrize("options, message", UNFIT, ids=lambda value: str(value)[:40])
+def test_keywords_of_another_type(numbers: str, options: dict, message: str) -> None:
+    with pytest.raises(percolator.ConfigError, match=message) as caught:
         percolator.Feed(tfrecord=numbers, **options)
+    assert caught.value.reason == str(caught.value)
 
 
 CONTRADICTIONS = [
@@ -113,6 +134,10 @@ def test_options_that_contradict(options: dict, message: str) -> None:
 
 VALUES = [
     ({"dtype": "f31"}, "unknown variant `f31`"),
+    ({"dtype": float}, 'dtype="float" does not say how wide: write one of f16, bf16, f32, f64, i8'),
+    ({"dtype": "float"}, 'dtype="float" does not say how wide'),
+    ({"dtype": int}, 'dtype="int" does not say how wide'),
+    ({"shuffle": 1}, 'shuffle=1 is a window of one record, which shuffles nothing: write True, or "global"'),
     ({"layout": "chwn"}, "unknown variant `chwn`, expected `nchw` or `nhwc`"),
     ({"shuffle": "often"}, "unknown variant `often`"),
     ({"shuffle": 0.5}, "give True, False"),
@@ -127,8 +152,55 @@ VALUES = [
 
 @pytest.mark.parametrize("options, message", VALUES, ids=lambda value: str(value)[:40])
 def test_values_that_are_none(numbers: str, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(percolator.ConfigError, match=message):
         percolator.Feed(tfrecord=numbers, **options)
+
+
+def test_steps_that_are_none(numbers: str) -> None:
+    running = feed(numbers, epochs=2, shuffle=True)
+    plan = running.plan
+    assert plan is not None
+    for use in [
+        lambda: plan.share(0, 10),
+        lambda: plan.share(0, 0, 1),
+        lambda: running.replay(0, 10),
+        lambda: running.replay(2, 0),
+        lambda: running.replay(0, 0, 1),
+        lambda: running.seek(0, 10),
+    ]:
+        with pytest.raises(percolator.ConfigError) as caught:
+            use()
+        assert "resume" not in str(caught.value) and caught.value.reason == str(caught.value)
+    assert sum(batch.size for batch in running) == 200, "the feed goes on"
+
+
+def test_a_field_that_is_none(numbers: str) -> None:
+    batch = next(iter(feed(numbers)))
+    for use in [lambda: batch["y"], lambda: batch.field("y")]:
+        with pytest.raises(percolator.FieldError) as caught:
+            use()
+        error = caught.value
+        assert isinstance(error, percolator.UnknownFieldError) and isinstance(error, KeyError)
+        assert str(error) == error.reason == 'there is no field "y"; there are x, label'
+    with pytest.raises(KeyError):
+        batch["y"]
+
+
+def test_a_net_that_is_none(golden: Path) -> None:
+    for options in [{}, {"layer": "data"}]:
+        with pytest.raises(percolator.ConfigError) as caught:
+            percolator.Feed.from_prototxt(golden / "none.prototxt", **options)
+        assert caught.value.file == str(golden / "none.prototxt")
+        assert caught.value.reason and str(golden) not in caught.value.reason
+
+
+def test_a_layer_that_is_none(golden: Path) -> None:
+    net = golden / "net" / "raw_train_mirror.prototxt"
+    with pytest.raises(percolator.ConfigError) as caught:
+        percolator.Feed.from_prototxt(net, "train", layer="nobody")
+    message = f'{net}: there is no data layer "nobody" in phase TRAIN; there are: "data"'
+    assert str(caught.value) == message
+    assert percolator.Feed.from_prototxt(net, "train", layer="data", root=golden).fields
 
 
 def test_a_gpu_that_is_not_there(numbers: str) -> None:

@@ -69,7 +69,7 @@ def test_seeking_and_replaying(numbers: str) -> None:
     assert running.next_steps == [(1, 5)]
     assert [labels(batch) for batch in running] == batches[18:]
     assert labels(running.replay(2, 7)) == batches[33]
-    with pytest.raises(percolator.SnapshotError, match="epoch 3"):
+    with pytest.raises(percolator.ConfigError, match="there is no step 0 in epoch 3"):
         running.seek(3, 0)
 
 
@@ -196,6 +196,13 @@ def test_writing_and_reading(tmp_path: Path) -> None:
         assert batch["f"].numpy().tolist() == [0.5] * 2 and batch["fs"].numpy().tolist() == [[0.25, 2.0]] * 2
         assert batch["b.lengths"].numpy().tolist() == [2, 2]
         assert batch["b"].numpy()[1, :3].tolist() == [0, 255, 0]
+    for value, error, message in [
+        ([1e300], OverflowError, r"holds 1e\+300: it is too large for f32, and would be infinite"),
+        ([0.5, 2**24 + 1], ValueError, "holds 16777217: f32 does not have this integer"),
+        ([1, 2**63], OverflowError, "holds 9223372036854775808: "),
+    ]:
+        with pytest.raises(error, match=f'feature "a" {message}'):
+            percolator.example({"a": value})
     with pytest.raises(TypeError, match="holds dict|holds NoneType"):
         percolator.example({"x": [None]})
     with pytest.raises(percolator.SourceError):

@@ -70,7 +70,7 @@ def test_short_batches(numbers: str) -> None:
     assert [len(label) for _, label in loader(numbers)][-1] == 4 and len(loader(numbers)) == 13
     dropping = loader(numbers, drop_last=True)
     assert [len(label) for _, label in dropping] == [8] * 12 and len(dropping) == 12
-    with pytest.raises(TypeError, match="drop_last and last_batch are both set"):
+    with pytest.raises(percolator.ConfigError, match="drop_last and last_batch are both set"):
         loader(numbers, drop_last=True, last_batch="keep")
 
 
@@ -114,6 +114,37 @@ def test_a_state_may_be_loaded_into_the_same_loader(numbers: str) -> None:
     batches.load_state_dict(state)
     batches.set_epoch(1)
     assert sorted(flat(batches)) == list(range(100)), "another one is whole"
+
+
+def test_a_state_that_does_not_suit_leaves_the_loader_as_it_was(numbers: str, tmp_path: Path) -> None:
+    batches = loader(numbers, shuffle=True)
+    expected = labels(loader(numbers, shuffle=True))
+    iteration = iter(batches)
+    seen = labels([next(iteration)])
+    others = loader(write_numbers(tmp_path / "others.tfrecord", 30)).state_dict()
+    own = batches.state_dict()
+    del own["snapshot"]
+    for state, message in [
+        (others, "snapshot"),
+        ({}, "the state has version None"),
+        (own, "the state has no 'snapshot'"),
+        ({**others, "snapshot": "percolator"}, "snapshot"),
+    ]:
+        with pytest.raises(percolator.SnapshotError, match=message) as caught:
+            batches.load_state_dict(state)
+        assert caught.value.reason
+    assert seen + labels(iteration) == expected
+    assert sorted(flat(batches)) == list(range(100))
+
+
+def test_a_loader_has_one_device(numbers: str) -> None:
+    devices = ["host:0", "host:1"]
+    with pytest.raises(percolator.ConfigError, match="a loader has one device, and was given 2") as caught:
+        loader(numbers, devices=devices)
+    assert caught.value.reason == str(caught.value)
+    spec = percolator.Feed(tfrecord=numbers, fields=FIELDS, devices=devices, batch_size=5).spec()
+    with pytest.raises(percolator.ConfigError, match="a loader has one device"):
+        percolator.DataLoader.from_spec(spec, framework="numpy")
 
 
 def iter_after_load(iteration: Any) -> Any:
@@ -283,6 +314,9 @@ def test_torchs_keywords_say_what_to_do(numbers: str) -> None:
     for name in ["num_workers", "collate_fn", "pin_memory", "sampler", "dataset", "epochs", "once"]:
         with pytest.raises(TypeError, match=rf"DataLoader\(\) has no keyword '{name}': "):
             loader(numbers, **{name: 1})
+    dataset: Any = list(range(100))
+    with pytest.raises(TypeError, match=r"takes keywords, and no dataset: name the data: lmdb, leveldb"):
+        percolator.DataLoader(dataset, batch_size=8)
     with pytest.raises(TypeError, match="did you mean"):
         loader(numbers, shufle=True)
 

@@ -44,6 +44,7 @@ from percolator._errors import (
     RecordError,
     SnapshotError,
     SourceError,
+    UnknownFieldError,
 )
 from percolator._loader import DataLoader
 
@@ -74,6 +75,7 @@ __all__ = [
     "Steps",
     "TfRecordWriter",
     "Transform",
+    "UnknownFieldError",
     "Verdict",
     "__version__",
     "environment",

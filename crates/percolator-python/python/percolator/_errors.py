@@ -18,7 +18,7 @@ class FeedError(RuntimeError):
 
 
 class ConfigError(FeedError, ValueError):
-    """Options that cannot be met, or a net whose layer cannot be fed."""
+    """Options that cannot be met, values that are none, or a net whose layer cannot be fed."""
 
 
 class SourceError(FeedError):
@@ -31,6 +31,13 @@ class RecordError(FeedError):
 
 class FieldError(FeedError, TypeError):
     """A field of a batch was asked for as something that it is not."""
+
+
+class UnknownFieldError(FieldError, KeyError):
+    """A batch has no such field."""
+
+    # A KeyError shows its key, in quotation marks, and this has a message.
+    __str__ = Exception.__str__
 
 
 class DeviceError(FeedError):

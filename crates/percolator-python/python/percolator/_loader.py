@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from percolator._core import Batch, Batches, Feed, Field, Plan, Receipt, Snapshot, Stats
-from percolator._errors import FeedError
+from percolator._errors import ConfigError, FeedError, SnapshotError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,7 +71,7 @@ class DataLoader:
 
     def __init__(
         self,
-        *,
+        *dataset: NoReturn,
         framework: str | None = None,
         names: Sequence[str] | None = None,
         as_dict: bool = False,
@@ -80,6 +80,8 @@ class DataLoader:
         environment: bool = True,
         **options: Unpack[_LoaderOptions],
     ) -> None:
+        if dataset:
+            raise TypeError(f"DataLoader() takes keywords, and no dataset: {INSTEAD['dataset']}")
         self._start(
             Feed,
             cast(dict[str, Any], options),
@@ -135,7 +137,7 @@ class DataLoader:
                 raise TypeError(f"DataLoader() has no keyword {name!r}: {instead}")
         if drop_last:
             if options.get("last_batch") not in (None, "drop"):
-                raise TypeError("drop_last and last_batch are both set: use one of the two")
+                raise config("drop_last and last_batch are both set: use one of the two")
             options["last_batch"] = "drop"
         makes_images = options.get("decode") is None and (
             options.get("fields") is None or options.get("image") is not None
@@ -148,7 +150,7 @@ class DataLoader:
         self._as_dict = as_dict
         self._build = build
         self._options = {**options, "environment": environment, "epochs": 0, "once": False}
-        self._feed = build(**self._options)
+        self._feed = self._built()
         self._plan = plan_of(self._feed)
         self._iterations = 0
         self._begin_at(self._feed.next_steps[0][0])
@@ -187,7 +189,7 @@ class DataLoader:
         middle goes on, if it is this one.
         """
         if epoch < 0:
-            raise ValueError(f"there is no epoch {epoch}: they are counted from 0")
+            raise config(f"there is no epoch {epoch}: they are counted from 0")
         self._next_epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,15 +204,19 @@ class DataLoader:
         the last batch of an epoch, and before the loop over it has ended, that is no batch.
 
         The number of processes may be another one: then what is left of the epoch, for all of them together,
-        is divided among the new ones.
+        is divided among the new ones. After an error, the loader is where it was.
         """
         version = state.get("version")
         if version != STATE_VERSION:
-            raise ValueError(f"the state has version {version!r}; this package reads {STATE_VERSION}")
+            raise no_state(f"the state has version {version!r}; this package reads {STATE_VERSION}")
+        missing = [name for name in ("snapshot", "epoch") if name not in state]
+        if missing:
+            raise no_state(f"the state has no {missing[0]!r}: give what state_dict() returned")
         snapshot, epoch = Snapshot(state["snapshot"]), state["epoch"]
+        # The feed that there is goes on if the state does not suit it.
+        feed = self._built(resume=snapshot)
         self._feed.close()
-        self._feed = self._build(**{**self._options, "resume": snapshot})
-        self._plan = plan_of(self._feed)
+        self._feed, self._plan = feed, plan_of(feed)
         self._iterations += 1
         self._begin_at(self._feed.next_steps[0][0] if epoch is None else epoch)
 
@@ -237,6 +243,17 @@ class DataLoader:
             "a DataLoader has a feed's threads, and is not pickled: build it in the process that uses it, "
             "and save its state_dict()"
         )
+
+    def _built(self, **more: Any) -> Feed:
+        feed = self._build(**{**self._options, **more})
+        devices = len(feed.next_steps)
+        if devices != 1:
+            feed.close()
+            raise config(
+                f"a loader has one device, and was given {devices}: start a process for each of them, with its "
+                "rank, or take batches of several at a time with percolator.Feed(...).steps()"
+            )
+        return feed
 
     def _begin_at(self, epoch: int) -> None:
         """Makes the next ``iter()`` that of this epoch, in which the feed may have some steps behind it."""
@@ -287,6 +304,19 @@ class Iteration:
         return self._loader._taken(batch)
 
 
+def config(message: str) -> ConfigError:
+    """An error of what the loader was given."""
+    error = ConfigError(message)
+    error.reason = message
+    return error
+
+
+def no_state(message: str) -> SnapshotError:
+    error = SnapshotError(message)
+    error.reason = message
+    return error
+
+
 def chosen(names: list[str]) -> list[str]:
     """All fields, with one kind of labels if they are those of images."""
     if not {"data", "label", "label_f32"} <= set(names):
@@ -306,7 +336,7 @@ def converter(framework: str | None, copy: bool) -> Converter:
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework not in ("torch", "numpy", "jax", "tensorflow"):
-        raise ValueError(f"framework={framework!r}: there are 'torch', 'numpy', 'jax' and 'tensorflow'")
+        raise config(f"framework={framework!r}: there are 'torch', 'numpy', 'jax' and 'tensorflow'")
     if importlib.util.find_spec(framework) is None:
         message = f"framework={framework!r}, but {framework} is not installed"
         raise ModuleNotFoundError(message, name=framework)

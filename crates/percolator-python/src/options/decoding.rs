@@ -6,11 +6,10 @@ use percolator::Field;
 use percolator::batch::{AXES_MAX, ImageShape};
 use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
 use percolator::feed::{DecoderSpec, FeedSpec};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::{Keywords, dtype_of};
+use super::{Keywords, dtype_of, wrong};
 use crate::decoder::{Failures, PythonDecoder};
 use crate::errors;
 
@@ -36,9 +35,7 @@ pub(super) fn apply(
         }
         if !decode.is_callable() {
             let found = decode.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "decode takes a function of a record, and not {found}"
-            )));
+            return Err(errors::value(format!("decode takes a function of a record, and not {found}")));
         }
         let declared = declared.map(|declared| declared_fields(&declared)).transpose()?;
         let function = Arc::new(decode.unbind());
@@ -62,7 +59,8 @@ fn example_image(value: &Bound<'_, PyAny>) -> PyResult<ExampleImage> {
         return Ok(ExampleImage::encoded(feature.to_string()));
     }
     let dict = value.cast::<PyDict>().map_err(|_| {
-        PyTypeError::new_err("image takes the name of a feature, or a dict with feature, label and shape")
+        let message = "image takes the name of a feature, or a dict with feature, label and shape";
+        errors::value(message.to_owned())
     })?;
     let mut keywords = Keywords::of(value.py(), Some(dict))?;
     let feature: Option<String> = keywords.take("feature")?;
@@ -83,7 +81,7 @@ fn image_shape(value: &Bound<'_, PyAny>) -> PyResult<ImageShapeFrom> {
     if let Ok(feature) = value.cast::<PyString>() {
         return Ok(ImageShapeFrom::Feature(feature.to_string()));
     }
-    let (channels, height, width) = value.extract()?;
+    let (channels, height, width) = value.extract().map_err(|error| wrong("shape", value, &error))?;
     Ok(ImageShapeFrom::Fixed(ImageShape { channels, height, width }))
 }
 
@@ -94,12 +92,14 @@ fn declared_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
         return Ok(fields.fields().iter().map(|field| field.field().clone()).collect());
     }
     let dict = value.cast::<PyDict>().map_err(|_| {
-        PyTypeError::new_err(
-            "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, or text \
-             such as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"",
-        )
+        let message = "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, or \
+                       text such as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"";
+        errors::value(message.to_owned())
     })?;
-    dict.iter().map(|(name, kind)| declared_field(name.extract()?, &kind)).collect()
+    let named = |name: Bound<'_, PyAny>| {
+        name.extract::<String>().map_err(|error| wrong("decode_fields", value, &error))
+    };
+    dict.iter().map(|(name, kind)| declared_field(named(name)?, &kind)).collect()
 }
 
 fn declared_field(name: String, kind: &Bound<'_, PyAny>) -> PyResult<Field> {
@@ -108,7 +108,7 @@ fn declared_field(name: String, kind: &Bound<'_, PyAny>) -> PyResult<Field> {
     };
     let extents: Vec<usize> = match shape.extract::<usize>() {
         Ok(extent) => vec![extent],
-        Err(_) => shape.extract()?,
+        Err(_) => shape.extract().map_err(|error| wrong("decode_fields", kind, &error))?,
     };
     if extents.len() >= AXES_MAX {
         let found = extents.len();

@@ -6,11 +6,13 @@ use pyo3::types::PyString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::wrong;
 use crate::errors;
 
 /// A part of a spec, from the objects that `json.loads` makes.
 pub(crate) fn part_of<T: DeserializeOwned>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
-    let text: String = value.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
+    let text = value.py().import("json")?.call_method1("dumps", (value,));
+    let text: String = text.map_err(|error| wrong(name, value, &error))?.extract()?;
     serde_json::from_str(&text).map_err(|error| errors::value(format!("{name}: {error}")))
 }
 

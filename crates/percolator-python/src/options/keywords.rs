@@ -1,7 +1,7 @@
 //! Keyword arguments, taken one after the other. What is left in the end is unknown.
 
 use pyo3::conversion::FromPyObject;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use serde::de::DeserializeOwned;
@@ -52,7 +52,7 @@ impl<'py> Keywords<'py> {
         self.take::<String>(name)?.map(|value| super::named(name, &value)).transpose()
     }
 
-    /// One value, or several in a list, a tuple or an array.
+    /// One value, or several in a list, a tuple or an array; none if the keyword was not given.
     pub(crate) fn several<T>(&mut self, name: &'static str) -> PyResult<Vec<T>>
     where
         T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
@@ -61,10 +61,13 @@ impl<'py> Keywords<'py> {
         // Arrays have a method that makes lists of numbers of them.
         let value = if value.hasattr("tolist")? { value.call_method0("tolist")? } else { value };
         let one = |value: &Bound<'py, PyAny>| value.extract().map_err(|error| wrong(name, value, &error));
-        match value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-            true => value.try_iter()?.map(|value| one(&value?)).collect(),
-            false => Ok(vec![one(&value)?]),
+        if !value.is_instance_of::<PyList>() && !value.is_instance_of::<PyTuple>() {
+            return Ok(vec![one(&value)?]);
         }
+        if value.len()? == 0 {
+            return Err(errors::value(format!("{name}={value}: give at least one, or leave {name} out")));
+        }
+        value.try_iter()?.map(|value| one(&value?)).collect()
     }
 
     /// Refuses what nothing has asked for.
@@ -82,15 +85,9 @@ impl<'py> Keywords<'py> {
 }
 
 /// Says which keyword a value does not suit.
-fn wrong(name: &str, value: &Bound<'_, PyAny>, error: &PyErr) -> PyErr {
-    let py = value.py();
+pub(crate) fn wrong(name: &str, value: &Bound<'_, PyAny>, error: &PyErr) -> PyErr {
     let shown = value.repr().map_or_else(|_| "?".to_owned(), |shown| shown.to_string());
-    let message = format!("{name}={shown}: {}", error.value(py));
-    let is_of_range = error.is_instance_of::<PyOverflowError>(py);
-    if is_of_range || error.is_instance_of::<pyo3::exceptions::PyValueError>(py) {
-        return errors::value(message);
-    }
-    PyTypeError::new_err(message)
+    errors::value(format!("{name}={shown}: {}", error.value(value.py())))
 }
 
 /// The number of letters that are inserted, removed or replaced between two words.

@@ -13,13 +13,12 @@ use std::sync::Arc;
 use percolator::feed::FeedSpec;
 use percolator::snapshot::Snapshot as CoreSnapshot;
 use percolator::{Dtype, FeedBuilder};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde::de::DeserializeOwned;
 
 pub(crate) use self::images::transform_of;
-pub(crate) use self::keywords::Keywords;
+pub(crate) use self::keywords::{Keywords, wrong};
 use crate::decoder::{Failures, PythonDecoder};
 use crate::errors;
 use crate::snapshot::Snapshot;
@@ -72,7 +71,7 @@ fn snapshot_of(value: &Bound<'_, PyAny>) -> PyResult<CoreSnapshot> {
     }
     let Ok(text) = value.cast::<PyString>() else {
         let found = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
+        return Err(errors::value(format!(
             "resume takes a Snapshot or its text, and not {found}: percolator.Snapshot.load(path) reads \
              a file"
         )));
@@ -99,7 +98,7 @@ pub(crate) fn dtype_of(value: &Bound<'_, PyAny>) -> PyResult<Dtype> {
     };
     let name = text.rsplit('.').next().unwrap_or_default();
     let name = match name {
-        "float32" | "float" | "single" => "f32",
+        "float32" | "single" => "f32",
         "float64" | "double" => "f64",
         "float16" | "half" => "f16",
         "bfloat16" => "bf16",
@@ -112,6 +111,13 @@ pub(crate) fn dtype_of(value: &Bound<'_, PyAny>) -> PyResult<Dtype> {
         "int32" => "i32",
         "int64" | "long" => "i64",
         "bool_" => "bool",
+        // How wide they are depends on whom one asks: Python's have 64 bits, and those of C and PyTorch 32.
+        "float" | "int" => {
+            return Err(errors::value(format!(
+                "dtype={name:?} does not say how wide: write one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, \
+                 u16, u32, u64, bool"
+            )));
+        }
         name => name,
     };
     named("dtype", name)

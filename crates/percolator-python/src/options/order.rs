@@ -56,6 +56,11 @@ fn shuffle_of(value: &Bound<'_, PyAny>) -> PyResult<Shuffle> {
         return super::named("shuffle", &name);
     }
     let records = value.extract::<u64>().ok().and_then(NonZeroU64::new);
+    if records == Some(NonZeroU64::MIN) {
+        let message =
+            "shuffle=1 is a window of one record, which shuffles nothing: write True, or \"global\"";
+        return Err(errors::value(message.to_owned()));
+    }
     records.map(|records| Shuffle::Window { records }).ok_or_else(|| {
         errors::value(format!(
             "shuffle={value}: give True, False, \"global\", \"files\", \"no\", or the number of records in \

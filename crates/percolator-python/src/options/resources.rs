@@ -6,7 +6,7 @@ use percolator::feed::{FeedSpec, Receipts};
 use percolator::order::BatchSize;
 use pyo3::prelude::*;
 
-use super::Keywords;
+use super::{Keywords, wrong};
 use crate::errors;
 
 pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
@@ -38,7 +38,11 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         spec.receipts = match receipts.extract::<bool>() {
             Ok(true) => Receipts::Positions,
             Ok(false) => Receipts::Off,
-            Err(_) => super::named("receipts", &receipts.extract::<String>()?)?,
+            Err(_) => {
+                let name =
+                    receipts.extract::<String>().map_err(|error| wrong("receipts", &receipts, &error))?;
+                super::named("receipts", &name)?
+            }
         };
     }
     if let Some(seconds) = keywords.take::<f64>("warn_after")? {
