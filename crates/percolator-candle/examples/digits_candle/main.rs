@@ -8,9 +8,9 @@
 //! saved, and the proof: a training that is stopped in the middle of an epoch, saved to files, loaded into
 //! new objects and continued has the losses of one that was never stopped, bit for bit.
 
+mod adam;
 #[path = "../../../../examples/lmdb_feed/digits.rs"]
 mod digits;
-mod momentum;
 mod net;
 mod options;
 #[path = "../../../../examples/lmdb_feed/program.rs"]
@@ -24,13 +24,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use candle_core::Device;
-use candle_nn::{Module as _, VarMap, loss};
+use candle_nn::{ModuleT as _, VarMap, loss};
 use clap::Parser as _;
 use percolator::{FeedBuilder, Snapshot};
 use percolator_candle::CandleFeed as _;
 
+use adam::Adam;
 use digits::Digits;
-use momentum::Momentum;
 use net::Net;
 use options::Options;
 
@@ -68,6 +68,12 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
     let bits = |losses: &[f32]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();
     ensure!(bits(&losses[..stop]) == bits(&before), "the losses before the stop differ");
     ensure!(bits(&losses[stop..]) == bits(&after), "the losses after the stop differ");
+    let read_again = test(&resumed.net, options.feed(&test_lmdb).once())?;
+    ensure!(
+        read_again == (correct, of),
+        "the resumed net reads {} digits right, not {correct}",
+        read_again.0
+    );
     say(format_args!("all {} losses after the stop are those of the run that was not stopped", after.len()))?;
     ensure!(accuracy > 95.0, "the net reads only {accuracy:.1} % of the test digits");
     folder.close().context("cannot remove the temporary folder")
@@ -86,14 +92,14 @@ struct Training {
     device: Device,
     weights: VarMap,
     net: Net,
-    optimizer: Momentum,
+    optimizer: Adam,
 }
 
 impl Training {
     fn new(options: &Options) -> anyhow::Result<Self> {
         let (device, weights) = (Device::Cpu, VarMap::new());
         let net = Net::new(&weights, options.seed, &device)?;
-        let optimizer = Momentum::new(net::named(&weights), options.learning_rate, options.momentum)?;
+        let optimizer = Adam::new(net::trained(&weights), options.learning_rate)?;
         Ok(Training { device, weights, net, optimizer })
     }
 
@@ -104,7 +110,7 @@ impl Training {
         let mut steps = feed.tensors(&self.device)?.only(FIELDS)?;
         while let Some(step) = steps.next() {
             let step = step?;
-            let scores = self.net.forward(step.get("data")?)?;
+            let scores = self.net.forward_t(step.get("data")?, true)?;
             let loss = loss::cross_entropy(&scores, step.get("label_i64")?)?;
             self.optimizer.step(&loss.backward()?)?;
 

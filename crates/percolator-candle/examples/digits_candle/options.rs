@@ -19,18 +19,15 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) seed: u64,
     /// The length of a step.
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, default_value_t = 0.002)]
     pub(crate) learning_rate: f64,
-    /// How much of the last step goes into the next one.
-    #[arg(long, default_value_t = 0.9)]
-    pub(crate) momentum: f64,
 }
 
 impl Options {
     /// Describes a feed of this database: bytes become floats from 0 to 1, labels what candle indexes with.
     pub(crate) fn feed(&self, lmdb: &Path) -> FeedBuilder {
         let batch_size = usize::try_from(self.batch_size).expect("a small number");
-        let to_floats = Transform::new().scale(1.0 / 256.0);
+        let to_floats = Transform::new().scale(1.0 / 16.0);
         Feed::builder().lmdb(lmdb).batch_size(batch_size).transform(to_floats).labels_i64(true)
     }
 
