@@ -17,8 +17,10 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::errors;
 use crate::values::{self, Unfit};
 
-/// The most exceptions that wait for the error of their record.
-const FAILURES_MAX: usize = 16;
+/// How many exceptions wait for the error of their record: so many of the first to come, and so many of the
+/// earliest records after them. The error that arrives is that of the earliest record of the earliest batch.
+/// In the order of the data set that is an earliest record; in a shuffled order, about the first to come.
+const FAILURES_EACH: usize = 16;
 
 /// A record, as a function of Python gets it.
 #[pyclass(frozen, get_all, module = "percolator")]
@@ -52,9 +54,14 @@ pub(crate) struct Failures(Mutex<Vec<(RecordId, Py<PyBaseException>)>>);
 impl Failures {
     fn keep(&self, id: RecordId, error: Py<PyBaseException>) {
         let mut failures = self.0.lock();
-        if failures.len() < FAILURES_MAX {
-            failures.push((id, error));
-        }
+        failures.push((id, error));
+        let is_one_too_many = failures.len() > 2 * FAILURES_EACH;
+        let later = failures.iter().enumerate().skip(FAILURES_EACH).max_by_key(|(_, failure)| failure.0);
+        let latest = later.map(|(position, _)| position).filter(|_| is_one_too_many);
+        let dropped = latest.map(|position| failures.swap_remove(position));
+        // The lock is free before an exception is dropped: that may run Python.
+        drop(failures);
+        drop(dropped);
     }
 
     /// The exception of an error. Its cause is what a function of Python raised.

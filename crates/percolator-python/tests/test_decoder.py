@@ -120,6 +120,19 @@ def test_an_exception_is_the_errors_cause(numbers: str) -> None:
     assert 'raise LookupError("no such thing")' in str(error), "the traceback is part of the message"
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_cause_is_there_if_all_records_fail(numbers: str, shuffle: bool) -> None:
+    def decode(record: percolator.Record) -> dict[str, int]:
+        raise LookupError(record.index)
+
+    options = {"batch_size": 50, "threads": 4, "shuffle": shuffle, "prefetch": 8, "decode_fields": "x:i64"}
+    for _ in range(10):
+        with pytest.raises(percolator.RecordError) as caught:
+            next(iter(feed(numbers, decode, epochs=4, **options)))
+        cause = caught.value.__cause__
+        assert isinstance(cause, LookupError) and cause.args == (caught.value.record,)
+
+
 def test_an_exception_of_the_first_record_fails_the_build(numbers: str) -> None:
     with pytest.raises(percolator.FeedError, match="decode raised ZeroDivisionError") as caught:
         feed(numbers, lambda record: {"x": 1 // 0})
