@@ -82,8 +82,10 @@ def numbers(tmp_path: Path) -> str:
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
-    """A copy of the golden nets and databases, beside which indexes may be written."""
-    return Path(shutil.copytree(DATA / "golden", tmp_path / "golden"))
+    """A copy of the golden nets and databases, beside which indexes may be written. Whoever fed the original
+    may have left its index there."""
+    indexes = shutil.ignore_patterns("*.percolator-index*")
+    return Path(shutil.copytree(DATA / "golden", tmp_path / "golden", ignore=indexes))
 
 
 @pytest.fixture(scope="session")
