@@ -10,7 +10,7 @@ import pytest
 from conftest import DATA, REPOSITORY, framework, write_numbers
 
 PACKAGE = Path(__file__).resolve().parents[1]
-PAGES = [PACKAGE / "README.md", REPOSITORY / "docs" / "guide" / "python.md", PACKAGE / "GUIDE-draft.md"]
+PAGES = [PACKAGE / "README.md", REPOSITORY / "docs" / "guide" / "python.md"]
 BLOCKS = [
     (page, number, block)
     for page in PAGES
