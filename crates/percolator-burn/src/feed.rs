@@ -95,7 +95,10 @@ impl Iterator for TensorSteps<'_> {
 
 impl std::iter::FusedIterator for TensorSteps<'_> {}
 
-/// An iterator over the steps of a feed with several lanes. See [`BurnFeed::tensors_on`].
+/// An iterator over the steps of a feed with any number of lanes. See [`BurnFeed::tensors_on`].
+///
+/// If a lane's device fails on the way, the step counts as delivered: resume from a snapshot that was taken
+/// before it.
 #[derive(Debug)]
 pub struct TensorStepsOn<'a> {
     steps: Steps<'a>,

@@ -21,8 +21,8 @@ pub enum CandleError {
     /// A CUDA device refused to wait for a batch.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// candle failed at something else than a copy. Nothing in this crate returns it: it is here so that a
-    /// training loop can use `?` on what it does with tensors.
+    /// candle, or the driver of its GPU, failed at something else than the copy of an array. A training loop
+    /// can also use `?` on what it does with tensors.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
     /// candle could not make a tensor.

@@ -115,6 +115,8 @@ impl Iterator for TensorSteps<'_> {
 impl std::iter::FusedIterator for TensorSteps<'_> {}
 
 /// An iterator over the steps of a feed with any number of lanes. See [`CandleFeed::tensors_on`].
+///
+/// If a copy fails, its step counts as delivered: resume from a snapshot that was taken before it.
 #[derive(Debug)]
 pub struct TensorStepsOn<'a> {
     steps: Steps<'a>,

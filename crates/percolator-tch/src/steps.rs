@@ -93,7 +93,8 @@ impl TensorSteps<'_> {
         self.0.snapshot()
     }
 
-    /// Returns what was handed over since the last call: see [`Steps::take_receipt`].
+    /// Returns what was handed over since the last call, and begins another receipt: see
+    /// [`Steps::take_receipt`].
     #[must_use]
     pub fn take_receipt(&mut self) -> Option<Receipt> {
         self.0.take_receipt()
@@ -121,7 +122,8 @@ impl TensorStepsOn<'_> {
         self.steps.snapshot()
     }
 
-    /// Returns what was handed over since the last call: see [`Steps::take_receipt`].
+    /// Returns what was handed over since the last call, and begins another receipt: see
+    /// [`Steps::take_receipt`].
     #[must_use]
     pub fn take_receipt(&mut self) -> Option<Receipt> {
         self.steps.take_receipt()

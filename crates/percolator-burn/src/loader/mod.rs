@@ -86,7 +86,8 @@ type Batcher<O> = dyn Fn(Tensors) -> Result<O, BurnError> + Send + Sync;
 ///
 /// An error of the feed is an item, after the batches that were complete, and burn stops the training with
 /// it: it is `LearningResult::error`, and a [`BurnError::Feed`] is among its sources. Each later iterator has
-/// it as its only item. So has the iterator of a part that cannot be.
+/// it as its only item. So has the iterator of a part that cannot be. An error of the program's own function
+/// is the item of its batch alone: an iterator that is used further goes on with the next batch.
 pub struct FeedLoader<O> {
     /// An error if this is a part that cannot be.
     source: Result<Arc<Source>, Arc<BurnError>>,
@@ -100,7 +101,8 @@ impl<O> FeedLoader<O> {
     ///
     /// # Errors
     ///
-    /// [`BurnError::Feed`] if the feed cannot be built; [`BurnError::Blocks`] if its steps come in blocks.
+    /// [`BurnError::Feed`] if the feed cannot be built; [`BurnError::Blocks`] if its steps come in blocks;
+    /// [`BurnError::Order`] if the records of its first epoch cannot be counted.
     pub fn new(
         feed: FeedBuilder,
         device: &Device,
