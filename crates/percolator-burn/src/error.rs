@@ -66,16 +66,6 @@ pub enum BurnError {
         /// The requested number.
         wanted: usize,
     },
-    /// A decoder wrote bytes that are no booleans.
-    #[error("array {array:?} holds bool, but byte {at} of it is {found}: a decoder may write 0 and 1 only")]
-    NoBool {
-        /// The array.
-        array: String,
-        /// Where the byte is.
-        at: usize,
-        /// The byte.
-        found: u8,
-    },
     /// The device does not compute with this type.
     #[error("array {array:?} holds {found}, with which {device} does not compute: feed another type")]
     Unsupported {
@@ -119,6 +109,12 @@ pub enum BurnError {
         /// The item after the last.
         end: usize,
     },
+    /// A loader whose feed's batches [wrap](percolator::LastBatch::Wrap) was divided by its steps.
+    #[error(
+        "the batches of the feed wrap into the next epoch, so its steps cannot be divided: give it one lane \
+         for each device"
+    )]
+    Wraps,
     /// This part of a loader cannot be.
     #[error(transparent)]
     NoPart(Arc<BurnError>),

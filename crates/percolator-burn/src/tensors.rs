@@ -85,8 +85,7 @@ impl Tensors {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get), for an array that holds no booleans; [`BurnError::NoBool`] if a decoder wrote
-    /// other bytes than 0 and 1.
+    /// As [`get`](Self::get), for an array that holds no booleans.
     pub fn get_bool<const D: usize>(&self, name: &str) -> Result<Tensor<D, Bool>, BurnError> {
         let (data, _) = self.data(name, Kind::Bool, D)?;
         Ok(Tensor::from_data(data, &self.device))
@@ -120,15 +119,10 @@ impl Tensors {
         {
             return Err(BurnError::OnDevice { field: array_name() });
         }
-        if !self.device.supports_dtype(dtype) {
+        // burn stores booleans as the device wants them, also where it does not compute with bytes.
+        if kind != Kind::Bool && !self.device.supports_dtype(dtype) {
             let device = format!("{:?}", self.device);
             return Err(BurnError::Unsupported { array: array_name(), found, device });
-        }
-        if kind == Kind::Bool {
-            let bytes = array.as_ref().iter().enumerate();
-            if let Some((at, &found)) = bytes.into_iter().find(|(_, byte)| **byte > 1) {
-                return Err(BurnError::NoBool { array: array_name(), at, found });
-            }
         }
         Ok((TensorData::from_bytes(memory_of(array.clone()), shape.to_vec(), dtype), dtype))
     }

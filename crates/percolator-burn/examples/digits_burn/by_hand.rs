@@ -13,7 +13,7 @@ use percolator_burn::BurnFeed as _;
 
 use crate::learning::LEARNING_RATE;
 use crate::net::{DigitBatch, Net};
-use crate::{Data, Options};
+use crate::{Data, Options, say};
 
 /// How often the loop sees each digit.
 const EPOCHS: u64 = 3;
@@ -26,8 +26,12 @@ pub(crate) fn train(data: &Data, options: &Options) -> anyhow::Result<Vec<f64>> 
 }
 
 /// Trains up to the middle of the second epoch, saves everything, and goes on with what was saved. Returns
-/// the losses after that.
-pub(crate) fn train_stopped(data: &Data, options: &Options, folder: &Path) -> anyhow::Result<Vec<f64>> {
+/// the losses before and after that.
+pub(crate) fn train_stopped(
+    data: &Data,
+    options: &Options,
+    folder: &Path,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let file = |name| folder.join(name);
     let feed = data.train.clone().epochs(EPOCHS);
 
@@ -39,13 +43,13 @@ pub(crate) fn train_stopped(data: &Data, options: &Options, folder: &Path) -> an
     stopped.net.into_record().save(file("net.bpk"))?;
     stopped.optimiser.save(file("optimiser.bpk"))?;
 
-    // Nothing of the first run is used any more. The weights are drawn otherwise, to be loaded.
-    let mut resumed = Run::new(&Options { seed: options.seed + 1, ..*options });
+    // Only the losses of the first run are still used. The weights are drawn otherwise, to be loaded.
+    let mut resumed = Run::new(&Options { seed: options.seed.wrapping_add(1), ..*options });
     resumed.net = resumed.net.load_record(ModuleRecord::load(file("net.bpk"))?);
     resumed.optimiser = resumed.optimiser.load(file("optimiser.bpk"))?;
     let snapshot = Snapshot::load(file("feed.snapshot"))?;
     resumed.steps(&mut feed.resume(&snapshot).build()?, usize::MAX)?;
-    Ok(resumed.losses)
+    Ok((stopped.losses, resumed.losses))
 }
 
 /// A training under way.
@@ -79,7 +83,7 @@ impl Run {
                 let losses = &self.losses[first..];
                 let loss = losses.iter().sum::<f64>() / losses.len() as f64;
                 let rate = records as f64 / begin.elapsed().as_secs_f64();
-                println!("  {what} {}: loss {loss:.4}, {rate:.0} records/s", end.epoch + 1);
+                say(format_args!("  {what} {}: loss {loss:.4}, {rate:.0} records/s", end.epoch + 1))?;
                 (begin, records, first) = (Instant::now(), 0, self.losses.len());
             }
         }

@@ -54,5 +54,5 @@ pub(crate) fn train(
     if let Some(error) = result.error {
         bail!("{error}");
     }
-    Ok(Learned { net: result.model, losses: lines.into_losses() })
+    Ok(Learned { net: result.model, losses: lines.into_losses()? })
 }

@@ -10,6 +10,8 @@ use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
 
+use crate::say;
+
 /// Prints one line an epoch, and keeps the losses. Clones are the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Lines(Arc<Mutex<Seen>>);
@@ -25,6 +27,8 @@ struct Seen {
     /// When the epoch's training began, and of how many digits it is.
     begin: Option<(Instant, usize)>,
     rate: f64,
+    /// The first line that could not be printed: a renderer cannot return an error.
+    failed: Option<anyhow::Error>,
 }
 
 impl Lines {
@@ -32,9 +36,9 @@ impl Lines {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The loss of each batch.
-    pub(crate) fn into_losses(self) -> Vec<f64> {
-        self.with(|seen| std::mem::take(&mut seen.losses))
+    /// The loss of each batch, or why a line could not be printed.
+    pub(crate) fn into_losses(self) -> anyhow::Result<Vec<f64>> {
+        self.with(|seen| seen.failed.take().map_or_else(|| Ok(std::mem::take(&mut seen.losses)), Err))
     }
 }
 
@@ -47,7 +51,10 @@ impl Seen {
         let losses = &self.losses[self.first..];
         let loss = losses.iter().sum::<f64>() / losses.len() as f64;
         let Seen { epoch, accuracy, rate, .. } = self;
-        println!("  epoch {epoch}: loss {loss:.4}, {rate:.0} records/s, {accuracy:.2} % of the test digits");
+        let said = say(format_args!(
+            "  epoch {epoch}: loss {loss:.4}, {rate:.0} records/s, {accuracy:.1} % of the test digits"
+        ));
+        self.failed = self.failed.take().or(said.err());
     }
 }
 

@@ -15,6 +15,8 @@ mod digits;
 #[path = "../../../../examples/lmdb_feed/program.rs"]
 mod program;
 
+use std::fmt;
+use std::io::{Write as _, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -54,22 +56,22 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let data =
         Data { train: feed(&train, options).shuffle(Shuffle::Global), test: feed(&test, options).once() };
 
-    println!("With burn's Learner:");
+    say(format_args!("With burn's Learner:"))?;
     let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
     let learned = learning::train(&data, &whole, options, 0, options.epochs)?;
     let accuracy = net::accuracy(&learned.net, &data)?;
-    println!("  It reads {accuracy:.2} % of the test digits.");
+    say(format_args!("  It reads {accuracy:.1} % of the test digits."))?;
 
     let half = options.epochs / 2;
-    println!("Stopped after epoch {half}, and resumed from burn's checkpoint:");
-    learning::train(&data, &resumed, options, 0, half)?;
-    let rest = learning::train(&data, &resumed, options, half, options.epochs)?;
-    compare(&rest.losses, &learned.losses)?;
+    say(format_args!("Stopped after epoch {half}, and resumed from burn's checkpoint:"))?;
+    let before = learning::train(&data, &resumed, options, 0, half)?;
+    let after = learning::train(&data, &resumed, options, half, options.epochs)?;
+    compare(&before.losses, &after.losses, &learned.losses)?;
 
-    println!("In a loop by hand, stopped within an epoch, and resumed from percolator's snapshot:");
+    say(format_args!("In a loop by hand, stopped within an epoch, and resumed from percolator's snapshot:"))?;
     let all = by_hand::train(&data, options)?;
-    let rest = by_hand::train_stopped(&data, options, folder.path())?;
-    compare(&rest, &all)?;
+    let (before, after) = by_hand::train_stopped(&data, options, folder.path())?;
+    compare(&before, &after, &all)?;
 
     ensure!(accuracy > ACCURACY_MIN, "more than {ACCURACY_MIN} % of the test digits should be read");
     Ok(())
@@ -87,12 +89,25 @@ fn feed(lmdb: &Path, options: &Options) -> FeedBuilder {
     Feed::builder().lmdb(lmdb).batch_size(batch_size).seed(options.seed).transform(scaled)
 }
 
-/// Compares the last losses of a run that was not stopped with those of one that was, bit for bit.
-fn compare(resumed: &[f64], whole: &[f64]) -> anyhow::Result<()> {
-    let last = &whole[whole.len() - resumed.len()..];
-    let differ = resumed.iter().zip(last).filter(|(one, other)| one.to_bits() != other.to_bits()).count();
-    ensure!(!resumed.is_empty(), "nothing was left to resume");
-    ensure!(differ == 0, "{differ} of the {} losses after the resume differ", resumed.len());
-    println!("  All {} losses are those of the run that was not stopped, bit for bit.", resumed.len());
-    Ok(())
+/// Compares the losses before a stop and after the resume with those of a run that was not stopped, bit for
+/// bit.
+fn compare(before: &[f64], after: &[f64], whole: &[f64]) -> anyhow::Result<()> {
+    let (done, left, all) = (before.len(), after.len(), whole.len());
+    ensure!(done > 0 && left > 0, "{done} steps before the stop and {left} after it show nothing");
+    ensure!(
+        done + left == all,
+        "{done} steps before the stop and {left} after it are not the {all} of the run"
+    );
+    let differ = |some: &[f64], due: &[f64]| {
+        some.iter().zip(due).filter(|(one, other)| one.to_bits() != other.to_bits()).count()
+    };
+    let (earlier, later) = (differ(before, &whole[..done]), differ(after, &whole[done..]));
+    ensure!(earlier == 0, "{earlier} of the {done} losses before the stop differ");
+    ensure!(later == 0, "{later} of the {left} losses after the resume differ");
+    say(format_args!("  All {left} losses are those of the run that was not stopped, bit for bit."))
+}
+
+/// Prints a line. A closed output is an error here; `println!` would panic.
+fn say(line: fmt::Arguments<'_>) -> anyhow::Result<()> {
+    Ok(writeln!(stdout(), "{line}")?)
 }

@@ -77,11 +77,12 @@ impl<'a, O> EpochItems<'a, O> {
         }
     }
 
-    /// The feed has nothing more, although its plan has. The loader begins this epoch again.
+    /// The feed has nothing more, although its plan has. The loader begins this epoch again, with a new feed:
+    /// one that ended where it began would not be sought.
     fn ended_early(&mut self) -> BurnError {
         let epoch = self.session.as_ref().map_or(0, |session| session.extent.epoch);
         if let Some(session) = self.session.take() {
-            session.abandon();
+            session.discard();
         }
         BurnError::EndedEarly { epoch, delivered: self.items_processed, items: self.items_total }
     }

@@ -80,7 +80,8 @@ type Batcher<O> = dyn Fn(Tensors) -> Result<O, BurnError> + Send + Sync;
 ///
 /// Otherwise a part has the steps whose first item is within its bounds, in each epoch, so that parts that
 /// follow each other have each batch once. (A feed of a single pass cannot be divided like this: use
-/// `epochs(0)` instead. Nor can one that resumes, or is a worker of a job.)
+/// `epochs(0)` instead. Nor can one that resumes, is a worker of a job, or has batches that
+/// [wrap](percolator::LastBatch::Wrap) into the next epoch: its epochs differ in length.)
 ///
 /// # Errors
 ///

@@ -119,7 +119,8 @@ impl Blocks for PartOfEpochs {
         let Extent { epoch, steps, .. } = self.scope.extent(self.epoch)?;
         self.epoch = epoch_after(epoch, self.epochs);
         let first = StepId { epoch, step: steps.start };
-        // A part without steps has none in any epoch, and nobody iterates over it.
+        // Every epoch has as many steps, for a feed that wraps has no such parts. So a part without steps has
+        // none in any epoch, and nobody iterates over it.
         Ok((!steps.is_empty()).then(|| Block { first, steps: steps.end - steps.start }))
     }
 }

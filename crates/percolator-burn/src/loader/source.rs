@@ -72,11 +72,13 @@ impl Source {
         let plan = resolved.plan().expect("a feed with epochs follows a plan").clone();
         let scope = Scope::of(resolved.spec(), &plan, &Part::Whole)?;
         let running = Box::new(resolved.launch()?);
-        let begins_at = next_step(&running);
+        let stands_at = next_step(&running);
+        let is_over = epochs > 0 && stands_at.epoch >= epochs;
+        let begins_at = if is_over { StepId::default() } else { stands_at };
         // What cannot be counted is an error now, and not in the first epoch.
         scope.extent(begins_at.epoch)?;
         let watch = Some(running.watch());
-        let state = State { begins_at, holder: Holder::Loader(running, begins_at), watch };
+        let state = State { begins_at, holder: Holder::Loader(running, stands_at), watch };
         Ok(Source { feed, part: Part::Whole, scope, epochs, state: Mutex::new(state) })
     }
 
@@ -87,6 +89,10 @@ impl Source {
             return Err(BurnError::PartOfPart { start, end });
         }
         let part = Part::of(items, self.extent()?.items, self.feed.spec().devices.len());
+        if matches!(part, Part::Items(_)) && self.scope.plan().wraps() {
+            // Epochs differ in length, and burn's bounds are those of one epoch.
+            return Err(BurnError::Wraps);
+        }
         let scope = Scope::of(self.feed.spec(), self.scope.plan(), &part)?;
         let feed = match part {
             Part::Lane(lane) => self.feed.clone().only_lane(lane)?,
@@ -197,6 +203,14 @@ impl Session {
     /// Gives the feed back from within the epoch, which begins again with the next session.
     pub(super) fn abandon(self) {
         self.source.state.lock().holder = Holder::Loader(self.feed, self.at);
+    }
+
+    /// Drops the feed, so that the next session has a new one.
+    pub(super) fn discard(self) {
+        let Session { source, feed, .. } = self;
+        drop(feed);
+        let mut state = source.state.lock();
+        (state.holder, state.watch) = (Holder::Nobody, None);
     }
 
     /// Notes the error with which the feed ended.

@@ -194,6 +194,21 @@ fn a_loader_resumes_within_an_epoch() {
 }
 
 #[test]
+fn a_feed_that_resumes_at_its_end_starts_again_with_the_first_epoch() {
+    must_end(|| {
+        let feed = || numbers(23, None).shuffle(Shuffle::Global).epochs(2);
+        let whole = loader(feed());
+        let epochs = [epoch(&whole), epoch(&whole)];
+        let mut ended = feed().build().unwrap();
+        let mut steps = ended.tensors(&Device::flex()).unwrap();
+        assert_eq!(steps.by_ref().filter(Result::is_ok).count(), 12);
+        let resumed = loader(feed().resume(&steps.snapshot().unwrap()));
+        assert_eq!([epoch(&resumed), epoch(&resumed)], epochs);
+        assert_eq!(epoch(&resumed), epochs[0]);
+    });
+}
+
+#[test]
 fn a_ring_of_two_suffices_while_an_item_is_held() {
     must_end(|| {
         let feed = numbers(43, None).prefetch(2).give_up_after(Duration::from_secs(30));

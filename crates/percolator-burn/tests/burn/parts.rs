@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::data::dataloader::split::split_dataloader;
 use burn::tensor::Device;
-use percolator::order::World;
+use percolator::order::{Assignment, World};
 use percolator::{Device as FeedDevice, FeedBuilder, LastBatch, Shuffle};
 use percolator_burn::{BurnError, BurnFeed as _};
 
@@ -21,6 +21,11 @@ fn devices() -> [Device; 2] {
 
 fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
     feed.devices((0..lanes).map(FeedDevice::host))
+}
+
+/// A feed whose batches wrap into the next epoch.
+fn caffe(records: u64, lanes: usize) -> FeedBuilder {
+    hosts(numbers(records, None).assignment(Assignment::Caffe), lanes)
 }
 
 fn split(feed: FeedBuilder, devices: &[Device]) -> Vec<Part> {
@@ -103,6 +108,19 @@ fn padded_and_full_batches_are_as_many_on_each_device() {
 }
 
 #[test]
+fn batches_that_wrap_are_divided_by_lanes() {
+    must_end(|| {
+        let parts = split(caffe(23, 2), &devices());
+        // Eight epochs of 23 records are 46 batches of four.
+        let given: Vec<Given> =
+            (0..8).flat_map(|_| [epoch(&*parts[0]), epoch(&*parts[1])]).flatten().collect();
+        let mut due: Vec<u64> = (0..23).flat_map(|record| [record; 8]).collect();
+        due.sort_unstable();
+        assert_eq!(sorted(&given), due);
+    });
+}
+
+#[test]
 fn a_part_is_left_and_begins_again_without_the_other() {
     must_end(|| {
         for feed in [hosts(numbers(40, None).epochs(2), 2), numbers(40, None).epochs(2)] {
@@ -175,6 +193,21 @@ fn a_divided_loader_resumes_within_an_epoch() {
 }
 
 #[test]
+fn a_divided_loader_that_resumes_at_its_end_starts_again() {
+    must_end(|| {
+        let feed = || hosts(numbers(41, None).shuffle(Shuffle::Global), 2).epochs(1);
+        let due: Vec<_> = split(feed(), &devices()).iter().map(|part| epoch(&**part)).collect();
+        let mut ended = feed().build().unwrap();
+        let mut steps = ended.tensors_on(&devices()).unwrap();
+        assert_eq!(steps.by_ref().filter(Result::is_ok).count(), 6);
+        let parts = split(feed().resume(&steps.snapshot().unwrap()), &devices());
+        for _ in 0..2 {
+            assert_eq!(parts.iter().map(|part| epoch(&**part)).collect::<Vec<_>>(), due);
+        }
+    });
+}
+
+#[test]
 fn a_part_that_cannot_be_is_an_error_and_not_an_empty_epoch() {
     must_end(|| {
         let refused = |part: &Part| {
@@ -192,6 +225,13 @@ fn a_part_that_cannot_be_is_an_error_and_not_an_empty_epoch() {
         let worker = numbers(23, None).worker(World::new(2, 2).unwrap(), 0);
         let worker = refused(&split(worker, &devices())[0]);
         assert!(worker.contains("worker"), "{worker}");
+        // Caffe's assignment wraps by default.
+        let wrapping = [numbers(23, None).last_batch(LastBatch::Wrap), caffe(23, 1)];
+        for parts in wrapping.map(|feed| split(feed, &devices())) {
+            for wraps in parts.iter().map(refused) {
+                assert!(wraps.contains("wrap") && wraps.contains("one lane for each device"), "{wraps}");
+            }
+        }
     });
 }
 
