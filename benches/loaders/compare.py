@@ -19,14 +19,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-TORCH = "torch==2.9.0"
-# What each loader needs beside PyTorch, which all of them feed and which is installed once.
+# What all of them need, installed once: PyTorch is fed, and the data are made with Pillow.
+COMMON = ["torch==2.9.0", "numpy==2.4.6", "pillow==12.0.0"]
+# What each loader needs beside it.
 NEEDS = {
     "percolator": [str(ROOT / "crates" / "percolator-python")],
-    "dataloader": ["pillow==12.0.0", "numpy==2.4.6"],
+    "dataloader": [],
     "tfdata": ["tensorflow-cpu==2.21.0"],
-    "dali": ["nvidia-dali-cuda120==2.4.0", "numpy==2.4.6"],
-    "ffcv": ["ffcv==1.0.2", "numba", "numpy<2", "opencv-python-headless<4.12", "pillow==12.0.0"],
+    "dali": ["nvidia-dali-cuda120==2.4.0"],
+    "ffcv": ["ffcv==1.0.2", "numba", "numpy<2", "opencv-python-headless<4.12"],
 }
 NAMES = {
     "percolator": "Percolator",
@@ -71,7 +72,8 @@ def install(folder, needs, beside=None):
             run([sys.executable, "-m", "venv", folder])
         if beside is not None:
             (Path(site_packages(folder)) / "beside.pth").write_text(site_packages(beside) + "\n")
-        run([python_of(folder), "-m", "pip", "install", "-q", *needs])
+        if needs:
+            run([python_of(folder), "-m", "pip", "install", "-q", *needs])
         stamp.write_text(wanted)
     return python_of(folder)
 
@@ -79,7 +81,7 @@ def install(folder, needs, beside=None):
 def install_all(loaders, folder):
     """Returns the interpreter of each loader that could be installed; prints why another could not."""
     print("installing PyTorch", file=sys.stderr)
-    install(folder / "torch", [TORCH])
+    install(folder / "torch", COMMON)
     interpreters, failures = {}, {}
     for loader in loaders:
         print(f"installing {NAMES[loader]}", file=sys.stderr)
@@ -143,6 +145,7 @@ def options():
     parser.add_argument("--batch", type=int, default=64, help="records in a batch")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="threads, or worker processes")
     parser.add_argument("--cache", type=Path, default=cache, help="where environments and data are kept")
+    parser.add_argument("--installed", action="store_true", help="install nothing: take what is in the cache")
     parser.add_argument("--out", type=Path, help="the table is written there as well")
     return parser.parse_args()
 
@@ -150,8 +153,12 @@ def options():
 def main():
     chosen = options()
     loaders, jobs = chosen.loaders.split(","), chosen.jobs.split(",")
-    interpreters, failures = install_all(loaders, chosen.cache / "environments")
-    failures |= make_data(jobs, interpreters, chosen.cache / "data")
+    environments, failures = chosen.cache / "environments", {}
+    if chosen.installed:
+        interpreters = {loader: python_of(environments / loader) for loader in loaders}
+    else:
+        interpreters, failures = install_all(loaders, environments)
+        failures |= make_data(jobs, interpreters, chosen.cache / "data")
     tables = []
     for job in jobs:
         results, failed = {}, dict(failures)
@@ -165,11 +172,12 @@ def main():
                     results.pop(loader, None)
                 else:
                     results.setdefault(loader, []).append(result)
+            # After every round: a run that is ended early has what it measured.
+            text = "\n\n".join([*tables, table(job, results, failed)]) + "\n"
+            if chosen.out:
+                chosen.out.write_text(text)
         tables.append(table(job, results, failed))
-    text = "\n\n".join(tables) + "\n"
     print(text)
-    if chosen.out:
-        chosen.out.write_text(text)
     return 1 if failures else 0
 
 

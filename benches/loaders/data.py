@@ -83,7 +83,7 @@ def arrays(data):
         labels, at = numpy.empty(IMAGES, numpy.int64), 0
         for batch in percolator.Feed(lmdb=str(data / "raw" / "lmdb"), batch_size=100, dtype="uint8",
                                      layout="nhwc", once=True):
-            rows = len(batch)
+            rows = batch.size
             pixels[at:at + rows] = numpy.from_dlpack(batch["data"])[:rows]
             labels[at:at + rows] = numpy.from_dlpack(batch["label"])[:rows]
             at += rows
