@@ -92,8 +92,8 @@ fn declared_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
         return Ok(fields.fields().iter().map(|field| field.field().clone()).collect());
     }
     let dict = value.cast::<PyDict>().map_err(|_| {
-        let message = "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, or \
-                       text such as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"";
+        let message = "decode_fields takes a dict such as {\"x\": (\"f32\", (3, 32, 32)), \"y\": \"i64\"}, \
+                       or text such as \"x:f32[3,32,32],y:i64,tokens:i32[<=128]\"";
         errors::value(message.to_owned())
     })?;
     let named = |name: Bound<'_, PyAny>| {

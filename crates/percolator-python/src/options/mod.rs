@@ -114,8 +114,8 @@ pub(crate) fn dtype_of(value: &Bound<'_, PyAny>) -> PyResult<Dtype> {
         // How wide they are depends on whom one asks: Python's have 64 bits, and those of C and PyTorch 32.
         "float" | "int" => {
             return Err(errors::value(format!(
-                "dtype={name:?} does not say how wide: write one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, \
-                 u16, u32, u64, bool"
+                "dtype={name:?} does not say how wide: write one of f16, bf16, f32, f64, i8, i16, i32, i64, \
+                 u8, u16, u32, u64, bool"
             )));
         }
         name => name,
