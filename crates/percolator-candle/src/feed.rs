@@ -177,11 +177,17 @@ impl TensorStepsOn<'_> {
         self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|name| name == field))
     }
 
-    /// Refuses types that candle has not before a step is taken from the feed, which nobody would then get.
+    /// Refuses types that candle has not, and fields that the host has not, before a step is taken from the
+    /// feed, which nobody would then get.
     fn check(&self) -> Result<(), CandleError> {
+        let is_host_read = !self.devices.iter().all(|device| matches!(device, Device::Cuda(_)));
         let mut wanted = self.fields.iter().filter(|field| self.is_wanted(field.name()));
         wanted.try_for_each(|field| {
-            let dtype = field.made_on_device().map_or(field.dtype(), |made| made.dtype);
+            let made = field.made_on_device();
+            if is_host_read && made.is_some() {
+                return Err(CandleError::OnDevice { field: field.name().to_owned() });
+            }
+            let dtype = made.map_or(field.dtype(), |made| made.dtype);
             dtype::of(field.name(), dtype).map(|_| ())
         })
     }

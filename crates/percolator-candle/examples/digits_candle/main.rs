@@ -54,8 +54,7 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
     let accuracy = 100.0 * f64::from(correct) / f64::from(of);
     say(format_args!("test accuracy {accuracy:.1} %: {correct} of {of} digits read right"))?;
 
-    // Neither the beginning nor the end of an epoch.
-    let stop = losses.len() / 2 + 7;
+    let stop = options.middle(&train_lmdb)?;
     let mut stopped = Training::new(options)?;
     let before = stopped.run(options.training_feed(&train_lmdb), Until::Step(stop, folder.path()))?;
     drop(stopped);

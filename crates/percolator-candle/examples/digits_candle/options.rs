@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use percolator::{Feed, FeedBuilder, Shuffle, Transform};
 
@@ -29,6 +30,14 @@ impl Options {
         let batch_size = usize::try_from(self.batch_size).expect("a small number");
         let to_floats = Transform::new().scale(1.0 / 16.0);
         Feed::builder().lmdb(lmdb).batch_size(batch_size).transform(to_floats).labels_i64(true)
+    }
+
+    /// Returns how many steps there are before the middle of an epoch in the middle of the training.
+    pub(crate) fn middle(&self, train_lmdb: &Path) -> anyhow::Result<usize> {
+        let feed = self.training_feed(train_lmdb).build()?;
+        let per_epoch = feed.plan().context("the feed has no epochs")?.steps(0)?;
+        ensure!(per_epoch > 1, "an epoch of one step has no middle: choose a smaller --batch-size");
+        Ok(usize::try_from(self.epochs / 2 * per_epoch + per_epoch / 2)?)
     }
 
     /// Describes the feed to train with: all records in each epoch, every time in another order.

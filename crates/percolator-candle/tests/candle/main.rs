@@ -13,3 +13,5 @@ mod refused;
 #[path = "../../../../tests/common/standin.rs"]
 mod standin;
 mod steps;
+#[path = "../../../../tests/common/transforming.rs"]
+mod transforming;

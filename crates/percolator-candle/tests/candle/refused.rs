@@ -8,6 +8,7 @@ use percolator::{Dtype, Feed, FeedBuilder, FeedError, Field, Row};
 use percolator_candle::{CandleBatch as _, CandleError, CandleFeed as _};
 
 use crate::made::feed;
+use crate::transforming;
 
 const CPU: Device = Device::Cpu;
 
@@ -79,6 +80,22 @@ fn a_type_that_candle_has_not_is_refused_before_a_step_is_lost() {
     assert!(matches!(batch.to_tensors(&CPU), Err(CandleError::Dtype { .. })));
     assert!(matches!(batch.to_tensor("odd", &CPU), Err(CandleError::Dtype { .. })));
     assert_eq!(batch.to_tensor("even", &CPU).unwrap().to_vec1::<i64>().unwrap(), [0, 1]);
+}
+
+#[test]
+fn what_only_an_own_device_has_is_refused_before_a_step_is_lost() {
+    let mut feed = transforming::feed().build().unwrap();
+    let error = feed.tensors(&CPU).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(&error, CandleError::OnDevice { field } if field == "data"), "{error}");
+    let mut steps = feed.tensors(&CPU).unwrap().only(["label"]).unwrap();
+    for wanted in [[0, 1, 2, 3], [4, 5, 6, 7]] {
+        let step = steps.next().unwrap().unwrap();
+        assert_eq!(step.get("label").unwrap().to_vec1::<i32>().unwrap(), wanted);
+    }
+    assert!(steps.next().is_none());
+    let batch = transforming::feed().build().unwrap().into_iter().next().unwrap().unwrap();
+    let error = batch.to_tensor("data", &CPU).unwrap_err();
+    assert!(matches!(&error, CandleError::OnDevice { field } if field == "data"), "{error}");
 }
 
 #[test]

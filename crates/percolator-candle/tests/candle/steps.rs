@@ -98,10 +98,12 @@ fn each_lane_has_its_device_and_its_share() {
 fn a_lane_that_has_run_out_is_missing_from_the_last_step() {
     let (_folder, images) = images(None);
     let devices = (0..2).map(percolator::Device::host);
-    let mut feed = images.once().devices(devices).build().unwrap();
+    // The first lane has 12 records, and the second 11.
+    let mut feed = images.once().batch_size(11).devices(devices).build().unwrap();
     let steps: Vec<_> = feed.tensors_on(&[CPU, CPU]).unwrap().collect::<Result<_, _>>().unwrap();
     let lanes = |step: &Vec<Tensors>| step.iter().map(Tensors::lane).collect::<Vec<_>>();
     assert_eq!(lanes(&steps[0]), [0, 1]);
+    assert_eq!(lanes(steps.last().unwrap()), [0]);
     let seen: usize = steps.iter().flatten().map(Tensors::len).sum();
     assert_eq!(seen as u64, RECORDS);
 }
