@@ -1,5 +1,6 @@
 //! Why there are no tensors.
 
+use percolator::batch::FieldError;
 use percolator::{DeviceError, Dtype, FeedError};
 use tch::{Device, Kind};
 
@@ -10,26 +11,27 @@ pub enum TchError {
     /// The feed has ended with an error: for a bad record, it names the file, the key and the record.
     #[error(transparent)]
     Feed(Box<FeedError>),
+    /// A field of a batch was asked for as something that it is not. Nothing in this crate returns it: it is
+    /// here so that a training loop can use `?` on batches as well.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// A batch's device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The feed has other than one lane.
-    #[error(
-        "the feed has {lanes} lanes, and tensors() takes one: call tensors_on() with torch's device for each \
-         lane, or build the feed with one device"
-    )]
+    /// A feed of several lanes was asked for the tensors of one.
+    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
     Lanes {
-        /// How many it has.
+        /// The number of lanes.
         lanes: usize,
     },
-    /// Not as many devices as lanes.
+    /// There is not one device for each lane.
     #[error(
-        "the feed has {lanes} lane(s), but {devices} device(s) of torch's were given: give one for each lane"
+        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
     )]
     Devices {
-        /// How many lanes it has.
+        /// The number of lanes.
         lanes: usize,
-        /// How many devices were given.
+        /// The number of devices.
         devices: usize,
     },
     /// Torch has no such device.
@@ -45,13 +47,22 @@ pub enum TchError {
         "the batch is on {found}, but its tensors were asked for on {wanted:?}: ask for them on \
          Cuda({ordinal}), or build the feed with Device::host, from which they are copied to any device"
     )]
-    OtherDevice {
+    OtherGpu {
         /// Where the batch is.
         found: String,
         /// The number of that GPU.
         ordinal: usize,
         /// The device that was asked for.
         wanted: Device,
+    },
+    /// The lane's device makes the elements of this field, so the host does not have them.
+    #[error(
+        "field {field:?} is transformed on the lane's device, and only there: request its tensor there, or \
+         build the feed with .transform_on(TransformPlace::Host)"
+    )]
+    OnDevice {
+        /// The field.
+        field: String,
     },
     /// The batch is on a GPU, for which this package was not built.
     #[error(
@@ -78,18 +89,18 @@ pub enum TchError {
     },
     /// There is no such tensor.
     #[error("the batch has no tensor {wanted:?}; it has {names}")]
-    NoTensor {
+    Unknown {
         /// The name that was asked for.
         wanted: String,
         /// The names of those that are left.
         names: String,
     },
-    /// A tensor is of another kind.
+    /// A tensor has another type.
     #[error(
         "the tensor {name:?} is of kind {found:?}, but {wanted:?} was asked for: convert it with to_kind, or \
          let the feed make it so"
     )]
-    Kind {
+    Type {
         /// The tensor.
         name: String,
         /// Its kind.
@@ -110,9 +121,9 @@ pub enum TchError {
         /// The type that holds all of its values.
         instead: &'static str,
     },
-    /// Libtorch refused.
+    /// Libtorch did not make a tensor of the batch's memory.
     #[error("tensor {name:?}: libtorch cannot {what}: {message}")]
-    Torch {
+    Copy {
         /// The tensor.
         name: String,
         /// What was asked of it.
@@ -120,6 +131,17 @@ pub enum TchError {
         /// What it says.
         message: String,
     },
+    /// The crate tch failed at something else than a batch: a training loop can use `?` on what it does with
+    /// tensors. This is tch's own message.
+    #[error("{0}")]
+    Torch(String),
+}
+
+/// For training loops that use `?` on what tch returns.
+impl From<tch::TchError> for TchError {
+    fn from(error: tch::TchError) -> Self {
+        TchError::Torch(error.to_string())
+    }
 }
 
 impl From<FeedError> for TchError {

@@ -49,14 +49,14 @@ pub trait TchFeed {
 
 impl TchFeed for Feed {
     fn tensors(&mut self, device: Device) -> Result<TensorSteps<'_>, TchError> {
-        match self.stats().lanes.len() {
+        match self.spec().devices.len() {
             1 => self.tensors_on(&[device]).map(TensorSteps),
             lanes => Err(TchError::Lanes { lanes }),
         }
     }
 
     fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, TchError> {
-        let lanes = self.stats().lanes.len();
+        let lanes = self.spec().devices.len();
         if devices.len() != lanes {
             return Err(TchError::Devices { lanes, devices: devices.len() });
         }

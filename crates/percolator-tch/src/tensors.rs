@@ -33,7 +33,7 @@ impl Tensors {
     ///
     /// # Errors
     ///
-    /// [`TchError::NoTensor`] if there is none of this name.
+    /// [`TchError::Unknown`] if there is none of this name.
     pub fn get(&self, name: &str) -> Result<&Tensor, TchError> {
         self.position(name).map(|at| &self.tensors[at].1)
     }
@@ -42,12 +42,12 @@ impl Tensors {
     ///
     /// # Errors
     ///
-    /// [`TchError::NoTensor`] if there is none of this name, [`TchError::Kind`] if it has another kind.
+    /// [`TchError::Unknown`] if there is none of this name, [`TchError::Type`] if it has another kind.
     pub fn get_as(&self, name: &str, wanted: Kind) -> Result<&Tensor, TchError> {
         let tensor = self.get(name)?;
         match tensor.kind() {
             found if found == wanted => Ok(tensor),
-            found => Err(TchError::Kind { name: name.to_owned(), found, wanted }),
+            found => Err(TchError::Type { name: name.to_owned(), found, wanted }),
         }
     }
 
@@ -55,7 +55,7 @@ impl Tensors {
     ///
     /// # Errors
     ///
-    /// [`TchError::NoTensor`] if there is none of this name, or if it was taken.
+    /// [`TchError::Unknown`] if there is none of this name, or if it was taken.
     pub fn take(&mut self, name: &str) -> Result<Tensor, TchError> {
         self.position(name).map(|at| self.tensors.remove(at).1)
     }
@@ -63,6 +63,11 @@ impl Tensors {
     /// Returns the tensors' names, field by field.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.tensors.iter().map(|(name, _)| &**name)
+    }
+
+    /// Returns the tensors with their names, field by field.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
+        self.tensors.iter().map(|(name, tensor)| (&**name, tensor))
     }
 
     /// Returns the number of records: the batch size, or fewer at the end of an epoch.
@@ -109,7 +114,7 @@ impl Tensors {
     }
 
     fn position(&self, name: &str) -> Result<usize, TchError> {
-        self.tensors.iter().position(|(found, _)| &**found == name).ok_or_else(|| TchError::NoTensor {
+        self.tensors.iter().position(|(found, _)| &**found == name).ok_or_else(|| TchError::Unknown {
             wanted: name.to_owned(),
             names: match self.names().collect::<Vec<_>>() {
                 names if names.is_empty() => "none left".to_owned(),
@@ -143,9 +148,11 @@ pub trait TchBatch: Sized {
     /// | the host | `Cpu` | the batch's memory, nothing is copied |
     /// | the host | another | copied; this call waits until torch has read the batch, which then returns |
     /// | GPU n | `Cuda(n)` | the batch's memory on the GPU, for which torch's stream waits |
-    /// | GPU n | another | [`TchError::OtherDevice`] |
+    /// | GPU n | another | [`TchError::OtherGpu`] |
     ///
-    /// A device that you implement counts as the host, as in [`Batch::into_dlpack`].
+    /// A device that you implement counts as the host, as in [`Batch::into_dlpack`]. If it
+    /// [transforms](percolator::device::Backend::transforming) a field, only that device has the field's
+    /// elements: that is [`TchError::OnDevice`].
     ///
     /// # Errors
     ///
@@ -175,7 +182,7 @@ fn tensors_of(
     for (name, array) in arrays {
         let failed = |what| {
             let name = (*name).to_owned();
-            move |message| TchError::Torch { name, what, message }
+            move |message| TchError::Copy { name, what, message }
         };
         let mut tensor = torch::from_dlpack(array).map_err(failed("take the batch's memory"))?;
         if tensor.device() != device {
@@ -198,9 +205,11 @@ fn arrays_of(
     if let Some(there) = batch.cuda() {
         let ordinal = there.ordinal();
         if device != Device::Cuda(ordinal) {
-            return Err(TchError::OtherDevice { found: format!("cuda:{ordinal}"), ordinal, wanted: device });
+            return Err(TchError::OtherGpu { found: format!("cuda:{ordinal}"), ordinal, wanted: device });
         }
         device::order(there, is_on_default_stream)?;
+    } else if let Some(field) = made_on_device(&batch) {
+        return Err(TchError::OnDevice { field });
     }
     Ok(batch.into_dlpack()?)
 }
@@ -215,10 +224,20 @@ fn arrays_of(
     /// `kDLCPU`.
     const HOST: i32 = 1;
 
+    let made_on_device = made_on_device(&batch);
     let arrays = batch.into_dlpack()?;
     // Another crate may have given percolator its feature: then a lane can end at a GPU.
     let is_on_host = |name| arrays.get(name).is_none_or(|array| array.tensor().device.device_type == HOST);
-    if arrays.names().all(is_on_host) { Ok(arrays) } else { Err(TchError::NotBuilt) }
+    if !arrays.names().all(is_on_host) {
+        return Err(TchError::NotBuilt);
+    }
+    made_on_device.map_or(Ok(arrays), |field| Err(TchError::OnDevice { field }))
+}
+
+/// The field whose elements the lane's device makes of those on the host.
+fn made_on_device(batch: &Batch) -> Option<String> {
+    let field = batch.fields().iter().find(|field| field.made_on_device().is_some())?;
+    Some(field.name().to_owned())
 }
 
 /// Refuses types that tch does not have.

@@ -3,6 +3,7 @@
 //
 // No exception leaves a function: each writes what is wrong to `message`, of `capacity` bytes.
 
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -10,11 +11,12 @@
 
 #include <ATen/DLConvertor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 namespace {
 
 template <typename Result, typename Run>
-Result guarded(Result failed, char *message, size_t capacity, Run run) noexcept {
+Result guarded(Result failed, char *message, std::size_t capacity, Run run) noexcept {
     try {
         return run();
     } catch (const c10::Error &error) {
@@ -35,7 +37,7 @@ extern "C" {
 // Returns a new tensor over the memory of `managed`, or null. Takes `managed` in either case. Its deleter is
 // called once, on whatever thread the last reference to the storage goes: that of a tensor, a view, or a
 // graph of autograd.
-at::Tensor *percolator_tch_from_dlpack(DLManagedTensor *managed, char *message, size_t capacity) noexcept {
+at::Tensor *percolator_tch_from_dlpack(DLManagedTensor *managed, char *message, std::size_t capacity) noexcept {
     return guarded<at::Tensor *>(nullptr, message, capacity, [&] {
         // Whether libtorch throws before or after it has made the storage, the last copy of `owner` releases.
         std::shared_ptr<DLManagedTensor> owner(managed, [](DLManagedTensor *last) { last->deleter(last); });
@@ -44,7 +46,7 @@ at::Tensor *percolator_tch_from_dlpack(DLManagedTensor *managed, char *message, 
 }
 
 // Whether torch's current stream of a GPU, on this thread, is the default stream: 1 or 0; -1 is a failure.
-int percolator_tch_is_on_default_stream(int device, char *message, size_t capacity) noexcept {
+int percolator_tch_is_on_default_stream(int device, char *message, std::size_t capacity) noexcept {
     return guarded<int>(-1, message, capacity, [&] {
         const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(device));
         const c10::impl::VirtualGuardImpl guard(at::kCUDA);

@@ -1,6 +1,6 @@
 //! Adam, whose state can be saved.
 //!
-//! tch's own optimisers keep theirs inside libtorch, and have no call that saves or loads it. A run that goes
+//! tch's own optimizers keep theirs inside libtorch, and have no call that saves or loads it. A run that goes
 //! on with a new one has lost its moments, and takes other steps than the run that was not stopped.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ struct Weight {
 }
 
 impl Adam {
-    /// For the variables that are trained. The others are the averages of the batch normalisations.
+    /// For the variables that are trained. The others are the averages of the batch normalizations.
     pub(crate) fn new(variables: &VarStore) -> Self {
         let trained = variables.variables().into_iter().filter(|(_, value)| value.requires_grad());
         let at_rest = |(name, value): (String, Tensor)| {

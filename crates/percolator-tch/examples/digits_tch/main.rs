@@ -17,6 +17,8 @@ mod net;
 mod program;
 mod run;
 
+use std::fmt;
+use std::io::{Write as _, stdout};
 use std::iter::zip;
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,11 +36,11 @@ const ACCURACY_MIN: f64 = 0.95;
 #[derive(Clone, Copy, Debug, Parser)]
 pub(crate) struct Options {
     /// Passes over the training digits.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..))]
     epochs: u64,
     /// Records in a batch.
-    #[arg(long, default_value_t = 32)]
-    batch_size: usize,
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=512))]
+    batch_size: u64,
     /// The seed of the weights and of the order of the records.
     #[arg(long, default_value_t = 7)]
     seed: u64,
@@ -62,7 +64,7 @@ fn learn(options: Options) -> anyhow::Result<()> {
     let (right, of) = whole.test(&test)?;
     #[expect(clippy::cast_precision_loss, reason = "there are a few hundred images")]
     let accuracy = right as f64 / of as f64;
-    println!("test accuracy {:.1} %: {right} of {of} digits read right", 100.0 * accuracy);
+    say(format_args!("test accuracy {:.1} %: {right} of {of} digits read right", 100.0 * accuracy))?;
     ensure!(accuracy > ACCURACY_MIN, "more than {:.0} % are expected", 100.0 * ACCURACY_MIN);
 
     let checkpoint = folder.path().join("checkpoint");
@@ -77,7 +79,7 @@ fn stopped(train: &Path, checkpoint: &Path, options: Options) -> anyhow::Result<
     ensure!(an_epoch > 1, "an epoch of one step has no middle: choose a smaller --batch-size");
     let mut losses = first.train(options.epochs / 2 * an_epoch + an_epoch / 2)?;
     first.save(checkpoint).context("cannot save the run")?;
-    println!("stopped after {} steps, and saved", losses.len());
+    say(format_args!("stopped after {} steps, and saved", losses.len()))?;
     drop(first);
 
     let mut second = Run::load(checkpoint, train, options).context("cannot load the run")?;
@@ -91,6 +93,10 @@ fn compare(whole: &[f32], stopped: &[f32]) -> anyhow::Result<()> {
     for (step, (one, other)) in zip(whole, stopped).enumerate() {
         ensure!(one.to_bits() == other.to_bits(), "the loss of step {step} was {one}, and is now {other}");
     }
-    println!("the run that was stopped had the same {} losses, bit for bit", whole.len());
-    Ok(())
+    say(format_args!("the run that was stopped had the same {} losses, bit for bit", whole.len()))
+}
+
+/// Prints a line. A closed output is an error here; `println!` would panic.
+pub(crate) fn say(line: fmt::Arguments<'_>) -> anyhow::Result<()> {
+    Ok(writeln!(stdout(), "{line}")?)
 }

@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 const CLASSES: i64 = 10;
 
-/// Two convolutions, each with a batch normalisation, and a linear layer, for images of 1x8x8.
+/// Two convolutions, each with a batch normalization, and a linear layer, for images of 1x8x8.
 #[derive(Debug)]
 pub(crate) struct Net {
     pub(crate) variables: VarStore,
@@ -22,10 +22,10 @@ impl Net {
         let root = variables.root();
         let layers = nn::seq_t()
             .add(convolution(&root / "first", 1, 32))
-            .add(normalisation(&root / "first_norm", 32))
+            .add(normalization(&root / "first_norm", 32))
             .add_fn(Tensor::relu)
             .add(convolution(&root / "second", 32, 64))
-            .add(normalisation(&root / "second_norm", 64))
+            .add(normalization(&root / "second_norm", 64))
             .add_fn(|images| images.relu().max_pool2d_default(2).flat_view())
             .add(linear(&root / "scores", 64 * 4 * 4, CLASSES));
         Net { variables, layers }
@@ -50,7 +50,7 @@ fn convolution(path: Path<'_>, inputs: i32, outputs: i64) -> nn::Conv2D {
     nn::conv2d(path, inputs.into(), outputs, 3, config)
 }
 
-fn normalisation(path: Path<'_>, channels: i64) -> nn::BatchNorm {
+fn normalization(path: Path<'_>, channels: i64) -> nn::BatchNorm {
     let config = BatchNormConfig { ws_init: Init::Const(1.0), ..BatchNormConfig::default() };
     nn::batch_norm2d(path, channels, config)
 }

@@ -1,4 +1,4 @@
-//! A training run: the net, its optimiser and its feed, which are saved and loaded together.
+//! A training run: the net, its optimizer and its feed, which are saved and loaded together.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,9 +8,9 @@ use percolator::{Feed, FeedBuilder, Phase, Shuffle, Snapshot, Transform};
 use percolator_tch::TchFeed as _;
 use tch::{Device, Kind};
 
-use crate::Options;
 use crate::adam::Adam;
 use crate::net::Net;
+use crate::{Options, say};
 
 const DEVICE: Device = Device::Cpu;
 
@@ -48,7 +48,7 @@ impl Run {
             losses.push(f32::try_from(&loss)?);
             epoch.add(losses[losses.len() - 1], tensors.len());
             if let Some(end) = tensors.step().filter(|end| end.is_last) {
-                epoch.report(end.epoch + 1);
+                epoch.report(end.epoch + 1)?;
                 epoch = Epoch::begin();
             }
         }
@@ -103,7 +103,7 @@ fn images(lmdb: &Path) -> FeedBuilder {
 
 fn feed_of(lmdb: &Path, options: Options) -> FeedBuilder {
     images(lmdb)
-        .batch_size(options.batch_size)
+        .batch_size(usize::try_from(options.batch_size).expect("a small number"))
         .shuffle(Shuffle::Global)
         .epochs(options.epochs)
         .seed(options.seed)
@@ -128,9 +128,9 @@ impl Epoch {
         self.records += records;
     }
 
-    fn report(&self, number: u64) {
+    fn report(&self, number: u64) -> anyhow::Result<()> {
         #[expect(clippy::cast_precision_loss, reason = "there are a few thousand records")]
         let rate = self.records as f64 / self.start.elapsed().as_secs_f64();
-        println!("epoch {number:2}: loss {:.4}, {rate:.0} records/s", self.loss / self.steps);
+        say(format_args!("epoch {number:2}: loss {:.4}, {rate:.0} records/s", self.loss / self.steps))
     }
 }

@@ -5,6 +5,7 @@ use percolator_tch::{TchBatch as _, TchError, TchFeed as _};
 use tch::{Cuda, Device, Kind};
 
 use crate::common::{elements, next, numbers, positions, rows_of};
+use crate::transforming;
 
 #[test]
 fn several_lanes_need_a_device_each() {
@@ -12,11 +13,14 @@ fn several_lanes_need_a_device_each() {
     let mut feed = numbers(positions(8, None)).devices(devices).epochs(1).build().unwrap();
     let error = feed.tensors(Device::Cpu).unwrap_err();
     assert_eq!(error, TchError::Lanes { lanes: 2 });
-    assert!(error.to_string().contains("tensors_on()"), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "the feed has 2 lanes, and tensors() is for one: use tensors_on(), with a device for each"
+    );
     let error = feed.tensors_on(&[Device::Cpu]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the feed has 2 lane(s), but 1 device(s) of torch's were given: give one for each lane"
+        "the feed has 2 lane(s), but tensors_on() was given 1 device(s): give one for each"
     );
     assert_eq!(feed.tensors_on(&[]).unwrap_err(), TchError::Devices { lanes: 2, devices: 0 });
     assert_eq!(feed.tensors_on(&[Device::Cpu; 2]).unwrap().count(), 1, "nothing was lost");
@@ -111,4 +115,36 @@ fn a_bad_record_is_named_once_after_the_whole_batches() {
     assert!(message.starts_with(place) && message.contains("it has no position"), "{message}");
     assert!(steps.next().is_none(), "nothing comes after it");
     assert!(steps.next().is_none());
+}
+
+#[test]
+fn what_only_an_own_device_has_is_not_taken_from_the_host() {
+    let mut feed = transforming::feed().prefetch(1).build().unwrap();
+    let error = feed.tensors(Device::Cpu).unwrap().next().unwrap().unwrap_err();
+    assert_eq!(error, TchError::OnDevice { field: "data".to_owned() });
+    let text = error.to_string();
+    assert!(text.starts_with("field \"data\" is transformed on the lane's device, and only there"), "{text}");
+    let mut lane = feed.take_lanes().unwrap().remove(0);
+    let error = lane.next().unwrap().unwrap().into_tensors(Device::Cpu).unwrap_err();
+    assert_eq!(error, TchError::OnDevice { field: "data".to_owned() });
+    assert_eq!(feed.stats().lanes[0].held, 0, "the batch returned");
+}
+
+#[test]
+fn errors_pass_through_a_loop_that_returns_these() {
+    fn first(feed: &mut Feed) -> Result<(), TchError> {
+        let tensors = feed.tensors(Device::Cpu)?.next().expect("there is a step")?;
+        let _ = tensors.get("x")?.f_reshape([5, 7])?;
+        Ok(())
+    }
+    fn as_integers(feed: &mut Feed) -> Result<(), TchError> {
+        let batch = feed.steps().next().expect("there is a step")?.remove(0);
+        batch.get::<i64>("x")?;
+        Ok(())
+    }
+    let mut feed = numbers(positions(8, None)).epochs(1).build().unwrap();
+    let error = first(&mut feed).unwrap_err();
+    assert!(matches!(&error, TchError::Torch(message) if message.contains("[5, 7]")), "{error}");
+    let error = as_integers(&mut feed).unwrap_err();
+    assert!(matches!(error, TchError::Field(_)), "{error}");
 }

@@ -6,4 +6,6 @@ mod common;
 mod errors;
 mod lifetime;
 mod steps;
+#[path = "../../../../tests/common/transforming.rs"]
+mod transforming;
 mod values;

@@ -63,6 +63,8 @@ fn every_type_has_its_values_and_its_address() {
 
         let tensors = batch.into_tensors(Device::Cpu).unwrap();
         assert_eq!(tensors.names().collect::<Vec<_>>(), names);
+        assert!(tensors.iter().all(|(name, tensor)| std::ptr::eq(tensors.get(name).unwrap(), tensor)));
+        assert_eq!(tensors.iter().len(), names.len());
         assert_eq!((tensors.records(), tensors.step(), tensors.lane()), (&*ids, step, 0));
         assert_eq!((tensors.len(), tensors.rows()), (of.len(), of.len()));
         for (name, address) in names.iter().zip(addresses) {

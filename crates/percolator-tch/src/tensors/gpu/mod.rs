@@ -76,7 +76,7 @@ fn a_batch_that_torch_cannot_use_returns() {
     let mut lane = feed.take_lanes().unwrap().remove(0);
     for device in [Device::Cpu, Device::Cuda(0)] {
         let error = tensors_of(next(&mut lane), device, |_| Ok(true)).unwrap_err();
-        let wanted = TchError::OtherDevice { found: "cuda:1".to_owned(), ordinal: 1, wanted: device };
+        let wanted = TchError::OtherGpu { found: "cuda:1".to_owned(), ordinal: 1, wanted: device };
         assert_eq!(error, wanted);
         assert!(error.to_string().contains("ask for them on Cuda(1)"), "{error}");
     }
