@@ -29,6 +29,7 @@ NEEDS = {
     "dali": ["nvidia-dali-cuda120==2.4.0"],
     "ffcv": ["ffcv==1.0.2", "numba", "numpy<2", "opencv-python-headless<4.12"],
 }
+JOBS = ["jpeg", "raw"]
 NAMES = {
     "percolator": "Percolator",
     "dataloader": "PyTorch's DataLoader",
@@ -138,7 +139,7 @@ def options():
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "percolator-loaders"
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("--jobs", default="jpeg,raw", help="jpeg, raw, or both")
+    parser.add_argument("--jobs", default=",".join(JOBS), help="which jobs")
     parser.add_argument("--loaders", default=",".join(NEEDS), help="which loaders take part")
     parser.add_argument("--rounds", type=int, default=5, help="in each, every loader is measured once")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each measurement lasts")
@@ -153,13 +154,19 @@ def options():
 def main():
     chosen = options()
     loaders, jobs = chosen.loaders.split(","), chosen.jobs.split(",")
+    if unknown := {*loaders, *jobs} - {*NEEDS, *JOBS}:
+        known = f"loaders are {', '.join(NEEDS)}; jobs are {', '.join(JOBS)}"
+        sys.exit(f"there is no {', '.join(sorted(unknown))}: {known}")
     environments, failures = chosen.cache / "environments", {}
     if chosen.installed:
         interpreters = {loader: python_of(environments / loader) for loader in loaders}
     else:
         interpreters, failures = install_all(loaders, environments)
+        if "percolator" not in interpreters:
+            why = failures.get("percolator", "name it among --loaders, too")
+            sys.exit(f"Percolator makes the data: {why}")
         failures |= make_data(jobs, interpreters, chosen.cache / "data")
-    tables = []
+    tables, is_whole = [], True
     for job in jobs:
         results, failed = {}, dict(failures)
         for number in range(chosen.rounds):
@@ -177,8 +184,9 @@ def main():
             if chosen.out:
                 chosen.out.write_text(text)
         tables.append(table(job, results, failed))
-    print(text)
-    return 1 if failures else 0
+        is_whole = is_whole and not failed
+    print("\n\n".join(tables))
+    return 0 if is_whole else 1
 
 
 if __name__ == "__main__":
