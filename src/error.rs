@@ -168,7 +168,8 @@ impl FeedError {
         }
     }
 
-    /// Returns the position of the record that is not valid or cannot be read, if it is known.
+    /// Returns the number of the record that is not valid or cannot be read, from 0, if it is known: its
+    /// position in the data set; if a TFRecord file is damaged, its number in that [file](Self::file).
     #[must_use]
     pub fn record(&self) -> Option<u64> {
         match self.cause()? {
@@ -176,6 +177,7 @@ impl FeedError {
             Cause::Source(SourceError::Broken { index, .. } | SourceError::KeysDiffer { index, .. }) => {
                 Some(*index)
             }
+            Cause::Source(SourceError::TfRecord(error)) => error.at()?.record,
             Cause::Source(_) => None,
         }
     }
@@ -192,6 +194,7 @@ mod tests {
     use super::*;
     use crate::batch::fault::RecordCause;
     use crate::record::{Key, RecordId};
+    use crate::source::tfrecord::{RecordAt, TfRecordError};
 
     #[test]
     fn an_error_of_the_data_says_where() {
@@ -211,6 +214,9 @@ mod tests {
         assert_eq!(place(&layer), known);
         let broken = SourceError::Broken { path: "/data/x".into(), index: 3, message: "it ended".to_owned() };
         assert_eq!(place(&broken.into()), (Some("/data/x".to_owned()), None, Some(3)));
+        let at = RecordAt { record: Some(6), offset: 318, is_unpacked: false };
+        let cut = TfRecordError::Cut { file: "/data/z".into(), at, needed: 53, left: 20 };
+        assert_eq!(place(&SourceError::from(cut).into()), (Some("/data/z".to_owned()), None, Some(6)));
         let other = SourceError::other("/data/y", "no");
         assert_eq!(place(&other.into()), (Some("/data/y".to_owned()), None, None));
         assert_eq!(place(&FeedError::Cancelled), (None, None, None));

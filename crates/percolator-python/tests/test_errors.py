@@ -48,6 +48,7 @@ def test_a_damaged_file_is_named(numbers: str) -> None:
             pass
     error = caught.value
     assert error.file == numbers and numbers not in str(error.reason)
+    assert error.record is not None and f"record {error.record} at byte" in str(error)
 
 
 def test_a_missing_feature_is_named(tmp_path: Path) -> None:

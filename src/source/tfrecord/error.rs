@@ -186,6 +186,24 @@ impl TfRecordError {
             TfRecordError::Copy { error, .. } => error.file(),
         }
     }
+
+    /// Returns where the record is that cannot be read, if it is an error of one.
+    #[must_use]
+    pub fn at(&self) -> Option<RecordAt> {
+        match self {
+            TfRecordError::Length { at, .. }
+            | TfRecordError::Data { at, .. }
+            | TfRecordError::Cut { at, .. }
+            | TfRecordError::TooLong { at, .. }
+            | TfRecordError::Packed { at, .. } => Some(*at),
+            TfRecordError::Copy { error, .. } => error.at(),
+            TfRecordError::NoCopy { .. }
+            | TfRecordError::NoRoom { .. }
+            | TfRecordError::NoFile { .. }
+            | TfRecordError::NoFiles { .. }
+            | TfRecordError::Changed { .. } => None,
+        }
+    }
 }
 
 /// Where a record is in its file.

@@ -7,8 +7,8 @@ class FeedError(RuntimeError):
     """An error that ends a feed, or a use of it that is not possible.
 
     ``reason`` says what is wrong, without the place. ``file``, ``key`` and ``record`` say where in the data
-    it was found: the file or folder, the key of the record as bytes, its position in the data set. Each is
-    ``None`` where it is not known.
+    it was found: the file or folder, the key of the record as bytes, its position in the data set, or its
+    number in a damaged TFRecord file. Each is ``None`` where it is not known.
     """
 
     file: str | None = None
