@@ -127,12 +127,17 @@ fn copied(array: &SharedArray) -> Result<Vec<Line>, TryReserveError> {
     let count = bytes.div_ceil(ALIGNMENT);
     let mut lines = Vec::new();
     lines.try_reserve_exact(count)?;
-    lines.resize(count, Line([0; ALIGNMENT]));
+    // The array need not fill the last line.
+    if let Some(last) = lines.spare_capacity_mut()[..count].last_mut() {
+        last.write(Line([0; ALIGNMENT]));
+    }
     let from: *const u8 = array.tensor().tensor().data.cast();
     let to: *mut u8 = lines.as_mut_ptr().cast();
     // SAFETY: the array has that many bytes, on the host (the caller checked), and lives as long as `array`;
     // the lines are new, and at least as long.
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+    // SAFETY: the array fills all of these lines but the end of the last one, which was written before.
+    unsafe { lines.set_len(count) };
     Ok(lines)
 }
 
