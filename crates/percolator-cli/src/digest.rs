@@ -81,6 +81,8 @@ impl Digest {
         written.and_then(|()| out.flush()).context("cannot write to the standard output")?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// The sum and the number of records, for programs.
     fn facts(&self, digest: &DataDigest) -> Value {
         let contents = digest.contents();
         let text = contents.to_string();
