@@ -48,6 +48,7 @@
 //!   tensors for other frameworks; for GPUs and devices of your own.
 //! - [`reader`], [`record`] and [`proto`]: records without batches, and Caffe's Datum; for tools.
 //! - [`limits`]: how fast this machine copies, stores, reads and decodes; for benchmarks.
+//! - [`chaos`]: sources, devices, consumers and disks that fail on request; for tests of a training loop.
 //!
 //! The repository has a guide with a page for each subject, from a Caffe project to a device of your own, in
 //! `docs/guide`. `docs/caffe.md` compares every field and behaviour of Caffe's, `docs/design.md` has the
@@ -161,6 +162,8 @@ mod workers;
 mod prefetch;
 
 pub mod device;
+
+pub mod chaos;
 
 pub mod feed;
 

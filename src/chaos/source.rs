@@ -1,0 +1,256 @@
+//! A source whose records and cursors may fail.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::fault::{Effect, Place};
+use super::state::State;
+use crate::base::splitmix::{SplitMix, fold};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::record::RecordId;
+use crate::source::files::Files;
+use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
+use crate::source::{
+    Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater,
+};
+
+/// Separates the bytes of damaged records from all other draws of a seed.
+const DAMAGE: u64 = 0x6461_6d61_6765;
+
+/// A source that a [`Chaos`](super::Chaos::source) has wrapped. It has the inner source's name and identity,
+/// and everything that a feed uses of it: the index, deferred checksums, read-ahead.
+#[derive(Debug)]
+pub struct ChaosSource {
+    inner: Arc<dyn Source>,
+    state: Arc<State>,
+    /// The number of cursors that were asked for.
+    cursors: AtomicU64,
+}
+
+impl ChaosSource {
+    pub(super) fn new(inner: Arc<dyn Source>, state: &Arc<State>) -> Self {
+        state.note_living(|living| living.sources += 1);
+        ChaosSource { inner, state: state.clone(), cursors: AtomicU64::new(0) }
+    }
+
+    fn wrapped(
+        &self,
+        open: impl FnOnce() -> Result<Box<dyn Cursor>, SourceError>,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        let number = self.cursors.fetch_add(1, Ordering::Relaxed);
+        let effects = self.state.strike(Place::Cursor, number);
+        self.state
+            .suffer(&effects, &format_args!("cursor {number}"))
+            .map_err(|message| SourceError::other(self.path(), message))?;
+        let inner = open()?;
+        self.state.note_living(|living| living.cursors += 1);
+        let path = self.path().to_owned();
+        Ok(Box::new(ChaosCursor {
+            inner,
+            living: Counted(self.state.clone()),
+            path,
+            next: 0,
+            torn: Vec::new(),
+        }))
+    }
+}
+
+impl Drop for ChaosSource {
+    fn drop(&mut self) {
+        self.state.note_living(|living| living.sources -= 1);
+    }
+}
+
+impl Source for ChaosSource {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.inner.records()
+    }
+
+    fn identity(&self) -> Identity {
+        self.inner.identity()
+    }
+
+    fn passes(&self) -> Passes {
+        self.inner.passes()
+    }
+
+    fn file_records(&self) -> Option<Vec<u64>> {
+        self.inner.file_records()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.inner.held_bytes()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.wrapped(|| self.inner.cursor())
+    }
+
+    fn is_seekable(&self) -> bool {
+        self.inner.is_seekable()
+    }
+
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.inner.index(place)
+    }
+
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for ChaosSource {
+    fn files(&self) -> Files {
+        self.inner.files()
+    }
+
+    fn has_several_lenders(&self) -> bool {
+        self.inner.has_several_lenders()
+    }
+
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        self.inner.look_at_last(look);
+    }
+
+    fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.inner.count(place)
+    }
+
+    fn index_checksum(&self) -> Option<u32> {
+        self.inner.index_checksum()
+    }
+
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        self.wrapped(|| self.inner.deferring_cursor(promise))
+    }
+}
+
+/// Counts a cursor as long as it lives, and has its faults.
+struct Counted(Arc<State>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.note_living(|living| living.cursors -= 1);
+    }
+}
+
+struct ChaosCursor {
+    inner: Box<dyn Cursor>,
+    /// Dropped after the inner cursor.
+    living: Counted,
+    path: std::path::PathBuf,
+    /// The position of the next record.
+    next: u64,
+    /// The value of a record that is cut or damaged.
+    torn: Vec<u8>,
+}
+
+impl Cursor for ChaosCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let ChaosCursor { inner, living: Counted(state), path, next, torn } = self;
+        let Some(entry) = inner.advance()? else { return Ok(None) };
+        let position = *next;
+        *next += 1;
+        let effects = state.strike(Place::Record, position);
+        if effects.is_empty() {
+            return Ok(Some(entry));
+        }
+        state
+            .suffer(&effects, &format_args!("record {position}"))
+            .map_err(|message| SourceError::Broken { path: path.clone(), index: position, message })?;
+        if !effects.iter().any(|effect| matches!(effect, Effect::Cut(_) | Effect::Damage)) {
+            return Ok(Some(entry));
+        }
+        torn.clear();
+        torn.extend_from_slice(entry.value());
+        let seed = state.faults.seed.unwrap_or_default();
+        effects.iter().for_each(|effect| tear(torn, effect, seed, position));
+        let whole = Entry::borrowed(entry.key(), torn);
+        Ok(Some(match entry.companion() {
+            Some(companion) => whole.with_companion(Entry::borrowed(b"", companion)),
+            None => whole,
+        }))
+    }
+
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        let is_there = self.inner.skip()?;
+        self.next += u64::from(is_there);
+        Ok(is_there)
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.inner.rewind()?;
+        self.next = 0;
+        Ok(())
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        self.inner.seek(position)?;
+        self.next = position;
+        Ok(())
+    }
+
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+/// Cuts or damages a value. The first byte of a damaged one is 0xff: it begins no message of protobuf, because
+/// no field has that number and type.
+fn tear(value: &mut Vec<u8>, effect: &Effect, seed: u64, position: u64) {
+    match effect {
+        Effect::Cut(bytes) => value.truncate(*bytes),
+        Effect::Damage => {
+            let mut draws = SplitMix(fold(seed, &[DAMAGE, position]));
+            // Odd, so that no byte stays as it was.
+            value.iter_mut().for_each(|byte| *byte ^= draws.next().to_le_bytes()[0] | 1);
+            if let Some(first) = value.first_mut() {
+                *first = 0xff;
+            }
+        }
+        _ => {}
+    }
+}
+
+impl CursorInternals for ChaosCursor {
+    fn drop_behind(&mut self) -> bool {
+        self.inner.drop_behind()
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        self.inner.dealt(dealt);
+    }
+
+    fn leave(&mut self) {
+        self.inner.leave();
+    }
+
+    fn foresee(&mut self, position: u64) {
+        self.inner.foresee(position);
+    }
+
+    fn reads_until(&mut self, position: u64) {
+        self.inner.reads_until(position);
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        self.inner.give(id, run)
+    }
+
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        self.inner.share_buffers(spare);
+    }
+
+    fn leave_buffers(&mut self) {
+        self.inner.leave_buffers();
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+        self.inner.held_bytes(value_bytes)
+    }
+}
