@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::base::memory_limit::{LimitSource, MemoryLimit};
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
 use crate::order::OrderError;
@@ -263,14 +264,16 @@ pub enum ConfigError {
     },
     /// The memory budget is larger than the limit.
     #[error(
-        "the feed needs {needed} bytes of memory, but {allowed} are allowed: {budget}; lower the batch size \
-         or the prefetch"
+        "the feed needs {needed} bytes of memory, but {allowed} are allowed by {set_by}: {budget}; {}",
+        set_by.remedy()
     )]
     OverBudget {
         /// The bytes that the feed needs.
         needed: usize,
         /// The bytes that it may use.
         allowed: usize,
+        /// Who says so.
+        set_by: LimitSource,
         /// The budget, line by line.
         budget: String,
     },
@@ -322,6 +325,18 @@ impl MemoryBudget {
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
+    }
+
+    /// Checks that a limit allows it.
+    pub(crate) fn check(&self, limit: Option<&MemoryLimit>) -> Result<(), ConfigError> {
+        let needed = self.total_bytes();
+        match limit {
+            Some(MemoryLimit { bytes, set_by }) if needed > *bytes => {
+                let (allowed, set_by) = (*bytes, set_by.clone());
+                Err(ConfigError::OverBudget { needed, allowed, set_by, budget: self.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same with another number of threads.

@@ -7,6 +7,7 @@ pub(crate) mod first_error;
 pub mod glob;
 pub(crate) mod input_file;
 pub(crate) mod keyed;
+pub(crate) mod memory_limit;
 pub(crate) mod meter;
 pub(crate) mod numa;
 pub(crate) mod offload;

@@ -533,8 +533,9 @@ impl FeedBuilder {
     }
 
     /// Sets the most memory that the feed may use, in bytes, as [`Feed::memory_budget`] derives it from the
-    /// first record (default: unlimited). It is checked once, when the feed is built. Threads and prefetch
-    /// are chosen within it, if they are not set.
+    /// first record (default: what the system allows this process: the memory of its control group, as a
+    /// container has one, and its address space). It is checked once, when the feed is built, and so are the
+    /// system's limits if they are lower. Threads and prefetch are chosen within it, if they are not set.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.spec.memory_limit = Some(bytes);
         self

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::resolve::THREADS_MAX;
+use crate::base::memory_limit::MemoryLimit;
 use crate::config::{ConfigError, MemoryBudget};
 use crate::error::FeedError;
 use crate::reader::Watch;
@@ -36,7 +37,7 @@ pub(super) struct Controlled {
     pub(super) roster: Arc<Roster>,
     /// The budget of the feed as it was built.
     pub(super) budget: MemoryBudget,
-    pub(super) memory_limit: Option<usize>,
+    pub(super) memory_limit: Option<MemoryLimit>,
 }
 
 impl FeedControl {
@@ -88,11 +89,7 @@ impl FeedControl {
         }
         let Controlled { roster, memory_limit, .. } = &*self.0;
         if threads > roster.governor().threads() {
-            let budget = self.budget_of(threads);
-            if let Some(allowed) = memory_limit.filter(|allowed| budget.total_bytes() > *allowed) {
-                let needed = budget.total_bytes();
-                return Err(ConfigError::OverBudget { needed, allowed, budget: budget.to_string() }.into());
-            }
+            self.budget_of(threads).check(memory_limit.as_ref())?;
             roster.grow(threads).map_err(|error| FeedError::Thread {
                 name: "worker".to_owned(),
                 message: error.to_string(),

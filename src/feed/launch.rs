@@ -12,6 +12,7 @@ use super::resolve::ResolvedFeed;
 use super::sizing::Sizing;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::base::first_error::FirstError;
+use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
@@ -129,7 +130,7 @@ impl ResolvedFeed {
             reader: reader.clone(),
             roster: workers.roster().clone(),
             budget: self.budget.clone(),
-            memory_limit: self.builder.spec.memory_limit,
+            memory_limit: MemoryLimit::lowest(self.builder.spec.memory_limit),
         });
         let (clock, governor, queue) = (clock.clone(), governor.clone(), workers.queue_watch());
         Gauges { clock, reader, governor, queue, control, workers: meters, lanes }

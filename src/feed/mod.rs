@@ -48,6 +48,7 @@ use std::time::Instant;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
+pub use crate::base::memory_limit::LimitSource;
 pub use crate::base::meter::Waits;
 pub use crate::config::{BudgetLine, ConfigError, MemoryBudget};
 pub use crate::error::FeedError;

@@ -12,6 +12,7 @@ use super::sizing::Sizing;
 use super::sources;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use crate::base::cache_lines;
+use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Topology;
 use crate::base::offload::OFFLOADED_MAX;
 use crate::base::shape::{ImageShape, Phase};
@@ -406,16 +407,20 @@ impl Needs<'_> {
     /// Returns the best choice within the memory limit. It is determined before anything is allocated, so a
     /// feed over its limit costs nothing.
     fn choose(&self, choices: &[Sizing]) -> Result<(Sizing, MemoryBudget), ConfigError> {
+        let limit = MemoryLimit::lowest(self.builder.spec.memory_limit);
         let mut over = None;
         for sizing in choices {
             let budget = self.budget(sizing);
-            match self.builder.spec.memory_limit {
-                Some(allowed) if budget.total_bytes() > allowed => over = Some((allowed, budget)),
-                _ => return Ok((*sizing, budget)),
+            match (budget.check(limit.as_ref()), &over) {
+                (Err(error), _) => over = Some(error),
+                (Ok(()), None) => return Ok((*sizing, budget)),
+                (Ok(()), Some(over)) => {
+                    tracing::info!(%sizing, "chosen less than usual: {over}");
+                    return Ok((*sizing, budget));
+                }
             }
         }
-        let (allowed, budget) = over.expect("there is a choice, and it was over the limit");
-        Err(ConfigError::OverBudget { needed: budget.total_bytes(), allowed, budget: budget.to_string() })
+        Err(over.expect("there is a choice, and it was over the limit"))
     }
 
     fn budget(&self, sizing: &Sizing) -> MemoryBudget {
