@@ -1,326 +1,336 @@
-//! Damaged files: bytes changed, cut, added. Whatever is done to a file, its records come out whole up to the
-//! damage, or all of them; then there is an error that says where the damage is, and nothing else.
+//! TFRecord files on the damage harness: one file and several, plain and compressed, mapped and read, in order
+//! and by position, by themselves and through feeds.
+//!
+//! A file has no end of its own: where one record ends, it may end, and its records have no numbers. So a
+//! record that is missing as a whole, or comes twice, cannot show. The twin says what is read then.
 
-use std::fs;
+use std::path::{Path, PathBuf};
 
-use percolator::source::{Access, IndexPlace, Source, SourceError};
-use percolator::tfrecord::{Compression, TfRecord, TfRecordError};
-use percolator::{Feed, RawBytes};
-use proptest::prelude::*;
-use tempfile::tempdir;
+use percolator::source::{Access, IndexPlace, Joined, Source, SourceError};
+use percolator::tfrecord::{Compression, TfRecord, TfRecordOptions};
+use percolator::{Feed, FeedBuilder, FeedError, RawBytes, Shuffle};
 
 use crate::common;
-use crate::files::{COMPRESSIONS, framed, open, packed, parsed, unpacked, values};
+use crate::common::process::this_test;
+use crate::files::{framed, packed, parsed, unpacked};
+use crate::harness::{self, Case, Format, Guard, Number, Reading, Stated, Way};
 
-/// What is done to a file, in 4096ths of its length.
-#[derive(Clone, Copy, Debug)]
-enum Damage {
-    Flip { at: usize, bit: u8 },
-    Cut { at: usize },
-    Add { bytes: usize },
-    Zero { at: usize, bytes: usize },
-    Remove { at: usize, bytes: usize },
+const WAYS: [Way; 7] = [
+    Way::of(MAPPED),
+    Way::of(READ),
+    Way::seldom(DETECTED, 3),
+    Way::seldom(BY_POSITION, 3),
+    Way::seldom(BY_POSITION_READ, 3),
+    Way::seldom(FED, 8),
+    Way::seldom(FED_SHUFFLED, 8),
+];
+
+const MAPPED: &str = "mapped";
+const READ: &str = "read";
+const DETECTED: &str = "detected";
+const BY_POSITION: &str = "by position";
+const BY_POSITION_READ: &str = "by position, read";
+const FED: &str = "fed";
+const FED_SHUFFLED: &str = "fed, shuffled, read";
+
+/// A data set of files of one kind.
+struct Files {
+    compression: Compression,
+    /// Of each file, the records.
+    records: Vec<Vec<Vec<u8>>>,
 }
 
-fn damage() -> impl Strategy<Value = Damage> {
-    prop_oneof![
-        4 => (0..4096_usize, 0..8_u8).prop_map(|(at, bit)| Damage::Flip { at, bit }),
-        2 => (0..4096_usize).prop_map(|at| Damage::Cut { at }),
-        1 => (1..30_usize).prop_map(|bytes| Damage::Add { bytes }),
-        1 => (0..4096_usize, 1..300_usize).prop_map(|(at, bytes)| Damage::Zero { at, bytes }),
-        1 => (0..4096_usize, 1..300_usize).prop_map(|(at, bytes)| Damage::Remove { at, bytes }),
-    ]
-}
+impl Files {
+    /// Records of these lengths in each of so many files.
+    fn of(compression: Compression, lengths: &[usize], files: usize) -> Self {
+        let record = |number: usize, bytes: usize| (0..bytes).map(|at| common::pixel(number, at)).collect();
+        let file = |file: usize| {
+            let records = lengths.iter().enumerate();
+            records.map(|(number, &bytes)| record(10 * file + number, bytes + file)).collect()
+        };
+        Files { compression, records: (0..files).map(file).collect() }
+    }
 
-fn apply(damage: Damage, file: &mut Vec<u8>) {
-    let place = |at: usize, file: &[u8]| at * file.len() / 4096;
-    match damage {
-        Damage::Flip { at, bit } => {
-            let at = place(at, file);
-            if let Some(byte) = file.get_mut(at) {
-                *byte ^= 1 << bit;
+    fn stated(&self, records: &[Vec<Vec<u8>>]) -> Vec<Stated> {
+        let file = |(number, records): (usize, &Vec<Vec<u8>>)| {
+            let plain = plain(format!("part-{number}"), records);
+            if self.compression == Compression::Plain { plain } else { self.packed(&plain) }
+        };
+        records.iter().enumerate().map(file).collect()
+    }
+
+    /// A compressed file of two members.
+    fn packed(&self, plain: &Stated) -> Stated {
+        let mut file = Stated::new(&plain.name);
+        let (one, other) = plain.bytes.split_at(plain.bytes.len() / 2);
+        for member in [one, other] {
+            let bytes = packed(member, self.compression, 1);
+            if self.compression == Compression::Zlib {
+                let (head, body) = bytes.split_at(2);
+                let (body, foot) = body.split_at(body.len() - 4);
+                file.add("head", Guard::Structure, head);
+                file.add("body", Guard::Structure, body);
+                file.add_number("checksum", Guard::Checked, Number::Big, foot);
+            } else {
+                let (head, body) = bytes.split_at(10);
+                let (body, foot) = body.split_at(body.len() - 8);
+                let (kind, rest) = head.split_at(4);
+                file.add("head", Guard::Structure, kind);
+                file.add("time and system", Guard::Unread, rest);
+                file.add("body", Guard::Structure, body);
+                file.add_number("checksum", Guard::Checked, Number::Little, &foot[..4]);
+                file.add_number("length", Guard::Checked, Number::Little, &foot[4..]);
             }
         }
-        Damage::Cut { at } => file.truncate(place(at, file)),
-        Damage::Add { bytes } => file.extend((0..bytes).map(|at| at as u8)),
-        Damage::Zero { at, bytes } => {
-            let at = place(at, file);
-            let end = (at + bytes).min(file.len());
-            file[at..end].fill(0);
-        }
-        Damage::Remove { at, bytes } => {
-            let at = place(at, file);
-            let end = (at + bytes).min(file.len());
-            file.drain(at..end);
-        }
-    }
-}
-
-fn records() -> Vec<Vec<u8>> {
-    let bytes = [0, 3, 700, 90_000, 40, 5000, 70_000, 1];
-    (0..24).map(|index| (0..bytes[index % 8]).map(|at| common::pixel(index, at)).collect()).collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
-
-    #[test]
-    fn a_damaged_plain_file_gives_what_the_twin_finds(damages in prop::collection::vec(damage(), 1..3)) {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("file");
-        let records = records();
-        let mut file = framed(records.iter().map(|record| &record[..]));
-        damages.iter().for_each(|&damage| apply(damage, &mut file));
-        fs::write(&path, &file).unwrap();
-        let due = parsed(&file);
-        let is_whole = framed(due.iter().map(|record| &record[..])).len() == file.len();
-        for access in [Access::Mapped, Access::Read] {
-            let options = TfRecord::options().access(access).compression(Compression::Plain);
-            let source = options.open(&path).unwrap();
-            let (found, error) = values(&source);
-            prop_assert!(found == due, "{} of {} records", found.len(), due.len());
-            prop_assert_eq!(error.is_none(), is_whole, "{:?}", error);
-            if let Some(error) = error {
-                let at = format!("record {} at byte", due.len());
-                prop_assert!(error.contains("file: ") && error.contains(&at), "{error}");
-            }
-        }
+        file
     }
 
-    #[test]
-    fn a_damaged_compressed_file_gives_records_up_to_the_damage(
-        damages in prop::collection::vec(damage(), 1..3),
-        is_zlib: bool,
-        members in 1_usize..4,
-    ) {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("file");
-        let records = records();
-        let compression = if is_zlib { Compression::Zlib } else { Compression::Gzip };
-        let mut file = packed(&framed(records.iter().map(|record| &record[..])), compression, members);
-        damages.iter().for_each(|&damage| apply(damage, &mut file));
-        fs::write(&path, &file).unwrap();
-        let source = TfRecord::options().compression(compression).open(&path).unwrap();
-        let (due, is_whole) = due_of(&file, compression);
-        let (found, error) = values(&source);
-        prop_assert!(found == due, "{} of {} records", found.len(), due.len());
-        prop_assert_eq!(error.is_none(), is_whole, "{:?}", error);
-        if let Some(error) = &error {
-            let at = format!("record {} at byte", due.len());
-            prop_assert!(error.contains("file: ") && error.contains(&at), "{error}");
-        }
-        // By position there are the same records, or an error, and no copy that is not whole.
-        let copy = folder.path().join("file.percolator-unpacked");
-        match source.index(&IndexPlace::Beside) {
-            Ok(()) => prop_assert!(is_whole && values(&source).0 == found && copy.exists()),
-            Err(error) => prop_assert!(!is_whole && !copy.exists(), "{error}"),
-        }
-    }
-}
-
-/// What the twin reads of a compressed file: the records before the damage, and whether there is none.
-fn due_of(file: &[u8], compression: Compression) -> (Vec<Vec<u8>>, bool) {
-    let (bytes, is_whole) = unpacked(file, compression);
-    let due = parsed(&bytes);
-    let is_whole = is_whole && framed(due.iter().map(|record| &record[..])).len() == bytes.len();
-    (due, is_whole)
-}
-
-/// Whatever the place, nothing before the damage is lost; and a cursor behind damage never says that this is
-/// the end.
-#[test]
-fn every_record_before_the_damage_of_a_compressed_file_comes() {
-    const PLACES: usize = 120;
-
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("file");
-    let records: Vec<Vec<u8>> =
-        (0..400).map(|index| (0..index * 7 % 900).map(|at| common::pixel(index, at)).collect()).collect();
-    let plain = framed(records.iter().map(|record| &record[..]));
-    for compression in [Compression::Gzip, Compression::Zlib] {
-        let whole = packed(&plain, compression, 2);
-        let mut between = 0;
-        for place in 0..PLACES {
-            let mut file = whole.clone();
-            // The last places are the bytes at the end: the checksums.
-            let at = if place < 10 { file.len() - 1 - place } else { place * file.len() / PLACES };
-            file[at] ^= 1 << (place % 8);
-            fs::write(&path, &file).unwrap();
-            let (due, is_whole) = due_of(&file, compression);
-            let source = TfRecord::options().compression(compression).open(&path).unwrap();
-            let mut cursor = source.cursor().unwrap();
-            let mut found = Vec::new();
-            let first = loop {
-                match cursor.advance() {
-                    Ok(Some(entry)) => found.push(entry.value().to_vec()),
-                    Ok(None) => break None,
-                    Err(error) => break Some(error),
-                }
+    /// What the twin reads: the records, and whether there is nothing else.
+    fn twin(&self, case: &Case, is_detected: bool) -> Option<(Vec<Vec<u8>>, bool)> {
+        let mut records = Vec::new();
+        for number in 0..self.records.len() {
+            let file = case.bytes(&format!("part-{number}"))?;
+            let compression = if is_detected { detected(file) } else { self.compression };
+            let (bytes, is_whole) = match compression {
+                Compression::Plain => (file.to_vec(), true),
+                compression => unpacked(file, compression),
             };
-            assert!(found == due, "{compression:?} {at}: {} of {} records", found.len(), due.len());
-            assert_eq!(first.is_none(), is_whole, "{compression:?} {at}: {first:?}");
-            between += usize::from(!due.is_empty() && due.len() < records.len());
-            let Some(first) = first else { continue };
-            if !matches!(first, SourceError::TfRecord(TfRecordError::Data { .. })) {
-                for _ in 0..3 {
-                    assert_eq!(cursor.advance().map(|_| ()).unwrap_err(), first);
-                    assert_eq!(cursor.skip().unwrap_err(), first);
-                    assert_eq!(cursor.seek(records.len() as u64 + 1).unwrap_err(), first);
-                }
+            let found = parsed(&bytes);
+            let is_whole = is_whole && framed(found.iter().map(|record| &record[..])).len() == bytes.len();
+            records.extend(found);
+            if !is_whole {
+                return Some((records, false));
             }
-            cursor.rewind().unwrap();
-            assert!(cursor.advance().is_ok_and(|entry| entry.is_some()) || due.is_empty());
         }
-        assert!(between > PLACES / 2, "{between}");
+        Some((records, true))
+    }
+
+    fn paths(&self, folder: &Path) -> Vec<PathBuf> {
+        (0..self.records.len()).map(|number| folder.join(format!("part-{number}"))).collect()
+    }
+
+    fn open(&self, folder: &Path, options: &TfRecordOptions) -> Result<Joined, SourceError> {
+        options.open_all(self.paths(folder))
+    }
+
+    fn feed(&self, folder: &Path) -> FeedBuilder {
+        let paths = self.paths(folder);
+        let feed = paths.iter().fold(Feed::builder(), |feed, path| feed.and_tfrecord(path));
+        feed.decoder(RawBytes::up_to(1 << 20)).batch_size(1).threads(2)
     }
 }
 
-/// Behind a record with damaged data the next one starts, in every kind of file.
-#[test]
-fn a_record_with_damaged_data_is_an_error_and_the_next_one_comes() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("file");
-    let records: Vec<Vec<u8>> = (0..6).map(|index| vec![index; 500]).collect();
-    let mut plain = framed(records.iter().map(|record| &record[..]));
-    plain[3 * 516 + 100] ^= 1;
-    for compression in COMPRESSIONS {
-        fs::write(&path, packed(&plain, compression, 1)).unwrap();
-        for access in [Access::Mapped, Access::Read] {
-            let source = open(&path, access);
-            let mut cursor = source.cursor().unwrap();
-            for (index, record) in records.iter().enumerate() {
-                match cursor.advance() {
-                    Ok(entry) => {
-                        let entry = entry.unwrap();
-                        assert!(entry.value() == record && entry.key() == format!("{index:08}").as_bytes());
-                        assert_ne!(index, 3);
-                    }
-                    Err(error) => {
-                        assert!(index == 3 && error.to_string().contains("record 3 at byte 1548"), "{error}");
-                    }
-                }
-            }
-            assert!(cursor.advance().unwrap().is_none());
-        }
+/// A plain file, whose parts are those of its records.
+fn plain(name: String, records: &[Vec<u8>]) -> Stated {
+    let mut file = Stated::new(name);
+    for record in records {
+        let bytes = framed([&record[..]]);
+        let (head, rest) = bytes.split_at(12);
+        let (data, foot) = rest.split_at(record.len());
+        file.add_number("length", Guard::Checked, Number::Little, &head[..8]);
+        file.add("checksum of the length", Guard::Checked, &head[8..]);
+        file.add("data", Guard::Checked, data);
+        file.add("checksum of the data", Guard::Checked, foot);
     }
+    file
 }
 
-#[test]
-fn zeros_behind_the_last_member_are_passed() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("file");
-    let records = records();
-    for compression in [Compression::Gzip, Compression::Zlib] {
-        for (zeros, is_other) in [(1, false), (511, false), (300_000, false), (1, true), (300_000, true)] {
-            let mut file = packed(&framed(records.iter().map(|record| &record[..])), compression, 2);
-            file.resize(file.len() + zeros, 0);
-            if is_other {
-                file.push(b'x');
-            }
-            fs::write(&path, &file).unwrap();
-            let source = open(&path, Access::Mapped);
-            let (found, error) = values(&source);
-            assert!(found == records);
-            assert_eq!(error.is_some(), is_other, "{error:?}");
-            assert_eq!(source.index(&IndexPlace::Beside).is_err(), is_other);
-            if !is_other {
-                // The copy is found again.
-                open(&path, Access::Mapped).index(&IndexPlace::Beside).unwrap();
-                assert!(values(&source).0 == records);
-                fs::remove_file(folder.path().join("file.percolator-unpacked")).unwrap();
-            }
-        }
-    }
-}
-
-/// The workers of a feed find damaged data, which its reader does not read; each error names file, place and
-/// record.
-#[test]
-fn a_feed_ends_at_the_damaged_record_and_loses_none_before_it() {
-    let folder = tempdir().unwrap();
-    let records: Vec<Vec<u8>> = (0..40).map(|index| vec![index as u8; 500]).collect();
-    let whole = framed(records.iter().map(|record| &record[..]));
-    for compression in COMPRESSIONS {
-        for access in [Access::Mapped, Access::Read] {
-            let path = folder.path().join("file");
-            for (at, byte, what) in [
-                (25 * 516, 100, "checksum"),
-                (25 * 516, 5, "its length reads as"),
-                (25 * 516, 513, "checksum"),
-            ] {
-                let mut file = whole.clone();
-                file[at + byte] ^= 0x10;
-                fs::write(&path, packed(&file, compression, 1)).unwrap();
-                let feed = Feed::builder().tfrecord(&path).access(access).decoder(RawBytes::fixed());
-                let (mut delivered, mut error) = (0, None);
-                for batch in feed.batch_size(5).once().threads(2).build().unwrap() {
-                    match batch {
-                        Ok(batch) => delivered += batch.len(),
-                        Err(found) => error = Some(found.to_string()),
-                    }
-                }
-                let error = error.unwrap();
-                assert_eq!(delivered, 25, "{error}");
-                let place = format!("record 25 at byte {at}");
-                assert!(
-                    error.contains(what) && error.contains(&place),
-                    "{compression:?} {access:?}: {error}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn a_length_that_no_file_has_takes_no_memory() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("file");
-    let head = |length: u64| {
-        let length = length.to_le_bytes();
-        let checksum = crc32c::crc32c(&length).rotate_right(15).wrapping_add(0xa282_ead8);
-        [&length[..], &checksum.to_le_bytes()].concat()
+/// How a file is compressed, as the options say that it is detected.
+fn detected(file: &[u8]) -> Compression {
+    let is_head = |bytes: &[u8]| {
+        bytes.get(..12).is_some_and(|head| {
+            let mut sealed = head.to_vec();
+            seal(&mut sealed);
+            sealed == head
+        })
     };
-    for length in [1, 1 << 20, 1 << 40, 1 << 62, u64::MAX - 16, u64::MAX] {
-        let file = [framed([&b"one"[..]]), head(length)].concat();
-        for compression in COMPRESSIONS {
-            fs::write(&path, packed(&file, compression, 1)).unwrap();
-            for access in [Access::Mapped, Access::Read] {
-                let source = open(&path, access);
-                let mut cursor = source.cursor().unwrap();
-                assert!(cursor.advance().unwrap().is_some());
-                let error = cursor.advance().map(|_| ()).unwrap_err();
-                let SourceError::TfRecord(found) = &error else { panic!("{error}") };
-                let is_due = match found {
-                    TfRecordError::Cut { .. } => true,
-                    TfRecordError::TooLong { .. } => compression != Compression::Plain,
-                    _ => false,
-                };
-                assert!(is_due && error.to_string().contains("record 1 at byte 19"), "{error}");
-                assert!(source.index(&IndexPlace::Memory).is_err());
+    match file {
+        file if is_head(file) => Compression::Plain,
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [first, second, ..]
+            if first & 0xf == 8 && u16::from_be_bytes([*first, *second]) % 31 == 0 && {
+                let (bytes, is_whole) = unpacked(file, Compression::Zlib);
+                is_head(&bytes) || bytes.is_empty() && is_whole
+            } =>
+        {
+            Compression::Zlib
+        }
+        _ => Compression::Plain,
+    }
+}
+
+/// Corrects the checksums of a plain file, record by record, as far as there are records.
+fn seal(bytes: &mut [u8]) {
+    let masked =
+        |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let mut at = 0;
+    while at + 12 <= bytes.len() {
+        let length = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let checksum = masked(&bytes[at..at + 8]);
+        bytes[at + 8..at + 12].copy_from_slice(&checksum);
+        let Some(end) = usize::try_from(length).ok().and_then(|length| (at + 12).checked_add(length)) else {
+            return;
+        };
+        if end.checked_add(4).is_none_or(|end| end > bytes.len()) {
+            return;
+        }
+        let checksum = masked(&bytes[at + 12..end]);
+        bytes[end..end + 4].copy_from_slice(&checksum);
+        at = end + 4;
+    }
+}
+
+/// An order in which no record follows the one before it.
+fn places(records: u64) -> impl Iterator<Item = u64> {
+    let step = [7, 5, 3, 2, 1].into_iter().find(|step| !records.is_multiple_of(*step)).unwrap_or(1);
+    (0..records).map(move |number| number * step % records.max(1))
+}
+
+impl Format for Files {
+    type Item = Vec<u8>;
+
+    const BYTES_MAX: usize = 1000;
+
+    fn name(&self) -> String {
+        let bytes: usize = self.records.iter().flatten().map(Vec::len).sum();
+        format!("TFRecord, {:?}, {} files of {bytes} bytes", self.compression, self.records.len())
+    }
+
+    fn files(&self) -> Vec<Stated> {
+        self.stated(&self.records)
+    }
+
+    /// The same lengths, other bytes; and the files in another order.
+    fn donor(&self) -> Vec<Stated> {
+        let mut records = self.records.clone();
+        records.reverse();
+        records.iter_mut().flatten().flatten().for_each(|byte| *byte ^= 0x55);
+        self.stated(&records)
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        WAYS.to_vec()
+    }
+
+    fn seal(&self, _file: &str, bytes: &mut Vec<u8>) {
+        if self.compression == Compression::Plain {
+            seal(bytes);
+        }
+    }
+
+    /// In a compressed file, a length that lies, with the right checksums.
+    fn forged(&self, number: usize) -> Option<(Vec<Stated>, String)> {
+        if self.compression == Compression::Plain {
+            return None;
+        }
+        let mut files = self.files();
+        let mut inner = plain(files[0].name.clone(), &self.records[0]);
+        let lengths = inner.parts.iter().filter(|part| part.number.is_some());
+        let lies = lengths.flat_map(|part| {
+            let lies = Number::Little.lies(&inner.bytes[part.range.clone()], inner.bytes.len());
+            lies.into_iter().map(|lie| (part.range.clone(), lie))
+        });
+        let (range, lie) = lies.into_iter().nth(number)?;
+        inner.bytes[range.clone()].copy_from_slice(&lie);
+        seal(&mut inner.bytes);
+        files[0] = self.packed(&inner);
+        Some((files, format!("the length at byte {}, unpacked, is {lie:x?}", range.start)))
+    }
+
+    fn read(&self, folder: &Path, way: &'static str) -> Reading<Vec<u8>> {
+        let access = if [MAPPED, BY_POSITION, FED].contains(&way) { Access::Mapped } else { Access::Read };
+        let options = TfRecord::options().access(access);
+        match way {
+            MAPPED | READ => Reading::of(|items| {
+                in_order(&self.open(folder, &options.compression(self.compression))?, items)
+            }),
+            DETECTED => Reading::of(|items| in_order(&self.open(folder, &options)?, items)),
+            BY_POSITION | BY_POSITION_READ => Reading::of(|items| {
+                by_position(&self.open(folder, &options.compression(self.compression))?, items)
+            }),
+            FED => Reading::of(|items| fed(self.feed(folder).access(access).once(), items)),
+            _ => Reading::of(|items| {
+                let index = IndexPlace::Folder(folder.join("indexes"));
+                let feed = self.feed(folder).access(access).index(index);
+                fed(feed.shuffle(Shuffle::Global).epochs(1), items)
+            }),
+        }
+    }
+
+    fn allows(&self, case: &Case, way: &'static str, found: &Reading<Vec<u8>>) -> bool {
+        let is_detected = [DETECTED, FED, FED_SHUFFLED].contains(&way);
+        let Some((due, is_whole)) = self.twin(case, is_detected) else { return false };
+        let is_in_order = ![BY_POSITION, BY_POSITION_READ, FED_SHUFFLED].contains(&way);
+        if !is_whole {
+            // The records before the damage, and the error that the harness sees.
+            return found.error.is_some() && is_in_order && due.starts_with(&found.items);
+        }
+        match way {
+            BY_POSITION | BY_POSITION_READ => {
+                places(due.len() as u64).map(|place| &due[place as usize]).eq(&found.items)
             }
+            FED_SHUFFLED => {
+                let (mut due, mut items) = (due, found.items.clone());
+                due.sort();
+                items.sort();
+                due == items
+            }
+            // A feed does not start without a record.
+            FED if due.is_empty() => true,
+            _ => found.error.is_none() && found.items == due,
         }
     }
 }
 
-/// Every byte of a small file, changed: an error, and the records before it.
+fn in_order(source: &dyn Source, items: &mut Vec<Vec<u8>>) -> Result<(), SourceError> {
+    let mut cursor = source.cursor()?;
+    while let Some(entry) = cursor.advance()? {
+        items.push(entry.value().to_vec());
+    }
+    Ok(())
+}
+
+fn by_position(source: &dyn Source, items: &mut Vec<Vec<u8>>) -> Result<(), SourceError> {
+    source.index(&IndexPlace::Beside)?;
+    let records = source.records().unwrap();
+    let mut cursor = source.cursor()?;
+    for place in places(records) {
+        cursor.seek(place)?;
+        items.push(cursor.advance()?.expect("there is a record at each position").value().to_vec());
+    }
+    cursor.seek(records)?;
+    assert!(cursor.advance()?.is_none(), "there are no more records than are stated");
+    Ok(())
+}
+
+fn fed(feed: FeedBuilder, items: &mut Vec<Vec<u8>>) -> Result<(), FeedError> {
+    for batch in feed.build()? {
+        items.push(batch?.ragged::<u8>(0)?.values().to_vec());
+    }
+    Ok(())
+}
+
 #[test]
-fn no_changed_byte_goes_unnoticed() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("file");
-    let records: Vec<Vec<u8>> = vec![b"one".to_vec(), Vec::new(), vec![9; 40]];
-    let whole = framed(records.iter().map(|record| &record[..]));
-    for at in 0..whole.len() {
-        let mut file = whole.clone();
-        file[at] ^= 1;
-        fs::write(&path, &file).unwrap();
-        let (found, error) = values(&open(&path, Access::Mapped));
-        assert!(error.is_some() && records.starts_with(&found), "{at}");
-        assert_eq!(found.len(), [19, 35, 91].iter().filter(|&&end| end <= at).count());
-    }
-    for length in 0..whole.len() {
-        fs::write(&path, &whole[..length]).unwrap();
-        let (found, error) = values(&open(&path, Access::Mapped));
-        assert_eq!(error.is_none(), [0, 19, 35].contains(&length), "{length}: {error:?}");
-        assert_eq!(found.len(), [19, 35, 91].iter().filter(|&&end| end <= length).count());
-    }
+fn a_plain_file() {
+    harness::check(this_test!(), 300, || Files::of(Compression::Plain, &[3, 0, 40, 300], 1));
+}
+
+#[test]
+fn several_plain_files() {
+    harness::check(this_test!(), 200, || Files::of(Compression::Plain, &[5, 0, 31], 3));
+}
+
+#[test]
+fn plain_files_of_large_records() {
+    harness::check(this_test!(), 100, || Files::of(Compression::Plain, &[70_000, 3, 200_000, 70_000], 2));
+}
+
+#[test]
+fn a_gzip_file() {
+    harness::check(this_test!(), 200, || Files::of(Compression::Gzip, &[3, 0, 40, 300], 1));
+}
+
+#[test]
+fn several_zlib_files() {
+    harness::check(this_test!(), 150, || Files::of(Compression::Zlib, &[5, 0, 31, 200], 2));
 }

@@ -97,7 +97,7 @@ struct ProstSequence {
 
 /// A feature's value, comparable: floats by their bits.
 #[derive(Clone, Debug, PartialEq)]
-enum Value {
+pub(crate) enum Value {
     Unset,
     Bytes(Vec<Vec<u8>>),
     Floats(Vec<u32>),
@@ -140,7 +140,7 @@ impl From<example::Feature<'_>> for Value {
     }
 }
 
-type Map<T> = BTreeMap<String, T>;
+pub(crate) type Map<T> = BTreeMap<String, T>;
 
 fn of_prost(features: Option<&Features>) -> Map<Value> {
     let entries = features.iter().flat_map(|features| &features.entries);
@@ -149,7 +149,7 @@ fn of_prost(features: Option<&Features>) -> Map<Value> {
         .collect()
 }
 
-fn of_view(features: example::Features<'_>) -> Map<Value> {
+pub(crate) fn of_view(features: example::Features<'_>) -> Map<Value> {
     let map: Map<Value> =
         features.entries().map(|(name, feature)| (name.to_owned(), feature.into())).collect();
     for (name, value) in &map {
@@ -159,38 +159,46 @@ fn of_view(features: example::Features<'_>) -> Map<Value> {
     map
 }
 
+/// What prost reads of an Example.
+pub(crate) fn of_prosts_example(bytes: &[u8]) -> Option<Map<Value>> {
+    Some(of_prost(ProstExample::decode(bytes).ok()?.features.as_ref()))
+}
+
+/// What prost reads of a sequence: its context, and its lists.
+pub(crate) fn of_prosts_sequence(bytes: &[u8]) -> Option<(Map<Value>, Map<Vec<Value>>)> {
+    let sequence = ProstSequence::decode(bytes).ok()?;
+    let entries = sequence.feature_lists.iter().flat_map(|lists| &lists.entries);
+    let lists = entries.map(|entry| {
+        let features = entry.list.iter().flat_map(|list| &list.features);
+        (entry.name.clone(), features.map(Value::from).collect())
+    });
+    Some((of_prost(sequence.context.as_ref()), lists.collect()))
+}
+
 /// Both accept these bytes, with the same values, or both refuse them.
 #[track_caller]
 fn check(bytes: &[u8]) {
-    match (ProstExample::decode(bytes), Example::parse(bytes)) {
-        (Ok(theirs), Ok(ours)) => {
-            assert_eq!(of_prost(theirs.features.as_ref()), of_view(ours.features()));
+    match (of_prosts_example(bytes), Example::parse(bytes)) {
+        (Some(theirs), Ok(ours)) => {
+            assert_eq!(theirs, of_view(ours.features()));
             assert!(!format!("{ours:?}").is_empty());
         }
-        (Err(_), Err(_)) => {}
+        (None, Err(_)) => {}
         (theirs, ours) => panic!("prost: {theirs:?}\nview: {ours:?}\nbytes: {bytes:?}"),
     }
-    match (ProstSequence::decode(bytes), SequenceExample::parse(bytes)) {
-        (Ok(theirs), Ok(ours)) => {
-            assert_eq!(of_prost(theirs.context.as_ref()), of_view(ours.context()));
-            let entries = theirs.feature_lists.iter().flat_map(|lists| &lists.entries);
-            let theirs: Map<Vec<Value>> = entries
-                .map(|entry| {
-                    let features = entry.list.iter().flat_map(|list| &list.features);
-                    (entry.name.clone(), features.map(Value::from).collect())
-                })
-                .collect();
+    match (of_prosts_sequence(bytes), SequenceExample::parse(bytes)) {
+        (Some(theirs), Ok(ours)) => {
             let lists = ours.feature_lists();
-            let ours: Map<Vec<Value>> = lists
+            let lists_of_ours: Map<Vec<Value>> = lists
                 .entries()
                 .map(|(name, list)| (name.to_owned(), list.iter().map(Value::from).collect()))
                 .collect();
-            assert_eq!(theirs, ours);
-            for (name, features) in &ours {
+            assert_eq!(theirs, (of_view(ours.context()), lists_of_ours));
+            for (name, features) in &theirs.1 {
                 assert_eq!(lists.get(name).map(|list| list.len()), Some(features.len()));
             }
         }
-        (Err(_), Err(_)) => {}
+        (None, Err(_)) => {}
         (theirs, ours) => panic!("prost: {theirs:?}\nview: {ours:?}\nbytes: {bytes:?}"),
     }
 }

@@ -2,13 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 #![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
+mod behind_damage;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
 mod damage;
+mod damaged_examples;
 mod example;
 mod example_view;
 mod feed;
 mod files;
+#[path = "../common/damage/mod.rs"]
+mod harness;
 mod source;
 mod writer;
