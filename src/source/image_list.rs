@@ -27,6 +27,10 @@ mod field {
 /// The largest list that is read, about 30 million files.
 const LIST_BYTES_MAX: u64 = i32::MAX as u64;
 
+/// The longest file that is read: a Datum has fewer than 2 GiB, as every protobuf message, and a few of them
+/// are not the file's.
+const FILE_BYTES_MAX: u64 = i32::MAX as u64 - 32;
+
 /// A list of image files, read like a database of encoded images.
 ///
 /// ```no_run
@@ -293,6 +297,10 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
         return Err(std::io::Error::other("it is not a regular file"));
     }
     let bytes = metadata.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!("it has {bytes} bytes, and a record may have {FILE_BYTES_MAX}");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+    }
     datum.clear();
     int32::encode(field::LABEL, &label, datum);
     bool::encode(field::ENCODED, &true, datum);
