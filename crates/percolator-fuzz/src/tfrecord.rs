@@ -1,0 +1,106 @@
+//! TFRecord files, plain and compressed, and the sidecar of an index.
+
+use std::io::Write as _;
+
+use percolator::source::{Access, IndexPlace, TfRecord};
+use percolator::tfrecord::Compression;
+use percolator_table::checksum::masked_crc32c;
+
+use crate::files::{Folder, Walked, check_positions, walk};
+use crate::memory::{Budget, within};
+use crate::{lmdb, repair};
+
+/// Buffers of the sequential read, and what is walked.
+const PLAIN: Budget = Budget::mebibytes(4, 64);
+/// Deflate makes at most 1,032 bytes of one, and a record is at most the whole of them.
+const PACKED: Budget = Budget::mebibytes(4, 1_032 * 4);
+
+/// A plain file, mapped and read: both ways give the records that a naive reader finds.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn tfrecord(bytes: &[u8]) {
+    repair::both(bytes, repair::tfrecord, |bytes| {
+        let folder = Folder::new();
+        let path = folder.with("file.tfrecord", bytes);
+        let due = naive(bytes);
+        for access in [Access::Mapped, Access::Read] {
+            let options = TfRecord::options().access(access).compression(Compression::Plain);
+            within(bytes, PLAIN, || {
+                let source = options.open(&path).expect("any file can be opened");
+                let walked = walk(&source, bytes.len());
+                check_positions(&source, &IndexPlace::Memory, &walked);
+                assert_eq!(walked, due);
+            });
+        }
+        // Whatever it is taken for when nobody says.
+        let _ = within(bytes, PACKED, || {
+            TfRecord::open(&path).map(|source| walk(&source, 2000 * bytes.len() + 1))
+        });
+    });
+}
+
+/// A compressed file: as it is, in both formats; and what such a file may unpack to, which is then read as a
+/// plain file of the same bytes is.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn tfrecord_packed(bytes: &[u8]) {
+    let folder = Folder::new();
+    let path = folder.with("file.tfrecord", bytes);
+    let most = 2000 * bytes.len() + 1;
+    for compression in [Compression::Gzip, Compression::Zlib] {
+        let open =
+            || TfRecord::options().compression(compression).open(&path).expect("any file can be opened");
+        let walked = within(bytes, PACKED, || walk(&open(), most));
+        within(bytes, PACKED, || check_positions(&open(), &IndexPlace::Beside, &walked));
+    }
+    repair::both(bytes, repair::tfrecord, |bytes| {
+        let folder = Folder::new();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).expect("a vector takes all");
+        let path = folder.with("file.gz", &packed.finish().expect("a vector takes all"));
+        let source = TfRecord::options().compression(Compression::Gzip).open(&path);
+        let source = source.expect("any file can be opened");
+        let walked = within(bytes, PACKED, || walk(&source, most));
+        assert_eq!(walked, naive(bytes));
+        within(bytes, PACKED, || check_positions(&source, &IndexPlace::Beside, &walked));
+    });
+}
+
+/// The sidecar of an index: see [`lmdb_sidecar`](crate::lmdb_sidecar).
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn tfrecord_sidecar(bytes: &[u8]) {
+    const DATA: &[u8] = include_bytes!("../seeds/few.tfrecord");
+
+    let folder = Folder::new();
+    let path = folder.with("few.tfrecord", DATA);
+    let open = || TfRecord::open(&path).expect("it is whole");
+    let walked = walk(&open(), DATA.len());
+    lmdb::sidecar(bytes, &folder, &|| Box::new(open()), &walked);
+}
+
+/// The records up to the end or to damage, without a thought for speed.
+fn naive(file: &[u8]) -> Walked {
+    let (mut records, mut rest) = (Vec::new(), file);
+    while let Some((head, after)) = rest.split_first_chunk::<12>() {
+        let length = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
+        let sum = |bytes: &[u8]| masked_crc32c(bytes, &[]).to_le_bytes();
+        let record = usize::try_from(length).ok().and_then(|length| after.split_at_checked(length));
+        let Some((data, after)) = record.filter(|_| sum(&head[..8]) == head[8..]) else { break };
+        let Some((stored, after)) =
+            after.split_first_chunk::<4>().filter(|(stored, _)| **stored == sum(data))
+        else {
+            break;
+        };
+        let _ = stored;
+        records.push((format!("{:08}", records.len()).into_bytes(), data.to_vec()));
+        rest = after;
+    }
+    Walked { records, is_whole: rest.is_empty() }
+}
