@@ -199,3 +199,29 @@ fn a_length_that_no_file_has_takes_no_memory() {
         }
     }
 }
+
+/// A file with holes has the bytes that its record states, and takes no room on the disk: neither memory nor
+/// hours go into it.
+#[test]
+fn a_record_that_is_longer_than_any_may_be_is_refused() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let length: u64 = 1 << 40;
+    let file = fs::File::create(&path).unwrap();
+    let checksum = crc32c::crc32c(&length.to_le_bytes()).rotate_right(15).wrapping_add(0xa282_ead8);
+    fs::write(&path, [&length.to_le_bytes()[..], &checksum.to_le_bytes()].concat()).unwrap();
+    file.set_len(length + 16).unwrap();
+    for access in [Access::Mapped, Access::Read] {
+        let source = open(&path, access);
+        let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
+        let SourceError::TfRecord(TfRecordError::TooLarge { length: found, .. }) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*found, length);
+        let message = error.to_string();
+        assert!(message.contains("record 0 at byte 0") && message.contains("4294967295 bytes"), "{message}");
+        assert_eq!(source.index(&IndexPlace::Memory).unwrap_err(), error);
+        let feed = Feed::builder().tfrecord(&path).access(access).decoder(RawBytes::up_to(100));
+        assert!(feed.build().unwrap_err().to_string().contains("4294967295 bytes"));
+    }
+}

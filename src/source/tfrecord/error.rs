@@ -81,6 +81,22 @@ pub enum TfRecordError {
         /// The most that it can unpack to.
         allowed: u64,
     },
+    /// A record is longer than a record may be.
+    #[error(
+        "{}: {at}: its length is {length}, and a record may have {allowed} bytes; the file is damaged or \
+         forged: copy it again from where it came",
+        shown::path(file)
+    )]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts.
+        at: RecordAt,
+        /// The length that is stored.
+        length: u64,
+        /// The most that a record may have.
+        allowed: u64,
+    },
     /// A compressed file cannot be unpacked.
     #[error(
         "{}: {at}: it cannot be unpacked as {compression} near byte {packed_offset} of the file: {message}; \
@@ -177,6 +193,7 @@ impl TfRecordError {
             | TfRecordError::Data { file, .. }
             | TfRecordError::Cut { file, .. }
             | TfRecordError::TooLong { file, .. }
+            | TfRecordError::TooLarge { file, .. }
             | TfRecordError::Packed { file, .. }
             | TfRecordError::NoCopy { file, .. }
             | TfRecordError::NoRoom { file, .. }
@@ -195,6 +212,7 @@ impl TfRecordError {
             | TfRecordError::Data { at, .. }
             | TfRecordError::Cut { at, .. }
             | TfRecordError::TooLong { at, .. }
+            | TfRecordError::TooLarge { at, .. }
             | TfRecordError::Packed { at, .. } => Some(*at),
             TfRecordError::Copy { error, .. } => error.at(),
             TfRecordError::NoCopy { .. }

@@ -21,6 +21,10 @@ pub(super) const FOOT_BYTES: usize = CHECKSUM_BYTES;
 /// What a record takes besides its data.
 pub(super) const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
 
+/// The longest data of a record, as in an LMDB or a LevelDB. A file with holes may be longer than its disk, so
+/// that the file has a record's bytes says little.
+pub(super) const DATA_BYTES_MAX: u64 = u32::MAX as u64;
+
 const LENGTH_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -52,7 +56,8 @@ impl Frame {
         let Some(head) = head.first_chunk() else { return Err(BadFrame::Cut { needed: HEAD_BYTES as u64 }) };
         let length = length_in(head).map_err(BadFrame::Head)?;
         match left.checked_sub(BOTH_BYTES) {
-            Some(room) if length <= room => Ok(Frame { offset, length }),
+            Some(room) if length <= room.min(DATA_BYTES_MAX) => Ok(Frame { offset, length }),
+            Some(room) if length <= room => Err(BadFrame::TooLarge { length }),
             _ => Err(BadFrame::Cut { needed: length.saturating_add(BOTH_BYTES) }),
         }
     }
@@ -69,6 +74,7 @@ impl Frame {
 pub(super) enum BadFrame {
     Head(WrongHead),
     Cut { needed: u64 },
+    TooLarge { length: u64 },
 }
 
 impl BadFrame {
@@ -79,6 +85,9 @@ impl BadFrame {
                 TfRecordError::Length { file, at, length, found, stored }
             }
             BadFrame::Cut { needed } => TfRecordError::Cut { file, at, needed, left },
+            BadFrame::TooLarge { length } => {
+                TfRecordError::TooLarge { file, at, length, allowed: DATA_BYTES_MAX }
+            }
         }
     }
 }

@@ -23,6 +23,7 @@
 //!   verified.
 //! - A stored length alone never causes an allocation: a plain file must have that many bytes, and a
 //!   compressed one is unpacked piece by piece.
+//! - A record has at most 4 GiB - 1 of data, as in an LMDB: a file with holes may be longer than its disk.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
 mod buffer;
@@ -96,7 +97,7 @@ impl fmt::Display for Compression {
 /// name with `.percolator-unpacked` appended, and is as long as all records together. Remove it when it is no
 /// longer needed.
 ///
-/// A record's key is its position in its file, in decimal: `00000042`.
+/// A record's key is its position in its file, in decimal: `00000042`. Its data have at most 4 GiB - 1.
 ///
 /// ```no_run
 /// use percolator::source::{Source, TfRecord};

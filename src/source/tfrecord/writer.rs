@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::Compression;
-use super::frame::{checksum_of, head_of};
+use super::frame::{DATA_BYTES_MAX, checksum_of, head_of};
 use crate::base::whole_file::WholeFile;
 use crate::source::SourceError;
 
@@ -103,7 +103,8 @@ impl TfRecordWriter {
     ///
     /// # Errors
     ///
-    /// [`SourceError::Io`] if the file cannot be written. After that it cannot be finished either.
+    /// [`SourceError::Io`] if the record is longer than 4 GiB - 1, or if the file cannot be written. After
+    /// that it cannot be finished either.
     pub fn write(&mut self, record: &[u8]) -> Result<(), SourceError> {
         if self.has_failed {
             return Err(self.error("write the file", &failed_before()));
@@ -149,8 +150,13 @@ impl TfRecordWriter {
 ///
 /// # Errors
 ///
-/// [`io::Error`] if it cannot be written.
+/// [`io::Error`] if it cannot be written, or is longer than 4 GiB - 1 and could not be read.
 pub fn write_record(mut out: impl Write, record: &[u8]) -> io::Result<()> {
+    let bytes = record.len() as u64;
+    if bytes > DATA_BYTES_MAX {
+        let message = format!("the record has {bytes} bytes, and may have {DATA_BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
     out.write_all(&head_of(record.len() as u64))?;
     out.write_all(record)?;
     out.write_all(&checksum_of(record).to_le_bytes())
