@@ -9,6 +9,7 @@ use percolator_cluster::checkpoint::{Checkpoint, Record, Tensors, copy_part, rea
 use percolator_cluster::leases::Job;
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Transaction};
 
+use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 
 /// A record of an id's checkpoints. What is read is written, and read again.
@@ -18,6 +19,7 @@ use crate::memory::{Budget, within};
 /// If a property does not hold.
 pub fn checkpoint_record(bytes: &[u8]) {
     let Ok(record) = within(bytes, Budget::per_byte(256), || Record::parse(bytes)) else { return };
+    accepted();
     let written = record.to_json();
     let again = Record::parse(&written).expect("what was written is read");
     assert_eq!(again, record);
@@ -34,6 +36,9 @@ pub fn checkpoint_parts(bytes: &[u8]) {
         let mut parts: [(&str, &mut dyn Checkpoint); 2] = [("model", &mut model), ("feed", &mut feed)];
         let read = read_parts(&mut &*bytes, &mut parts);
         let copied = copy_part(&mut &*bytes, "model", &mut io::sink());
+        if read.is_ok() {
+            accepted();
+        }
         assert!(read.is_err() || copied.is_ok(), "parts that are read can be copied: {copied:?}");
     });
 }
@@ -53,6 +58,7 @@ pub fn job_records(bytes: &[u8]) {
     let Ok(job) = Job::open(metadata, "job") else { return };
     within(bytes, Budget::mebibytes(4, 512), || {
         if let Ok(status) = job.status() {
+            accepted();
             assert!(status.blocks().is_none_or(|blocks| status.done <= blocks), "more is done than there is");
         }
         let _ = job.receipts().map(|receipts| receipts.len());

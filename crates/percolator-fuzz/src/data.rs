@@ -3,6 +3,7 @@
 use percolator_data::input::{Cifar, CifarKind, CifarLabel, CifarSplit, Idx, Input, Item};
 use percolator_data::{Found, OpenOptions};
 
+use crate::accepted::accepted;
 use crate::files::{Folder, walk};
 use crate::memory::{Budget, within};
 
@@ -48,6 +49,7 @@ fn read_items(input: &dyn Input, most: usize) {
     let mut items = 0;
     while let Ok(Some(item)) = reader.next() {
         items += 1;
+        accepted();
         assert!(items <= most, "there are more than {most} items");
         if let Item::Pixels { shape: [channels, height, width], pixels, .. } = item {
             assert_eq!(usize::from(channels) * usize::from(height) * usize::from(width), pixels.len());
@@ -66,6 +68,7 @@ pub fn any_file(bytes: &[u8]) {
     let Ok(Found::DataSet(data)) = within(bytes, INPUT, || OpenOptions::default().find(&path)) else {
         return;
     };
+    accepted();
     if data.kind() != percolator_data::Kind::ImageList {
         for source in data.sources() {
             within(bytes, INPUT, || walk(&**source, 2000 * bytes.len() + 1));

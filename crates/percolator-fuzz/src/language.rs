@@ -3,6 +3,7 @@
 use percolator_text::sentencepiece::{Scratch, SentencePiece};
 use percolator_text::xlnet::RecordInfo;
 
+use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 
 /// A piece is kept three times, in a table and in two tries; the normaliser's map is copied.
@@ -19,6 +20,7 @@ pub fn sentencepiece(bytes: &[u8]) {
 
     within(bytes, MODEL, || {
         let Ok(model) = SentencePiece::from_bytes(bytes) else { return };
+        accepted();
         let mut scratch = Scratch::default();
         for text in TEXTS {
             let mut pieces = 0;
@@ -43,5 +45,6 @@ pub fn sentencepiece(bytes: &[u8]) {
 pub fn record_info(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(info) = within(bytes, Budget::per_byte(256), || RecordInfo::from_json(text)) else { return };
+    accepted();
     assert_eq!(RecordInfo::from_json(&info.to_json()), Ok(info));
 }

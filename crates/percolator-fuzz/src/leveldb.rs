@@ -5,6 +5,7 @@ use percolator::source::{Access, IndexPlace, LevelDb};
 use percolator_table::checksum::masked_crc32c;
 use percolator_table::coding::put_varint;
 
+use crate::accepted::accepted;
 use crate::files::{Folder, check_positions, walk};
 use crate::memory::{Budget, within};
 use crate::{lmdb, repair};
@@ -107,6 +108,9 @@ fn check(folder: &Folder, bytes: &[u8], gaps: LogGaps) {
     });
     let [mapped, read] = walked;
     assert_eq!(mapped, read);
+    if mapped.is_some_and(|walked| walked.is_whole) {
+        accepted();
+    }
 }
 
 /// The MANIFEST of a database with a log, and a table of so many bytes if there is one.

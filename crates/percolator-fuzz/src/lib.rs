@@ -13,6 +13,7 @@
 //! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/`) and, with inputs of a fixed
 //! number, the tests of this package on a stable toolchain. The README has the commands.
 
+mod accepted;
 mod cluster;
 mod data;
 mod files;

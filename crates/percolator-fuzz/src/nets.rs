@@ -6,6 +6,7 @@ use percolator::transform::MeanImage;
 use percolator::{Net, Phase};
 use prost::Message as _;
 
+use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 
 /// A layer of a few bytes is a message of about a thousand, in a vector that doubles; a net has at most
@@ -24,6 +25,7 @@ pub fn net_text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let net = within(bytes, NET, || Net::from_text(text));
     if let Ok(net) = &net {
+        accepted();
         check_layers(bytes, net);
     }
     if let Ok(parameter) = NetParameter::from_text(text) {
@@ -54,6 +56,7 @@ pub fn net_binary(bytes: &[u8]) {
         (Ok(_), Err(error)) => panic!("prost does not read it: {error}"),
     }
     if let Ok(net) = within(bytes, NET, || Net::from_binary(bytes)) {
+        accepted();
         check_layers(bytes, &net);
     }
 }
@@ -74,6 +77,7 @@ fn check_layers(bytes: &[u8], net: &Net) {
 /// If a property does not hold.
 pub fn mean(bytes: &[u8]) {
     let Ok(mean) = within(bytes, MEAN, || MeanImage::from_blob(bytes)) else { return };
+    accepted();
     let shape = mean.shape();
     assert_eq!(shape.channels * shape.height * shape.width, mean.pixels().len());
     let blob = BlobProto::decode(bytes).expect("a mean is a blob");

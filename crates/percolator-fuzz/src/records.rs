@@ -9,6 +9,7 @@ use percolator::record::Datum;
 use percolator::{ColorMode, Dtype, Field, proto};
 use prost::Message as _;
 
+use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 use crate::twin;
 
@@ -29,6 +30,7 @@ pub fn datum(bytes: &[u8]) {
         (Err(_), Err(_)) => return,
         (view, message) => panic!("view: {view:?}\nprost: {message:?}"),
     };
+    accepted();
     assert_eq!(
         (view.channels, view.height, view.width, view.label, view.encoded, view.data),
         (
@@ -73,6 +75,7 @@ pub fn example(bytes: &[u8]) {
         (Err(_), Err(_)) => return,
         (view, message) => panic!("view: {view:?}\nprost: {message:?}"),
     };
+    accepted();
     let features = twin::of_view(view.features());
     assert_eq!(features, twin::of_message(message.features.as_ref()));
     let written = rewritten(view.features());
@@ -98,6 +101,7 @@ pub fn sequence_example(bytes: &[u8]) {
         (Err(_), Err(_)) => return,
         (view, message) => panic!("view: {view:?}\nprost: {message:?}"),
     };
+    accepted();
     assert_eq!(twin::of_view(view.context()), twin::of_message(message.context.as_ref()));
     assert_eq!(twin::lists_of_view(view.feature_lists()), twin::lists_of_message(message.feature_lists));
 }
@@ -111,6 +115,7 @@ pub fn example_fields(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let parsed = within(bytes, Budget::per_byte(256), || text.parse::<ExampleFields>());
     if let Ok(fields) = parsed {
+        accepted();
         let written = fields.to_string();
         let again: ExampleFields = written.parse().unwrap_or_else(|error| panic!("{written:?}: {error}"));
         assert_eq!(again, fields, "{written:?}");

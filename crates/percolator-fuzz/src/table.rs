@@ -4,6 +4,7 @@ use percolator_table::{
     EntryPlace, PlaceCursor, TableBuilder, TableCursor, TableError, TableOptions, Verify,
 };
 
+use crate::accepted::accepted;
 use crate::memory::{Budget, uncounted, within};
 use crate::repair;
 
@@ -32,6 +33,7 @@ pub fn table(bytes: &[u8]) {
         if !is_whole {
             return;
         }
+        accepted();
         assert!(entries == later.0, "blocks verified later have other entries");
         within(bytes, BUDGET, || check_places(bytes, &entries));
         if entries.is_sorted_by(|one, next| one.0 < next.0) {

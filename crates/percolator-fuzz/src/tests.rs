@@ -12,13 +12,14 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::accepted::count;
 use crate::replay::files_of;
 use crate::{TARGETS, Target};
 
 /// The inputs that proptest makes for each target.
-const CASES: u32 = 128;
+const CASES: u32 = 500;
 /// The damaged inputs of each target.
-const DAMAGED: usize = 300;
+const DAMAGED: usize = 1000;
 
 fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
@@ -66,9 +67,11 @@ fn corpus_and_damage(target: Target) {
     let all: usize = seeds.iter().map(|(_, bytes)| bytes.len()).sum();
     // As many places as there are inputs, evenly over all seeds; of each, the next kind of damage.
     let step = all.div_ceil(DAMAGED).max(1);
-    let mut kind = 0;
+    let (mut kind, mut accepted) = (0, 0);
     for (path, bytes) in &seeds {
+        let before = count();
         run(target, bytes, &|| path.clone());
+        accepted += usize::from(count() > before);
         for at in (kind % step..bytes.len()).step_by(step) {
             let mut damaged = bytes.clone();
             damage(&mut damaged, at, kind);
@@ -76,6 +79,7 @@ fn corpus_and_damage(target: Target) {
             kind += 1;
         }
     }
+    assert!(2 * accepted >= seeds.len(), "of {} seeds, {accepted} are accepted", seeds.len());
 }
 
 /// A change of bytes.

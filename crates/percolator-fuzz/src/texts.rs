@@ -8,6 +8,7 @@ use percolator::{Receipt, Snapshot};
 use percolator_measure::compare::Results;
 use percolator_observe::{parse, render};
 
+use crate::accepted::accepted;
 use crate::files::Folder;
 use crate::memory::{Budget, within};
 use crate::repair;
@@ -24,6 +25,7 @@ pub fn snapshot(bytes: &[u8]) {
     each_text(bytes, |text| {
         let parsed = within(text.as_bytes(), TEXT, || text.parse::<Snapshot>());
         if let Ok(snapshot) = &parsed {
+            accepted();
             let written = snapshot.to_string();
             let again: Snapshot = written.parse().expect("what was written is read");
             assert_eq!(again.to_string(), written);
@@ -50,6 +52,7 @@ pub fn receipt(bytes: &[u8]) {
 
     each_text(bytes, |text| {
         let Ok(receipt) = within(text.as_bytes(), TEXT, || text.parse::<Receipt>()) else { return };
+        accepted();
         let written = receipt.to_string();
         let again: Receipt = written.parse().expect("what was written is read");
         assert_eq!(again.to_string(), written);
@@ -70,6 +73,7 @@ pub fn receipt(bytes: &[u8]) {
 pub fn digest(bytes: &[u8]) {
     each_text(bytes, |text| {
         let Ok(digest) = within(text.as_bytes(), TEXT, || text.parse::<DataDigest>()) else { return };
+        accepted();
         let written = digest.to_string();
         let again: DataDigest = written.parse().expect("what was written is read");
         assert_eq!(again.to_string(), written);
@@ -93,6 +97,7 @@ pub fn image_list(bytes: &[u8]) {
     let path = Folder::new();
     let path = path.with("list.txt", bytes);
     let Ok(list) = within(bytes, Budget::per_byte(48), || ImageList::open(path)) else { return };
+    accepted();
     let lines: Vec<_> = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|&byte| byte == b'\n').collect();
     assert_eq!(list.len(), lines.len());
     for (file, line) in list.files().zip(lines) {
@@ -113,6 +118,7 @@ pub fn feed_spec(bytes: &[u8]) {
     let Ok(spec) = within(bytes, Budget::per_byte(256), || serde_json::from_slice::<FeedSpec>(bytes)) else {
         return;
     };
+    accepted();
     let Ok(written) = serde_json::to_string(&spec) else { return };
     let again: FeedSpec = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
     assert_eq!(again, spec);
@@ -126,8 +132,9 @@ pub fn feed_spec(bytes: &[u8]) {
 pub fn results(bytes: &[u8]) {
     let path = Folder::new();
     let path = path.with("results.json", bytes);
-    let _ =
-        within(bytes, Budget::per_byte(512), || Results::load(&path).map(|results| format!("{results:?}")));
+    if within(bytes, Budget::per_byte(512), || Results::load(&path)).is_ok() {
+        accepted();
+    }
 }
 
 /// Metrics in Prometheus's format. What is read is written, and read again.
@@ -139,6 +146,9 @@ pub fn metrics(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // A line of a few bytes names a feed with all its numbers.
     let Ok(feeds) = within(bytes, Budget::mebibytes(8, 256), || parse(text)) else { return };
+    if !feeds.is_empty() {
+        accepted();
+    }
     let written = render(&feeds);
     let again = parse(&written).expect("what was written is read");
     assert_eq!(render(&again), written);
