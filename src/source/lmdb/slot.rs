@@ -11,7 +11,7 @@
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::mem::ManuallyDrop;
-use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +46,9 @@ pub(super) enum NoLock {
     ReadOnly,
     /// This process has the lock file open already.
     OpenHere(PathBuf),
+    /// It is a symbolic link, or no file. Whoever made the database may have put it there, and liblmdb would
+    /// write its table over whatever the link leads to.
+    Link(PathBuf),
 }
 
 impl NoLock {
@@ -71,6 +74,9 @@ impl fmt::Display for NoLock {
                 "this process already has the database's lock file open ({}), and LMDB cannot open it twice",
                 lock.display()
             ),
+            NoLock::Link(lock) => {
+                write!(f, "the database's lock file ({}) is no file, or a link to one", lock.display())
+            }
         }
     }
 }
@@ -116,6 +122,9 @@ impl Slots {
         if turn.is_open_here(&files.lock) {
             return Ok(Err(NoLock::OpenHere(files.lock.clone())));
         }
+        if files.lock.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Ok(Err(NoLock::Link(files.lock.clone())));
+        }
         if let Err(code) = turn.reserve(&files.lock, LOCK_BYTES) {
             return Ok(Err(NoLock::System(lmdb::Error::Other(code))));
         }
@@ -151,9 +160,9 @@ impl Slots {
             return None;
         }
         // SAFETY: the descriptor is the environment's, which keeps it open for as long as `self`, and so for
-        // this call.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        File::from(descriptor.try_clone_to_owned().ok()?).metadata().ok()
+        // this call. The file is not dropped, so it does not close it. A clone would need another handle.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+        file.metadata().ok()
     }
 
     /// Takes a slot. The result must be dropped before the slots are: see [`Slot::of`].
