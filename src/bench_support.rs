@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::bad::BadAction;
 use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::base::sync::{Receiver, Sender, bounded};
 use crate::batch::memory::PageMemory;
@@ -78,13 +79,13 @@ impl<'a> ReceiptBench<'a> {
 
     /// Records a batch.
     pub fn fold(&mut self, step: StepEnd, records: &[RecordId]) {
-        self.ledger.fold(Some(step), records, &[]);
+        self.ledger.fold(Some(step), records, &[], &[]);
     }
 
     /// Records a batch with a content hash for each record, the same for all.
     pub fn fold_contents(&mut self, step: StepEnd, records: &[RecordId]) {
         self.contents.resize(records.len(), ContentHash(1 << 77 | 1));
-        self.ledger.fold(Some(step), records, &self.contents);
+        self.ledger.fold(Some(step), records, &self.contents, &[]);
     }
 
     /// The content hash of a record's bytes, as a worker computes it.
@@ -210,7 +211,7 @@ impl ExampleBench {
             self.decoder.decode(&record, &mut places.get(position, 0), &mut self.scratch)?;
         }
         places.leave();
-        self.frame = Some(filling.finish().filled().recycle());
+        self.frame = Some(filling.finish().filled(BadAction::Fail).recycle());
         Ok(())
     }
 }

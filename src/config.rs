@@ -51,6 +51,18 @@ pub enum ConfigError {
         /// The name.
         device: String,
     },
+    /// A share of bad records that is none.
+    #[error("at_most_share({found}): the part of the records that may be bad is a number from 0 to 1")]
+    BadShare {
+        /// The share.
+        found: f64,
+    },
+    /// A quarantine file for a feed that ends with the first bad record.
+    #[error(
+        "a quarantine file names the bad records that a feed goes on after, and this one ends with the first: \
+         skip or replace them (BadRecords::skip, BadRecords::replace), or leave the file out"
+    )]
+    UselessQuarantine,
     /// No device was named.
     #[error("a feed needs at least 1 device: name one with .devices(...)")]
     NoDevice,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::bad::{BadRecord, QuarantineError, TooManyBad};
 use crate::batch::fault::{BatchFault, RecordError};
 use crate::batch::field::{FieldError, FieldsError};
 use crate::config::ConfigError;
@@ -11,7 +12,7 @@ use crate::net::NetError;
 use crate::order::OrderError;
 use crate::reader::ReaderError;
 use crate::snapshot::SnapshotError;
-use crate::source::SourceError;
+use crate::source::{Damage, SourceError};
 use crate::transform::TransformError;
 
 /// An error that ends a feed. Every lane gets it once, after the batches that were complete before it.
@@ -45,6 +46,26 @@ pub enum FeedError {
     /// A record is not valid.
     #[error(transparent)]
     Record(Box<RecordError>),
+    /// A lane had more bad records than its [policy](crate::BadRecords) allows.
+    #[error(transparent)]
+    TooManyBad(#[from] TooManyBad),
+    /// A batch has no good record that could [replace](crate::BadRecords::replace) its bad ones.
+    #[error(
+        "lane {lane}: all {records} records of a batch are bad, so no good one can replace them; the first is \
+         {record}; look at the data (percolator verify), skip bad records (BadRecords::skip), or make batches \
+         larger"
+    )]
+    AllBad {
+        /// The lane's number in its feed.
+        lane: usize,
+        /// The number of records in the batch.
+        records: usize,
+        /// The first one.
+        record: Box<BadRecord>,
+    },
+    /// A bad record could not be [named](crate::BadRecords::quarantine) in the file for that.
+    #[error(transparent)]
+    Quarantine(#[from] QuarantineError),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -101,6 +122,12 @@ impl From<SourceError> for FeedError {
     }
 }
 
+impl From<Damage> for FeedError {
+    fn from(damage: Damage) -> Self {
+        SourceError::from(damage).into()
+    }
+}
+
 impl From<OrderError> for FeedError {
     fn from(error: OrderError) -> Self {
         ConfigError::from(error).into()
@@ -129,7 +156,8 @@ impl From<BatchFault> for FeedError {
     fn from(fault: BatchFault) -> Self {
         match fault {
             BatchFault::Record(error) => error.into(),
-            BatchFault::Source(error) => (*error).into(),
+            BatchFault::Source(damage) => damage.into(),
+            BatchFault::Quarantine(error) => (*error).into(),
             BatchFault::Unwritten => FeedError::Panicked {
                 name: "worker".to_owned(),
                 message: "it dropped records of a batch that it had not written".to_owned(),
@@ -145,6 +173,9 @@ impl FeedError {
             FeedError::Layer { error, .. } => error.cause(),
             FeedError::Record(error) => Some(Cause::Record(error)),
             FeedError::Reader(ReaderError::Source(error)) => Some(Cause::Source(error)),
+            FeedError::TooManyBad(TooManyBad { record, .. }) | FeedError::AllBad { record, .. } => {
+                Some(Cause::Bad(record))
+            }
             _ => None,
         }
     }
@@ -154,6 +185,7 @@ impl FeedError {
     pub fn file(&self) -> Option<&Path> {
         match self.cause()? {
             Cause::Record(error) => Some(&error.path),
+            Cause::Bad(record) => Some(&record.path),
             Cause::Source(error) => error.path(),
         }
     }
@@ -163,6 +195,7 @@ impl FeedError {
     pub fn key(&self) -> Option<&[u8]> {
         match self.cause()? {
             Cause::Record(error) => Some(&error.key.0),
+            Cause::Bad(record) => Some(&record.key.0),
             Cause::Source(SourceError::KeysDiffer { key, .. }) => Some(&key.0),
             Cause::Source(_) => None,
         }
@@ -174,6 +207,7 @@ impl FeedError {
     pub fn record(&self) -> Option<u64> {
         match self.cause()? {
             Cause::Record(error) => Some(error.id.index),
+            Cause::Bad(record) => Some(record.id.index),
             Cause::Source(SourceError::Broken { index, .. } | SourceError::KeysDiffer { index, .. }) => {
                 Some(*index)
             }
@@ -186,6 +220,7 @@ impl FeedError {
 /// An error of the data.
 enum Cause<'a> {
     Record(&'a RecordError),
+    Bad(&'a BadRecord),
     Source(&'a SourceError),
 }
 

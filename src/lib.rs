@@ -133,6 +133,8 @@ pub mod snapshot;
 
 pub mod receipt;
 
+pub mod bad;
+
 mod image;
 
 pub mod transform;
@@ -181,6 +183,8 @@ pub use feed::dlpack;
 pub use source::{leveldb, tfrecord};
 
 #[doc(inline)]
+pub use bad::BadRecords;
+#[doc(inline)]
 pub use base::progress::Progress;
 #[doc(inline)]
 pub use batch::{Dtype, Field, Layout};
@@ -226,6 +230,11 @@ pub struct CaffeProjects;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/training-loop.md")]
 pub struct TrainingLoop;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/bad-records.md")]
+pub struct BadRecordsOfTheGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

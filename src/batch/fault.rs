@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::bad::QuarantineError;
 use crate::base::shape::ImageShape;
 use crate::base::shown;
 use crate::batch::field::FieldError;
@@ -10,7 +11,7 @@ use crate::image::DecodeError;
 use crate::record::datum::DatumError;
 use crate::record::example::{ExampleError, FeatureError};
 use crate::record::{Key, RecordId};
-use crate::source::{Record, SourceError};
+use crate::source::{Damage, Record, SourceError};
 use crate::transform::TransformError;
 
 /// A record that is not valid.
@@ -108,6 +109,28 @@ pub enum RecordCause {
     },
 }
 
+impl RecordCause {
+    /// Whether it depends on this record alone, and not on its batch or its decoder's state.
+    pub(crate) fn is_of_record(&self) -> bool {
+        match self {
+            RecordCause::Companion { cause, .. } => cause.is_of_record(),
+            RecordCause::Shape { .. }
+            | RecordCause::FloatsAmongBytes
+            | RecordCause::BatchTooLarge { .. }
+            | RecordCause::Panicked { .. } => false,
+            RecordCause::Datum(_)
+            | RecordCause::Example(_)
+            | RecordCause::Feature(_)
+            | RecordCause::Decode(_)
+            | RecordCause::Transform(_)
+            | RecordCause::TargetSize { .. }
+            | RecordCause::Field(_)
+            | RecordCause::Other { .. }
+            | RecordCause::NoTarget => true,
+        }
+    }
+}
+
 impl RecordError {
     pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Box<Self> {
         Box::new(RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause })
@@ -120,7 +143,9 @@ pub(crate) enum BatchFault {
     /// One of its records is not valid.
     Record(Box<RecordError>),
     /// The source of one of its records is damaged there, so nothing is known of the record.
-    Source(Box<SourceError>),
+    Source(Damage),
+    /// A bad record could not be named where it has to be.
+    Quarantine(Box<QuarantineError>),
     /// The places of some of its records were dropped before they were written; they still hold an earlier
     /// batch.
     Unwritten,
@@ -132,8 +157,25 @@ impl From<Box<RecordError>> for BatchFault {
     }
 }
 
+impl From<Damage> for BatchFault {
+    fn from(damage: Damage) -> Self {
+        BatchFault::Source(damage)
+    }
+}
+
 impl From<SourceError> for BatchFault {
     fn from(error: SourceError) -> Self {
-        BatchFault::Source(Box::new(error))
+        BatchFault::Source(Damage { error: Box::new(error), is_of_record: false })
+    }
+}
+
+impl BatchFault {
+    /// Why a record is bad, if the fault is of this record alone: a function of its bytes, and of nothing else.
+    pub(crate) fn reason(&self) -> Option<String> {
+        match self {
+            BatchFault::Record(error) => error.cause.is_of_record().then(|| error.cause.to_string()),
+            BatchFault::Source(damage) => damage.is_of_record.then(|| damage.error.to_string()),
+            BatchFault::Quarantine(_) | BatchFault::Unwritten => None,
+        }
     }
 }

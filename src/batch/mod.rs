@@ -22,6 +22,7 @@
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 
+mod bad_rows;
 pub(crate) mod fault;
 pub(crate) mod field;
 mod layout;
@@ -33,6 +34,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::bad::{BadAction, BadRecord};
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::sync::{Mutex, Sender};
 use crate::batch::fault::BatchFault;
@@ -59,6 +61,8 @@ struct Buffer {
     writers: AtomicUsize,
     /// The failure of the earliest failed record, whichever thread reports it first.
     failure: Mutex<Option<(usize, BatchFault)>>,
+    /// The records that the batch goes without, in the order in which they were found.
+    bad: Mutex<Vec<BadRecord>>,
     /// Receives a message when the last writer has gone.
     done: Sender<()>,
 }
@@ -94,6 +98,7 @@ pub(crate) struct Pending {
     pointers: Pointers,
     rows: usize,
     records: usize,
+    pads: bool,
 }
 
 /// A complete buffer, which is only read.
@@ -104,6 +109,8 @@ pub(crate) struct Filled {
     rows: usize,
     /// The number of real rows; padding rows may follow.
     records: usize,
+    /// In the order of their rows.
+    bad: Vec<BadRecord>,
 }
 
 /// The places of a few successive records of a batch. [Leaving](Self::leave) them counts them as written;
@@ -133,13 +140,40 @@ unsafe impl Send for Pointers {}
 // SAFETY: as above.
 unsafe impl Sync for Pointers {}
 
+impl Pointers {
+    /// One row.
+    ///
+    /// # Safety
+    ///
+    /// - The pointers are those of a buffer that began a batch with this layout, and that lives as long as `'a`.
+    /// - `row` is below the layout's rows, and nobody else reads or writes this row during `'a`.
+    #[inline]
+    unsafe fn row<'a>(&self, layout: &'a BatchLayout, row: usize, seed: u64) -> Row<'a> {
+        let Pointers { memory, ids, draws, contents, has_contents } = *self;
+        // SAFETY: `begin` found room for as many ids as the layout has rows, and the caller promises the rest.
+        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was requested") };
+        // SAFETY: as above, for the record's draw.
+        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was requested") };
+        let content: &mut [ContentHash] = match has_contents {
+            // SAFETY: as above, for the record's hash: there is room for all hashes if there are any.
+            true => unsafe { part(contents, row, 1) },
+            false => &mut [],
+        };
+        let parts = RowParts { id, draw, content };
+        // SAFETY: `begin` checked that the memory is as large as the layout, and its bytes are initialised
+        // (the memory's promise). The caller promises that the row is nobody else's.
+        unsafe { Row::new(layout, Memory(memory), row, parts, seed) }
+    }
+}
+
 impl Frame {
     /// A buffer for up to `records` records, which sends to `done` whenever a batch in it is complete.
     pub(crate) fn new(memory: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
         let (ids, draws) = (vec![RecordId::default(); records], vec![Draw::default(); records]);
         let cells = Cells { memory, ids, draws, contents: Vec::new() };
         let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
-        Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
+        let (failure, bad) = (Mutex::new(None), Mutex::new(Vec::new()));
+        Frame(Arc::new(Buffer { cells, writers, failure, bad, done }))
     }
 
     /// Makes room for each record's hash from now on.
@@ -172,6 +206,7 @@ impl Frame {
             has_contents: !cells.contents.is_empty(),
         };
         *self.0.failure.lock() = None;
+        self.0.bad.lock().clear();
         // Counts the `Filling` itself. Relaxed: any thread that gets places receives them, and this store,
         // through a channel.
         self.0.writers.store(1, Ordering::Relaxed);
@@ -223,7 +258,7 @@ impl Filling {
     pub(crate) fn finish(self) -> Pending {
         self.buffer.leave();
         let Filling { buffer, layout, pointers, taken } = self;
-        Pending { buffer, layout, pointers, rows: taken, records: taken }
+        Pending { buffer, layout, pointers, rows: taken, records: taken, pads: false }
     }
 
     /// Like [`finish`](Self::finish), with zeros in the places that were not taken.
@@ -234,7 +269,7 @@ impl Filling {
             places.get(position, 0).clear();
         }
         places.leave();
-        Pending { records, ..self.finish() }
+        Pending { records, pads: true, ..self.finish() }
     }
 }
 
@@ -255,22 +290,17 @@ impl Places {
     pub(crate) fn get(&mut self, position: usize, seed: u64) -> Row<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
         let row = self.range.start + position;
-        let Pointers { memory, ids, draws, contents, has_contents } = self.pointers;
         // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, and `self`
-        // keeps the buffer. The id is this record's own: by invariant 2 no other `Places` has it, and `&mut
+        // keeps the buffer. The row is this record's own: by invariant 2 no other `Places` has it, and `&mut
         // self` prevents lending it twice.
-        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was requested") };
-        // SAFETY: as above, for the record's draw.
-        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was requested") };
-        let content: &mut [ContentHash] = match has_contents {
-            // SAFETY: as above, for the record's hash: there is room for all hashes if there are any.
-            true => unsafe { part(contents, row, 1) },
-            false => &mut [],
-        };
-        let parts = RowParts { id, draw, content };
-        // SAFETY: `begin` checked that the memory is as large as the layout, and its bytes are initialised
-        // (the memory's promise). The row is this record's own, for the reason given above.
-        unsafe { Row::new(&self.layout, Memory(memory), row, parts, seed) }
+        unsafe { self.pointers.row(&self.layout, row, seed) }
+    }
+
+    /// Marks a record as bad: the batch will go without it.
+    pub(crate) fn mark_bad(&mut self, position: usize, bad: BadRecord) {
+        let row = self.range.start + position;
+        self.get(position, 0).leave_id(bad.id);
+        self.buffer.bad.lock().push(BadRecord { row, ..bad });
     }
 
     /// Fails the batch because of one of the records. Of several failures the earliest record's is kept, so
@@ -306,15 +336,19 @@ impl Pending {
         self.buffer.failure.lock().take().map(|(_, fault)| fault)
     }
 
-    /// Returns the complete batch.
+    /// Returns the complete batch, in which good records replace bad ones, or which goes without them.
     ///
     /// # Panics
     ///
     /// If it is not complete, which is a bug in the caller.
-    pub(crate) fn filled(self) -> Filled {
+    pub(crate) fn filled(self, on_bad: BadAction) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        let Pending { buffer, layout, pointers, rows, records } = self;
-        let mut filled = Filled { buffer, layout, pointers, rows, records };
+        let Pending { buffer, layout, pointers, rows, records, pads } = self;
+        let bad = std::mem::take(&mut *buffer.bad.lock());
+        let mut filled = Filled { buffer, layout, pointers, rows, records, bad: Vec::new() };
+        if !bad.is_empty() {
+            filled.settle_bad(bad, on_bad, pads);
+        }
         filled.join_ragged();
         filled
     }
@@ -400,6 +434,11 @@ impl Filled {
             Some(_) => self.image_shape().bytes(),
             None => self.layout.arrays().iter().map(|array| self.array_bytes(array).len()).sum(),
         }
+    }
+
+    /// The bad records that the batch goes without, in the order of their rows.
+    pub(crate) fn bad(&self) -> &[BadRecord] {
+        &self.bad
     }
 
     pub(crate) fn ids(&self) -> &[RecordId] {

@@ -45,7 +45,7 @@ fn a_buffer_is_complete_once_after_the_last_of_its_writers_and_is_filled_again()
             let pending = filling.finish();
             completed.recv().expect("the last to leave announces it");
             assert!(pending.is_complete() && pending.failure().is_none());
-            let filled = pending.filled();
+            let filled = pending.filled(BadAction::Fail);
             assert!(filled.memory()[..records].iter().copied().eq(0..u8::try_from(records).unwrap()));
             for writer in writers {
                 writer.join().unwrap();

@@ -62,7 +62,7 @@ fn every_record_is_written_to_its_own_place_from_any_thread() {
             }
         });
         assert!(filling.is_full());
-        let filled = filling.finish().filled();
+        let filled = filling.finish().filled(BadAction::Fail);
         completed.try_recv().expect("the last to leave announces it");
         assert!(completed.try_recv().is_err(), "and only once");
         let labels: &[i32] = bytemuck::cast_slice(array(&filled, "label"));
@@ -142,7 +142,7 @@ proptest! {
                 prop_assert!(is_refused);
             }
             places.leave();
-            let filled = if pads { filling.finish_padded() } else { filling.finish() }.filled();
+            let filled = if pads { filling.finish_padded() } else { filling.finish() }.filled(BadAction::Fail);
             let there = if pads { 7 } else { rows.len() };
             let nothing = vec![Vec::new(); there - rows.len()];
             let rows: Vec<Vec<i16>> = rows.into_iter().chain(nothing).collect();
@@ -184,7 +184,7 @@ fn places_that_are_dropped_are_not_written_and_fail_their_batch() {
     let (frame, completed) = frame(2);
     let mut filling = frame.begin(&layout(2));
     write(filling.take(2), 0);
-    let frame = filling.finish().filled().recycle();
+    let frame = filling.finish().filled(BadAction::Fail).recycle();
     completed.try_recv().unwrap();
     // Unwritten, the second batch's second row would show the first batch's, with its label and id.
     let mut filling = frame.begin(&layout(2));
@@ -222,7 +222,7 @@ fn a_short_batch_shows_only_what_it_holds() {
     let (frame, _completed) = frame(4);
     let mut filling = frame.begin(&layout(4));
     write(filling.take(3), 0);
-    let filled = filling.finish().filled();
+    let filled = filling.finish().filled(BadAction::Fail);
     assert_eq!((filled.rows(), filled.ids().len()), (3, 3));
     assert_eq!((array(&filled, "data").len(), array(&filled, "label").len()), (18, 12));
 }
@@ -259,7 +259,7 @@ fn bytes_are_written_as_elements_are() {
     row.write_bytes("flag", &[1]).unwrap();
     row.check_written().unwrap();
     places.leave();
-    let filled = filling.finish().filled();
+    let filled = filling.finish().filled(BadAction::Fail);
     assert_eq!(array(&filled, "pair"), pair);
     assert_eq!(array(&filled, "tokens"), bytemuck::bytes_of(&5_u32));
     assert_eq!((array(&filled, "padded"), array(&filled, "flag")), (&[1, 2, 9][..], &[1][..]));

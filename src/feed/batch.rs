@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::view::{FieldView, Ragged, Values};
+use crate::bad::BadRecord;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::shape::{BatchShape, Element};
 use crate::batch::Filled;
@@ -195,6 +196,14 @@ impl Batch {
     #[must_use]
     pub fn records(&self) -> &[RecordId] {
         self.filled().ids()
+    }
+
+    /// Returns the bad records that the batch [goes without](crate::FeedBuilder::bad_records), in the order in
+    /// which they would have come. None of them is among its [`records`](Self::records); a row that
+    /// [replaces](crate::BadRecords::replace) one has the name of the record that it is a copy of.
+    #[must_use]
+    pub fn bad_records(&self) -> &[BadRecord] {
+        self.filled().bad()
     }
 
     /// The hashes of these records' bytes, in their order, if the feed's receipts cover them.

@@ -10,6 +10,7 @@ use super::net::NetLayer;
 use super::resolve::ResolvedFeed;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use super::target::Target;
+use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::error::FeedError;
@@ -529,6 +530,19 @@ impl FeedBuilder {
             true => Receipts::Contents,
             false => self.spec.receipts.min(Receipts::Positions),
         };
+        self
+    }
+
+    /// Sets what is done with records that cannot be used (default: the first one [ends](BadRecords::fail) the
+    /// feed). They can be [skipped](BadRecords::skip) or [replaced](BadRecords::replace) by others of their
+    /// batch, within limits, and named in a [file](BadRecords::quarantine).
+    ///
+    /// ```
+    /// # use percolator::{BadRecords, Feed};
+    /// let builder = Feed::builder().bad_records(BadRecords::skip().at_most(20));
+    /// ```
+    pub fn bad_records(mut self, policy: BadRecords) -> Self {
+        self.spec.bad_records = policy;
         self
     }
 

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use crate::base::offload::NotYet;
+use crate::batch::fault::BatchFault;
 use crate::batch::field::Field;
 use crate::decoder::image::{ImageDecoder, Input};
 use crate::error::FeedError;
 use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Record, Source, SourceError, VerifiesLater, samples};
 use crate::workers::processor::{Processor, ScratchBytes};
+
+/// The most bad records at the start of a source: after more, the source is taken for one of other records.
+const BAD_AT_START_MAX: u64 = 1000;
 
 /// What is known from the first record of a source.
 pub(super) struct FirstRecord {
@@ -27,7 +31,8 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    /// `seed` picks the further records that the data set is recognised by.
+    /// Looks at the source's first record that is not bad. `seed` picks the further records that the data set is
+    /// recognised by.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,
@@ -37,33 +42,60 @@ impl FirstRecord {
     ) -> Result<Self, FeedError> {
         let helpers = Arc::new(NotYet { threads });
         let mut cursor = source.deferring_cursor(VerifiesLater::promised(Some(helpers)))?;
-        let Some(entry) = cursor.advance()? else {
-            return Err(SourceError::Empty { path: source.path().to_owned() }.into());
-        };
-        entry.check()?;
-        let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
-        let record = Record { id: RecordId::default(), key, value, companion };
-        let (fields, scratch_bytes) = processor.fields(&record)?;
-        let input = image.map(|image| image.input(&record)).transpose();
-        let input = input.map_err(|cause| processor.error(&record, cause))?;
-        let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        let identity = source.identity().with_samples_of(&samples::look(source, seed));
-        let mut identity =
-            identity.with_first("record", key, value).with_record(FIRST, key, value, companion);
-        if let Some(companion) = companion {
-            identity = identity.with_first("companion", key, companion);
+        let mut identity = None;
+        let mut first_fault = None;
+        for index in 0..BAD_AT_START_MAX {
+            let Some(entry) = cursor.advance()? else { break };
+            let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
+            let record = Record { id: RecordId { epoch: 0, index }, key, value, companion };
+            let looked = entry.check().map_err(BatchFault::from).and_then(|()| {
+                // Of the first record that can be read, whether it can be used or not.
+                identity.get_or_insert_with(|| identified(source, seed, &record));
+                Ok((processor.fields(&record)?, Self::input(processor, image, &record)?))
+            });
+            let ((fields, scratch_bytes), input) = match looked {
+                Ok(looked) => looked,
+                Err(fault) if processor.is_bad(&fault) => {
+                    first_fault.get_or_insert(fault);
+                    continue;
+                }
+                Err(fault) => return Err(fault.into()),
+            };
+            let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
+            let (is_unverified, first_bytes) = (entry.is_unverified(), value.len());
+            let cursor_bytes = cursor.held_bytes(first_bytes);
+            return Ok(FirstRecord {
+                identity: identity.unwrap_or_default(),
+                fields,
+                input,
+                scratch_bytes,
+                value_bytes,
+                copied_bytes,
+                is_unverified,
+                cursor_bytes,
+            });
         }
-        let (is_unverified, first_bytes) = (entry.is_unverified(), value.len());
-        let cursor_bytes = cursor.held_bytes(first_bytes);
-        Ok(FirstRecord {
-            identity,
-            fields,
-            input,
-            scratch_bytes,
-            value_bytes,
-            copied_bytes,
-            is_unverified,
-            cursor_bytes,
-        })
+        let empty = || SourceError::Empty { path: source.path().to_owned() }.into();
+        Err(first_fault.map_or_else(empty, FeedError::from))
+    }
+
+    fn input(
+        processor: &Processor,
+        image: Option<&ImageDecoder>,
+        record: &Record<'_>,
+    ) -> Result<Option<Input>, BatchFault> {
+        let input = image.map(|image| image.input(record)).transpose();
+        Ok(input.map_err(|cause| processor.error(record, cause))?)
+    }
+}
+
+/// What the data set is recognised by, given its first record.
+fn identified(source: &dyn Source, seed: u64, first: &Record<'_>) -> Identity {
+    let &Record { key, value, companion, .. } = first;
+    let identity = source.identity().with_samples_of(&samples::look(source, seed));
+    let identity = identity.with_first("record", key, value).with_record(FIRST, key, value, companion);
+    match companion {
+        Some(companion) => identity.with_first("companion", key, companion),
+        None => identity,
     }
 }

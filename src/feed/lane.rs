@@ -261,7 +261,9 @@ impl Lane {
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
                 trace::moment!("taken", self.meters.feed, self.number, delivered.header.batch);
                 self.meters.batches.add(1);
-                self.meters.records.add(delivered.filled.ids().len() as u64);
+                let (ids, bad) = (delivered.filled.ids(), delivered.filled.bad());
+                self.meters.records.add(ids.len() as u64);
+                self.meters.bad_records.add(bad.len() as u64);
                 self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.returns, &self.meters)))

@@ -271,6 +271,8 @@ impl ResolvedFeed {
             layout: self.layout.clone(),
             capacity: self.capacity,
             pads,
+            bad_records: self.builder.spec.bad_records.clone(),
+            bad_count: progress.bad_count(),
             depth: Depth::of(prefetch, prefetch_max),
             governor: shared.governor.clone(),
             meters: meters.clone(),

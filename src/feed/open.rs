@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::builder::FeedBuilder;
 use super::sources::Opening;
 use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
+use crate::bad::{BadAction, BadRecords, Quarantine};
 use crate::config::ConfigError;
 use crate::decoder::WorkerSetup;
 use crate::decoder::example::ExampleFront;
@@ -15,7 +16,7 @@ use crate::source::Source;
 use crate::source::files::Files;
 use crate::source::paired::Paired;
 use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
-use crate::workers::processor::Processor;
+use crate::workers::processor::{OnBad, Processor};
 
 impl FeedBuilder {
     /// Opens the source, and that of the targets if they have one of their own, and reads what the transforms
@@ -38,10 +39,23 @@ impl FeedBuilder {
             files,
             decoder,
             hashes_contents: self.spec.receipts == Receipts::Contents,
+            on_bad: self.on_bad()?,
             seed: self.spec.seed.of_order(),
             setup: WorkerSetup { is_past_caches: false },
         };
         Ok(Opened { source, processor, image })
+    }
+
+    /// What becomes of bad records, with the file that names them.
+    fn on_bad(&self) -> Result<OnBad, FeedError> {
+        let BadRecords { action, quarantine, .. } = &self.spec.bad_records;
+        let quarantine = match quarantine {
+            Some(file) if *action != BadAction::Fail => {
+                Some(Arc::new(Quarantine::open(&self.spec.root.join(file))?))
+            }
+            _ => None,
+        };
+        Ok(OnBad { action: *action, quarantine })
     }
 
     /// What decodes and transforms images, with the files that it needs. Where targets come from is not known

@@ -7,6 +7,7 @@ use super::batch::Batch;
 use super::builder::FeedBuilder;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
+use crate::bad::BadCount;
 use crate::base::checked_text::TextWriter;
 use crate::base::sync::Mutex;
 use crate::config::ConfigError;
@@ -28,6 +29,8 @@ pub(super) struct About {
     pub(super) end: Option<StepId>,
     /// Whether the steps come in blocks, so that no step says what comes after it.
     pub(super) has_blocks: bool,
+    /// Whether the feed goes on after bad records.
+    pub(super) tolerates_bad: bool,
 }
 
 impl About {
@@ -80,27 +83,41 @@ struct Taken {
     next: StepId,
     /// If receipts are on.
     ledger: Option<Ledger>,
+    /// Of the epoch that its records are of.
+    bad: BadCount,
 }
 
 impl Progress {
-    pub(super) fn new(about: &Arc<About>, replica: usize, next: StepId, keeps_receipt: bool) -> Arc<Self> {
+    pub(super) fn new(
+        about: &Arc<About>,
+        replica: usize,
+        next: StepId,
+        keeps_receipt: bool,
+        bad: BadCount,
+    ) -> Arc<Self> {
         let ledger = keeps_receipt.then(|| Ledger::of(replica));
-        Arc::new(Progress { about: about.clone(), replica, taken: Mutex::new(Taken { next, ledger }) })
+        Arc::new(Progress { about: about.clone(), replica, taken: Mutex::new(Taken { next, ledger, bad }) })
+    }
+
+    /// What the consumer had of an epoch, and how much of it was bad.
+    pub(super) fn bad_count(&self) -> BadCount {
+        self.taken.lock().bad
     }
 
     /// Records a batch that the consumer gets.
     pub(super) fn note(&self, batch: &Batch) {
-        let Taken { next, ledger } = &mut *self.taken.lock();
+        let Taken { next, ledger, bad } = &mut *self.taken.lock();
         match batch.step() {
             Some(step) => *next = step.next(),
             // The short batch at the end of a single pass, after which nothing comes.
-            None if !batch.is_empty() => next.step += 1,
+            None if !batch.is_empty() || !batch.bad_records().is_empty() => next.step += 1,
             // An empty batch that stands in for a batch after the end.
             None => {}
         }
         if let Some(ledger) = ledger {
-            ledger.fold(batch.step(), batch.records(), batch.contents());
+            ledger.fold(batch.step(), batch.records(), batch.contents(), batch.bad_records());
         }
+        bad.add(batch.records(), batch.bad_records());
     }
 
     /// Whether the consumer has everything that the plan delivers.
@@ -134,6 +151,7 @@ impl ResolvedFeed {
             draws: self.builder.drawn_from(),
             end: self.schedule_slice.as_ref().and_then(|slice| slice.end),
             has_blocks: self.builder.spec.schedule.blocks,
+            tolerates_bad: !self.builder.spec.bad_records.fails(),
         }
     }
 
@@ -159,8 +177,23 @@ impl ResolvedFeed {
             None => Ok::<_, ConfigError>(StepId::default()),
         };
         let keeps_receipts = self.builder.spec.receipts > Receipts::Off;
-        let progress = |lane| Ok(Progress::new(about, first_replica + lane, start(lane)?, keeps_receipts));
+        let progress = |lane: usize| {
+            let (replica, start) = (first_replica + lane, start(lane)?);
+            Ok(Progress::new(about, replica, start, keeps_receipts, self.bad_until(replica, start)))
+        };
         (0..self.devices.len()).map(progress).collect()
+    }
+}
+
+impl ResolvedFeed {
+    /// What a replica had of the epoch in which it resumes, and how much of it was bad.
+    fn bad_until(&self, replica: usize, start: StepId) -> BadCount {
+        let replicas = match &self.schedule_slice {
+            Some(slice) => slice.plan.world().replicas(),
+            None => self.devices.len(),
+        };
+        let resume = self.builder.attached.resume.as_ref();
+        resume.map(|snapshot| snapshot.bad_until(replica, replicas, start.epoch)).unwrap_or_default()
     }
 }
 
@@ -173,7 +206,10 @@ pub(super) fn snapshot<'a>(
     if about.has_blocks {
         return Err(SnapshotError::OfBlocks { source_path: about.source.clone() });
     }
-    about.snapshot(lanes.map(|lane| lane.next()))
+    let lanes: Vec<_> = lanes.collect();
+    let snapshot = about.snapshot(lanes.iter().map(|lane| lane.next()))?;
+    let counts = lanes.iter().filter(|_| about.tolerates_bad).map(|lane| (lane.replica, lane.bad_count()));
+    Ok(snapshot.with_bad(counts))
 }
 
 /// The receipt of lanes of one feed, if they keep one.

@@ -11,6 +11,7 @@ use super::open::Opened;
 use super::sizing::Sizing;
 use super::sources;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
+use crate::bad::BadRecords;
 use crate::base::cache_lines;
 use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Topology;
@@ -313,6 +314,13 @@ impl FeedBuilder {
     fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
         let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
         self.attached_decoder()?;
+        let BadRecords { at_most_share: found, quarantine, .. } = &self.spec.bad_records;
+        if !(0.0..=1.0).contains(found) {
+            return Err(ConfigError::BadShare { found: *found }.into());
+        }
+        if quarantine.is_some() && self.spec.bad_records.fails() {
+            return Err(ConfigError::UselessQuarantine.into());
+        }
         if let Some(target) = &self.spec.target {
             target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;
         }

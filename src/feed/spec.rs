@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::net::NetLayer;
+use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::decoder::example::{ExampleFields, ExampleImage};
 use crate::order::{BatchSize, Schedule};
@@ -101,6 +102,8 @@ pub struct FeedSpec {
     pub memory_limit: Option<usize>,
     /// Which [receipts](crate::FeedBuilder::receipts) are kept.
     pub receipts: Receipts,
+    /// What is done with [bad records](crate::FeedBuilder::bad_records).
+    pub bad_records: BadRecords,
     /// How long a lane waits before it [warns](crate::FeedBuilder::warn_after).
     pub warn_after: Duration,
     /// How long a lane waits for its own consumer before that is [an
@@ -318,6 +321,7 @@ impl Default for FeedSpec {
             prefetch: None,
             memory_limit: None,
             receipts: Receipts::Off,
+            bad_records: BadRecords::default(),
             warn_after: WARN_AFTER,
             give_up_after: Some(GIVE_UP_AFTER),
         }

@@ -86,6 +86,8 @@ pub struct LaneStats {
     /// The consumer's waits for a batch, except those during which it held [all](Self::ring) of them: these
     /// are its own.
     pub waits_for_batch: Waits,
+    /// Bad records that these batches [went without](crate::FeedBuilder::bad_records).
+    pub bad_records: u64,
     /// Batches that were larger than any before, so that their memory had to grow.
     pub growths: u64,
     /// The runs that circulate between the reader and the lane, now.
@@ -261,6 +263,7 @@ impl LaneStats {
             waits_for_device,
             waits_for_workers,
             waits_for_batch,
+            bad_records,
             growths,
             runs,
             ring,
@@ -279,6 +282,7 @@ impl LaneStats {
             waits_for_device: waits_since(*waits_for_device, before.waits_for_device),
             waits_for_workers: waits_since(*waits_for_workers, before.waits_for_workers),
             waits_for_batch: waits_since(*waits_for_batch, before.waits_for_batch),
+            bad_records: bad_records.saturating_sub(before.bad_records),
             growths: growths.saturating_sub(before.growths),
             runs: *runs,
             ring: *ring,
@@ -433,6 +437,7 @@ mod tests {
                 waits_for_device: waits,
                 waits_for_workers: waits,
                 waits_for_batch: waits,
+                bad_records: number,
                 growths: number,
                 runs: QueueStats { capacity: threads, full: threads, free: threads },
                 ring: threads,

@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
 
+use crate::bad::{BadAction, BadCount, BadRecord, BadRecords, TooManyBad};
 use crate::base::first_error::FirstError;
 use crate::base::meter::{Count, WaitMeter};
 use crate::base::numa::Cpus;
@@ -46,6 +47,7 @@ use crate::base::slot_account::{SlotAccount, SlotToken};
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
+use crate::batch::fault::BatchFault;
 use crate::batch::memory::NoMemory;
 use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
@@ -121,6 +123,8 @@ pub(crate) struct LaneMeters {
     /// Its waits that began while it held all batches of the ring: only it can end them. A wait is counted in
     /// one of the two, so that neither ever falls.
     pub(crate) for_itself: Arc<WaitMeter>,
+    /// Bad records of the batches that the consumer has taken.
+    pub(crate) bad_records: Count,
     /// How often a buffer grew because a batch was larger than any before it.
     pub(crate) growths: Count,
     /// The number of batches in the ring.
@@ -181,6 +185,9 @@ pub(crate) struct Prefetcher {
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
     pub(crate) pads: bool,
+    /// How many bad records there may be, and how many there were.
+    pub(crate) bad_records: BadRecords,
+    pub(crate) bad_count: BadCount,
     pub(crate) depth: Depth,
     pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
@@ -212,6 +219,8 @@ pub(crate) struct State {
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
+    /// Bad records that no good one has come before in their batch. The first good one decides its layout.
+    early: Vec<BadRecord>,
     /// A run that waits for a slot. It is taken even if there is no slot, so that the end of the runs is
     /// noticed while the consumer holds every slot.
     run: Option<Lease>,
@@ -462,10 +471,15 @@ impl Prefetcher {
     /// Gives the run's records their places and passes them to the workers.
     fn take_in(&mut self, run: Lease) {
         self.governor.look(Instant::now());
-        if self.state.open.is_none()
-            && let Err(error) = self.begin(&run)
-        {
-            return self.fail(error);
+        if self.state.open.is_none() {
+            match self.first_good(&run) {
+                Ok(true) => {}
+                Ok(false) => return self.put_early(&run),
+                Err(error) => return self.fail(error),
+            }
+            if let Err(error) = self.begin() {
+                return self.fail(error);
+            }
         }
         let Some((header, filling)) = &mut self.state.open else { return };
         let (lane, batch) = (self.reader.number(), header.batch);
@@ -489,17 +503,57 @@ impl Prefetcher {
         }
     }
 
-    /// Starts a batch with the layout that its first record requires, or, if it has no record, the current
-    /// one.
-    fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
-        if let Some(first) = run.get(0) {
-            // Before its first record decides how much room the batch takes.
-            run.deferred_checksums().before(0)?;
-            let layout = self.processor.layout(&first, &self.layout);
+    /// Finds the layout of the batch that this run begins, which its first good record requires. A run
+    /// without records keeps the current one. `false` if all records are bad.
+    fn first_good(&mut self, run: &Lease) -> Result<bool, FeedError> {
+        let mut checksums = run.deferred_checksums();
+        for (position, record) in run.iter().enumerate() {
+            // Before the record decides how much room the batch takes.
+            let verified = checksums.before(position).map_err(BatchFault::from);
+            let layout = verified.and_then(|()| Ok(self.processor.layout(&record, &self.layout)?));
             // Bytes that somebody wrote to in the meantime look wrong too.
             run.check_used()?;
-            self.layout = layout?;
+            match layout {
+                Ok(layout) => {
+                    self.layout = layout;
+                    return Ok(true);
+                }
+                Err(fault) if self.processor.is_bad(&fault) => {}
+                Err(fault) => return Err(fault.into()),
+            }
         }
+        Ok(run.is_empty())
+    }
+
+    /// Keeps the records of a run of which all are bad, until it is known what their batch is like.
+    fn put_early(&mut self, run: &Lease) {
+        let mut checksums = run.deferred_checksums();
+        for (position, record) in run.iter().enumerate() {
+            self.draws.next(record.id);
+            let verified = checksums.before(position).map_err(BatchFault::from);
+            let looked = verified.and_then(|()| Ok(self.processor.layout(&record, &self.layout)?));
+            let bad = looked.err().map(|fault| self.processor.bad(&record, fault));
+            match bad {
+                Some(Ok(bad)) => self.state.early.push(bad),
+                Some(Err(fault)) => return self.fail(fault.into()),
+                None => {}
+            }
+        }
+        if let Some(end) = run.step_end() {
+            self.begin_and_close(Some(end));
+        }
+    }
+
+    /// Makes a batch of bad records alone, with the layout of the one before it.
+    fn begin_and_close(&mut self, end: Option<StepEnd>) {
+        match self.begin() {
+            Ok(()) => self.close_batch(end),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Starts a batch with the current layout.
+    fn begin(&mut self) -> Result<(), FeedError> {
         let capacity = self.layout.capacity();
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
         if !slot.header.capacity.holds(capacity) {
@@ -507,9 +561,16 @@ impl Prefetcher {
             self.meters.growths.add(1);
         }
         let batch = self.state.begun;
+        let early = std::mem::take(&mut self.state.early);
         self.state.open = self.state.idle.take().map(|slot| {
             let header = SlotHeader { batch, ..slot.header };
-            (header, slot.frame.begin(&self.layout))
+            let mut filling = slot.frame.begin(&self.layout);
+            if !early.is_empty() {
+                let mut places = filling.take(early.len());
+                early.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
+                places.leave();
+            }
+            (header, filling)
         });
         self.state.begun += 1;
         self.meters.filling.fetch_add(1, Ordering::Relaxed);
@@ -530,9 +591,13 @@ impl Prefetcher {
     fn runs_ended(&mut self) {
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
-            None => {
+            None if self.state.early.is_empty() => {
                 self.close_batch(None);
                 self.state.ending = Some(Ok(()));
+            }
+            None => {
+                self.begin_and_close(None);
+                self.state.ending.get_or_insert(Ok(()));
             }
         }
     }
@@ -584,7 +649,8 @@ impl Prefetcher {
             let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
             let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
-            let submitted = submit(header, pending);
+            let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane };
+            let submitted = submit(header, pending, Some(tolerance));
             drop(submitting);
             match submitted {
                 Ok(delivered) => {
@@ -631,15 +697,51 @@ fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), Feed
     Ok(())
 }
 
-/// Submits a complete batch to its device.
-pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, Unsubmitted> {
+/// What becomes of a batch's bad records.
+pub(crate) struct Tolerance<'a> {
+    policy: &'a BadRecords,
+    count: &'a mut BadCount,
+    lane: usize,
+}
+
+impl Tolerance<'_> {
+    /// Counts the records of a complete batch. It is an error if too many are bad, or all of them are and a good
+    /// one would have to replace them.
+    fn count(self, filled: &Filled) -> Result<(), FeedError> {
+        let Tolerance { policy, count, lane } = self;
+        let bad = filled.bad();
+        count.add(filled.ids(), bad);
+        let Some(last) = bad.last() else { return Ok(()) };
+        if policy.action == BadAction::Replace && last.replaced_by.is_none() {
+            return Err(FeedError::AllBad { lane, records: bad.len(), record: Box::new(bad[0].clone()) });
+        }
+        let allowed = count.allowed(policy);
+        if count.bad <= allowed {
+            return Ok(());
+        }
+        let (BadCount { epoch, records, bad }, record) = (*count, Box::new(last.clone()));
+        Err(TooManyBad { lane, epoch, records, bad, allowed, record }.into())
+    }
+}
+
+/// Submits a complete batch to its device. A batch without a record needs no tolerance.
+pub(crate) fn submit(
+    header: SlotHeader,
+    pending: Pending,
+    tolerance: Option<Tolerance<'_>>,
+) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         header.token.close_account();
         return Err(Unsubmitted { error: error.into(), slot: None });
     }
     // Together from here on, so that on every path the transfer is dropped before the memory that it may be
     // reading.
-    let mut delivered = Delivered { header, filled: pending.filled() };
+    let action = tolerance.as_ref().map_or(BadAction::Fail, |tolerance| tolerance.policy.action);
+    let mut delivered = Delivered { header, filled: pending.filled(action) };
+    if let Some(Err(error)) = tolerance.map(|tolerance| tolerance.count(&delivered.filled)) {
+        delivered.header.token.close_account();
+        return Err(Unsubmitted { error, slot: Some(Box::new(delivered.into_slot())) });
+    }
     let Delivered { header, filled } = &mut delivered;
     let batch = HostBatch::new(filled);
     if let Err(error) = header.transfer.submit(batch) {

@@ -19,7 +19,7 @@ use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Condvar, Mutex, panic_message, thread};
 use crate::base::trace;
 use crate::order::Ranks;
-use crate::source::{Run, Source, SourceError};
+use crate::source::{Run, Source, SourceError, VerifiesLater};
 
 /// The value bytes that make a run worth a queue operation: small records are handed over together up to this
 /// size, large ones alone. The first record is taken as typical.
@@ -211,7 +211,7 @@ impl ReaderThread {
         gate_timeout: Duration,
         helpers: Option<Arc<dyn Helpers>>,
     ) -> Result<ReaderThread, ReaderError> {
-        let value_bytes = first_value_bytes(&*source)?;
+        let value_bytes = first_value_bytes(&*source, terms.is_for_workers)?;
         let shared = Arc::new(Shared {
             pool: Pool::cut(&terms, value_bytes),
             has_several_lenders: source.has_several_lenders(),
@@ -258,9 +258,14 @@ impl Drop for ReaderThread {
     }
 }
 
-/// The length of the first record's value, which determines the size of a run.
-fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
-    match source.cursor()?.advance()? {
+/// The length of the first record's value, which determines the size of a run. It is not looked at further: a
+/// bad record is for its consumer to judge.
+fn first_value_bytes(source: &dyn Source, is_for_workers: bool) -> Result<usize, SourceError> {
+    let mut cursor = match is_for_workers {
+        true => source.deferring_cursor(VerifiesLater::promised(None))?,
+        false => source.cursor()?,
+    };
+    match cursor.advance()? {
         Some(first) => Ok(first.value_bytes()),
         None => Err(SourceError::Empty { path: source.path().to_owned() }),
     }

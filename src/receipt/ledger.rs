@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::digest::{Digest, EpochKey};
+use super::multiset::Multiset;
 use super::sketch::Sketch;
-use super::steps::Steps;
+use crate::bad::{BadRecord, good};
 use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
 
@@ -17,7 +18,9 @@ pub(crate) struct Entry {
     /// The contents of those records whose bytes were hashed: all of them if contents are kept.
     pub(super) contents: Digest,
     /// The steps of this epoch that each replica was given, including empty ones.
-    pub(super) steps: BTreeMap<usize, Steps>,
+    pub(super) steps: BTreeMap<usize, Multiset>,
+    /// The records of this epoch that were bad, and did not come in the steps that have them.
+    pub(super) bad: Multiset,
 }
 
 impl Entry {
@@ -36,6 +39,7 @@ impl Entry {
         for (&replica, steps) in &other.steps {
             self.steps.entry(replica).or_default().merge(steps);
         }
+        self.bad.merge(&other.bad);
     }
 }
 
@@ -59,10 +63,19 @@ impl Ledger {
         Ledger { replica: self.replica, entries: std::mem::take(&mut self.entries) }
     }
 
-    /// Records a batch: the step it is a share of, its records, and the content hashes of all of them or of
-    /// none.
-    pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId], contents: &[ContentHash]) {
+    /// Records a batch: the step it is a share of, its records, the content hashes of all of them or of none,
+    /// and the bad records that it goes without.
+    pub(crate) fn fold(
+        &mut self,
+        step: Option<StepEnd>,
+        records: &[RecordId],
+        contents: &[ContentHash],
+        bad: &[BadRecord],
+    ) {
         debug_assert!(contents.is_empty() || contents.len() == records.len());
+        if !bad.is_empty() {
+            return self.fold_with_bad(step, records, contents, bad);
+        }
         if let Some(StepEnd { epoch, step, .. }) = step {
             let entry = self.entries.entry(epoch).or_default();
             entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
@@ -74,6 +87,21 @@ impl Ledger {
             let (key, entry) = (EpochKey::of(epoch), self.entries.entry(epoch).or_default());
             records.iter().for_each(|record| entry.add(key, record.index, 1));
             contents.by_ref().take(records.len()).for_each(|hash| entry.contents.add_content(*hash, 1));
+        }
+    }
+
+    /// The same, for a batch with bad records. A row that replaces one is a copy, and did not come again.
+    fn fold_with_bad(
+        &mut self,
+        step: Option<StepEnd>,
+        records: &[RecordId],
+        contents: &[ContentHash],
+        bad: &[BadRecord],
+    ) {
+        let contents: Vec<ContentHash> = good(contents, bad).collect();
+        self.fold(step, &good(records, bad).collect::<Vec<_>>(), &contents, &[]);
+        for RecordId { epoch, index } in bad.iter().map(|bad| bad.id) {
+            self.entries.entry(epoch).or_default().bad.add(index..index + 1, 1);
         }
     }
 }

@@ -14,8 +14,8 @@ mod digest;
 mod error;
 pub(crate) mod file;
 mod ledger;
+mod multiset;
 mod sketch;
-mod steps;
 #[cfg(test)]
 mod tests;
 mod text;

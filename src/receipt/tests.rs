@@ -47,7 +47,7 @@ fn receipts(plan: &Plan, given: &[Given]) -> Vec<Receipt> {
             given
                 .iter()
                 .filter(|given| given.replica == replica)
-                .for_each(|given| ledger.fold(Some(given.end), &given.records, &[]));
+                .for_each(|given| ledger.fold(Some(given.end), &given.records, &[], &[]));
             receipt.add(&ledger);
         }
         let read = receipt.to_string().parse::<Receipt>().unwrap();
@@ -463,7 +463,7 @@ fn receipts_of_contents(
             let mut ledger = Ledger::of(replica);
             for (number, given) in given.iter().enumerate().filter(|(_, given)| given.replica == replica) {
                 let contents: Vec<_> = given.records.iter().map(|&record| holds(record, number)).collect();
-                ledger.fold(Some(given.end), &given.records, &contents);
+                ledger.fold(Some(given.end), &given.records, &contents, &[]);
             }
             receipt.add(&ledger);
         }

@@ -14,6 +14,7 @@
 //! contents fedcba9876543210fedcba9876543210 of 640584     if contents were kept
 //! steps 0 0..1252                                replica 0 was given these
 //! steps 1 0..1252
+//! bad 17..18 403..405                            records that were bad, if there were any
 //! checksum 5c1e0f6b
 //! ```
 
@@ -22,7 +23,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::ledger::{Entries, Entry};
-use super::steps::Steps;
+use super::multiset::Multiset;
 use super::{Digest, Receipt};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 use crate::order::Plan;
@@ -38,7 +39,7 @@ impl fmt::Display for Receipt {
         text.fact("source", &self.source);
         self.samples.samples().for_each(|sample| text.fact("clue", sample));
         self.plan.write(&mut text);
-        let mut replicas = Steps::default();
+        let mut replicas = Multiset::default();
         self.replicas.iter().for_each(|&replica| replicas.add(replica as u64..replica as u64 + 1, 1));
         text.fact("replicas", replicas);
         for (epoch, entry) in &self.entries {
@@ -50,6 +51,9 @@ impl fmt::Display for Receipt {
             }
             for (replica, steps) in &entry.steps {
                 text.fact("steps", format_args!("{replica} {steps}"));
+            }
+            if !entry.bad.is_empty() {
+                text.fact("bad", &entry.bad);
             }
         }
         f.write_str(&text.checksum())
@@ -74,7 +78,7 @@ impl FromStr for Receipt {
         }
 
         let replicas = facts.value_by("replicas", "replicas of this job, as 0..4", |value| {
-            let ranges: Steps = value.parse().ok()?;
+            let ranges: Multiset = value.parse().ok()?;
             // Checked before they are listed: the text may claim any number of replicas.
             let is_of_job = ranges.bounds().end <= plan.world().replicas() as u64;
             let listed = ranges.ranges().flat_map(|(replicas, _)| replicas);
@@ -117,7 +121,7 @@ fn entry(
     let mut entry = Entry { digest, sketch, contents, ..Entry::default() };
     while let Some(value) = facts.next_if("steps") {
         let read = value.split_once(' ').and_then(|(replica, steps)| {
-            Some((replica.parse::<usize>().ok()?, steps.parse::<Steps>().ok()?))
+            Some((replica.parse::<usize>().ok()?, steps.parse::<Multiset>().ok()?))
         });
         let last = plan
             .steps(epoch)
@@ -130,6 +134,12 @@ fn entry(
         if entry.steps.insert(replica, steps).is_some() {
             return Err(facts.fault_before("each replica once in an epoch", value));
         }
+    }
+    if let Some(found) = facts.next_if("bad") {
+        let records = plan.job().records();
+        let read = found.parse().ok().filter(|bad: &Multiset| bad.bounds().end <= records);
+        let wanted = format!("\"bad ...\" with records of 0..{records}, as 0..7,");
+        entry.bad = read.ok_or_else(|| facts.fault_before(&wanted, found))?;
     }
     Ok(entry)
 }

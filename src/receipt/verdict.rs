@@ -48,7 +48,7 @@ impl Verdict {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
-    /// Each record was delivered as often as it is due: once, or, with
+    /// Each record was delivered as often as it is due, unless it was bad: once, or, with
     /// [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to each worker. What the plan drops
     /// is not due.
     Covered,
@@ -80,6 +80,9 @@ pub struct EpochVerdict {
     pub missing: Positions,
     /// What came too often.
     pub doubled: Positions,
+    /// The bad records that the run [went on without](crate::FeedBuilder::bad_records). Their steps came, so
+    /// they are not missing.
+    pub bad: Positions,
     /// Its steps, if all receipts that have any are of one plan.
     pub steps: Option<GivenSteps>,
     /// The steps that are missing.
@@ -285,12 +288,12 @@ impl fmt::Display for Members<'_> {
 /// One line, and a further line for each detail.
 impl fmt::Display for EpochVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EpochVerdict { epoch, times, due, delivered, dropped, .. } = self;
+        let EpochVerdict { epoch, times, due, delivered, dropped, bad, .. } = self;
         write!(f, "epoch {epoch}: ")?;
         match self.state {
             EpochState::Covered => {
                 let how_often = if *times == 1 { "once" } else { "once by each worker" };
-                write!(f, "covered: {} records, each {how_often}", (due - dropped) / times)?;
+                write!(f, "covered: {} records, each {how_often}", (due - dropped - bad.count) / times)?;
             }
             EpochState::UnderWay => {
                 write!(f, "under way: ")?;
@@ -323,7 +326,9 @@ impl fmt::Display for EpochVerdict {
             }
             None => {}
         }
-        for (what, positions) in [("missing", &self.missing), ("too often", &self.doubled)] {
+        let positions =
+            [("bad, and left out", bad), ("missing", &self.missing), ("too often", &self.doubled)];
+        for (what, positions) in positions {
             if positions.count > 0 {
                 write!(f, "\n  {} {what}: {positions}", positions.count)?;
             }

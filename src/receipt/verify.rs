@@ -11,10 +11,10 @@ use std::ops::Range;
 use super::coverage::Counts;
 use super::digest::EpochKey;
 use super::ledger::{Entries, Entry};
-use super::steps::Steps;
+use super::multiset::Multiset;
 use super::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
-    GivenSteps, MissingSteps, Verdict,
+    GivenSteps, MissingSteps, Positions, Verdict,
 };
 use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::order::{OrderError, Plan};
@@ -196,6 +196,7 @@ impl<'a> Audit<'a> {
     /// Judges an epoch. All steps that have records of it have been counted.
     fn judge(&mut self, epoch: u64, last_claimed: u64) -> Result<EpochVerdict, ReceiptError> {
         let mut counts = self.counts.remove(&epoch).unwrap_or_else(|| Counts::of(self.records));
+        let bad = self.expect_no_bad(epoch);
         let mut contents = self.contents(epoch);
         let deviations = self.deviations(epoch);
         let mut lost = BTreeSet::new();
@@ -205,7 +206,7 @@ impl<'a> Audit<'a> {
             lost.extend((times < 0).then_some(index));
         }
         let progress = self.progress(epoch, last_claimed)?;
-        let delivered = counts.total();
+        let delivered = counts.total().saturating_sub(bad.count);
         let due = self.records as u64 * u64::from(self.times);
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
@@ -237,7 +238,7 @@ impl<'a> Audit<'a> {
         };
         // Also if each receipt by itself is right: that compared only half of each hash.
         let may_be_proven = matches!(contents, Some(ContentsVerdict::NotKnown | ContentsVerdict::Proven));
-        if may_be_proven && state == EpochState::Covered && dropped == 0 {
+        if may_be_proven && state == EpochState::Covered && dropped == 0 && bad.count == 0 {
             contents = Some(self.contents_of_all(epoch));
         }
         Ok(EpochVerdict {
@@ -250,12 +251,40 @@ impl<'a> Audit<'a> {
             pending,
             missing,
             doubled,
+            bad,
             steps,
             missing_steps,
             doubled_steps,
             deviations,
             contents,
         })
+    }
+
+    /// Takes the records that were bad out of what is expected of each receipt, and returns them. They count as
+    /// covered: their steps came, without them.
+    fn expect_no_bad(&mut self, epoch: u64) -> Positions {
+        let data = self.data.filter(|data| data.detail() == DigestDetail::EachRecord);
+        let key = EpochKey::of(epoch);
+        let mut all = Multiset::default();
+        for Witness { receipt, expected, .. } in &mut self.witnesses {
+            let Some(Entry { bad, .. }) = receipt.entries.get(&epoch).filter(|entry| !entry.bad.is_empty())
+            else {
+                continue;
+            };
+            let entry = expected.entry(epoch).or_default();
+            for (index, times) in bad.ranges().flat_map(|(range, times)| range.map(move |at| (at, times))) {
+                entry.add(key, index, -times.cast_signed());
+                if let Some(hash) = data.and_then(|data| data.low_hash(index)) {
+                    entry.contents.add_content(ContentHash(hash.into()), -times.cast_signed());
+                }
+            }
+            all.merge(bad);
+        }
+        let mut positions = Positions::default();
+        for (range, times) in all.ranges() {
+            range.for_each(|index| positions.push(index, times));
+        }
+        positions
     }
 
     /// The records of an epoch that its plans leave out by design, for plans that got to the point where they
@@ -283,8 +312,8 @@ impl<'a> Audit<'a> {
     }
 
     /// The steps of an epoch that a party's replicas were given.
-    fn given(&self, party: &Party<'_>, epoch: u64) -> BTreeMap<usize, Steps> {
-        let mut given: BTreeMap<usize, Steps> = BTreeMap::new();
+    fn given(&self, party: &Party<'_>, epoch: u64) -> BTreeMap<usize, Multiset> {
+        let mut given: BTreeMap<usize, Multiset> = BTreeMap::new();
         for &witness in &party.witnesses {
             let entry = self.witnesses[witness].receipt.entries.get(&epoch);
             for (&replica, steps) in entry.iter().flat_map(|entry| &entry.steps) {
@@ -409,7 +438,7 @@ impl<'a> Audit<'a> {
     fn absent_replicas(&self) -> Vec<AbsentReplicas> {
         let mut absent = Vec::new();
         for Party { plan, witnesses } in &self.parties {
-            let mut present = Steps::default();
+            let mut present = Multiset::default();
             for replica in witnesses.iter().flat_map(|&witness| &self.witnesses[witness].receipt.replicas) {
                 present.add(*replica as u64..*replica as u64 + 1, 1);
             }
@@ -445,7 +474,7 @@ struct PartyProgress<'a> {
     /// Its receipts, by number.
     witnesses: &'a [usize],
     /// The steps each replica was given.
-    given: BTreeMap<usize, Steps>,
+    given: BTreeMap<usize, Multiset>,
     /// The number of steps of the epoch.
     of: u64,
     /// Whether any replica was given the last step.
@@ -457,7 +486,7 @@ impl PartyProgress<'_> {
     /// If several plans share an epoch, each has a part of its steps, and only gaps within that part are
     /// known to be missing.
     fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
-        let none = Steps::default();
+        let none = Multiset::default();
         // Adjacent replicas that miss the same steps are reported together.
         let mut groups: Vec<(Range<usize>, Vec<Range<u64>>)> = Vec::new();
         for replica in 0..self.plan.world().replicas() {
@@ -483,7 +512,8 @@ impl PartyProgress<'_> {
 impl Progress<'_> {
     fn steps(&self) -> Option<GivenSteps> {
         let [PartyProgress { plan, given, of, .. }] = &self.parties[..] else { return None };
-        let from_first = |steps: &Steps| steps.missing(0..*of).first().map_or(*of, |missing| missing.start);
+        let from_first =
+            |steps: &Multiset| steps.missing(0..*of).first().map_or(*of, |missing| missing.start);
         let has_all = given.len() == plan.world().replicas();
         let by_all = given.values().map(from_first).min().filter(|_| has_all).unwrap_or(0);
         let by_some = given.values().map(|steps| steps.bounds().end).max().unwrap_or(0);

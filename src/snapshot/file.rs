@@ -337,7 +337,7 @@ mod tests {
         let mut receipt = Receipt::new("", &Identity::new(), &plan);
         (0..500).for_each(|replica| {
             let mut ledger = Ledger::of(replica);
-            ledger.fold(Some(StepEnd { epoch: 0, step: 0, is_last: false }), &[], &[]);
+            ledger.fold(Some(StepEnd { epoch: 0, step: 0, is_last: false }), &[], &[], &[]);
             receipt.add(&ledger);
         });
         let [text, receipt_text] = [snapshot.to_string(), receipt.to_string()].map(|text| text.len() as u64);

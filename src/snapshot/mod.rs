@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 pub use self::error::SnapshotError;
 
+use crate::bad::BadCount;
 use crate::order::{Assignment, BatchSize, Job, LastBatch, OrderError, Plan, World};
 use crate::record::StepId;
 use crate::source::Identity;
@@ -54,6 +55,8 @@ pub struct Snapshot {
     dealt_by: DealtBy,
     draws: DrawnFrom,
     next: BTreeMap<usize, StepId>,
+    /// How many bad records each replica had of its epoch, if the run goes on after them.
+    bad: BTreeMap<usize, BadCount>,
 }
 
 /// What crops and mirroring are drawn from.
@@ -141,7 +144,32 @@ impl Snapshot {
         draws: DrawnFrom,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Self {
-        Snapshot { source: source.to_owned(), identity, dealt_by, draws, next: next.into_iter().collect() }
+        let (source, next) = (source.to_owned(), next.into_iter().collect());
+        Snapshot { source, identity, dealt_by, draws, next, bad: BTreeMap::new() }
+    }
+
+    /// The same, with how many bad records these replicas had.
+    pub(crate) fn with_bad(mut self, counts: impl IntoIterator<Item = (usize, BadCount)>) -> Self {
+        self.bad.extend(counts);
+        self
+    }
+
+    /// What a replica, of this many, had of an epoch before it resumes in it. A run that resumes with other
+    /// replicas divides what all had among them.
+    pub(crate) fn bad_until(&self, replica: usize, replicas: usize, epoch: u64) -> BadCount {
+        if replicas != self.replicas() {
+            let counts: Vec<_> = self.bad.values().copied().collect();
+            return BadCount::divided(&counts, epoch, replicas);
+        }
+        self.bad.get(&replica).copied().filter(|count| count.epoch >= epoch).unwrap_or_default()
+    }
+
+    /// The number of bad records that the replicas had, as far as it is known, of the epoch in which the run
+    /// resumes: those that a feed [went on after](crate::FeedBuilder::bad_records).
+    #[must_use]
+    pub fn bad_records(&self) -> u64 {
+        let latest = self.bad.values().map(|count| count.epoch).max();
+        self.bad.values().filter(|count| Some(count.epoch) == latest).map(|count| count.bad).sum()
     }
 
     /// The next step of a replica of the job, if known. A worker's snapshot knows it for the worker's own
@@ -200,6 +228,7 @@ impl Snapshot {
                     return Err(SnapshotError::NotOfOne { what });
                 }
             }
+            joined.bad.extend(&other.bad);
         }
         Ok(joined)
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{DealtBy, DrawnFrom, RoundRobin, Snapshot, SnapshotError};
+use crate::bad::BadCount;
 use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::order::Plan;
 use crate::record::StepId;
@@ -43,6 +44,9 @@ impl fmt::Display for Snapshot {
             }
             let StepId { epoch, step } = id;
             text.fact("next", format_args!("epoch {epoch} step {step} replicas {first} to {last}"));
+        }
+        for (replica, BadCount { epoch, records, bad }) in &self.bad {
+            text.fact("bad", format_args!("{bad} of {records} records of epoch {epoch} replica {replica}"));
         }
         f.write_str(&text.checksum())
     }
@@ -97,6 +101,16 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     if snapshot.next.is_empty() {
         facts.value("next")?;
     }
+    while let Some(found) = facts.next_if("bad") {
+        let new =
+            bad(found).filter(|(replica, _)| *replica < replicas && !snapshot.bad.contains_key(replica));
+        let Some((replica, count)) = new else {
+            let wanted =
+                format!("\"bad ... of ... records of epoch ... replica ...\", each of {replicas} once,");
+            return Err(facts.fault_before(&wanted, found));
+        };
+        snapshot.bad.insert(replica, count);
+    }
     facts.end()?;
     Ok(snapshot)
 }
@@ -128,4 +142,14 @@ fn next(text: &str) -> Option<(StepId, usize, usize)> {
     let ["epoch", epoch, "step", step, "replicas", first, "to", last] = words[..] else { return None };
     let id = StepId { epoch: epoch.parse().ok()?, step: step.parse().ok()? };
     Some((id, first.parse().ok()?, last.parse().ok()?))
+}
+
+fn bad(text: &str) -> Option<(usize, BadCount)> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [bad, "of", records, "records", "of", "epoch", epoch, "replica", replica] = words[..] else {
+        return None;
+    };
+    let count =
+        BadCount { epoch: epoch.parse().ok()?, records: records.parse().ok()?, bad: bad.parse().ok()? };
+    Some((replica.parse().ok()?, count)).filter(|(_, count)| count.bad <= count.records)
 }

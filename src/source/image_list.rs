@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
 
-use super::{Cursor, Entry, Identity, Passes, Source, SourceError};
+use super::internals::SourceInternals;
+use super::{Cursor, Entry, Identity, Passes, Source, SourceError, VerifiesLater};
 use crate::base::{input_file, shown};
 
 /// The fields of a Datum.
@@ -202,19 +203,37 @@ impl Source for ImageList {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(self.open_cursor()))
+    }
+
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for ImageList {
+    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(ListCursor { goes_on: true, ..self.open_cursor() }))
+    }
+}
+
+impl ImageList {
+    fn open_cursor(&self) -> ListCursor {
         let mut order: Vec<usize> = (0..self.len()).collect();
         let mut generator = self.shuffle.map(Mt::new);
         if let Some(generator) = &mut generator {
             shuffle(&mut order, generator);
         }
-        Ok(Box::new(ListCursor {
+        ListCursor {
             list: self.list.clone(),
             order,
             generator,
             next: self.skip,
             file: PathBuf::new(),
             value: Vec::new(),
-        }))
+            goes_on: false,
+            damage: None,
+        }
     }
 }
 
@@ -227,6 +246,10 @@ struct ListCursor {
     /// The path of the current file.
     file: PathBuf,
     value: Vec<u8>,
+    /// Whether a file that cannot be had is left to the record's user to find out.
+    goes_on: bool,
+    /// What is wrong with the last record.
+    damage: Option<SourceError>,
 }
 
 impl Cursor for ListCursor {
@@ -235,15 +258,19 @@ impl Cursor for ListCursor {
         self.next += 1;
         let name = self.list.name(number);
         self.list.locate(name, &mut self.file);
-        read_datum(&self.file, self.list.lines[number].label, &mut self.value).map_err(|error| {
-            SourceError::ListedFile {
-                path: self.list.path.clone(),
-                line: number + 1,
-                file: self.file.clone(),
-                message: error.to_string(),
-            }
-        })?;
-        Ok(Some(Entry::borrowed(name, &self.value)))
+        let Err(error) = read_datum(&self.file, self.list.lines[number].label, &mut self.value) else {
+            return Ok(Some(Entry::borrowed(name, &self.value)));
+        };
+        let damage = SourceError::ListedFile {
+            path: self.list.path.clone(),
+            line: number + 1,
+            file: self.file.clone(),
+            message: error.to_string(),
+        };
+        match self.goes_on && is_of_file(error.kind()) {
+            true => Ok(Some(Entry::damaged(name, &[], self.damage.insert(damage)))),
+            false => Err(damage),
+        }
     }
 
     /// Does not open the file.
@@ -288,13 +315,23 @@ impl List {
     }
 }
 
+/// Whether an error says that a file is not there to be read, and not that reading failed this time.
+fn is_of_file(error: ErrorKind) -> bool {
+    use ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+
+    matches!(
+        error,
+        NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidFilename | InvalidInput
+    )
+}
+
 /// Makes a Datum from a file, as Caffe's `ReadFileToDatum` does.
 fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<()> {
     // Opening a pipe without a writer would block for ever.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let bytes = metadata.len();
     if bytes > FILE_BYTES_MAX {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::SourceError;
 use super::checksum::{ChecksumAt, UnverifiedTable};
 use super::lenders::{Lender, Lenders};
+use super::tfrecord::TfRecordError;
 use crate::record::{RecordId, StepEnd};
 
 /// A record as a cursor returns it.
@@ -27,6 +28,8 @@ pub struct Entry<'a> {
     unverified: Option<UnverifiedTable<'a>>,
     /// Whether the value is most of a cursor's buffer, which the cursor can give away.
     is_whole: bool,
+    /// Why its bytes cannot be used, if its cursor could go on behind it.
+    damage: Option<&'a SourceError>,
 }
 
 /// The value of a record's companion.
@@ -48,6 +51,7 @@ impl<'a> Entry<'a> {
             companion: None,
             unverified: None,
             is_whole: false,
+            damage: None,
         }
     }
 
@@ -69,6 +73,7 @@ impl<'a> Entry<'a> {
             companion: None,
             unverified: None,
             is_whole: false,
+            damage: None,
         }
     }
 
@@ -88,6 +93,7 @@ impl<'a> Entry<'a> {
             companion: None,
             unverified: None,
             is_whole: false,
+            damage: None,
         }
     }
 
@@ -97,6 +103,12 @@ impl<'a> Entry<'a> {
     pub fn with_companion(self, other: Entry<'a>) -> Self {
         debug_assert!(other.unverified.is_none(), "nobody verifies a companion's deferred checksum");
         Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
+    }
+
+    /// A record whose bytes cannot be used. What is known of its value is for messages alone. Only a cursor
+    /// whose caller [verifies later](super::VerifiesLater) may return it.
+    pub(crate) fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
+        Entry { damage: Some(damage), ..Entry::borrowed(key, value) }
     }
 
     /// The same record, with the block that its value is in marked as unverified. The record's lender keeps
@@ -122,12 +134,15 @@ impl<'a> Entry<'a> {
     }
 
     /// Verifies the value if that is still to be done.
-    pub(crate) fn check(&self) -> Result<(), SourceError> {
+    pub(crate) fn check(&self) -> Result<(), Damage> {
+        if let Some(damage) = self.damage {
+            return Err(Damage::of_record(damage.clone()));
+        }
         let Some(lender) = self.lender else { return Ok(()) };
         if let Some(unverified) = self.unverified {
-            lender.check(unverified.checksum())?;
+            lender.check(unverified.checksum()).map_err(Damage::of_block)?;
         }
-        lender.check_value(self.value)
+        lender.check_value(self.value).map_err(Damage::of_record)
     }
 
     /// Whether the value, and the companion's if there is one, outlast the cursor's next step.
@@ -166,6 +181,32 @@ impl<'a> Entry<'a> {
             self.companion.map_or(0, |companion| unless(companion.lender.is_some(), companion.value));
         let is_lent = self.lender.is_some();
         unless(is_lent && self.is_key_lent, self.key) + unless(is_lent, self.value) + of_companion
+    }
+}
+
+/// Why a record cannot be used, although its cursor could go on behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Damage {
+    pub(crate) error: Box<SourceError>,
+    /// Whether it is of this record alone, so that nothing else is in doubt.
+    pub(crate) is_of_record: bool,
+}
+
+impl Damage {
+    /// Damage of what is stored. A copy that is damaged says nothing of the record that it is a copy of.
+    fn of_record(error: SourceError) -> Self {
+        let is_of_copy = matches!(error, SourceError::TfRecord(TfRecordError::Copy { .. }));
+        Damage { error: Box::new(error), is_of_record: !is_of_copy }
+    }
+
+    fn of_block(error: SourceError) -> Self {
+        Damage { error: Box::new(error), is_of_record: false }
+    }
+}
+
+impl From<Damage> for SourceError {
+    fn from(damage: Damage) -> Self {
+        *damage.error
     }
 }
 
@@ -221,6 +262,8 @@ pub struct Run {
     companions: Vec<Span>,
     /// In the order of their positions; neighbours are of different blocks.
     checksums: Vec<ChecksumAt>,
+    /// The records whose bytes cannot be used, by position.
+    damages: Vec<(usize, SourceError)>,
     /// The copied bytes are at the front. Whatever follows is left over from earlier records, to avoid
     /// clearing memory.
     copied: Vec<u8>,
@@ -239,6 +282,7 @@ impl Run {
             places: Vec::with_capacity(records),
             companions: Vec::new(),
             checksums: Vec::new(),
+            damages: Vec::new(),
             copied: Vec::new(),
             copied_bytes: 0,
             value_bytes: 0,
@@ -261,7 +305,7 @@ impl Run {
     /// If some of the run's records have a companion and others do not, which is a bug of the source. If a
     /// record has a deferred checksum but is not lent, which caller-implemented sources cannot cause.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        let Entry { key, value, lender, is_key_lent, companion, unverified, is_whole: _ } = entry;
+        let Entry { key, value, lender, is_key_lent, companion, unverified, is_whole: _, damage } = entry;
         if self.places.is_empty() {
             self.lenders.begin(lender);
             self.companion_lenders.begin(companion.and_then(|companion| companion.lender));
@@ -270,6 +314,7 @@ impl Run {
         if let Some(unverified) = unverified {
             self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
         }
+        self.damages.extend(damage.map(|damage| (self.places.len(), damage.clone())));
         let of_key = lender.filter(|_| is_key_lent);
         let place = Place { id, key: self.keep(key, of_key), value: self.keep(value, lender) };
         self.places.push(place);
@@ -339,6 +384,7 @@ impl Run {
         self.places.clear();
         self.companions.clear();
         self.checksums.clear();
+        self.damages.clear();
         self.copied_bytes = 0;
         self.value_bytes = 0;
         self.step_end = None;
@@ -417,16 +463,19 @@ pub(crate) struct Verifying<'a> {
 }
 
 impl Verifying<'_> {
-    /// Verifies the block of the record at `position`, unless that is done or not deferred. Records before it
-    /// are not used any more.
-    pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
+    /// Verifies the block of the record at `position`, unless that is done or not deferred, and the record.
+    /// Records before it are not used any more.
+    pub(crate) fn before(&mut self, position: usize) -> Result<(), Damage> {
         while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
-            self.lender(*lender).check(*checksum)?;
+            self.lender(*lender).check(*checksum).map_err(Damage::of_block)?;
             self.next += 1;
+        }
+        if let Some((_, damage)) = self.run.damages.iter().find(|(at, _)| *at == position) {
+            return Err(Damage::of_record(damage.clone()));
         }
         match self.run.places.get(position) {
             Some(Place { value: Span::Lent { bytes, lender }, .. }) => {
-                self.lender(*lender as usize).check_value(bytes)
+                self.lender(*lender as usize).check_value(bytes).map_err(Damage::of_record)
             }
             _ => Ok(()),
         }

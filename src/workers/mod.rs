@@ -27,7 +27,7 @@ use crate::base::sync::thread;
 use crate::base::sync::{Mutex, Receiver, Sender, bounded, panic_message};
 use crate::base::trace::TARGET;
 use crate::batch::Places;
-use crate::batch::fault::RecordCause;
+use crate::batch::fault::{BatchFault, RecordCause};
 use crate::decoder::Scratch;
 use crate::reader::Lease;
 use crate::workers::processor::Processor;
@@ -64,18 +64,18 @@ impl Fill {
                     cache_lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));
                 }
                 // Verified right before its use, so that what this reads is in this processor's cache.
-                if let Err(damage) = checksums.before(position) {
-                    self.places.fail(position, damage);
-                    return;
+                let used = checksums.before(position).map_err(BatchFault::from).and_then(|()| {
+                    let mut row = self.places.get(position, processor.seed);
+                    Ok(processor.write(&record, &mut row, scratch)?)
+                });
+                let Err(fault) = used else { continue };
+                // Bytes that somebody wrote to in the meantime look wrong too.
+                if let Err(changed) = self.run.check_used() {
+                    return self.places.fail(position, changed);
                 }
-                let mut row = self.places.get(position, processor.seed);
-                if let Err(error) = processor.write(&record, &mut row, scratch) {
-                    // Bytes that somebody wrote to in the meantime look wrong too.
-                    match self.run.check_used() {
-                        Ok(()) => self.places.fail(position, error),
-                        Err(changed) => self.places.fail(position, changed),
-                    }
-                    return;
+                match processor.bad(&record, fault) {
+                    Ok(bad) => self.places.mark_bad(position, bad),
+                    Err(fault) => return self.places.fail(position, fault),
                 }
             }
             if let Err(changed) = self.run.check_used() {
@@ -353,6 +353,7 @@ mod tests {
     use crate::decoder::{Decoded, RecordDecoder, WorkerSetup};
     use crate::source::Record;
     use crate::source::files::Files;
+    use crate::workers::processor::OnBad;
 
     /// What takes longer has hung.
     const HUNG_AFTER: Duration = Duration::from_secs(60);
@@ -407,6 +408,7 @@ mod tests {
             files: Files::of([Path::new("none")]),
             decoder: Arc::new(Panics),
             hashes_contents: false,
+            on_bad: OnBad::default(),
             seed: 0,
             setup: WorkerSetup { is_past_caches: false },
         });

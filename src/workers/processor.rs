@@ -4,12 +4,14 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::bad::{BadAction, BadRecord, Quarantine};
 use crate::base::sync::panic_message;
-use crate::batch::fault::{RecordCause, RecordError};
+use crate::batch::fault::{BatchFault, RecordCause, RecordError};
 use crate::batch::field::Field;
 use crate::batch::{BatchLayout, LayoutError, Row};
 use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
+use crate::record::Key;
 use crate::source::Record;
 use crate::source::files::Files;
 
@@ -20,10 +22,20 @@ pub(crate) struct Processor {
     pub(crate) decoder: Arc<dyn ErasedDecoder>,
     /// Whether each record's bytes are hashed, for the receipts.
     pub(crate) hashes_contents: bool,
+    /// What becomes of bad records.
+    pub(crate) on_bad: OnBad,
     /// The seed of the records' own random numbers.
     pub(crate) seed: u64,
     /// The conditions for which the workers' scratch memory is made.
     pub(crate) setup: WorkerSetup,
+}
+
+/// What becomes of bad records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OnBad {
+    pub(crate) action: BadAction,
+    /// Where they are named.
+    pub(crate) quarantine: Option<Arc<Quarantine>>,
 }
 
 impl Processor {
@@ -101,6 +113,25 @@ impl Processor {
             row.leave_content(ContentHash::of(record));
         }
         Ok(())
+    }
+
+    /// Whether a record with this fault is a bad one, with which the feed goes on.
+    pub(crate) fn is_bad(&self, fault: &BatchFault) -> bool {
+        self.on_bad.action != BadAction::Fail && fault.reason().is_some()
+    }
+
+    /// A bad record, which is now named where that is wanted; or the fault, if that ends the feed.
+    #[cold]
+    pub(crate) fn bad(&self, record: &Record<'_>, fault: BatchFault) -> Result<BadRecord, BatchFault> {
+        let OnBad { action, quarantine } = &self.on_bad;
+        let Some(reason) = fault.reason().filter(|_| *action != BadAction::Fail) else { return Err(fault) };
+        let (path, key) = (self.files.path_of(record.id.index).to_owned(), Key(record.key.to_owned()));
+        let bad = BadRecord { path, id: record.id, key, reason, replaced_by: None, row: 0 };
+        tracing::warn!(record = %bad, action = %action, "a bad record");
+        if let Some(quarantine) = quarantine {
+            quarantine.note(&bad, record).map_err(|error| BatchFault::Quarantine(Box::new(error)))?;
+        }
+        Ok(bad)
     }
 
     /// An error with everything that is needed to find the record.

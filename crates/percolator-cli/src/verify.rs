@@ -1,10 +1,11 @@
 //! `percolator verify`: every record read, checked, parsed and decoded; a clean copy of those that are whole.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator::bad::Quarantined;
 use percolator::shown;
 use percolator_data::scan::Progress;
 use percolator_data::verify::{self, Fault, Repaired, Verified, VerifyOptions};
@@ -23,6 +24,9 @@ pub(crate) struct Verify {
     /// What the values have to be [default: what most of them are].
     #[arg(long, value_enum, value_name = "KIND")]
     content: Option<ContentArg>,
+    /// Also say what has become of the bad records that a feed has named in this file.
+    #[arg(long, value_name = "FILE")]
+    quarantine: Option<PathBuf>,
     /// Also write a copy without what is wrong, of the same kind. It is whole, or absent.
     #[arg(long, value_name = "OUT")]
     repair: Option<PathBuf>,
@@ -36,6 +40,9 @@ impl Verify {
             Ended::Done(found) => found,
             Ended::Stopped(code) => return Ok(code),
         };
+        if let Some(file) = &self.quarantine {
+            self.say_quarantined(&data, file)?;
+        }
         self.print(&verified, repaired.as_ref())?;
         Ok(if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -70,6 +77,29 @@ impl Verify {
         };
         out.finish()?;
         Ok(found)
+    }
+
+    /// Says of each record that the file names what has become of it.
+    fn say_quarantined(&self, data: &DataSet, file: &Path) -> anyhow::Result<()> {
+        let mut out = stdout();
+        for (entry, since) in verify::quarantined(data, Quarantined::read(file)?) {
+            let Quarantined { number, epoch, key, reason, .. } = &entry;
+            match self.data.json {
+                true => writeln!(
+                    out,
+                    "{}",
+                    json!({
+                        "quarantined": number, "key": inspect::key_text(&key.0), "epoch": epoch,
+                        "reason": reason, "since": since.to_string(),
+                    })
+                )?,
+                false => {
+                    let line = format!("record {number}, key {key}: bad in epoch {epoch}: {reason}; {since}");
+                    writeln!(out, "{}", shown::message(&line))?;
+                }
+            }
+        }
+        out.finish()
     }
 
     fn print(&self, verified: &Verified, repaired: Option<&Repaired>) -> anyhow::Result<()> {

@@ -200,9 +200,11 @@ fn epochs_were(covered: usize) -> String {
 
 fn summary(verdict: &Verdict) -> String {
     let covered = verdict.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered).count();
+    let bad: u64 = verdict.epochs.iter().map(|epoch| epoch.bad.count).sum();
+    let but = if bad == 0 { String::new() } else { format!(", but for {}", count(bad, "bad record")) };
     match verdict.epochs.len() - covered {
-        0 => format!("all {} covered exactly once", epochs_were(covered)),
-        under_way => format!("{} covered exactly once, {under_way} under way", epochs_were(covered)),
+        0 => format!("all {} covered exactly once{but}", epochs_were(covered)),
+        under_way => format!("{} covered exactly once{but}, {under_way} under way", epochs_were(covered)),
     }
 }
 
@@ -240,6 +242,7 @@ fn epoch(epoch: &EpochVerdict) -> Value {
         "delivered": epoch.delivered,
         "dropped": epoch.dropped,
         "pending": epoch.pending,
+        "bad": positions(&epoch.bad),
         "missing": positions(&epoch.missing),
         "doubled": positions(&epoch.doubled),
         "steps": steps,

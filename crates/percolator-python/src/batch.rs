@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use percolator::bad::BadRecord;
 use percolator::batch::FieldError;
 use percolator::record::{RecordId, StepEnd};
 use percolator::{Batch as CoreBatch, DeviceError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::capsule::SharedArray;
 use crate::errors;
@@ -23,6 +24,7 @@ pub(crate) struct Batch {
     fields: Mutex<Option<Vec<Py<Field>>>>,
     names: Vec<Arc<str>>,
     records: Vec<RecordId>,
+    bad_records: Vec<BadRecord>,
     step: Option<StepEnd>,
     lane: usize,
     rows: usize,
@@ -32,6 +34,7 @@ pub(crate) struct Batch {
 pub(crate) struct Taken {
     arrays: Vec<(Arc<str>, Arc<SharedArray>)>,
     records: Vec<RecordId>,
+    bad_records: Vec<BadRecord>,
     step: Option<StepEnd>,
     lane: usize,
     rows: usize,
@@ -41,9 +44,10 @@ impl Taken {
     pub(crate) fn of(batch: CoreBatch) -> Result<Self, DeviceError> {
         let (lane, rows, step, records) =
             (batch.lane(), batch.rows(), batch.step(), batch.records().to_vec());
+        let bad_records = batch.bad_records().to_vec();
         let arrays = batch.into_dlpack()?.into_iter();
         let arrays = arrays.map(|(name, tensor)| (name, Arc::new(SharedArray::new(tensor)))).collect();
-        Ok(Taken { arrays, records, step, lane, rows })
+        Ok(Taken { arrays, records, bad_records, step, lane, rows })
     }
 
     pub(crate) fn step(&self) -> Option<StepEnd> {
@@ -53,11 +57,11 @@ impl Taken {
 
 impl Batch {
     pub(crate) fn new(py: Python<'_>, taken: Taken) -> PyResult<Self> {
-        let Taken { arrays, records, step, lane, rows } = taken;
+        let Taken { arrays, records, bad_records, step, lane, rows } = taken;
         let names = arrays.iter().map(|(name, _)| name.clone()).collect();
         let fields: PyResult<_> =
             arrays.into_iter().map(|(name, array)| Py::new(py, Field::new(name, array))).collect();
-        Ok(Batch { fields: Mutex::new(Some(fields?)), names, records, step, lane, rows })
+        Ok(Batch { fields: Mutex::new(Some(fields?)), names, records, bad_records, step, lane, rows })
     }
 
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
@@ -75,6 +79,17 @@ impl Batch {
             errors::unknown_field(py, &unknown)
         })
     }
+}
+
+fn bad_to<'py>(py: Python<'py>, bad: &BadRecord) -> PyResult<Bound<'py, PyDict>> {
+    let name = |id: RecordId| (id.epoch, id.index);
+    let found = PyDict::new(py);
+    found.set_item("record", name(bad.id))?;
+    found.set_item("file", bad.path.as_os_str())?;
+    found.set_item("key", PyBytes::new(py, &bad.key.0))?;
+    found.set_item("reason", &bad.reason)?;
+    found.set_item("replaced_by", bad.replaced_by.map(name))?;
+    Ok(found)
 }
 
 #[pymethods]
@@ -134,6 +149,12 @@ impl Batch {
     #[getter]
     fn mask(&self) -> Vec<bool> {
         (0..self.rows).map(|row| row < self.records.len()).collect()
+    }
+
+    /// The bad records that the batch goes without.
+    #[getter]
+    fn bad_records<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.bad_records.iter().map(|bad| bad_to(py, bad)).collect()
     }
 
     /// The epoch and the position of each record.

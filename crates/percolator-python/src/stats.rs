@@ -102,6 +102,7 @@ fn lane_to<'py>(py: Python<'py>, lane: &LaneStats) -> PyResult<Bound<'py, PyDict
     found.set_item("filling", lane.filling)?;
     found.set_item("ready", lane.ready)?;
     found.set_item("held", lane.held)?;
+    found.set_item("bad_records", lane.bad_records)?;
     found.set_item("growths", lane.growths)?;
     found.set_item("waits_for_records", waits(lane.waits_for_records))?;
     found.set_item("waits_for_free", waits(lane.waits_for_free))?;

@@ -76,7 +76,7 @@ pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) 
             let mut checksums = run.deferred_checksums();
             for (position, record) in run.iter().enumerate() {
                 if let Err(error) = checksums.before(position) {
-                    return (records, Some(error));
+                    return (records, Some(error.into()));
                 }
                 records.push((record.key.to_vec(), record.value.to_vec()));
             }

@@ -7,7 +7,7 @@ use super::LevelDb;
 use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::access::Access;
 use crate::source::internals::SourceInternals as _;
-use crate::source::{Cursor, IndexPlace, Source, VerifiesLater};
+use crate::source::{Cursor, IndexPlace, Source, SourceError, VerifiesLater};
 
 fn open(path: &Path, access: Access) -> LevelDb {
     LevelDb::options().access(access).open(path).unwrap()
@@ -97,7 +97,9 @@ fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors()
                     for position in positions(records.len()).step_by(3) {
                         cursor.seek(position as u64).unwrap();
                         let found = cursor.advance().and_then(|entry| {
-                            entry.map_or(Ok(None), |entry| entry.check().map(|()| Some(entry)))
+                            entry.map_or(Ok(None), |entry| {
+                                entry.check().map(|()| Some(entry)).map_err(SourceError::from)
+                            })
                         });
                         match found.map(|entry| entry.map(|entry| (entry.key(), entry.value()))) {
                             Err(_) => errors += 1,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::error::TfRecordError;
 use super::frame::Frame;
 use super::index::Indexed;
 use super::key::DecimalKey;
@@ -43,6 +44,8 @@ pub(super) struct TfRecordCursor {
     verify: Verify,
     at: At,
     key: DecimalKey,
+    /// What is wrong with the last record, if its user is to find out.
+    damage: Option<SourceError>,
     drops_behind: bool,
     spare: Option<Rc<SpareBuffers>>,
 }
@@ -125,7 +128,7 @@ impl TfRecordCursor {
             }
         };
         let (source, key) = (source.clone(), DecimalKey::new());
-        TfRecordCursor { source, verify, at, key, drops_behind: false, spare: None }
+        TfRecordCursor { source, verify, at, key, damage: None, drops_behind: false, spare: None }
     }
 
     fn position(&self) -> u64 {
@@ -156,22 +159,33 @@ impl TfRecordCursor {
 
 impl Cursor for TfRecordCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        let TfRecordCursor { source, verify, at, key, drops_behind, .. } = self;
+        let TfRecordCursor { source, verify, at, key, damage, drops_behind, .. } = self;
         match at {
             At::Plain(plain) => {
                 let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(None) };
                 key.go_to(plain.walk.position - 1);
-                plain.entry(frame, *verify, *drops_behind, key.bytes())
+                plain.entry(frame, *verify, *drops_behind, key.bytes(), damage).map(Some)
             }
             At::Packed { walk, whole } => {
                 *whole = None;
-                let Some(frame) = walk.step()? else {
-                    walk.close();
-                    source.learn(walk.position)?;
-                    return Ok(None);
+                let stepped = walk.step();
+                key.go_to(walk.position.saturating_sub(1));
+                let frame = match stepped {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => {
+                        walk.close();
+                        source.learn(walk.position)?;
+                        return Ok(None);
+                    }
+                    Err(SourceError::TfRecord(error @ TfRecordError::Data { bytes, .. }))
+                        if *verify == Verify::ByUser =>
+                    {
+                        let value = walk.bytes(walk.place(bytes));
+                        return Ok(Some(Entry::damaged(key.bytes(), value, damage.insert(error.into()))));
+                    }
+                    Err(error) => return Err(error),
                 };
-                key.go_to(walk.position - 1);
-                let place = walk.place(frame);
+                let place = walk.place(frame.length);
                 let entry = Entry::borrowed(key.bytes(), walk.bytes(place.clone()));
                 *whole = (place.len() >= LARGE_BYTES).then_some(place);
                 Ok(Some(if whole.is_some() { entry.whole() } else { entry }))
@@ -404,17 +418,26 @@ impl PlainCursor {
         verify: Verify,
         drops_behind: bool,
         key: &'a [u8],
-    ) -> Result<Option<Entry<'a>>, SourceError> {
+        damage: &'a mut Option<SourceError>,
+    ) -> Result<Entry<'a>, SourceError> {
         self.came_to(frame, drops_behind, true);
         let here = if self.is_by_position { &self.by_position } else { &self.forward };
         let Some(Mapped { map, lender, .. }) = here else {
-            let place = self.walk.read(frame)?;
+            self.alone = None;
+            let (place, verified) = self.walk.read(frame)?;
+            match verified {
+                Ok(()) => {}
+                Err(error) if verify == Verify::ByUser => {
+                    return Ok(Entry::damaged(key, self.walk.bytes(&place), damage.insert(error)));
+                }
+                Err(error) => return Err(error),
+            }
             self.alone = match &place {
                 Place::Alone(range) => Some(range.clone()),
                 Place::Window(_) => None,
             };
             let entry = Entry::borrowed(key, self.walk.bytes(&place));
-            return Ok(Some(if self.alone.is_some() { entry.whole() } else { entry }));
+            return Ok(if self.alone.is_some() { entry.whole() } else { entry });
         };
         let data = map.data(frame);
         if verify == Verify::ByCursor {
@@ -422,7 +445,7 @@ impl PlainCursor {
         }
         // SAFETY: the data are in the map, which is never written to, and `lender` holds it. What another
         // process could do to the file is the caveat of every map, which `Access::Mapped` names.
-        Ok(Some(unsafe { Entry::lent_value(key, data, lender) }))
+        Ok(unsafe { Entry::lent_value(key, data, lender) })
     }
 }
 

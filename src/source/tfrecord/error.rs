@@ -185,6 +185,14 @@ pub enum TfRecordError {
 }
 
 impl TfRecordError {
+    /// Whether only a record's data are damaged, so that the next one can be read.
+    pub(super) fn is_of_data(&self) -> bool {
+        match self {
+            TfRecordError::Copy { error, .. } => error.is_of_data(),
+            _ => matches!(self, TfRecordError::Data { .. }),
+        }
+    }
+
     /// Returns the file in which it was found, or the path at which there is none.
     #[must_use]
     pub fn file(&self) -> &Path {

@@ -7,6 +7,8 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use percolator_table::checksum::masked_crc32c;
@@ -89,6 +91,47 @@ impl BadFrame {
                 TfRecordError::TooLarge { file, at, length, allowed: DATA_BYTES_MAX }
             }
         }
+    }
+}
+
+/// Why [`read_frame`] has no record.
+#[derive(Debug)]
+pub(crate) enum FrameFault {
+    /// The part ends inside the record.
+    Cut,
+    Damaged(&'static str),
+    Io(io::Error),
+}
+
+/// Reads the record at the start of a part of a file into `data`; returns where it ends. `read` reads the
+/// file's bytes from an offset on.
+pub(crate) fn read_frame(
+    part: Range<u64>,
+    data: &mut Vec<u8>,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> Result<u64, FrameFault> {
+    let mut head = [0; HEAD_BYTES];
+    let left = part.end.saturating_sub(part.start);
+    if left < HEAD_BYTES as u64 {
+        return Err(FrameFault::Cut);
+    }
+    read(&mut head, part.start).map_err(FrameFault::Io)?;
+    let frame = Frame::read(&head, part.start, left).map_err(|fault| match fault {
+        BadFrame::Head(_) => FrameFault::Damaged("has a length with a wrong checksum"),
+        BadFrame::TooLarge { .. } => FrameFault::Damaged("is longer than a record may be"),
+        BadFrame::Cut { .. } => FrameFault::Cut,
+    })?;
+    let length = usize::try_from(frame.length).map_err(|_| FrameFault::Cut)?;
+    data.clear();
+    data.try_reserve(length).map_err(|_| FrameFault::Io(io::ErrorKind::OutOfMemory.into()))?;
+    data.resize(length, 0);
+    let start = part.start.saturating_add(HEAD_BYTES as u64);
+    read(data, start).map_err(FrameFault::Io)?;
+    let mut foot = [0; FOOT_BYTES];
+    read(&mut foot, start.saturating_add(frame.length)).map_err(FrameFault::Io)?;
+    match checksum_of(data) == u32::from_le_bytes(foot) {
+        true => Ok(frame.end()),
+        false => Err(FrameFault::Damaged("has data with a wrong checksum")),
     }
 }
 

@@ -19,6 +19,11 @@ use crate::source::internals::{Buffers, SpareBuffers};
 /// How much is unpacked at a time on the way back to a place.
 const RETURN_BYTES: usize = 64 << 10;
 
+/// Whether only the data of a record are damaged, so that the walk goes on behind it.
+pub(super) fn is_of_data(error: &SourceError) -> bool {
+    matches!(error, SourceError::TfRecord(error) if error.is_of_data())
+}
+
 /// A place between two records of a compressed file.
 #[derive(Debug)]
 pub(super) struct PackedWalk {
@@ -93,7 +98,7 @@ impl PackedWalk {
         }
         let found = step(self);
         if let Err(error) = &found
-            && !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. }))
+            && !is_of_data(error)
         {
             self.error = Some(error.clone());
         }
@@ -148,9 +153,9 @@ impl PackedWalk {
         Ok(Some(frame))
     }
 
-    /// Where the data of the last record that was read are in the buffer.
-    pub(super) fn place(&self, frame: Frame) -> Range<usize> {
-        let bytes = usize::try_from(frame.length).unwrap_or(usize::MAX);
+    /// Where the data of the last record that was read are in the buffer, if they have this length.
+    pub(super) fn place(&self, length: u64) -> Range<usize> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         KEY_BYTES..KEY_BYTES.saturating_add(bytes)
     }
 

@@ -284,7 +284,7 @@ fn unpack(packed: &Packed, file: File, out: &mut dyn Write) -> Result<Made, Fail
     let mut offsets = Vec::new();
     while let Some(frame) = walk.step().map_err(Failed::Read)? {
         offsets.push(frame.offset);
-        let data = walk.place(frame);
+        let data = walk.place(frame.length);
         let written = out
             .write_all(&head_of(frame.length))
             .and_then(|()| out.write_all(walk.bytes(data.start..data.end.saturating_add(FOOT_BYTES))));

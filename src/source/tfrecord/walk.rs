@@ -127,8 +127,9 @@ impl Walk {
         }
     }
 
-    /// Reads a record of a file that is not mapped, and verifies its data. The last step passed the record.
-    pub(super) fn read(&mut self, frame: Frame) -> Result<Place, SourceError> {
+    /// Reads a record of a file that is not mapped, and verifies its data: returns where they are, and whether
+    /// they are whole. The last step passed the record.
+    pub(super) fn read(&mut self, frame: Frame) -> Result<(Place, Result<(), SourceError>), SourceError> {
         let start = frame.offset.saturating_add(HEAD_BYTES as u64);
         let (place, bytes) = if frame.length < LARGE_BYTES as u64 {
             let range = self.read.fill(&self.plain, start..frame.end())?;
@@ -141,12 +142,12 @@ impl Walk {
         let (data, foot) = whole.unwrap_or((&[], &[0; FOOT_BYTES]));
         let (found, stored) = (checksum_of(data), u32::from_le_bytes(*foot));
         if found == stored {
-            return Ok(place);
+            return Ok((place, Ok(())));
         }
         let record = self.position.checked_sub(1);
         let at = RecordAt { record, offset: frame.offset, is_unpacked: false };
         let (file, bytes) = (self.plain.path.clone(), frame.length);
-        Err(self.plain.error(TfRecordError::Data { file, at, bytes, found, stored }))
+        Ok((place, Err(self.plain.error(TfRecordError::Data { file, at, bytes, found, stored }))))
     }
 
     /// The bytes at a place.

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
+use percolator::BadRecords;
 use percolator::feed::ConfigError;
 use percolator::order::{Process, World};
 use percolator::receipt::DataDigest;
@@ -78,6 +79,19 @@ pub(crate) struct Feed {
     /// Also keep the hashes of the records' bytes in the receipt, for verify-run --digest.
     #[arg(long, requires = "receipt")]
     receipt_contents: bool,
+    /// What to do with a record that cannot be used: end the run, let its batch go without it, or put the
+    /// batch's next good record in its place.
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t)]
+    bad_records: BadActionArg,
+    /// End the run if more than N records of an epoch are bad, in a lane.
+    #[arg(long, value_name = "N", requires = "bad_records")]
+    bad_at_most: Option<u64>,
+    /// End the run if more than this part of an epoch's records are bad, in a lane: from 0 to 1 [default: 0.01].
+    #[arg(long, value_name = "SHARE", requires = "bad_records")]
+    bad_share: Option<f64>,
+    /// Name the bad records in this TFRecord file, with their bytes, for verify --quarantine.
+    #[arg(long, value_name = "FILE", requires = "bad_records")]
+    quarantine: Option<PathBuf>,
     /// The digest of the data set, from percolator digest. A run cannot resume with another one.
     #[arg(long, value_name = "FILE")]
     digest: Option<PathBuf>,
@@ -91,6 +105,15 @@ pub(crate) struct Feed {
     /// Print what the run was as one JSON object, at its end.
     #[arg(long, conflicts_with = "watch")]
     json: bool,
+}
+
+/// What to do with a record that cannot be used.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum BadActionArg {
+    #[default]
+    Fail,
+    Skip,
+    Replace,
 }
 
 impl Feed {
@@ -131,6 +154,10 @@ impl Feed {
         let taken_down = self.take_down(&feed, earlier).and(viewed);
         let traced = observers.finish();
         writeln!(out, "\n{stats}")?;
+        let bad: u64 = stats.lanes.iter().map(|lane| lane.bad_records).sum();
+        if bad > 0 {
+            writeln!(out, "batches went without {}", shown::count(bad, "bad record"))?;
+        }
         let trace = traced.as_ref().ok().copied().flatten();
         if let Some(trace) = trace {
             writeln!(out, "the trace has {} slices, of {} batches", trace.slices, trace.batches)?;
@@ -274,10 +301,25 @@ impl Feed {
             feed = feed.resume(&Snapshot::recover(path)?);
         }
         feed = feed.receipts(self.receipt.is_some()).receipt_contents(self.receipt_contents);
+        feed = feed.bad_records(self.bad_records());
         if let Some(path) = &self.digest {
             feed = feed.with_digest(&DataDigest::load(path)?);
         }
         Ok(if self.once { feed.once() } else { feed })
+    }
+
+    fn bad_records(&self) -> BadRecords {
+        let mut policy = match self.bad_records {
+            BadActionArg::Fail => BadRecords::fail(),
+            BadActionArg::Skip => BadRecords::skip(),
+            BadActionArg::Replace => BadRecords::replace(),
+        };
+        policy.at_most = self.bad_at_most;
+        policy.quarantine.clone_from(&self.quarantine);
+        match self.bad_share {
+            Some(share) => policy.at_most_share(share),
+            None => policy,
+        }
     }
 
     /// Replaces an error of the library by one that names the command's options.

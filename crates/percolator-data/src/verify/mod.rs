@@ -8,6 +8,7 @@
 //! Verification goes on behind what it finds wrong, as far as the storage allows: [`Fault::Unreadable`] says
 //! which records could not be read at all.
 
+mod quarantine;
 mod repair;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::content::{Content, caught};
 use crate::open::DataSet;
 use crate::scan::{Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Unreadable};
 
+pub use self::quarantine::{Since, quarantined};
 pub use self::repair::{RepairError, Repaired, repair};
 
 /// How a data set is verified.

@@ -359,6 +359,11 @@ pub const FAMILIES: &[Family] = &[
         Of::Lane(|lane| Number::Count(&mut lane.growths))
     ),
     one!(
+        Counter "percolator_bad_records_total",
+        "Bad records that the batches which the consumer has taken went without.",
+        Of::Lane(|lane| Number::Count(&mut lane.bad_records))
+    ),
+    one!(
         Counter "percolator_batches_total",
         "Batches that the consumer has taken.",
         Of::Lane(|lane| Number::Count(&mut lane.batches))

@@ -20,13 +20,13 @@ fn waits() -> impl Strategy<Value = Waits> {
 }
 
 fn lane() -> impl Strategy<Value = (LaneStats, StepId)> {
-    let counts = (any::<[u64; 7]>(), any::<[u16; 7]>());
+    let counts = (any::<[u64; 8]>(), any::<[u16; 7]>());
     (".{0,12}", counts, [waits(), waits(), waits(), waits(), waits()]).prop_map(
         |(device, (sums, sizes), waits)| {
             let mut lane = LaneStats::default();
             lane.device = device;
-            [lane.batches, lane.records, lane.pixel_bytes, lane.host_bytes, lane.growths] =
-                [sums[0], sums[1], sums[2], sums[3], sums[4]];
+            [lane.batches, lane.records, lane.pixel_bytes, lane.host_bytes, lane.growths, lane.bad_records] =
+                [sums[0], sums[1], sums[2], sums[3], sums[4], sums[7]];
             let sizes = sizes.map(usize::from);
             [lane.ring, lane.filling, lane.ready, lane.held] = [sizes[0], sizes[1], sizes[2], sizes[3]];
             [lane.runs.capacity, lane.runs.full, lane.runs.free] = [sizes[4], sizes[5], sizes[6]];

@@ -47,6 +47,19 @@ class _Image(TypedDict, total=False):
     label: str | None
     shape: str | tuple[int, int, int] | None
 
+class _BadRecords(TypedDict, total=False):
+    action: Literal["fail", "skip", "replace"]
+    at_most: int | None
+    at_most_share: float
+    quarantine: str | None
+
+class _BadRecord(TypedDict):
+    record: tuple[int, int]
+    file: str
+    key: bytes
+    reason: str
+    replaced_by: tuple[int, int] | None
+
 class _LoaderOptions(_TransformOptions, total=False):
     # Where records are stored.
     lmdb: _Several | None
@@ -94,6 +107,7 @@ class _LoaderOptions(_TransformOptions, total=False):
     prefetch: int | None
     memory_limit: int | None
     receipts: bool | Literal["off", "positions", "contents"] | None
+    bad_records: Literal["fail", "skip", "replace"] | _BadRecords | None
     warn_after: float | None
     give_up_after: float | None
 
@@ -181,6 +195,8 @@ class Batch:
     def mask(self) -> list[bool]: ...
     @property
     def records(self) -> list[tuple[int, int]]: ...
+    @property
+    def bad_records(self) -> list[_BadRecord]: ...
     @property
     def lane(self) -> int: ...
     @property

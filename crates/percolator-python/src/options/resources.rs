@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use percolator::BadRecords;
 use percolator::feed::{FeedSpec, Receipts};
 use percolator::order::BatchSize;
 use pyo3::prelude::*;
 
-use super::{Keywords, wrong};
+use super::{Keywords, json, wrong};
 use crate::errors;
 
 pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
@@ -43,6 +44,14 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
                     receipts.extract::<String>().map_err(|error| wrong("receipts", &receipts, &error))?;
                 super::named("receipts", &name)?
             }
+        };
+    }
+    if let Some(policy) = keywords.object("bad_records") {
+        spec.bad_records = match policy.extract::<String>() {
+            Ok(action) => {
+                BadRecords { action: super::named("bad_records", &action)?, ..BadRecords::default() }
+            }
+            Err(_) => json::part_of("bad_records", &policy)?,
         };
     }
     if let Some(seconds) = keywords.take::<f64>("warn_after")? {

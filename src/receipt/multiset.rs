@@ -1,20 +1,20 @@
-//! The steps that were given, and how often each.
+//! Numbers, and how often each occurs: the steps that were given, the records that were bad.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A multiset of steps, kept as the changes of its counts: +1 where given steps begin, -1 where they end. So
-/// consecutive steps take two entries, however many they are, and equal multisets compare equal.
+/// A multiset of numbers, kept as the changes of its counts: +1 where a range begins, -1 where it ends. So
+/// consecutive numbers take two entries, however many they are, and equal multisets compare equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Steps(BTreeMap<u64, i64>);
+pub(super) struct Multiset(BTreeMap<u64, i64>);
 
-impl Steps {
-    /// Adds consecutive steps `times` times.
+impl Multiset {
+    /// Adds consecutive numbers `times` times.
     pub(super) fn add(&mut self, steps: Range<u64>, times: i64) {
         if !steps.is_empty() {
-            // Adding steps one by one removes one entry and adds one: the map does not grow.
+            // Adding numbers one by one removes one entry and adds one: the map does not grow.
             self.change(steps.start, times);
             self.change(steps.end, -times);
         }
@@ -33,7 +33,12 @@ impl Steps {
         other.0.iter().for_each(|(&at, &by)| self.change(at, by));
     }
 
-    /// The ranges of steps that were given equally often, and how often: at least once.
+    /// Whether it has no number.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges of numbers that occur equally often, and how often: at least once.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<u64>, u64)> {
         let mut times = 0;
         let ends = self.0.keys().skip(1);
@@ -44,12 +49,12 @@ impl Steps {
         ranges.filter(|(_, times)| *times > 0)
     }
 
-    /// The steps that were given more than once.
+    /// The numbers that occur more than once.
     pub(super) fn doubled(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges().filter(|(_, times)| *times > 1).map(|(steps, _)| steps)
     }
 
-    /// The steps of a range that were not given.
+    /// The numbers of a range that do not occur.
     pub(super) fn missing(&self, of: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = of.start;
@@ -62,20 +67,20 @@ impl Steps {
         missing
     }
 
-    /// The first step, and the one after the last; equal if there are none.
+    /// The first number, and the one after the last; equal if there are none.
     pub(super) fn bounds(&self) -> Range<u64> {
         let bound = |entry: Option<(&u64, &i64)>| entry.map_or(0, |(&step, _)| step);
         bound(self.0.first_key_value())..bound(self.0.last_key_value())
     }
 
-    /// Whether any of these steps was given.
+    /// Whether any of these numbers occurs.
     pub(super) fn has_any_of(&self, steps: &Range<u64>) -> bool {
         self.ranges().any(|(given, _)| given.start < steps.end && steps.start < given.end)
     }
 }
 
-/// `0..469 470..472*2`: steps 470 and 471 were given twice.
-impl fmt::Display for Steps {
+/// `0..469 470..472*2`: 470 and 471 occur twice.
+impl fmt::Display for Multiset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (Range { start, end }, times)) in self.ranges().enumerate() {
             let separator = if number == 0 { "" } else { " " };
@@ -88,23 +93,23 @@ impl fmt::Display for Steps {
     }
 }
 
-/// The text is not a list of steps. The error needs no details: its caller has the line.
+/// The text is no multiset. The error needs no details: its caller has the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoSteps;
+pub(super) struct NoMultiset;
 
-impl FromStr for Steps {
-    type Err = NoSteps;
+impl FromStr for Multiset {
+    type Err = NoMultiset;
 
-    fn from_str(text: &str) -> Result<Self, NoSteps> {
-        let mut steps = Steps::default();
+    fn from_str(text: &str) -> Result<Self, NoMultiset> {
+        let mut steps = Multiset::default();
         for given in text.split(' ') {
             let (given, times) = given.split_once('*').unwrap_or((given, "1"));
-            let (start, end) = given.split_once("..").ok_or(NoSteps)?;
+            let (start, end) = given.split_once("..").ok_or(NoMultiset)?;
             let (Ok(start), Ok(end), Ok(times)) = (start.parse(), end.parse(), times.parse::<u32>()) else {
-                return Err(NoSteps);
+                return Err(NoMultiset);
             };
             if start >= end || times == 0 {
-                return Err(NoSteps);
+                return Err(NoMultiset);
             }
             steps.add(start..end, times.into());
         }
@@ -135,10 +140,10 @@ mod tests {
         fn counts_are_those_of_a_list(
             given in prop::collection::vec((0_u64..40, 0_u64..20, 1_i64..4), 0..8),
         ) {
-            let (mut steps, mut merged) = (Steps::default(), Steps::default());
+            let (mut steps, mut merged) = (Multiset::default(), Multiset::default());
             for &(start, len, times) in &given {
                 steps.add(start..start + len, times);
-                let mut one = Steps::default();
+                let mut one = Multiset::default();
                 one.add(start..start + len, times);
                 merged.merge(&one);
             }
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn steps_one_by_one_are_one_range() {
-        let mut steps = Steps::default();
+        let mut steps = Multiset::default();
         for step in 3..1000 {
             steps.add(step..step + 1, 1);
         }
@@ -172,7 +177,7 @@ mod tests {
     #[test]
     fn what_are_no_steps_is_refused() {
         for text in ["", "1", "1..1", "2..1", "1..2*0", "1..2*", "1..x", "1..2  3..4", "-1..2"] {
-            assert_eq!(text.parse::<Steps>(), Err(NoSteps), "{text}");
+            assert_eq!(text.parse::<Multiset>(), Err(NoMultiset), "{text}");
         }
     }
 }

@@ -1,0 +1,101 @@
+//! What became of the records that a feed named as bad.
+
+use std::fmt;
+
+use percolator::bad::Quarantined;
+use percolator::source::{Cursor, Source, SourceError};
+
+use crate::open::DataSet;
+
+/// What a data set now has in the place of a record that a quarantine file names.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// The same bytes: the record is as bad as it was.
+    Same,
+    /// Other bytes, or another key: somebody has changed the record.
+    Changed,
+    /// It cannot be read.
+    Unreadable(SourceError),
+    /// No record has this number.
+    Absent,
+}
+
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Since::Same => f.write_str("the data set has the same bytes"),
+            Since::Changed => f.write_str("the data set has others by now"),
+            Since::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            Since::Absent => f.write_str("the data set has no record of this number"),
+        }
+    }
+}
+
+/// Compares the records that a quarantine file names with what a data set has now, in one pass over it. Returns
+/// the entries in the order of their numbers.
+#[must_use]
+pub fn quarantined(data: &DataSet, mut named: Vec<Quarantined>) -> Vec<(Quarantined, Since)> {
+    named.sort_by_key(|entry| entry.number);
+    let mut since = Vec::with_capacity(named.len());
+    let mut begin = 0;
+    for source in data.sources() {
+        let mut walk = Walk::of(&**source);
+        while let Some(entry) = named.get(since.len()) {
+            match walk.look(entry.number.saturating_sub(begin), entry) {
+                Some(found) => since.push(found),
+                // It is one of the next source's.
+                None => break,
+            }
+        }
+        begin += walk.records();
+    }
+    let since = since.into_iter().chain(std::iter::repeat(Since::Absent));
+    named.into_iter().zip(since).collect()
+}
+
+/// A pass over a source, from record to record.
+struct Walk<'a> {
+    source: &'a dyn Source,
+    /// Opened when it is needed.
+    cursor: Option<Box<dyn Cursor>>,
+    /// The number of the next record in the source.
+    at: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn of(source: &'a dyn Source) -> Self {
+        Walk { source, cursor: None, at: 0 }
+    }
+
+    /// The number of records, once the walk is at their end.
+    fn records(&self) -> u64 {
+        self.source.records().unwrap_or(self.at)
+    }
+
+    /// Compares the record of this number with the entry; `None` if the source ends before it.
+    fn look(&mut self, number: u64, entry: &Quarantined) -> Option<Since> {
+        if self.source.records().is_some_and(|records| number >= records) {
+            return None;
+        }
+        self.find(number, entry).unwrap_or_else(|error| Some(Since::Unreadable(error)))
+    }
+
+    fn find(&mut self, number: u64, entry: &Quarantined) -> Result<Option<Since>, SourceError> {
+        let cursor = match &mut self.cursor {
+            Some(cursor) => cursor,
+            none => none.insert(self.source.cursor()?),
+        };
+        while self.at < number {
+            if !cursor.skip()? {
+                return Ok(None);
+            }
+            self.at += 1;
+        }
+        // Passed whether it can be read or not.
+        self.at += 1;
+        let Some(found) = cursor.advance()? else { return Ok(None) };
+        let is_same = found.key() == entry.key.0 && found.value() == entry.value;
+        Ok(Some(if is_same { Since::Same } else { Since::Changed }))
+    }
+}

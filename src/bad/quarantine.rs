@@ -1,0 +1,265 @@
+//! The file that names bad records, with their bytes: a TFRecord file of Examples, to which records are added.
+//!
+//! Several processes may add to one file. Each does so under a lock, and first reads what others have added
+//! since, so that no record is named twice. A writer that is killed may leave a part of a record at the end,
+//! which the next one cuts off.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::BadRecord;
+use crate::base::sync::Mutex;
+use crate::base::whole_file::kind_of;
+use crate::base::{input_file, shown};
+use crate::record::Key;
+use crate::record::example::{Example, ExampleWriter};
+use crate::source::Record;
+use crate::source::tfrecord::{FrameFault, read_frame, write_record};
+
+/// The features of an entry.
+mod feature {
+    pub(super) const SOURCE: &str = "source";
+    pub(super) const KEY: &str = "key";
+    pub(super) const NUMBER: &str = "number";
+    pub(super) const EPOCH: &str = "epoch";
+    pub(super) const REASON: &str = "reason";
+    pub(super) const VALUE: &str = "value";
+    pub(super) const COMPANION: &str = "companion";
+}
+
+/// A bad record, as a quarantine file names it.
+///
+/// The file is a TFRecord file of `tf.train.Example`s, which any tool for them reads. Its features are those
+/// named here; `companion` is absent if the record has none.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The database or file that has the record.
+    pub source: PathBuf,
+    /// The record's key.
+    pub key: Key,
+    /// Its number in the data set, from 0.
+    pub number: u64,
+    /// The epoch in which it was found.
+    pub epoch: u64,
+    /// Why it could not be used.
+    pub reason: String,
+    /// Its bytes, as far as they could be read.
+    pub value: Vec<u8>,
+    /// The bytes of its companion.
+    pub companion: Option<Vec<u8>>,
+}
+
+impl Quarantined {
+    /// Reads a quarantine file. A part of an entry at its end is passed over: its writer was killed, or is
+    /// writing it.
+    ///
+    /// # Errors
+    ///
+    /// [`QuarantineError`] if the file cannot be read, is damaged, or names no bad records.
+    pub fn read(file: impl AsRef<Path>) -> Result<Vec<Quarantined>, QuarantineError> {
+        let path = file.as_ref();
+        let io = |error| QuarantineError::io(path, "read it", &error);
+        let (file, bytes) = input_file::open(path).map_err(io)?;
+        let mut entries = Vec::new();
+        read_entries(path, &file, 0..bytes, |entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Quarantined> {
+        let features = Example::parse(bytes).ok()?.features();
+        let text = |name: &str| Some(features.get(name)?.bytes()?.iter().next()?.to_vec());
+        let number = |name: &str| u64::try_from(features.get(name)?.ints()?.iter().next()?).ok();
+        Some(Quarantined {
+            source: PathBuf::from(std::ffi::OsString::from_vec(text(feature::SOURCE)?)),
+            key: Key(text(feature::KEY)?),
+            number: number(feature::NUMBER)?,
+            epoch: number(feature::EPOCH)?,
+            reason: String::from_utf8(text(feature::REASON)?).ok()?,
+            value: text(feature::VALUE)?,
+            companion: text(feature::COMPANION),
+        })
+    }
+}
+
+/// A quarantine file that cannot be read or written.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuarantineError {
+    /// The operating system refuses.
+    #[error("the quarantine file {}: cannot {action}: {message}", shown::path(path))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        action: &'static str,
+        /// The operating system's message.
+        message: String,
+    },
+    /// It holds something else.
+    #[error(
+        "the quarantine file {}: the entry at byte {offset} {found}; it is damaged, or no quarantine file: \
+         move it away, or name another",
+        shown::path(path)
+    )]
+    NotOne {
+        /// The file.
+        path: PathBuf,
+        /// Where the entry starts.
+        offset: u64,
+        /// What is wrong with it.
+        found: String,
+    },
+}
+
+impl QuarantineError {
+    fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
+        QuarantineError::Io { path: path.to_owned(), action, message: error.to_string() }
+    }
+}
+
+/// A quarantine file that records are added to.
+#[derive(Debug)]
+pub(crate) struct Quarantine {
+    path: PathBuf,
+    file: File,
+    known: Mutex<Known>,
+}
+
+/// What is known to be in the file.
+#[derive(Debug, Default)]
+struct Known {
+    /// Source and number.
+    named: HashSet<(PathBuf, u64)>,
+    /// The end of what was read.
+    end: u64,
+}
+
+impl Quarantine {
+    /// Opens the file, or makes it, and reads what it names.
+    pub(crate) fn open(path: &Path) -> Result<Self, QuarantineError> {
+        let io = |error| QuarantineError::io(path, "open it", &error);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path).map_err(io)?;
+        let kind = file.metadata().map_err(io)?.file_type();
+        if !kind.is_file() {
+            let message = format!("found {}, but it is a regular file", kind_of(kind));
+            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, message)));
+        }
+        let quarantine = Quarantine { path: path.to_owned(), file, known: Mutex::default() };
+        quarantine.locked(|known| quarantine.learn(known))?;
+        Ok(quarantine)
+    }
+
+    /// Names a record, unless the file does so already.
+    pub(crate) fn note(&self, bad: &BadRecord, record: &Record<'_>) -> Result<(), QuarantineError> {
+        let name = (bad.path.clone(), bad.id.index);
+        // Without the lock: a bad record comes again in each epoch.
+        if self.known.lock().named.contains(&name) {
+            return Ok(());
+        }
+        self.locked(|known| {
+            self.learn(known)?;
+            if !known.named.contains(&name) {
+                self.add(known, &entry(bad, record))?;
+                known.named.insert(name);
+            }
+            Ok(())
+        })
+    }
+
+    /// Does something while no other process writes to the file.
+    fn locked(
+        &self,
+        run: impl FnOnce(&mut Known) -> Result<(), QuarantineError>,
+    ) -> Result<(), QuarantineError> {
+        let mut known = self.known.lock();
+        self.file.lock().map_err(|error| QuarantineError::io(&self.path, "lock it", &error))?;
+        let done = run(&mut known);
+        // Fails only if the lock is not held.
+        let _ = self.file.unlock();
+        done
+    }
+
+    /// Reads what was added since the last time, and cuts off what is no whole record.
+    fn learn(&self, known: &mut Known) -> Result<(), QuarantineError> {
+        let io = |error| QuarantineError::io(&self.path, "read it", &error);
+        let bytes = self.file.metadata().map_err(io)?.len();
+        if bytes < known.end {
+            // Somebody emptied it.
+            *known = Known::default();
+        }
+        let named = &mut known.named;
+        let end = read_entries(&self.path, &self.file, known.end..bytes, |entry| {
+            named.insert((entry.source, entry.number));
+        })?;
+        known.end = end;
+        if end < bytes {
+            self.file.set_len(end).map_err(|error| QuarantineError::io(&self.path, "shorten it", &error))?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, known: &mut Known, entry: &[u8]) -> Result<(), QuarantineError> {
+        let mut framed = Vec::with_capacity(entry.len() + 16);
+        let written = write_record(&mut framed, entry).and_then(|()| {
+            let mut file = &self.file;
+            file.seek(SeekFrom::Start(known.end))?;
+            file.write_all(&framed)
+        });
+        if let Err(error) = written {
+            // What is there of it is no record.
+            let _ = self.file.set_len(known.end);
+            return Err(QuarantineError::io(&self.path, "add a record to it", &error));
+        }
+        known.end += framed.len() as u64;
+        Ok(())
+    }
+}
+
+fn entry(bad: &BadRecord, record: &Record<'_>) -> Vec<u8> {
+    let number = |number: u64| [i64::try_from(number).unwrap_or(i64::MAX)];
+    let mut writer = ExampleWriter::new();
+    writer
+        .bytes(feature::SOURCE, [bad.path.as_os_str().as_bytes()])
+        .bytes(feature::KEY, [&bad.key.0])
+        .ints(feature::NUMBER, number(bad.id.index))
+        .ints(feature::EPOCH, number(bad.id.epoch))
+        .bytes(feature::REASON, [&bad.reason])
+        .bytes(feature::VALUE, [record.value]);
+    if let Some(companion) = record.companion {
+        writer.bytes(feature::COMPANION, [companion]);
+    }
+    writer.to_bytes()
+}
+
+/// Reads the entries in a part of the file. Returns the end of the last one that is whole.
+fn read_entries(
+    path: &Path,
+    file: &File,
+    mut part: std::ops::Range<u64>,
+    mut found: impl FnMut(Quarantined),
+) -> Result<u64, QuarantineError> {
+    let mut data = Vec::new();
+    while !part.is_empty() {
+        let not_one =
+            |found: String| QuarantineError::NotOne { path: path.to_owned(), offset: part.start, found };
+        let read = |into: &mut [u8], offset| file.read_exact_at(into, offset);
+        match read_frame(part.clone(), &mut data, read) {
+            Ok(end) => {
+                let entry = Quarantined::parse(&data);
+                found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
+                part.start = end;
+            }
+            Err(FrameFault::Cut) => break,
+            Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),
+            Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", &error)),
+        }
+    }
+    Ok(part.start)
+}
