@@ -186,8 +186,8 @@ def records():
     seed("sequence_example", "whole", field(1, whole) + field(2, lists))
     seed("sequence_example", "lists", field(2, lists + lists))
     for number, text in enumerate([
-        "input:i64[128],label:i64,name:bytes,ragged:i64[<=8]=-1", "a:f32[2][3]=0.5", "s:string[2],b:bytes[4]",
-        "image:u8[3,4,4]@pixels", "x:i64[<=]",
+        "input:i64[128],label:i64=0,name:bytes,ragged:i64[<=8]=-1", '"image.width" as width:f32[3x4]=0.5',
+        'names:strings[2]=["a","b\\""],b:bytes[<=8]=0', "s:strings[2x3](16),mean:f32[3]=[0.5,0.4,0.4]", "x:i64[<=]",
     ]):
         seed("example_fields", str(number), text)
 
@@ -262,8 +262,12 @@ def databases():
     write_batch = struct.pack("<QI", 1, 2) + b"\1\1a\1b" + b"\0\1a"
     seed("leveldb_log", "small", fragment(1, write_batch))
     seed("leveldb_log", "parts", fragment(2, write_batch[:7]) + fragment(3, write_batch[7:9]) + fragment(4, write_batch[9:]))
-    for name in ["deleted/MANIFEST-000007", "compacted/MANIFEST-000010", "empty_strings/MANIFEST-000004"]:
-        seed("leveldb_manifest", name.replace("/", "-"), (DATA / "leveldb" / name).read_bytes())
+    # Of the files beside it, and one with a table less, and a record in two parts.
+    manifest = (DATA / "leveldb/deleted/MANIFEST-000007").read_bytes()
+    seed("leveldb_manifest", "whole", manifest)
+    edit = bytes([1, 26]) + b"leveldb.BytewiseComparator" + bytes([2, 9, 9, 0, 3, 10, 4, 127])
+    seed("leveldb_manifest", "log-alone", fragment(2, edit[:9]) + fragment(4, edit[9:]) + fragment(1, bytes([6, 1, 5])))
+    seed("leveldb_manifest", "compacted", (DATA / "leveldb/compacted/MANIFEST-000010").read_bytes())
     few = (HERE / "few.tfrecord").read_bytes()
     seed("tfrecord", "few", few)
     seed("tfrecord", "empty-record", tfrecord([b"", b"x"]))
@@ -316,10 +320,12 @@ def texts():
         "sources": [{"tfrecord": {"path": "a-*.gz"}}], "batch_size": {"per_replica": 8}, "threads": 4, "prefetch": 3,
         "transform": {"scale": 0.5, "crop": 227, "mirror": True, "mean_values": [1, 2, 3]}, "dtype": "f16",
         "world": {"workers": 2, "replicas": 4}, "index": {"folder": "x"}}))
-    figures = {"records_per_s": 1000.5, "cpu_s_per_1000": 0.1, "first_batch_ms": 3.0, "share_of": {"memory": 0.5}}
+    figures = {"records_per_s": 1000.5, "cpu_s_per_1000": 0.1, "first_batch_ms": 3.0, "limits": {}, "share_of": {"memory": 0.5}}
     seed("results", "line", json.dumps({"job": "raw256", "rounds": 1, "each_round": [figures], "batch_size": 64}) + "\n")
     seed("metrics", "feed", "# HELP x y\nother 1\n"
-         'percolator_records_total{feed="train"} 7\npercolator_batches_total{feed="train",lane="0",device="host:0"} 3\n'
+         'percolator_reader_records_total{feed="train"} 7\n'
+         'percolator_batches_total{feed="train",lane="0",device="host:0"} 3\n'
+         'percolator_reader_waits_seconds_total{feed="train",on="disk"} 1.5\n'
          'percolator_memory_budget_bytes{feed="a\\"b\\\\\\n",holder="ring"} 1e3\n')
 
 

@@ -22,6 +22,8 @@ mod language;
 mod leveldb;
 mod lmdb;
 mod memory;
+#[cfg(feature = "observe")]
+mod metrics;
 mod models;
 mod nets;
 mod records;
@@ -38,6 +40,8 @@ pub use images::{exif, jpeg, png};
 pub use language::{record_info, sentencepiece};
 pub use leveldb::{leveldb_log, leveldb_manifest, leveldb_sidecar, leveldb_table};
 pub use lmdb::{lmdb, lmdb_sidecar};
+#[cfg(feature = "observe")]
+pub use metrics::metrics;
 pub use models::{
     checkpoint, checkpoint_state, meta_graph, npy, npz, rename_rules, saved_model, saved_model_text, tensors,
 };
@@ -45,7 +49,7 @@ pub use nets::{mean, net_binary, net_text};
 pub use records::{datum, example, example_fields, sequence_example};
 pub use replay::replay;
 pub use table::table;
-pub use texts::{digest, feed_spec, image_list, metrics, receipt, results, snapshot};
+pub use texts::{digest, feed_spec, image_list, receipt, results, snapshot};
 pub use tfrecord::{tfrecord, tfrecord_packed, tfrecord_sidecar};
 
 #[cfg(fuzzing)]
@@ -80,6 +84,7 @@ pub const TARGETS: &[Target] = &[
     ("lmdb_sidecar", lmdb_sidecar),
     ("mean", mean),
     ("meta_graph", meta_graph),
+    #[cfg(feature = "observe")]
     ("metrics", metrics),
     ("net_binary", net_binary),
     ("net_text", net_text),

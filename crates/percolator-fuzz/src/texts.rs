@@ -1,12 +1,11 @@
 //! Texts with a checksum: snapshots, receipts and digests. And other texts of ours: lists, descriptions of
-//! feeds, results of a benchmark, metrics.
+//! feeds, results of a benchmark.
 
 use percolator::feed::FeedSpec;
 use percolator::receipt::{DataDigest, Verdict};
 use percolator::source::ImageList;
 use percolator::{Receipt, Snapshot};
 use percolator_measure::compare::Results;
-use percolator_observe::{parse, render};
 
 use crate::accepted::accepted;
 use crate::files::Folder;
@@ -135,21 +134,4 @@ pub fn results(bytes: &[u8]) {
     if within(bytes, Budget::per_byte(512), || Results::load(&path)).is_ok() {
         accepted();
     }
-}
-
-/// Metrics in Prometheus's format. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn metrics(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // A line of a few bytes names a feed with all its numbers.
-    let Ok(feeds) = within(bytes, Budget::mebibytes(8, 256), || parse(text)) else { return };
-    if !feeds.is_empty() {
-        accepted();
-    }
-    let written = render(&feeds);
-    let again = parse(&written).expect("what was written is read");
-    assert_eq!(render(&again), written);
 }
