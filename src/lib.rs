@@ -308,6 +308,11 @@ pub struct FeedsAsData;
 
 /// The guide's code compiles.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/guide/faults.md")]
+pub struct Faults;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
 #[doc = include_str!("../docs/guide/command-line.md")]
 pub struct CommandLine;
 
