@@ -51,6 +51,39 @@ def test_a_damaged_file_is_named(numbers: str) -> None:
     assert error.record is not None and f"record {error.record} at byte" in str(error)
 
 
+def test_bad_records_are_skipped_or_replaced_and_named(tmp_path: Path) -> None:
+    path, bad = str(tmp_path / "some.tfrecord"), {3, 4, 13}
+    with percolator.TfRecordWriter(path) as out:
+        for record in range(20):
+            out.write_example({"x": [record] * 4} if record in bad else {"x": [record] * 4, "label": record})
+    quarantine = str(tmp_path / "bad.tfrecord")
+    policy = {"action": "skip", "at_most_share": 1.0, "quarantine": quarantine}
+    skipped = feed(path, epochs=1, bad_records=policy, receipts=True)
+    batches = list(skipped)
+    assert [batch.size for batch in batches] == [8, 9]
+    assert [record for batch in batches for _, record in batch.records] == sorted(set(range(20)) - bad)
+    first = batches[0].bad_records[0]
+    assert first["record"] == (0, 3) and first["file"] == path and first["replaced_by"] is None
+    assert first["key"] == b"00000003" and '"label"' in first["reason"]
+    assert sum(lane["bad_records"] for lane in skipped.stats().lanes) == 3
+    named = list(percolator.Feed(tfrecord=quarantine, fields="number:i64", batch_size=3, once=True))
+    assert sorted(named[0]["number"].numpy().ravel().tolist()) == sorted(bad)
+
+    replaced = list(feed(path, epochs=1, bad_records="replace"))
+    assert [[record for _, record in batch.records] for batch in replaced] == [
+        [0, 1, 2, 5, 5, 5, 6, 7, 8, 9],
+        [10, 11, 12, 14, 14, 15, 16, 17, 18, 19],
+    ]
+    assert [bad["replaced_by"] for bad in replaced[0].bad_records] == [(0, 5), (0, 5)]
+    with pytest.raises(percolator.RecordError, match="2 of the first 10 records") as caught:
+        list(feed(path, epochs=1, bad_records={"action": "skip", "at_most": 1}))
+    assert caught.value.file == path and caught.value.record == 4
+    with pytest.raises(percolator.ConfigError, match="from 0 to 1"):
+        feed(path, bad_records={"action": "skip", "at_most_share": 2.0})
+    with pytest.raises(ValueError, match="bad_records"):
+        feed(path, bad_records="ignore")
+
+
 def test_a_missing_feature_is_named(tmp_path: Path) -> None:
     path = tmp_path / "some.tfrecord"
     with percolator.TfRecordWriter(path) as out:

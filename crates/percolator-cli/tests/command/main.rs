@@ -14,6 +14,7 @@ mod standin;
 mod pty;
 
 mod bad_input;
+mod bad_records;
 mod bench;
 mod checkpoints;
 mod checkpoints_refused;

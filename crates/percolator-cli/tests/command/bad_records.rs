@@ -1,0 +1,82 @@
+//! `percolator feed` goes on after bad records, and `verify-run` and `verify` say which they were.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common;
+
+/// The command's exit code and output.
+fn command(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .env_remove("RUST_LOG")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code().unwrap(), text)
+}
+
+/// 40 images, of which these are torn.
+fn write_lmdb(folder: &Path, torn: &[usize]) {
+    let records = (0..40).map(|index| {
+        let (key, value) = common::image(index, 3, 4, 4);
+        (key, if torn.contains(&index) { value[..9].to_vec() } else { value })
+    });
+    common::write_lmdb(folder, records);
+}
+
+#[test]
+fn a_run_goes_on_and_says_what_it_went_on_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_lmdb(&folder.join("lmdb"), &[3, 17]);
+    let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--epochs", "2", "--shuffle", "global"];
+    let run = |more: &[&str]| command(folder, &[&feed[..], more].concat());
+
+    let (code, text) = run(&[]);
+    assert!(code == 1 && text.contains("lmdb: epoch 0, record "), "{text}");
+    let files = ["--quarantine", "bad.tfrecord", "--receipt", "run.receipt", "--snapshot", "run.snapshot"];
+    for action in ["skip", "replace"] {
+        let (code, text) = run(&[&["--bad-records", action], &files[..]].concat());
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("\nbatches went without 4 bad records\n"), "{text}");
+        let (code, text) = command(folder, &["verify-run", "run.receipt", "--epochs", "2"]);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("epoch 1: covered: 38 records, each once"), "{text}");
+        assert!(text.contains("\n  2 bad, and left out: 3, 17\n"), "{text}");
+        assert!(text.contains("all 2 epochs were covered exactly once, but for 4 bad records"), "{text}");
+        let snapshot = std::fs::read_to_string(folder.join("run.snapshot")).unwrap();
+        assert!(snapshot.contains("\nbad 2 of 40 records of epoch 1 replica 0\n"), "{snapshot}");
+        std::fs::remove_file(folder.join("run.receipt")).unwrap();
+    }
+
+    let verify = || command(folder, &["verify", "lmdb", "--quarantine", "bad.tfrecord", "--quiet"]);
+    let (code, text) = verify();
+    assert_eq!(code, 1, "{text}");
+    for key in ["00000003", "00000017"] {
+        let line = text.lines().find(|line| line.contains("bad in epoch 0") && line.contains(key));
+        assert!(line.is_some_and(|line| line.ends_with("the data set has the same bytes")), "{text}");
+    }
+    std::fs::remove_dir_all(folder.join("lmdb")).unwrap();
+    write_lmdb(&folder.join("lmdb"), &[]);
+    let (code, text) = verify();
+    assert_eq!((code, text.matches("the data set has others by now").count()), (0, 2), "{text}");
+}
+
+#[test]
+fn limits_end_a_run_and_an_option_without_a_policy_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_lmdb(&folder.join("lmdb"), &[3, 17]);
+    let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
+    for limit in [["--bad-at-most", "1"], ["--bad-share", "0.001"]] {
+        let (code, text) = command(folder, &[&feed[..], &limit].concat());
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("2 of the first 24 records of epoch 0 are bad, and 1 may be"), "{text}");
+    }
+    let (code, text) = command(folder, &["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"]);
+    assert!(code == 2 && text.contains("--bad-records"), "{text}");
+    let (code, text) = command(folder, &[&feed[..], &["--bad-share", "7"]].concat());
+    assert!(code == 1 && text.contains("a number from 0 to 1"), "{text}");
+}
