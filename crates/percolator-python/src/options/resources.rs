@@ -49,7 +49,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     if let Some(policy) = keywords.object("bad_records") {
         spec.bad_records = match policy.extract::<String>() {
             Ok(action) => {
-                BadRecords { action: super::named("bad_records", &action)?, ..BadRecords::default() }
+                let mut policy = BadRecords::default();
+                policy.action = super::named("bad_records", &action)?;
+                policy
             }
             Err(_) => json::part_of("bad_records", &policy)?,
         };
