@@ -160,11 +160,12 @@ mod tests {
         }
         let keyed: Arc<Keyed<u8, Alive>> = Keyed::new();
         let alive = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+        let rounds: usize = if cfg!(miri) { 10 } else { 1000 };
         thread::scope(|scope| {
             for worker in 0..8 {
                 let (keyed, alive) = (&keyed, &alive);
                 scope.spawn(move || {
-                    for round in 0..1000_usize {
+                    for round in 0..rounds {
                         let key = (round + worker) % 2;
                         let held = keyed.get_or_open(&(u8::try_from(key).unwrap()), || {
                             assert_eq!(alive[key].fetch_add(1, Ordering::SeqCst), 0);

@@ -117,6 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps a file")]
     fn every_byte_of_every_file_is_in_one_piece() {
         let folder = tempfile::tempdir().unwrap();
         let files = [0, 1, 4096, 100_000].map(|bytes: usize| {
@@ -137,6 +138,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps a file")]
     fn a_sum_has_every_byte() {
         let bytes: Vec<u8> = (0..200).collect();
         for length in 0..200 {

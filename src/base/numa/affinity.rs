@@ -105,6 +105,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it asks the kernel for processors")]
     fn a_thread_is_bound_and_restored() {
         let (before, cpu) = (allowed(), all()[0]);
         let bound = cpus([cpu]).bind();
@@ -119,6 +120,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it asks the kernel for processors")]
     fn a_thread_that_panics_is_restored() {
         let before = allowed();
         let panicked = std::panic::catch_unwind(|| {
@@ -130,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it asks the kernel for processors")]
     fn a_thread_is_never_bound_to_what_it_may_not_use() {
         let before = allowed();
         assert!(cpus([]).bind().is_none() && cpus(all()).bind().is_none());
@@ -148,6 +151,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it asks the kernel for processors")]
     fn a_set_within_another_is_what_both_have() {
         let both = |numbers: &[usize], allowed: &[usize]| cpus(numbers.iter().copied()).among(&set(allowed));
         assert_eq!(both(&[0, 1, 8], &[1, 2, 8, 1023]), set(&[1, 8]));

@@ -82,6 +82,7 @@ fn placed(two: [usize; 2], nodes: &[Option<usize>], workers: usize) -> Placement
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it asks the kernel for processors")]
 fn a_lane_stays_on_its_node_and_the_workers_on_those_of_all_lanes() {
     let Some(two) = two_cpus() else { return };
     let [zero, one] = two.map(|cpu| Some(cpus([cpu])));
@@ -98,6 +99,7 @@ fn a_lane_stays_on_its_node_and_the_workers_on_those_of_all_lanes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it asks the kernel for processors")]
 fn a_machine_with_one_node_binds_nothing() {
     let devices = [Device::from_backend(somewhere(&[Some(0)], 0).remove(0))];
     let found = Placement::of(&Topology::default(), &devices, 1);
@@ -146,6 +148,7 @@ fn check(nodes: [Option<usize>; 2], two: [usize; 2], lanes: [&[usize]; 2], worke
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it asks the kernel for processors")]
 fn memory_and_threads_are_where_the_devices_are() {
     // In a process of its own: the feeds of other tests have threads of the same names.
     let name = "feed::placement::tests::memory_and_threads_are_where_the_devices_are";
@@ -164,6 +167,7 @@ fn memory_and_threads_are_where_the_devices_are() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it asks the kernel for processors")]
 fn a_thread_that_fails_to_build_a_feed_gets_its_processors_back() {
     let Some(two) = two_cpus() else { return };
     let before = allowed();

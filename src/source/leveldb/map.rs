@@ -365,6 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps a file")]
     fn a_file_that_is_cut_while_it_is_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -384,6 +385,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps a file")]
     fn what_no_memory_is_there_for_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         let error = FileBytes::read(&file, Path::new("table"), 1 << 62, Some(1 << 62)).unwrap_err();
