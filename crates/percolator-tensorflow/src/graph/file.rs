@@ -30,14 +30,17 @@ pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
         // Opening a FIFO would block.
         return Err(io(std::io::Error::other("it is not a file")));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(MESSAGE_BYTES_MAX)).unwrap_or(0));
+    let room = usize::try_from(metadata.len().min(MESSAGE_BYTES_MAX)).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(room).map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
     let file = File::open(path).map_err(io)?;
     file.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MESSAGE_BYTES_MAX {
         let (path, allowed) = (path.to_owned(), MESSAGE_BYTES_MAX);
         return Err(GraphError::TooLarge { path, found: metadata.len(), allowed });
     }
-    if bytes.is_empty() {
+    // A line break alone would be a text that says nothing; it is what is left of a file that was cut.
+    if bytes.trim_ascii().is_empty() {
         return Err(GraphError::Empty { path: path.to_owned() });
     }
     Ok(bytes.into())
