@@ -3,8 +3,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod damage;
 mod database;
 mod feed_damage;
 mod forged;
+#[path = "../common/damage/mod.rs"]
+mod harness;
 mod packed_feed;
 mod twin;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::lmdb_forge::{HEAD, Numbers, bytes_put, even, half, whole, word};
+use crate::harness::{Guard, Number, Stated};
 
 /// A data file whose parts are known, so that they can be damaged.
 pub(crate) struct Anatomy {
@@ -46,6 +47,28 @@ impl Anatomy {
         let at = page * self.page_bytes;
         let count = (usize::from(half(file, at + 12)) - HEAD) / 2;
         (0..count).map(|node| at + usize::from(half(file, at + HEAD + 2 * node))).collect()
+    }
+
+    /// Marks the heads of the tree's pages, and the offsets of their nodes: these agree with each other.
+    pub(crate) fn mark_heads(&self, file: &mut Stated) {
+        let mut pages: Vec<usize> = self.pages().collect();
+        pages.sort_unstable();
+        for page in pages {
+            let at = page * self.page_bytes;
+            let mark = |file: &mut Stated, name, range: std::ops::Range<usize>| {
+                file.mark_number(name, Guard::Structure, Number::Little, at + range.start..at + range.end);
+            };
+            mark(file, "number of a page", 0..8);
+            mark(file, "flags of a page", 10..12);
+            if self.overflows.contains(&page) {
+                mark(file, "pages of a value", 12..16);
+                continue;
+            }
+            mark(file, "end of the offsets", 12..14);
+            mark(file, "start of the nodes", 14..16);
+            let offsets = self.nodes(&file.bytes, page).len();
+            file.mark("offsets", Guard::Structure, at + HEAD..at + HEAD + 2 * offsets);
+        }
     }
 
     fn enter(&mut self, file: &[u8], page: usize, depth: u16) {

@@ -15,6 +15,8 @@ mod damage;
 mod files;
 mod free;
 mod growth;
+#[path = "../common/damage/mod.rs"]
+mod harness;
 mod locks;
 mod metas;
 mod twin;

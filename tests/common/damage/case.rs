@@ -57,7 +57,8 @@ impl Case {
         }
     }
 
-    /// Puts the files into a folder, and nothing else. Files that are kept are written only once.
+    /// Puts the files into a folder, and nothing else. A file that is kept is written only if it is not there
+    /// as it should be.
     pub fn put(&self, files: &[Stated], folder: &Path) {
         let is_kept = |name: &str| files.iter().any(|file| file.is_kept && file.name == name);
         clear(folder, "", &is_kept);
@@ -67,9 +68,10 @@ impl Case {
             match content {
                 None => {}
                 Some(Content::Folder) => fs::create_dir(&path).unwrap(),
-                Some(Content::Bytes(_)) if is_kept(name) && path.exists() => {}
+                Some(Content::Bytes(bytes)) if is_kept(name) && is_there(&path, bytes) => {}
                 Some(Content::Bytes(bytes)) => {
                     // A new file: the old one may still be mapped.
+                    let _ = fs::remove_file(&path);
                     fs::write(&path, bytes).unwrap();
                     let file = fs::File::options().write(true).open(&path).unwrap();
                     file.set_modified(SystemTime::UNIX_EPOCH + CHANGED_AFTER).unwrap();
@@ -204,6 +206,13 @@ impl Case {
             _ => unreachable!("one change is made of a case"),
         }
     }
+}
+
+/// Whether a file has these bytes, and was not changed since.
+fn is_there(path: &Path, bytes: &[u8]) -> bool {
+    let changed = fs::metadata(path).and_then(|found| found.modified());
+    changed.is_ok_and(|changed| changed == SystemTime::UNIX_EPOCH + CHANGED_AFTER)
+        && fs::read(path).is_ok_and(|found| found == bytes)
 }
 
 /// Removes everything in a folder but what is kept.

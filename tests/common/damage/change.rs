@@ -104,9 +104,9 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// `forged` is how many the format makes itself; `bytes_max`, how many bytes of a file are damaged.
-    pub fn of(files: &[Stated], donor: &[Stated], forged: usize, bytes_max: usize) -> Self {
-        let mut shapes: Vec<Change> = (0..forged).map(|number| Change::Forged { number }).collect();
+    /// `bytes_max` is how many bytes of a file are damaged.
+    pub fn of(files: &[Stated], donor: &[Stated], bytes_max: usize) -> Self {
+        let mut shapes = Vec::new();
         let mut bytes = Vec::new();
         let damaged = || files.iter().enumerate().filter(|(_, file)| !file.is_kept);
         for (file, stated) in damaged() {

@@ -28,7 +28,7 @@ mod case;
 mod change;
 mod memory;
 #[path = "../process.rs"]
-mod process;
+pub mod process;
 mod run;
 mod stated;
 mod verdict;
@@ -52,6 +52,8 @@ pub trait Format {
 
     /// Of a longer file, so many bytes are damaged, evenly spread, if all changes are made.
     const BYTES_MAX: usize = 20_000;
+    /// How much the format forges itself then, at the most.
+    const FORGED_MAX: usize = 10_000;
 
     /// As the report names it.
     fn name(&self) -> String;

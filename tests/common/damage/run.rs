@@ -105,20 +105,23 @@ impl<F: Format> Run<F> {
     }
 
     fn run(mut self, amount: Amount) {
+        let changes = Changes::of(&self.files, &self.donor, F::BYTES_MAX);
         let forged = match amount {
-            Amount::All => 10_000,
+            Amount::All => F::FORGED_MAX,
             Amount::Some(count) => count,
         };
-        let forged = if self.format.forged(0).is_some() { forged } else { 0 };
-        let changes = Changes::of(&self.files, &self.donor, forged, F::BYTES_MAX);
         let mut made = 0;
+        let forged = (0..forged).take_while(|number| self.format.forged(*number).is_some()).count();
+        for number in 0..forged {
+            made += usize::from(self.try_change(Change::Forged { number }, made, amount));
+        }
         for number in amount.of(changes.shapes.len()) {
             made += usize::from(self.try_change(changes.shapes[number], made, amount));
         }
         for number in amount.of(changes.of_bytes()) {
             made += usize::from(self.try_change(changes.of_byte(number), made, amount));
         }
-        self.report(made, changes.shapes.len() + changes.of_bytes());
+        self.report(made, forged + changes.shapes.len() + changes.of_bytes());
     }
 
     /// Makes a change and reads in the ways whose turn it is; returns whether it changed anything.

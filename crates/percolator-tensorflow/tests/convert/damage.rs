@@ -1,4 +1,5 @@
-//! Files that were cut or changed: an error that names the file, or what was written; nothing worse.
+//! Files that lie: each is an error that says where, what was found and what is allowed. (`files` damages every
+//! part of them.)
 
 use std::fs;
 use std::path::Path;
@@ -40,48 +41,6 @@ fn files() -> Vec<(Format, Vec<u8>, Vec<Named>)> {
     let path = tensors::convert(&one, folder.path(), Format::Npy).unwrap();
     files.push((Format::Npy, fs::read(&path).unwrap(), read(&path, Format::Npy).unwrap()));
     files
-}
-
-#[test]
-fn a_file_that_was_cut_is_an_error() {
-    let folder = tempdir().unwrap();
-    for (format, bytes, _) in files() {
-        let path = folder.path().join("cut");
-        for end in 0..bytes.len() {
-            fs::write(&path, &bytes[..end]).unwrap();
-            let error = read(&path, format).unwrap_err().to_string();
-            assert!(error.contains("/cut"), "{format} cut at {end}: {error}");
-        }
-        // Nor does anything follow the end.
-        fs::write(&path, [&bytes[..], &[0]].concat()).unwrap();
-        assert!(read(&path, format).is_err(), "{format}");
-    }
-}
-
-#[test]
-fn a_changed_byte_is_an_error_or_seen_in_what_is_read() {
-    let folder = tempdir().unwrap();
-    for (format, bytes, expected) in files() {
-        let path = folder.path().join("changed");
-        for at in 0..bytes.len() {
-            for change in [1, 0x20, 0x80, 0xff] {
-                let mut bytes = bytes.clone();
-                bytes[at] ^= change;
-                fs::write(&path, &bytes).unwrap();
-                match read(&path, format) {
-                    Err(error) => assert!(error.to_string().contains("/changed"), "{error}"),
-                    // Archives have checksums; of them, dates and versions do not matter.
-                    Ok(found) if format == Format::Npz => {
-                        let names = |tensors: &[Named]| -> Vec<_> {
-                            tensors.iter().map(|(_, tensor)| tensor.clone()).collect()
-                        };
-                        assert_eq!(names(&found), names(&expected), "byte {at}");
-                    }
-                    Ok(_) => {}
-                }
-            }
-        }
-    }
 }
 
 /// A safetensors file with this header, and this many bytes of data.

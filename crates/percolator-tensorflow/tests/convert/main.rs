@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod damage;
+mod files;
 mod golden;
+#[path = "../../../../tests/common/damage/mod.rs"]
+mod harness;
 mod python;
 mod refused;
 mod round_trips;

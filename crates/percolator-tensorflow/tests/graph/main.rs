@@ -5,4 +5,7 @@ mod damage;
 mod feed;
 mod golden;
 mod graphs;
+#[path = "../../../../tests/common/damage/mod.rs"]
+mod harness;
+mod models;
 mod with_tensorflow;

@@ -1,0 +1,228 @@
+//! The package's files on the damage harness: XLNet's prepared data (`record_info` and records), through a
+//! feed, and SentencePiece's models.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+
+#[path = "../../../tests/common/damage/mod.rs"]
+mod harness;
+
+use std::cell::OnceCell;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use harness::process::this_test;
+use harness::{Case, Format, Guard, Number, Reading, Stated, Way};
+use percolator::Shuffle;
+use percolator::source::{Access, IndexPlace};
+use percolator_text::sentencepiece::{ModelError, Scratch, SentencePiece};
+use percolator_text::xlnet::{Flags, Options, Progress, Split, XlnetData, prepare};
+use prost::Message;
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+
+/// Two tasks of XLNet's data, a pass each.
+#[derive(Default)]
+struct Prepared {
+    /// All batches, sorted, once the undamaged files were read.
+    whole: OnceCell<Vec<Vec<u8>>>,
+}
+
+/// A folder as `prepare` writes it, and its files below `tfrecords`.
+fn written(seed: i64) -> Vec<(String, Vec<u8>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = Flags {
+        input_glob: format!("{DATA}/text/part[01].txt"),
+        sp_path: format!("{DATA}/spiece.model"),
+        save_dir: folder.path().to_str().unwrap().to_owned(),
+        use_tpu: false,
+        bsz_per_host: 2,
+        num_core_per_host: 1,
+        seq_len: 32,
+        reuse_len: 16,
+        num_predict: Some(6),
+        num_task: 2,
+        ..Flags::default()
+    };
+    let options =
+        Options { flags, all_tasks: true, python_seed: Some(seed), threads: Some(1), ..Options::default() };
+    prepare(&options, &Progress::new()).unwrap();
+    let below = folder.path().join("tfrecords");
+    let mut files: Vec<_> = fs::read_dir(below)
+        .unwrap()
+        .map(|file| file.unwrap())
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()))
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 4, "two of each kind");
+    files
+}
+
+/// The parts of a file of records.
+fn records(name: String, bytes: Vec<u8>) -> Stated {
+    let mut file = Stated::of(name, bytes, Guard::Structure);
+    let mut at = 0;
+    while at < file.bytes.len() {
+        let length = u64::from_le_bytes(file.bytes[at..at + 8].try_into().unwrap()) as usize;
+        file.mark_number("length", Guard::Checked, Number::Little, at..at + 8);
+        file.mark("checksum of the length", Guard::Checked, at + 8..at + 12);
+        file.mark("data", Guard::Checked, at + 12..at + 12 + length);
+        file.mark("checksum of the data", Guard::Checked, at + 12 + length..at + 16 + length);
+        at += 16 + length;
+    }
+    file
+}
+
+/// The words and the number of a `record_info`. Names with other folders lead to the same files, and any other
+/// change is an error: the number of batches must be that of the files.
+fn info(name: String, bytes: Vec<u8>) -> Stated {
+    let mut file = Stated::of(name, bytes, Guard::Structure);
+    let end = file.bytes.len();
+    let number = file.bytes[..end - 1].iter().rposition(|byte| !byte.is_ascii_digit()).unwrap() + 1;
+    let mut start = 0;
+    for at in 0..number {
+        if [b'/', b'"', b' '].contains(&file.bytes[at]) && at > start {
+            file.mark("word", Guard::Structure, start..at);
+            start = at;
+        }
+    }
+    file.mark("word", Guard::Structure, start..number);
+    file.mark_number("batches", Guard::Structure, Number::Decimal, number..end - 1);
+    file.mark("end", Guard::Structure, end - 1..end);
+    file
+}
+
+impl Format for Prepared {
+    /// A batch's bytes, all arrays.
+    type Item = Vec<u8>;
+
+    const BYTES_MAX: usize = 400;
+
+    fn name(&self) -> String {
+        "XLNet's data".to_owned()
+    }
+
+    fn files(&self) -> Vec<Stated> {
+        let stated = |(name, bytes): (String, Vec<u8>)| match name.ends_with(".json") {
+            true => info(name, bytes),
+            false => records(name, bytes),
+        };
+        written(1).into_iter().map(stated).collect()
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        vec![Way::of("fed"), Way::seldom("fed, read", 3)]
+    }
+
+    /// Nothing says which task a file is of. So exchanged files come in each other's place, whole.
+    fn allows(&self, case: &Case, _way: &'static str, found: &Reading<Vec<u8>>) -> bool {
+        case.what.contains("exchanged")
+            && found.error.is_none()
+            && Some(&sorted(&found.items)) == self.whole.get()
+    }
+
+    fn read(&self, folder: &Path, way: &'static str) -> Reading<Vec<u8>> {
+        let access = if way == "fed" { Access::Mapped } else { Access::Read };
+        let reading = Reading::of(|items| {
+            let data = XlnetData::open(folder, Split::Train, None)?;
+            let feed = data.builder()?.access(access).index(IndexPlace::Folder(folder.join("indexes")));
+            for batch in feed.shuffle(Shuffle::No).epochs(1).threads(2).build()? {
+                items.push(batch?.bytes().to_vec());
+            }
+            Ok::<(), Box<dyn Error>>(())
+        });
+        self.whole.get_or_init(|| sorted(&reading.items));
+        reading
+    }
+}
+
+fn sorted(batches: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut batches = batches.to_vec();
+    batches.sort();
+    batches
+}
+
+#[test]
+fn xlnets_data() {
+    harness::check(this_test!(), 250, Prepared::default);
+}
+
+/// A SentencePiece model. It is protobuf, which has no checksums: what it says is another model, or an error.
+struct Model;
+
+const BARE: Guard = Guard::Bare("protobuf has no checksums");
+
+#[derive(Clone, PartialEq, Message)]
+struct ModelProto {
+    #[prost(message, repeated, tag = "1")]
+    pieces: Vec<PieceProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PieceProto {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    piece: Option<Vec<u8>>,
+}
+
+impl Format for Model {
+    /// The pieces' texts.
+    type Item = Vec<Vec<u8>>;
+
+    const BYTES_MAX: usize = 1500;
+    /// The model has some 30,000 pieces, each of which is there several times.
+    const MEMORY_MAX: usize = 64 << 20;
+
+    fn name(&self) -> String {
+        "SentencePiece's model".to_owned()
+    }
+
+    fn files(&self) -> Vec<Stated> {
+        let bytes = fs::read(format!("{DATA}/spiece.model")).unwrap();
+        let mut file = Stated::of("spiece.model", bytes, BARE);
+        // The first pieces, and whatever looks like one of the long fields behind them.
+        let mut at = 0;
+        for _ in 0..40 {
+            file.mark("tag", BARE, at..at + 1);
+            file.mark_number("length", BARE, Number::Varint, at + 1..at + 2);
+            let end = at + 2 + usize::from(file.bytes[at + 1]);
+            file.mark("piece", BARE, at + 2..end);
+            at = end;
+        }
+        vec![file]
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        vec![Way::of("opened"), Way::seldom("used", 3)]
+    }
+
+    /// The caller names the file.
+    fn names(&self, _error: &str, _folder: &Path) -> bool {
+        true
+    }
+
+    fn read(&self, folder: &Path, way: &'static str) -> Reading<Self::Item> {
+        let read = || {
+            let model = SentencePiece::open(&folder.join("spiece.model"))?;
+            if way == "used" {
+                let mut scratch = Scratch::default();
+                let _ = model.encode("And God said, ﬁnd ＡＢＣ 1,000, é\0", &mut scratch, |_, _| {});
+            }
+            Ok::<_, ModelError>(
+                (0..model.piece_count() as u32).map(|id| model.piece(id).unwrap().to_vec()).collect(),
+            )
+        };
+        Reading::whole(read())
+    }
+
+    fn allows(&self, case: &Case, _way: &'static str, found: &Reading<Self::Item>) -> bool {
+        let Some(bytes) = case.bytes("spiece.model") else { return false };
+        let Ok(due) = ModelProto::decode(bytes) else { return found.error.is_some() };
+        let due: Vec<_> = due.pieces.into_iter().map(|piece| piece.piece.unwrap_or_default()).collect();
+        found.items == [due]
+    }
+}
+
+#[test]
+fn sentencepieces_models() {
+    harness::check(this_test!(), 150, || Model);
+}

@@ -1,0 +1,233 @@
+//! LevelDBs on the damage harness: tables, logs, the MANIFEST and CURRENT of databases that C++ LevelDB wrote.
+//!
+//! Every block of a table and every fragment of a log has a checksum. Two things nothing can tell apart: a log
+//! whose writer died within a write, and one that was cut there. Both are served up to the cut, as LevelDB
+//! does it, and `LevelDb::cuts` says so; here that counts as an error.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use percolator::source::{Access, IndexPlace, LevelDb, Source, SourceError};
+use percolator::{Feed, FeedError, RawBytes};
+
+use crate::common::process::this_test;
+use crate::harness::{self, Case, Format, Guard, Number, Reading, Stated, Way};
+
+const MAPPED: &str = "mapped";
+const READ: &str = "read";
+const BY_POSITION: &str = "by position";
+const BY_POSITION_READ: &str = "by position, read";
+const FED: &str = "fed";
+
+const FOOTER_BYTES: usize = 48;
+/// The kind and the checksum behind a block.
+const TRAILER_BYTES: usize = 5;
+const LOG_BLOCK: usize = 32_768;
+const CUT: &str = "cut: ";
+
+/// A table that a writer was killed before it listed: nobody reads it.
+const NOT_LISTED: [&str; 2] = ["killed", "000007.ldb"];
+
+/// A database of `tests/data/leveldb`.
+struct Database(&'static str);
+
+type Record = (Vec<u8>, Vec<u8>);
+
+fn varint(bytes: &[u8], at: &mut usize) -> usize {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[*at];
+        *at += 1;
+        value |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            return value;
+        }
+    }
+}
+
+/// The parts of a table: the blocks of entries, those about filters, the index, the footer.
+fn table(file: &mut Stated) {
+    let end = file.bytes.len();
+    let footer = end - FOOTER_BYTES;
+    let mut at = footer;
+    let [filters, filter_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
+    let [index, index_bytes] = [(); 2].map(|()| varint(&file.bytes, &mut at));
+    // A block of filters, if there is one, is the last before the block that says where it is. Nobody reads
+    // either.
+    let bloom = file.bytes[filters..filters + filter_bytes].windows(6).position(|name| name == b"filter");
+    let entries = bloom.map_or(filters, |at| {
+        let mut place = filters + at + b"filter.leveldb.BuiltinBloomFilter2".len();
+        varint(&file.bytes, &mut place)
+    });
+    let mut start = 0;
+    for block in blocks(&file.bytes, index..index + index_bytes) {
+        file.mark("entries", Guard::Checked, start..block);
+        file.mark("kind and checksum of entries", Guard::Checked, block..block + TRAILER_BYTES);
+        start = block + TRAILER_BYTES;
+    }
+    assert_eq!(start, entries);
+    file.mark("filters", Guard::Unread, entries..index);
+    file.mark("index", Guard::Checked, index..index + index_bytes);
+    file.mark("kind and checksum of the index", Guard::Checked, index + index_bytes..footer);
+    let mut start = footer;
+    for _ in 0..4 {
+        let mut end = start;
+        varint(&file.bytes, &mut end);
+        file.mark_number("place of a block", Guard::Structure, Number::Varint, start..end);
+        start = end;
+    }
+    file.mark("padding of the footer", Guard::Unread, start..end - 8);
+    file.mark("magic", Guard::Structure, end - 8..end);
+}
+
+/// Where the blocks end that an index names.
+fn blocks(table: &[u8], index: std::ops::Range<usize>) -> Vec<usize> {
+    let bytes = match table[index.end] {
+        0 => table[index].to_vec(),
+        _ => snap::raw::Decoder::new().decompress_vec(&table[index]).unwrap(),
+    };
+    let restarts = u32::from_le_bytes(bytes[bytes.len() - 4..].try_into().unwrap()) as usize;
+    let (mut at, mut ends) = (0, Vec::new());
+    while at < bytes.len() - 4 - 4 * restarts {
+        let [_shared, unshared, value] = [(); 3].map(|()| varint(&bytes, &mut at));
+        let mut place = at + unshared;
+        at = place + value;
+        let start = varint(&bytes, &mut place);
+        ends.push(start + varint(&bytes, &mut place));
+    }
+    ends
+}
+
+/// The fragments of a log, or of a MANIFEST.
+fn log(file: &mut Stated) {
+    let tail = Guard::Bare("a writer that died leaves a cut like this; `cuts` says so");
+    let mut at = 0;
+    while at + 7 <= file.bytes.len() {
+        if LOG_BLOCK - at % LOG_BLOCK < 7 {
+            at = at.next_multiple_of(LOG_BLOCK);
+            continue;
+        }
+        let length = usize::from(u16::from_le_bytes([file.bytes[at + 4], file.bytes[at + 5]]));
+        let end = at + 7 + length;
+        // Where the last fragment claims to go past the end, it may be what a writer left.
+        let is_last = end == file.bytes.len();
+        file.mark("checksum of a fragment", if is_last { tail } else { Guard::Structure }, at..at + 4);
+        let guard = if is_last { tail } else { Guard::Structure };
+        file.mark_number("length of a fragment", guard, Number::Little, at + 4..at + 6);
+        file.mark("kind of a fragment", guard, at + 6..at + 7);
+        file.mark("content of a fragment", guard, at + 7..end);
+        at = end;
+    }
+}
+
+impl Format for Database {
+    type Item = Record;
+
+    const BYTES_MAX: usize = 1500;
+
+    fn name(&self) -> String {
+        format!("LevelDB, {}", self.0)
+    }
+
+    fn files(&self) -> Vec<Stated> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(self.0);
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        paths.sort();
+        let stated = |path: PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let mut file = Stated::of(format!("leveldb/{name}"), fs::read(&path).unwrap(), Guard::Structure);
+            match name.split_once('.') {
+                _ if [self.0, name] == NOT_LISTED => file.is_kept = true,
+                Some((_, "ldb")) => table(&mut file),
+                Some((_, "log")) => log(&mut file),
+                _ if name.starts_with("MANIFEST") => log(&mut file),
+                _ => file.mark("name of the MANIFEST", Guard::Structure, 0..fs::read(&path).unwrap().len()),
+            }
+            file
+        };
+        paths.into_iter().map(stated).collect()
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        vec![
+            Way::of(MAPPED),
+            Way::of(READ),
+            Way::seldom(BY_POSITION, 3),
+            Way::seldom(BY_POSITION_READ, 3),
+            Way::seldom(FED, 8),
+        ]
+    }
+
+    fn names(&self, error: &str, folder: &Path) -> bool {
+        error.contains(folder.to_str().unwrap())
+    }
+
+    fn read(&self, folder: &Path, way: &'static str) -> Reading<Record> {
+        let path = folder.join("leveldb");
+        let is_read = [READ, BY_POSITION_READ].contains(&way);
+        let options = LevelDb::options().access(if is_read { Access::Read } else { Access::Mapped });
+        let source = match options.open(&path) {
+            Ok(source) => source,
+            Err(error) => return Reading::whole(Err(error)),
+        };
+        let cut = source.cuts().first().map(|cut| format!("{CUT}{cut}"));
+        let mut reading = match way {
+            FED => Reading::of(|items| fed(source, items)),
+            BY_POSITION | BY_POSITION_READ => Reading::of(|items| by_position(&source, items)),
+            _ => Reading::of(|items| {
+                let mut cursor = source.cursor()?;
+                while let Some(entry) = cursor.advance()? {
+                    items.push((entry.key().to_vec(), entry.value().to_vec()));
+                }
+                Ok::<(), SourceError>(())
+            }),
+        };
+        reading.error = reading.error.or(cut);
+        reading
+    }
+
+    /// A cut that is told. What was lost may have been newer values, or deletions; so other records may come.
+    fn allows(&self, _case: &Case, _way: &'static str, found: &Reading<Record>) -> bool {
+        found.error.as_ref().is_some_and(|error| error.starts_with(CUT))
+    }
+}
+
+fn by_position(source: &LevelDb, items: &mut Vec<Record>) -> Result<(), SourceError> {
+    source.index(&IndexPlace::Beside)?;
+    let records = source.records().unwrap();
+    let mut cursor = source.cursor()?;
+    for number in 0..records {
+        cursor.seek(number * 7919 % records)?;
+        let entry = cursor.advance()?.expect("there is a record at each position");
+        items.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    cursor.seek(records)?;
+    assert!(cursor.advance()?.is_none(), "there are no more than {records} records");
+    Ok(())
+}
+
+fn fed(source: LevelDb, items: &mut Vec<Record>) -> Result<(), FeedError> {
+    let feed =
+        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(1).threads(2).once();
+    for batch in feed.build()? {
+        items.push((Vec::new(), batch?.ragged::<u8>(0)?.values().to_vec()));
+    }
+    Ok(())
+}
+
+macro_rules! databases {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                harness::check(this_test!(), 120, || Database(stringify!($name)));
+            }
+        )*
+    };
+}
+
+databases! { uncompressed snappy bloom levels overwritten reopened killed big_values }
