@@ -55,7 +55,7 @@ impl FeedBuilder {
             }
             _ => None,
         };
-        Ok(OnBad { action: *action, quarantine })
+        Ok(OnBad::new(*action, quarantine))
     }
 
     /// What decodes and transforms images, with the files that it needs. Where targets come from is not known

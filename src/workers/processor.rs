@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::bad::{BadAction, BadRecord, Quarantine};
 use crate::base::sync::panic_message;
@@ -31,11 +32,34 @@ pub(crate) struct Processor {
 }
 
 /// What becomes of bad records.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct OnBad {
     pub(crate) action: BadAction,
     /// Where they are named.
     pub(crate) quarantine: Option<Arc<Quarantine>>,
+    /// How many were logged.
+    said: AtomicU64,
+}
+
+impl OnBad {
+    pub(crate) fn new(action: BadAction, quarantine: Option<Arc<Quarantine>>) -> Self {
+        OnBad { action, quarantine, said: AtomicU64::new(0) }
+    }
+
+    /// Logs a bad record: the first few as warnings, because there may be many, again in each epoch.
+    #[cold]
+    fn say(&self, bad: &BadRecord) {
+        const WARNINGS: u64 = 10;
+
+        let (said, action) = (self.said.fetch_add(1, Relaxed) + 1, self.action);
+        if said > WARNINGS {
+            tracing::debug!(record = %bad, %action, "a bad record");
+        } else if said == WARNINGS {
+            tracing::warn!(record = %bad, %action, "a bad record; the next ones are logged at the level debug");
+        } else {
+            tracing::warn!(record = %bad, %action, "a bad record");
+        }
+    }
 }
 
 impl Processor {
@@ -123,11 +147,11 @@ impl Processor {
     /// A bad record, which is now named where that is wanted; or the fault, if that ends the feed.
     #[cold]
     pub(crate) fn bad(&self, record: &Record<'_>, fault: BatchFault) -> Result<BadRecord, BatchFault> {
-        let OnBad { action, quarantine } = &self.on_bad;
+        let OnBad { action, quarantine, .. } = &self.on_bad;
         let Some(reason) = fault.reason().filter(|_| *action != BadAction::Fail) else { return Err(fault) };
         let (path, key) = (self.files.path_of(record.id.index).to_owned(), Key(record.key.to_owned()));
         let bad = BadRecord { path, id: record.id, key, reason, replaced_by: None, row: 0 };
-        tracing::warn!(record = %bad, action = %action, "a bad record");
+        self.on_bad.say(&bad);
         if let Some(quarantine) = quarantine {
             quarantine.note(&bad, record).map_err(|error| BatchFault::Quarantine(Box::new(error)))?;
         }
