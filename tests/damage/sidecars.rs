@@ -1,6 +1,6 @@
 //! Record indexes, and the unpacked copy of a compressed file: what is made from the records, and made anew
-//! when it is lost. So damage to an index makes no difference, whatever it is; damage to the copy is an error,
-//! or makes none.
+//! when it is lost. So damage to an index makes no difference, whatever it is; damage to the copy is an
+//! error, or makes none.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

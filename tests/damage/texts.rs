@@ -1,7 +1,7 @@
 //! Snapshots, receipts and digests: texts whose last line is the checksum of the lines before it.
 //!
-//! Whoever changes a number and the checksum has written another text. It is refused, or it is read as what it
-//! says.
+//! Whoever changes a number and the checksum has written another text. It is refused, or it is read as what
+//! it says.
 
 use std::fs;
 use std::path::Path;

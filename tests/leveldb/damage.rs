@@ -1,8 +1,8 @@
-//! LevelDBs on the damage harness: tables, logs, the MANIFEST and CURRENT of databases that C++ LevelDB wrote.
+//! LevelDBs on the damage harness: tables, logs, MANIFEST and CURRENT of databases that C++ LevelDB wrote.
 //!
-//! Every block of a table and every fragment of a log has a checksum. Two things nothing can tell apart: a log
-//! whose writer died within a write, and one that was cut there. Both are served up to the cut, as LevelDB
-//! does it, and `LevelDb::cuts` says so; here that counts as an error.
+//! Every block of a table and every fragment of a log has a checksum. Two things nothing can tell apart: a
+//! log whose writer died within a write, and one that was cut there. Both are served up to the cut, as
+//! LevelDB does it, and `LevelDb::cuts` says so; here that counts as an error.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
 

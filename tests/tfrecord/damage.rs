@@ -1,5 +1,5 @@
-//! TFRecord files on the damage harness: one file and several, plain and compressed, mapped and read, in order
-//! and by position, by themselves and through feeds.
+//! TFRecord files on the damage harness: one file and several, plain and compressed, mapped and read, in
+//! order and by position, by themselves and through feeds.
 //!
 //! A file has no end of its own: where one record ends, it may end, and its records have no numbers. So a
 //! record that is missing as a whole, or comes twice, cannot show. The twin says what is read then.

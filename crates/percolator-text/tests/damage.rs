@@ -73,8 +73,8 @@ fn records(name: String, bytes: Vec<u8>) -> Stated {
     file
 }
 
-/// The words and the number of a `record_info`. Names with other folders lead to the same files, and any other
-/// change is an error: the number of batches must be that of the files.
+/// The words and the number of a `record_info`. Names with other folders lead to the same files, and any
+/// other change is an error: the number of batches must be that of the files.
 fn info(name: String, bytes: Vec<u8>) -> Stated {
     let mut file = Stated::of(name, bytes, Guard::Structure);
     let end = file.bytes.len();

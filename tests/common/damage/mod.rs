@@ -6,7 +6,7 @@
 //! ```text
 //! stated     what a format says of its files
 //!   v
-//! change     one damage: a bit, a byte, a cut, a part that is missing, doubled or another's, a number that lies
+//! change     one damage: a bit, a byte, a cut, a part missing, doubled or another's, a number that lies
 //!   v
 //! case       what is on the disk then, and what protects what was changed
 //!   v

@@ -1,5 +1,5 @@
-//! Files that lie: each is an error that says where, what was found and what is allowed. (`files` damages every
-//! part of them.)
+//! Files that lie: each is an error that says where, what was found and what is allowed. (`files` damages
+//! every part of them.)
 
 use std::fs;
 use std::path::Path;

@@ -3,6 +3,8 @@
 //! Of the three, only archives have checksums. What the others say is read: the crate `safetensors` judges
 //! what its files say, and an array has the bytes behind its header.
 
+#![allow(clippy::cast_possible_truncation, reason = "a test's files are small")]
+
 use std::path::Path;
 
 use percolator_tensorflow::convert::{ConvertError, Format as Kind, Model};

@@ -39,7 +39,7 @@ fn a_field_that_nobody_knows_is_named() {
     write(&path, SMALL.replace("producer", "prodcuer").as_bytes());
     let error = MetaGraph::open(&path).unwrap_err().to_string();
     assert!(
-        error.ends_with(":7:14: not a MetaGraphDef in text: VersionDef has no field prodcuer"),
+        error.ends_with(":8:14: not a MetaGraphDef in text: VersionDef has no field prodcuer"),
         "{error}"
     );
 }

@@ -28,7 +28,8 @@ enum Model {
     Text,
 }
 
-pub(crate) const SMALL: &str = r#"meta_info_def { tags: "serve" tensorflow_version: "2.21.0" any_info { type_url: "x" } }
+pub(crate) const SMALL: &str = r#"meta_info_def { tags: "serve" tensorflow_version: "2.21.0"
+  any_info { type_url: "x" } }
 graph_def {
   node { name: "x" op: "Placeholder" attr { key: "shape" value { shape { dim { size: -1 } } } } }
   node { name: "c" op: "Const" attr { key: "value" value { tensor { dtype: DT_FLOAT float_val: 1.5
