@@ -10,7 +10,11 @@ use std::path::Path;
 use crate::base::whole_file::kind_of;
 
 /// Opens a regular file without blocking, and returns it with its length in bytes.
-pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
+///
+/// # Errors
+///
+/// What the system says, or that the file is no regular one.
+pub fn open(path: &Path) -> io::Result<(File, u64)> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -22,7 +26,11 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
 }
 
 /// Reads a file of at most `bytes_max` bytes.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// As [`open`], and [`io::ErrorKind::FileTooLarge`].
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let (file, length) = open(path)?;
     read_on(file, Vec::new(), length, bytes_max)
 }

@@ -5,7 +5,7 @@ pub(crate) mod cache_lines;
 pub(crate) mod checked_text;
 pub(crate) mod first_error;
 pub mod glob;
-pub(crate) mod input_file;
+pub mod input_file;
 pub(crate) mod keyed;
 pub(crate) mod memory_limit;
 pub(crate) mod meter;

@@ -9,8 +9,12 @@ use super::verdict::Positions;
 pub(super) struct Counts(Vec<u32>);
 
 impl Counts {
-    pub(super) fn of(records: usize) -> Self {
-        Counts(vec![0; records])
+    /// `None` if there is no memory for so many.
+    pub(super) fn of(records: usize) -> Option<Self> {
+        // `vec!` ends the process if memory is refused, so it is asked for first. What is never counted in
+        // stays untouched, and takes none.
+        Vec::<u32>::new().try_reserve_exact(records).ok()?;
+        Some(Counts(vec![0; records]))
     }
 
     /// Counts a record `times` times; if negative, takes them back. Ignores a record that the data set does
@@ -50,5 +54,17 @@ impl Counts {
             }
         }
         positions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_for_which_there_is_no_memory_are_refused() {
+        assert!(Counts::of(usize::MAX / size_of::<u32>()).is_none());
+        assert!(Counts::of(1 << 56).is_none(), "no machine has so much");
+        assert_eq!(Counts::of(3).map(|counts| counts.total()), Some(0));
     }
 }

@@ -85,6 +85,15 @@ pub enum ReceiptError {
         /// The largest number allowed.
         allowed: u64,
     },
+    /// There is no memory for the counters of a data set of this size.
+    #[error(
+        "{records} records: there is no memory for a counter each, {} bytes; verify on a larger machine",
+        records.saturating_mul(size_of::<u32>() as u64)
+    )]
+    Memory {
+        /// The number of records, as the receipts state it.
+        records: u64,
+    },
     /// The plan does not have the steps that the receipt lists.
     #[error(
         "{name}: its plan does not have the steps it lists: {error}; use the receipt as the feed wrote it"

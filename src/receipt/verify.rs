@@ -5,6 +5,7 @@
 //! all receipts together then give how often each record came. Records that a digest has beyond its steps are
 //! counted too, if they can be named.
 
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -183,8 +184,10 @@ impl<'a> Audit<'a> {
                         if let Some(hash) = data.and_then(|data| data.low_hash(record.index)) {
                             entry.contents.add_content(ContentHash(hash.into()), times.cast_signed());
                         }
-                        let counts =
-                            self.counts.entry(record.epoch).or_insert_with(|| Counts::of(self.records));
+                        let counts = match self.counts.entry(record.epoch) {
+                            Slot::Occupied(counts) => counts.into_mut(),
+                            Slot::Vacant(vacant) => vacant.insert(counts_of(self.records)?),
+                        };
                         counts.add(record.index, times.cast_signed());
                     }
                 }
@@ -195,7 +198,10 @@ impl<'a> Audit<'a> {
 
     /// Judges an epoch. All steps that have records of it have been counted.
     fn judge(&mut self, epoch: u64, last_claimed: u64) -> Result<EpochVerdict, ReceiptError> {
-        let mut counts = self.counts.remove(&epoch).unwrap_or_else(|| Counts::of(self.records));
+        let mut counts = match self.counts.remove(&epoch) {
+            Some(counts) => counts,
+            None => counts_of(self.records)?,
+        };
         let bad = self.expect_no_bad(epoch);
         let mut contents = self.contents(epoch);
         let deviations = self.deviations(epoch);
@@ -569,6 +575,11 @@ fn check_records(
         other: other.to_owned(),
         other_says: format!("{records} records"),
     })
+}
+
+/// A counter for each record of the data set, whose number a receipt states.
+fn counts_of(records: usize) -> Result<Counts, ReceiptError> {
+    Counts::of(records).ok_or(ReceiptError::Memory { records: records as u64 })
 }
 
 fn not_of_plan(name: &str, error: OrderError) -> ReceiptError {

@@ -28,6 +28,7 @@ use super::text::read;
 use super::{Snapshot, SnapshotError};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 use crate::base::input_file;
+use crate::base::shown;
 use crate::base::whole_file::{self, folder_of, place_of};
 use crate::receipt::{self, Receipt};
 
@@ -137,7 +138,8 @@ impl Snapshot {
     /// # Errors
     ///
     /// As [`load`](Self::load); [`SnapshotError::Receipt`] or [`SnapshotError::Io`] if the receipt, or after
-    /// it the snapshot, cannot be written.
+    /// it the snapshot, cannot be written; [`SnapshotError::Io`] if the receipt's path is not in the
+    /// snapshot's folder, and no file is there: the path is only the snapshot's word.
     pub fn recover(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
         let (snapshot, carried) = load(path, BOUNDS)?;
@@ -146,15 +148,35 @@ impl Snapshot {
             let place = folder_of(&snapshot_place).join(place);
             let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
             let receipt: Receipt = text.parse().map_err(of_text)?;
-            // Whatever path the snapshot gives: a receipt replaces nothing but a receipt.
-            if fs::metadata(&place).is_ok_and(|there| there.len() > 0) {
-                Receipt::load(&place).map_err(SnapshotError::Receipt)?;
+            // Whatever path the snapshot gives: a receipt replaces nothing but a receipt, and outside the
+            // snapshot's folder none is made where nothing is.
+            match fs::metadata(&place) {
+                Ok(there) if there.len() > 0 => drop(Receipt::load(&place).map_err(SnapshotError::Receipt)?),
+                Err(_) if !is_in_folder_of(&snapshot_place, &place) => return Err(elsewhere(path, &place)),
+                _ => {}
             }
             receipt.save(&place).map_err(SnapshotError::Receipt)?;
             snapshot.save(path)?;
         }
         Ok(snapshot)
     }
+}
+
+/// Whether a path leads into the folder of the snapshot's file. One that cannot be resolved counts as if it
+/// did: it cannot be written to either, and that error says why.
+fn is_in_folder_of(snapshot_place: &Path, place: &Path) -> bool {
+    let resolved = place_of(place).and_then(|place| fs::canonicalize(folder_of(&place)));
+    let folder = fs::canonicalize(folder_of(snapshot_place));
+    resolved.ok().zip(folder.ok()).is_none_or(|(place, folder)| place.starts_with(folder))
+}
+
+fn elsewhere(path: &Path, place: &Path) -> SnapshotError {
+    let message = format!(
+        "its receipt belongs to {}, which is not in its folder, and where no file is: if that is right, \
+         create an empty file there, and resume again",
+        shown::path(place)
+    );
+    SnapshotError::Io { path: path.to_owned(), action: "complete", message }
 }
 
 /// Checks that the snapshot and the receipt are two files.
@@ -408,5 +430,28 @@ mod tests {
         assert!(!at("other").exists());
         carrying("other", receipt.to_string()).unwrap();
         assert_eq!(Receipt::load(at("other")).unwrap(), receipt);
+    }
+
+    /// A snapshot that somebody else made has whatever path they like.
+    #[test]
+    fn a_receipt_is_not_made_outside_the_snapshots_folder() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("snapshot");
+        let (snapshot, receipt) = run(7);
+        std::os::unix::fs::symlink(other.path(), folder.path().join("link")).unwrap();
+        let name = other.path().file_name().unwrap();
+        let receipt_path = other.path().join("r");
+        for place in [receipt_path.clone(), Path::new("..").join(name).join("r"), "link/r".into()] {
+            let carried = Carried { place, text: receipt.to_string() };
+            snapshot.write(&path, &carried.to_text(), BOUNDS).unwrap();
+            let error = Snapshot::recover(&path).unwrap_err().to_string();
+            assert!(error.contains("is not in its folder, and where no file is"), "{error}");
+            assert!(!receipt_path.exists());
+            // The error says what to do.
+            fs::write(&receipt_path, "").unwrap();
+            assert_eq!(Snapshot::recover(&path).unwrap(), snapshot);
+            assert_eq!(Receipt::load(&receipt_path).unwrap(), receipt);
+            fs::remove_file(&receipt_path).unwrap();
+        }
     }
 }

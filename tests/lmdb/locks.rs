@@ -471,3 +471,27 @@ fn where_there_are_no_locks_a_database_is_read_without_one() {
     let mut child = child_command(name, folder.path().to_str().unwrap());
     check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
+
+/// A database that somebody else made has whatever lock file they like.
+#[test]
+fn a_lock_file_that_leads_elsewhere_is_not_written_to() {
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), large(3));
+    let (lock, other) = (folder.path().join("lock.mdb"), folder.path().join("letter"));
+    for target in [&b"dear all"[..], b""] {
+        fs::write(&other, target).unwrap();
+        let _ = fs::remove_file(&lock);
+        symlink(&other, &lock).unwrap();
+        let log = Log::default();
+        let source = log.listen(|| Lmdb::open(folder.path()).unwrap());
+        assert_eq!(source.records(), Some(3));
+        let mut cursor = source.cursor().unwrap();
+        assert_eq!(cursor.advance().unwrap().unwrap().key(), common::key(0));
+        assert_eq!(fs::read(&other).unwrap(), target);
+        assert!(log.text().contains("lock.mdb) is no file, or a link to one"), "{}", log.text());
+    }
+    // Nor is a file made at the end of one that leads nowhere.
+    fs::remove_file(&other).unwrap();
+    Lmdb::open(folder.path()).unwrap();
+    assert!(!other.exists());
+}

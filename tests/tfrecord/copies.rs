@@ -246,3 +246,20 @@ fn a_file_that_changes_before_it_is_unpacked_is_an_error_that_says_so() {
     let error = open(&path, Access::Auto).index(&IndexPlace::Beside).unwrap_err().to_string();
     assert!(error.contains("file.percolator-unpacked") && error.contains("a folder"), "{error}");
 }
+
+/// A data set that somebody else made has whatever they like beside it.
+#[test]
+fn a_link_that_leads_to_no_copy_is_neither_followed_nor_replaced() {
+    let (folder, _) = written();
+    let (file, letter) = (folder.path().join("part-0.gz"), folder.path().join("letter"));
+    std::os::unix::fs::symlink(&letter, folder.path().join("part-0.gz.percolator-unpacked")).unwrap();
+    for text in [Some("dear all"), None] {
+        match text {
+            Some(text) => fs::write(&letter, text).unwrap(),
+            None => fs::remove_file(&letter).unwrap(),
+        }
+        let error = TfRecord::open(&file).unwrap().index(&IndexPlace::Beside).unwrap_err();
+        assert!(error.to_string().contains("is a symbolic link that leads to no copy: remove it"), "{error}");
+        assert_eq!(fs::read_to_string(&letter).ok().as_deref(), text);
+    }
+}

@@ -125,4 +125,6 @@ macro_rules! target {
 }
 
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod tests;

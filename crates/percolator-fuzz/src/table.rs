@@ -18,8 +18,8 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 /// An entry, and where it is.
 type Entry = (Vec<u8>, Vec<u8>, Option<EntryPlace>);
 
-/// A table, read in every way: with blocks verified on entry and later, from place to place, and by keys. What
-/// is built of its entries has the same entries.
+/// A table, read in every way: with blocks verified on entry and later, from place to place, and by keys.
+/// What is built of its entries has the same entries.
 ///
 /// # Panics
 ///

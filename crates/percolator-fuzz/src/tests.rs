@@ -97,7 +97,8 @@ fn change() -> impl Strategy<Value = Change> {
     let byte = || prop_oneof![any::<u8>(), Just(0), Just(0xff), Just(0x80), Just(1)];
     prop_oneof![
         4 => (any::<Index>(), byte()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        2 => (any::<Index>(), prop::collection::vec(byte(), 1..9)).prop_map(|(at, new)| Change::Insert(at, new)),
+        2 => (any::<Index>(), prop::collection::vec(byte(), 1..9))
+            .prop_map(|(at, new)| Change::Insert(at, new)),
         2 => (any::<Index>(), 1..40_usize).prop_map(|(at, count)| Change::Remove(at, count)),
         1 => (any::<Index>(), any::<Index>(), 1..60_usize)
             .prop_map(|(from, to, count)| Change::Repeat(from, to, count)),

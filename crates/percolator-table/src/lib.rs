@@ -226,7 +226,13 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         if self.data.seek(file, &before)? {
             return Ok(true);
         }
-        self.advance_block(&mut NoShelf)
+        let is_there = self.advance_block(&mut NoShelf)?;
+        // The index says that no key of the next block is before the target. If one is, the index led past
+        // some of the entries that were asked for, or not far enough.
+        if is_there && before(self.data.key()) {
+            return Err(self.index.damaged("its block starts before the key of the block before it"));
+        }
+        Ok(is_there)
     }
 
     /// Returns the key of the current entry.

@@ -233,6 +233,22 @@ fn forged(kind: u8, contents: &[u8], handle: Option<&[u8]>) -> Vec<u8> {
 }
 
 #[test]
+fn an_index_that_leads_to_a_wrong_block_is_an_error_of_a_search() {
+    let mut table = Vec::new();
+    let one = |key: &'static [u8]| block([(key, &b"v"[..])].into_iter(), 1);
+    let (first, second) = (add(&mut table, 0, &one(b"a")), add(&mut table, 0, &one(b"c")));
+    // The first block's key is greater than the second block's.
+    let index = add(&mut table, 0, &block([(&b"x"[..], &first[..]), (b"y", &second)].into_iter(), 1));
+    end(&mut table, &index);
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
+    cursor.open(&table[..], Verify::AtOnce).unwrap();
+    assert_eq!(cursor.seek(|key| key < b"a"), Ok(true));
+    let error = cursor.seek(|key| key < b"d").unwrap_err().to_string();
+    assert!(error.contains("its block starts before the key of the block before it"), "{error}");
+    assert_eq!(read(&table).unwrap().len(), 2, "a walk does not use the keys of the index");
+}
+
+#[test]
 fn what_is_no_table_says_why() {
     let good = write(
         &Map::from([(b"k".to_vec(), b"v".to_vec())]),

@@ -231,6 +231,20 @@ fn what_is_not_a_regular_file_is_refused() {
 }
 
 #[test]
+fn a_model_is_read_from_a_regular_file_of_a_possible_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, long) = (folder.path().join("pipe.model"), folder.path().join("long.model"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // It takes no space on the disk.
+    fs::File::create(&long).unwrap().set_len(1 << 42).unwrap();
+    for (path, due) in [(pipe, "only regular files are read"), (long, "at most 67108864 are read")] {
+        let error = SentencePiece::open(&path).unwrap_err();
+        let error = error.source().unwrap().to_string();
+        assert!(error.contains(due), "{error}");
+    }
+}
+
+#[test]
 fn passes_and_tasks_may_have_large_numbers() {
     let (_folder, flags) = corpus(&[("a.txt", &text())]);
     let last = Flags { pass_id: u32::MAX, ..flags.clone() };

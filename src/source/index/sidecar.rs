@@ -19,7 +19,7 @@ use std::path::Path;
 use once_cell::sync::OnceCell;
 use percolator_table::checksum::crc32c;
 
-use crate::base::whole_file;
+use crate::base::{input_file, whole_file};
 use crate::source::Identity;
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";
@@ -296,13 +296,57 @@ pub(super) fn checksum_of(places: &[u64]) -> u32 {
     of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))
 }
 
+/// Whether a path is a symbolic link that leads to no index. Whoever made a data set may have put it there:
+/// to write through it would replace a file that has nothing to do with the data set.
+fn is_link_elsewhere(path: &Path) -> bool {
+    let begins_as_one = || {
+        let mut magic = [0; MAGIC.len()];
+        input_file::open(path).is_ok_and(|(file, _)| file.read_exact_at(&mut magic, 0).is_ok())
+            && magic == MAGIC
+    };
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) && !begins_as_one()
+}
+
 /// Writes a sidecar. It need not be on the disk when this returns: one that is cut, or whose bytes are
 /// missing, does not have its checksums, and is rebuilt.
 pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
+    if is_link_elsewhere(path) {
+        let message = "a symbolic link is there that leads to no index: remove it";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
     let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     let head = head_of(kind, identity, &places).ok_or(io::ErrorKind::FileTooLarge)?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     whole_file::write_unsynced(path, &[&head, &places])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A data set that somebody else made has whatever they like beside it.
+    #[test]
+    fn no_index_is_written_through_a_link_that_leads_to_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("x.percolator-index"), folder.path().join("letter"));
+        symlink(&target, &path).unwrap();
+        let written = || write(&path, Kind::Lmdb, &Identity::new(), &[1, 2, 3]);
+        for text in [Some("dear all"), Some(""), None] {
+            match text {
+                Some(text) => fs::write(&target, text).unwrap(),
+                None => fs::remove_file(&target).unwrap(),
+            }
+            assert_eq!(written().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&target).ok().as_deref(), text);
+        }
+        // An index may be elsewhere.
+        write(&target, Kind::Lmdb, &Identity::new(), &[7]).unwrap();
+        written().unwrap();
+        assert_eq!(Sidecar::open(&path, Kind::Lmdb, &Identity::new()).unwrap().numbers(), 3);
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+    }
 }

@@ -72,8 +72,14 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
     // Another process may have made the copy meanwhile.
     match look(packed, &copy)? {
         Look::Valid(plain) => return Ok((Arc::new(plain), None)),
+        Look::Missing | Look::Useless { is_copy: false, .. } if is_link(&copy) => {
+            // Whoever made a data set may have put it there: neither may the file at its end be removed, nor
+            // one be made there.
+            let why = format!("{} is a symbolic link that leads to no copy: remove it", copy.display());
+            return Err(no_copy(packed, why));
+        }
         Look::Missing => {}
-        Look::Useless { id, why } => {
+        Look::Useless { id, why, .. } => {
             tracing::info!(copy = %copy.display(), why, "an unpacked copy cannot be used: making a new one");
             remove(&copy, id).map_err(write)?;
         }
@@ -124,6 +130,8 @@ enum Look {
     Useless {
         id: FileId,
         why: String,
+        /// Whether it is a copy at all.
+        is_copy: bool,
     },
 }
 
@@ -136,22 +144,27 @@ fn look(packed: &Packed, copy: &Path) -> Result<Look, SourceError> {
     }
     let (file, id, file_bytes) = open_files::open(copy)?;
     let Some(trailer) = read_trailer(&file, file_bytes) else {
-        return Ok(Look::Useless { id, why: "it has no valid trailer".to_owned() });
+        return Ok(Look::Useless { id, why: "it has no valid trailer".to_owned(), is_copy: false });
     };
     let source = open_again(&packed.path, packed.id, packed.bytes)?;
     if trailer.packed_bytes != packed.bytes {
-        return Ok(Look::Useless { id, why: format!("it is of a file of {} bytes", trailer.packed_bytes) });
+        let why = format!("it is of a file of {} bytes", trailer.packed_bytes);
+        return Ok(Look::Useless { id, why, is_copy: true });
     }
     for (end, tail) in &trailer.members {
         let found = tail_at(&source, *end).map_err(|error| read_failed(packed, &error))?;
         if found != *tail {
             let why = "it is of another file: the checksums in it differ".to_owned();
-            return Ok(Look::Useless { id, why });
+            return Ok(Look::Useless { id, why, is_copy: true });
         }
     }
     let reading = packed.access.of(&file);
     let plain = Plain::open(copy, (&file, id, file_bytes), trailer.bytes, reading, Some(&packed.path))?;
     Ok(Look::Valid(plain))
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
 /// Removes a copy that cannot be used, unless another file has taken its place.

@@ -1,15 +1,17 @@
 //! Where a conversion is, in a file beside what it has written.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
-use percolator::whole_file;
+use percolator::{input_file, whole_file};
 use serde::{Deserialize, Serialize};
 
 use super::maker::Size;
 use crate::store::{Mark, STATE, StoreError};
+
+/// Far more than a state has.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// The state of a conversion after a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ impl State {
     pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
         let path = folder.join(STATE);
         let changed = |found| StoreError::Changed { path: path.clone(), found };
-        let text = match fs::read(&path) {
+        let text = match input_file::read(&path, BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io(&path, "read the state")(error)),

@@ -16,9 +16,9 @@ mod normalizer;
 mod viterbi;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
+
+use percolator::input_file;
 
 pub use error::{ModelError, TooLong};
 
@@ -27,8 +27,9 @@ use model::Kind;
 use normalizer::Normalizer;
 use viterbi::{Node, Viterbi};
 
-/// The most bytes of a model's file.
-const MODEL_BYTES_MAX: u64 = 1 << 30;
+/// The most bytes of a model's file, more than ten times as many as any known model has. Pieces of a few bytes
+/// take dozens of times their length in memory.
+const MODEL_BYTES_MAX: u64 = 64 << 20;
 
 /// A unigram model: its pieces, its normaliser, and the search for the best segmentation.
 #[derive(Debug)]
@@ -60,13 +61,7 @@ impl SentencePiece {
     /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is not a
     /// unigram model.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(ModelError::Read)?;
-        file.take(MODEL_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ModelError::Read)?;
-        if bytes.len() as u64 > MODEL_BYTES_MAX {
-            return Err(ModelError::Damaged(format!("it has more than {MODEL_BYTES_MAX} bytes")));
-        }
-        Self::from_bytes(&bytes)
+        Self::from_bytes(&input_file::read(path, MODEL_BYTES_MAX).map_err(ModelError::Read)?)
     }
 
     /// Reads the content of a `.model` file.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use percolator::source::{IndexPlace, Source as _, TfRecord};
-use percolator::{Feed, FeedBuilder, Shuffle};
+use percolator::{Feed, FeedBuilder, Shuffle, input_file};
 
 pub use self::error::DataError;
 pub use self::name::DataFlags;
@@ -16,6 +16,9 @@ pub use self::name::DataFlags;
 use self::name::InfoName;
 use super::decoder::{InputFlags, XlnetDecoder};
 use super::{RecordInfo, Split};
+
+/// The longest `record_info` that is read: the names of hundreds of thousands of files.
+const INFO_BYTES_MAX: u64 = 64 << 20;
 
 /// A data set of XLNet's: what [`prepare`](super::prepare) or the script wrote, ready to be fed.
 ///
@@ -138,7 +141,9 @@ impl XlnetData {
 
     /// Adds the files that a `record_info` names. If it names several, each is a pass.
     fn add(&mut self, folder: &Path, path: &Path, passes: Option<u32>) -> Result<(), DataError> {
-        let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
+        let bytes = input_file::read(path, INFO_BYTES_MAX).map_err(|source| unreadable(path, source))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| DataError::Info { path: path.to_owned(), wrong: "it is not UTF-8".to_owned() })?;
         let info =
             RecordInfo::from_json(&text).map_err(|wrong| DataError::Info { path: path.to_owned(), wrong })?;
         if self.files.is_empty() {
