@@ -106,7 +106,15 @@ impl ObserveArgs {
         }
         let (mut subject, control) = (Local::new(NAME, feed), feed.control());
         std::thread::scope(|scope| {
-            let work = scope.spawn(move || consumer::consume(consumers, enough));
+            let consume = move || consumer::consume(consumers, enough);
+            let work =
+                match std::thread::Builder::new().name("consumers".to_owned()).spawn_scoped(scope, consume) {
+                    Ok(work) => work,
+                    Err(error) => {
+                        let error = anyhow!(error).context("cannot start a thread for the consumers");
+                        return (vec![Err(error)], Ok(()));
+                    }
+                };
             let held = log::hold();
             let left = {
                 // Also if drawing panics: the consumers of a paused feed would wait for ever.

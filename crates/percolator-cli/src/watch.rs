@@ -54,10 +54,13 @@ pub(super) fn watched_and_said<T: Send>(
     let (is_over, watcher) = (AtomicBool::new(false), thread::current());
     let done = thread::scope(|scope| {
         let is_over = &is_over;
-        let work = scope.spawn(move || {
-            let _end = End { is_over, watcher };
-            work(lines)
-        });
+        let work = thread::Builder::new()
+            .name("work".to_owned())
+            .spawn_scoped(scope, move || {
+                let _end = End { is_over, watcher };
+                work(lines)
+            })
+            .context("cannot start a thread for the work")?;
         let mut next_line = (!is_quiet && !std::io::stderr().is_terminal()).then_some(LINE);
         // Acquire pairs with the Release in `End`; the result comes by the join.
         while !is_over.load(Ordering::Acquire) {

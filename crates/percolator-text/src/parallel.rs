@@ -26,7 +26,9 @@ pub(crate) fn in_order<I: Send, O: Send, E: Send, W: FnMut(I) -> Result<O, E>>(
         }
     };
     thread::scope(|scope| {
-        (1..threads).for_each(|_| drop(scope.spawn(thread)));
+        // Where no more threads can be started, these and this one do the work.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, thread).ok();
+        let _others: Vec<_> = (1..threads).map_while(spawn).collect();
         thread();
     });
     if let Some((_, error)) = lock(&source).failed.take() {

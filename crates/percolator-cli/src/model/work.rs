@@ -25,19 +25,21 @@ pub(super) fn each<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> V
     let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(count));
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
-                        break;
-                    }
-                    let result = work(number);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
-                }
-            });
+    let run = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                break;
+            }
+            let result = work(number);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
         }
+    };
+    thread::scope(|scope| {
+        // Where no more threads can be started, these and this one do the work.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, run).ok();
+        let _others: Vec<_> = (1..threads).map_while(spawn).collect();
+        run();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_unstable_by_key(|&(number, _)| number);

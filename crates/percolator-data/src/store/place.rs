@@ -156,7 +156,8 @@ impl Place {
             let path = self.partial.join(name);
             replace::remove(&path).map_err(failed(&path))?;
         }
-        for entry in fs::read_dir(&self.partial).map_err(failed(&self.partial))? {
+        let unread = StoreError::io(&self.partial, "look for what an earlier run left");
+        for entry in fs::read_dir(&self.partial).map_err(unread)? {
             let entry = entry.map_err(failed(&self.partial))?;
             if entry.file_name() != "lock" {
                 replace::remove(&entry.path()).map_err(failed(&entry.path()))?;

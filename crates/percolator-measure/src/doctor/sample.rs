@@ -100,10 +100,18 @@ pub(super) fn samples(
     let each = starts.len().div_ceil(job.threads().max(1)).max(1);
     let parts: Vec<Result<Samples, SourceError>> = if is_spread {
         thread::scope(|scope| {
-            let look = |part| scope.spawn(move || look(source, job, part, progress));
-            let looking: Vec<_> = starts.chunks(each).map(look).collect();
-            let joined = looking.into_iter().map(|part| part.join());
-            joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            // A part for which there is no thread is looked at by this one.
+            let spawn = |part| {
+                let started =
+                    thread::Builder::new().spawn_scoped(scope, move || look(source, job, part, progress));
+                started.map_err(|_| look(source, job, part, progress))
+            };
+            let looking: Vec<_> = starts.chunks(each).map(spawn).collect();
+            let joined = looking.into_iter().map(|part| match part {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(looked) => looked,
+            });
+            joined.collect()
         })
     } else {
         vec![look(source, job, &starts, progress)]

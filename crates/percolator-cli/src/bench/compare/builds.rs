@@ -59,11 +59,17 @@ fn output_of(mut command: Command, progress: &Progress) -> io::Result<Output> {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
         let [out, err] = [out.map(OwnedFd::from), err.map(OwnedFd::from)].map(|end| {
-            scope.spawn(move || {
+            thread::Builder::new().spawn_scoped(scope, move || {
                 let mut bytes = Vec::new();
                 end.map_or(Ok(0), |end| File::from(end).read_to_end(&mut bytes)).map(|_| bytes)
             })
         });
+        if out.is_err() || err.is_err() {
+            // Nobody would read what it prints.
+            child.kill()?;
+            child.wait()?;
+        }
+        let (out, err) = (out?, err?);
         let mut is_told = false;
         let status = loop {
             if let Some(status) = child.try_wait()? {
