@@ -237,7 +237,7 @@ impl Transfer for ChaosTransfer {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
-        // The device's own notes first: the work that it has queued on the batch is what `last_use` waits for.
+        // The device's own notes first: what it has queued on the batch is what `last_use` waits for.
         self.inner.release()?;
         if let Some(number) = self.batch {
             self.shared

@@ -200,7 +200,7 @@ impl Cursor for ChaosCursor {
     }
 }
 
-/// Cuts or damages a value. The first byte of a damaged one is 0xff: it begins no message of protobuf, because
+/// Cuts or damages a value. The first byte of a damaged one is 0xff, which begins no message of protobuf:
 /// no field has that number and type.
 fn tear(value: &mut Vec<u8>, effect: &Effect, seed: u64, position: u64) {
     match effect {

@@ -48,6 +48,12 @@ pub(crate) fn peak<T>(run: impl FnOnce() -> T) -> (T, usize) {
     (result, PEAK.load(Ordering::Relaxed) - before)
 }
 
+/// The bytes that are held now.
+#[allow(dead_code, reason = "for tests that share this file")]
+pub(crate) fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
+}
+
 /// Calls of the allocator on this thread so far.
 pub(crate) fn calls_here() -> usize {
     CALLS_HERE.get()

@@ -1,0 +1,104 @@
+//! Each fault of a device, by itself.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use percolator::chaos::{Chaos, Fault, Living};
+use percolator::reader::Registry;
+use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError};
+
+use crate::common::process::must_end;
+use crate::common::source::MemorySource;
+
+fn feed(chaos: &Chaos) -> FeedBuilder {
+    let feed = Feed::builder().source(MemorySource::images("device", 40, 1, 4, 4)).registry(&Registry::new());
+    feed.threads(2).batch_size(4).prefetch(2).once().devices([chaos.device(Device::host(0))])
+}
+
+/// The batches that come before the error, and the error.
+fn end(fault: Fault) -> (usize, FeedError) {
+    let chaos = Chaos::new(fault);
+    let mut lane = feed(&chaos).build().unwrap().take_lanes().unwrap().remove(0);
+    let mut batches = 0;
+    let error = loop {
+        match lane.next().expect("an error comes before the end") {
+            Ok(_) => batches += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(lane.next().is_none());
+    drop(lane);
+    chaos.wait_until_gone();
+    (batches, error)
+}
+
+#[test]
+fn calls_and_events_that_fail_end_the_lane_with_their_error() {
+    must_end("lanes of a device that fails", || {
+        let call = |call, message: &str| {
+            let message = message.to_owned();
+            FeedError::Device(DeviceError::Call { device: "host:0".to_owned(), call, message })
+        };
+        assert_eq!(end(Fault::submit(3).fails("lost")), (3, call("submit", "lost")));
+        let (batches, error) = end(Fault::release(3).fails("lost"));
+        assert!((4..=5).contains(&batches), "the ring has two: {batches}");
+        assert_eq!(error, call("release", "lost"));
+        let (batches, error) = end(Fault::last_use(3).fails("lost"));
+        assert!((4..=5).contains(&batches), "{batches}");
+        assert_eq!(error, call("last_use", "lost"));
+        let (_, error) = end(Fault::submit(3).panics());
+        assert!(matches!(&error, FeedError::Panicked { name, .. } if name == "prefetch:0"), "{error}");
+        let (_, error) = end(Fault::release(3).panics());
+        assert!(error.to_string().contains("release failed: it panicked: release 3 panics"), "{error}");
+    });
+}
+
+#[test]
+fn memory_that_is_refused_is_an_error_of_build_and_leaves_nothing() {
+    must_end("a device without memory", || {
+        for fault in [Fault::memory(1), Fault::transfer(1)] {
+            let chaos = Chaos::new(fault.fails("none is left"));
+            let error = feed(&chaos).build().unwrap_err();
+            let FeedError::Device(DeviceError::OutOfMemory { device, message, .. }) = &error else {
+                panic!("{error}")
+            };
+            assert_eq!((device.as_str(), message.as_str()), ("host:0", "none is left"));
+            chaos.wait_until_gone();
+        }
+    });
+}
+
+#[test]
+fn an_arrival_that_fails_is_told_to_whoever_waits_for_it_and_one_that_sticks_keeps_nobody_else() {
+    must_end("batches that do not arrive", || {
+        let chaos = Chaos::new([Fault::arrival(0).fails("lost"), Fault::arrival(1).sticks()]);
+        let mut lane = feed(&chaos).build().unwrap().take_lanes().unwrap().remove(0);
+        let [first, second] = [(); 2].map(|()| lane.next().unwrap().unwrap());
+        let error = first.wait().unwrap_err();
+        assert_eq!(error.to_string(), "host:0: arrival failed: lost");
+        assert!(!second.arrival().is_complete().unwrap());
+        chaos.wait_until_stuck();
+        chaos.release();
+        second.wait().unwrap();
+        drop((first, second));
+        assert_eq!(lane.filter(Result::is_ok).count(), 8);
+    });
+}
+
+#[test]
+fn a_batch_that_its_device_still_uses_is_not_overwritten_and_keeps_no_drop_waiting() {
+    must_end("a device that keeps its batches", || {
+        let late = Fault::every_last_use().takes(Duration::from_millis(1));
+        let chaos = Chaos::new([late, Fault::last_use(4).sticks()]);
+        let mut lane = feed(&chaos).build().unwrap().take_lanes().unwrap().remove(0);
+        let seen: Vec<_> = lane.by_ref().take(6).map(|batch| batch.unwrap().records()[0].index).collect();
+        assert_eq!(seen, [0, 4, 8, 12, 16, 20]);
+        drop(lane);
+        // Nothing waited for the device, which still uses one of the two batches of the ring.
+        assert!(chaos.living().memories > 0);
+        chaos.release();
+        chaos.wait_until_gone();
+        assert_eq!((chaos.living(), chaos.overwritten()), (Living::default(), 0));
+    });
+}

@@ -1,0 +1,211 @@
+//! A disk that fills at any byte: what is written is whole or absent, what was there before stays, and the
+//! error says which file. The system's limit of a file's length stands for the full disk. It is set for the
+//! whole process, so each of these tests runs in a child.
+
+#![expect(unsafe_code, reason = "limits and signals are set through C")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::Path;
+
+use percolator::chaos::{Chaos, Fault};
+use percolator::receipt::{DataDigest, DigestDetail, ReceiptError, Verdict};
+use percolator::snapshot::SnapshotError;
+use percolator::source::{IndexPlace, Lmdb, Source as _, SourceError, TfRecord};
+use percolator::tfrecord::{Compression, TfRecordWriter, write_record};
+use percolator::{Feed, Receipt, Shuffle, Snapshot};
+
+use crate::common;
+use crate::common::process::{is_alone, this_test};
+
+/// Sets the longest file that may be written, and returns an error for a longer one, as a full disk does,
+/// instead of ending the process.
+fn limit_files(bytes: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written to memory of its type.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }, 0);
+    limit.rlim_cur = bytes.min(limit.rlim_max);
+    // SAFETY: the limit is read from memory of its type.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A run of 12 steps: where it is after 4 and after 8 of them, and what it had delivered.
+fn two_moments(folder: &Path) -> [(Snapshot, Receipt); 2] {
+    common::write_images(&folder.join("db"), 48, 1, 4, 4);
+    let feed = Feed::builder().lmdb(folder.join("db")).batch_size(4).shuffle(Shuffle::Global).epochs(1);
+    let mut feed = feed.index(IndexPlace::Memory).receipts(true).build().unwrap();
+    [(); 2].map(|()| {
+        feed.steps().take(4).for_each(|step| drop(step.unwrap()));
+        (feed.snapshot().unwrap(), feed.receipt().unwrap())
+    })
+}
+
+#[test]
+fn a_snapshot_and_its_receipt_are_both_saved_or_recovered_wherever_the_disk_fills() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [(old, old_receipt), (new, new_receipt)] = two_moments(folder.path());
+    let saved = folder.path().join("saved");
+    std::fs::create_dir(&saved).unwrap();
+    let (path, receipt_path) = (saved.join("run.snapshot"), saved.join("run.receipt"));
+    let (mut failed, mut room) = (0, 0);
+    loop {
+        limit_files(u64::MAX);
+        old.save_with_receipt(&path, &old_receipt, &receipt_path).unwrap();
+        limit_files(room);
+        let outcome = new.save_with_receipt(&path, &new_receipt, &receipt_path);
+        limit_files(u64::MAX);
+        if outcome.is_ok() {
+            break;
+        }
+        failed += 1;
+        let error = outcome.unwrap_err();
+        let names_its_file = match &error {
+            SnapshotError::Io { path: named, action: "write", .. } => *named == path,
+            SnapshotError::Receipt(ReceiptError::Write { path: named, .. }) => *named == receipt_path,
+            _ => false,
+        };
+        assert!(names_its_file, "{room} bytes: {error}");
+        assert_eq!(names(&saved), ["run.receipt", "run.snapshot"], "{room} bytes");
+        // Either both are the old ones, or both are the new ones.
+        let found = (Snapshot::recover(&path).unwrap(), Receipt::load(&receipt_path).unwrap());
+        let is_whole =
+            found == (old.clone(), old_receipt.clone()) || found == (new.clone(), new_receipt.clone());
+        assert!(is_whole, "{room} bytes");
+        room += 7;
+    }
+    assert!(failed > 50, "{failed}");
+    assert!(Verdict::of([("run", &Receipt::load(&receipt_path).unwrap())]).unwrap().is_sound());
+}
+
+#[test]
+fn a_digest_and_a_tfrecord_file_are_whole_or_absent_wherever_the_disk_fills() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    common::write_images(&folder.path().join("db"), 20, 1, 4, 4);
+    let digest =
+        Feed::builder().lmdb(folder.path().join("db")).epochs(1).digest(DigestDetail::EachRecord).unwrap();
+    let saved = folder.path().join("saved");
+    std::fs::create_dir(&saved).unwrap();
+    let path = saved.join("data.digest");
+    let failed = fill(|| match digest.save(&path) {
+        Err(ReceiptError::Write { path: named, .. }) => {
+            assert_eq!(named, path);
+            assert_eq!(names(&saved), [""; 0]);
+            false
+        }
+        outcome => outcome.is_ok(),
+    });
+    assert!(failed > 10 && DataDigest::load(&path).unwrap() == digest);
+    std::fs::remove_file(&path).unwrap();
+
+    let path = saved.join("data.tfrecord");
+    for compression in [Compression::Plain, Compression::Gzip] {
+        let failed = fill(|| {
+            let write = || {
+                let mut file = TfRecordWriter::create(&path, compression)?;
+                (0..20_u8).try_for_each(|number| file.write(&noise(number)))?;
+                file.finish()
+            };
+            match write() {
+                Err(SourceError::Io { path: named, .. }) => {
+                    assert_eq!(named, path);
+                    assert_eq!(names(&saved), [""; 0]);
+                    false
+                }
+                outcome => outcome.is_ok(),
+            }
+        });
+        assert!(failed > 10, "{failed}");
+        let mut cursor = TfRecord::open(&path).unwrap().cursor().unwrap();
+        for number in 0..20_u8 {
+            assert_eq!(cursor.advance().unwrap().unwrap().value(), noise(number));
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Bytes that no compressor makes shorter.
+fn noise(number: u8) -> Vec<u8> {
+    (0..200).map(|at| common::pixel(usize::from(number) + 1000, at)).collect()
+}
+
+/// Gives more and more room until `write` succeeds; how often it failed.
+fn fill(write: impl Fn() -> bool) -> usize {
+    (0..)
+        .find(|failed| {
+            limit_files(*failed as u64 * 31);
+            let is_written = write();
+            limit_files(u64::MAX);
+            is_written
+        })
+        .unwrap()
+}
+
+#[test]
+fn an_index_that_finds_no_room_stays_in_memory_and_a_copy_that_finds_none_is_an_error() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    common::write_images(&path, 300, 1, 4, 4);
+    let before = names(&path);
+    limit_files(100);
+    let database = Lmdb::open(&path).unwrap();
+    database.index(&IndexPlace::Beside).unwrap();
+    assert!(database.is_seekable());
+    assert_eq!(names(&path), before, "no part of an index is left");
+    let mut cursor = database.cursor().unwrap();
+    cursor.seek(217).unwrap();
+    assert_eq!(cursor.advance().unwrap().unwrap().key(), common::key(217));
+
+    let file = folder.path().join("data.tfrecord");
+    limit_files(u64::MAX);
+    let mut writer = TfRecordWriter::create(&file, Compression::Gzip).unwrap();
+    (0..20_u8).for_each(|number| writer.write(&noise(number)).unwrap());
+    writer.finish().unwrap();
+    let before = names(folder.path());
+    for room in [0, 1, 2000, 4000] {
+        limit_files(room);
+        let error = TfRecord::open(&file).unwrap().index(&IndexPlace::Beside).unwrap_err();
+        assert!(error.to_string().contains("data.tfrecord"), "{error}");
+        assert_eq!(names(folder.path()), before, "no part of a copy is left");
+    }
+    limit_files(u64::MAX);
+    let packed = TfRecord::open(&file).unwrap();
+    packed.index(&IndexPlace::Beside).unwrap();
+    let mut cursor = packed.cursor().unwrap();
+    cursor.seek(7).unwrap();
+    assert_eq!(cursor.advance().unwrap().unwrap().value(), noise(7));
+}
+
+/// The framing that a program writes to a file of its own.
+#[test]
+fn a_program_that_frames_records_itself_learns_that_the_disk_is_full() {
+    let whole = {
+        let mut out = Vec::new();
+        write_record(&mut out, &noise(1)).unwrap();
+        out
+    };
+    for room in 0..whole.len() {
+        let chaos = Chaos::new(Fault::disk_fills_after(room as u64));
+        let mut out = Vec::new();
+        let error = write_record(chaos.writer(&mut out), &noise(1)).unwrap_err();
+        assert_eq!((error.kind(), &out[..]), (std::io::ErrorKind::StorageFull, &whole[..room]));
+    }
+}

@@ -1,0 +1,165 @@
+//! A scenario: a feed, how it is consumed, and what goes wrong; all of it drawn from one seed.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use percolator::bad::{BadAction, BadRecords};
+use percolator::chaos::{Effect, Fault, Faults, Place, Reach};
+use percolator::order::Assignment;
+use percolator::source::Access;
+use percolator::{LastBatch, Shuffle};
+
+use crate::common::lmdb_forge::Numbers;
+use crate::stores::{Coding, KINDS, Kind};
+
+/// How records are dealt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Order {
+    /// Caffe's order, for this many batches of each lane.
+    RoundRobin { batches: usize },
+    /// One pass in Caffe's order.
+    Once,
+    /// A plan.
+    Plan { epochs: u64, shuffle: Shuffle, last: LastBatch, assignment: Assignment },
+}
+
+/// Who takes the batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consumer {
+    /// A thread for each lane.
+    Lanes,
+    /// One thread, step by step.
+    Steps,
+    /// One thread that polls all lanes.
+    Polls,
+    /// One thread that waits for a millisecond at a time.
+    Waits,
+}
+
+/// Everything that is drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub seed: u64,
+    pub kind: Kind,
+    pub coding: Coding,
+    pub access: Access,
+    pub records: usize,
+    pub lanes: usize,
+    pub size: usize,
+    pub threads: usize,
+    pub prefetch: usize,
+    pub order: Order,
+    pub consumer: Consumer,
+    /// The processes of the job, each with a feed of its own.
+    pub workers: usize,
+    /// A second array from a second store, read in step.
+    pub has_target: bool,
+    pub has_receipts: bool,
+    pub drops_behind: bool,
+    /// What is done with records that cannot be used.
+    pub(crate) bad: BadAction,
+    /// Whether the feed is paused and has other threads on the way.
+    pub is_controlled: bool,
+    /// The steps after which it is cut and resumed, faults or not.
+    pub cut: Option<usize>,
+    /// Whether a stuck feed is cancelled, and not released.
+    pub cancels: bool,
+    /// Whether faults may strike while it is built.
+    pub is_armed_early: bool,
+    /// They strike the first worker, and there its first lane.
+    pub faults: Faults,
+}
+
+impl Scenario {
+    pub(crate) fn drawn(seed: u64) -> Self {
+        let mut draws = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let kind = draws.of(&KINDS);
+        let coding = match kind {
+            Kind::Images => Coding::Datum,
+            _ => draws.of(&[Coding::Datum, Coding::Checked]),
+        };
+        let records = draws.of(&[1, 2, 5, 13, 30, 60, 150]);
+        let records = if kind == Kind::Joined { records.max(3) } else { records };
+        let (lanes, size) = (1 + draws.below(3), 1 + draws.below(9));
+        let order = order(&mut draws, records >= lanes * size);
+        let is_planned = matches!(order, Order::Plan { .. });
+        let workers = if draws.below(3) == 0 { 2 + draws.below(2) } else { 1 };
+        // All of them must have the records of a step.
+        let workers = if records >= 3 * lanes * size { workers } else { 1 };
+        let reach = Reach::records(records as u64).and_batches(12);
+        Scenario {
+            seed,
+            kind,
+            coding,
+            access: draws.of(&[Access::Mapped, Access::Read]),
+            records,
+            lanes,
+            size,
+            threads: 1 + draws.below(4),
+            prefetch: 1 + draws.below(4),
+            order,
+            consumer: draws.of(&[Consumer::Lanes, Consumer::Steps, Consumer::Polls, Consumer::Waits]),
+            workers,
+            has_target: coding == Coding::Datum && kind != Kind::Images && draws.below(4) == 0,
+            has_receipts: is_planned && draws.below(2) == 0,
+            drops_behind: draws.below(4) == 0,
+            bad: draws.of(&[BadAction::Fail, BadAction::Fail, BadAction::Skip, BadAction::Replace]),
+            is_controlled: draws.below(3) == 0,
+            cut: (draws.below(3) == 0).then(|| draws.below(6)),
+            cancels: draws.below(3) == 0,
+            is_armed_early: draws.below(3) > 0,
+            faults: if draws.below(8) == 0 { Faults::none() } else { Faults::drawn(seed, reach) },
+        }
+    }
+
+    /// The records that are cut or damaged, so that the data set looks like another one.
+    pub(crate) fn torn(&self) -> Vec<u64> {
+        let tears = |fault: &&Fault| matches!(fault.effect, Effect::Cut(_) | Effect::Damage);
+        self.faults.iter().filter(tears).filter_map(|fault| fault.number).collect()
+    }
+
+    pub(crate) fn bad_records(&self) -> BadRecords {
+        match self.bad {
+            BadAction::Skip => BadRecords::skip(),
+            BadAction::Replace => BadRecords::replace(),
+            _ => BadRecords::fail(),
+        }
+    }
+
+    /// The only fault, if there is one alone.
+    pub(crate) fn only_fault(&self) -> Option<&Fault> {
+        if let [fault] = &self.faults.list[..] { Some(fault) } else { None }
+    }
+
+    /// Whether nothing else can be stuck than the source at a record, so that cancelling ends the feed.
+    pub(crate) fn may_cancel(&self) -> bool {
+        let sticks = |fault: &&Fault| fault.effect == Effect::Stick;
+        let mut places = self.faults.iter().filter(sticks).map(|fault| fault.place);
+        self.cancels && places.all(|place| place == Place::Record)
+    }
+}
+
+fn order(draws: &mut Numbers, fills_a_step: bool) -> Order {
+    match draws.below(4) {
+        0 => Order::RoundRobin { batches: draws.below(20) },
+        1 => Order::Once,
+        _ => {
+            let window = Shuffle::Window { records: NonZeroU64::new(7).expect("it is not 0") };
+            let all = [LastBatch::Keep, LastBatch::Pad, LastBatch::Drop, LastBatch::Wrap];
+            // The others need the records of a step.
+            let last = if fills_a_step { &all[..] } else { &all[..2] };
+            Order::Plan {
+                epochs: 1 + draws.below(3) as u64,
+                shuffle: draws.of(&[Shuffle::No, Shuffle::Global, window, Shuffle::Files]),
+                last: draws.of(last),
+                assignment: draws.of(&[Assignment::TensorFlow, Assignment::Caffe]),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "scenario of seed {}: {self:?}; faults: {}", self.seed, self.faults)
+    }
+}

@@ -1,0 +1,186 @@
+//! The data sets of the scenarios: the same records in every kind of store, made once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use percolator::chaos::{Chaos, ChaosSource, Faults};
+use percolator::source::{Access, FnSource, ImageList, Joined, LevelDb, Lmdb, TfRecord};
+use percolator::tfrecord::{Compression, TfRecordWriter};
+use tempfile::TempDir;
+
+use crate::common;
+use crate::common::source::MemorySource;
+
+/// Where records are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Memory,
+    Function,
+    Lmdb,
+    LevelDb,
+    TfRecord,
+    Gzip,
+    Images,
+    Joined,
+}
+
+/// What a record's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Coding {
+    /// Caffe's image record. Its label is its position.
+    Datum,
+    /// Its position, a checksum, and bytes that follow from the position: read by a closure of the test.
+    Checked,
+}
+
+pub(crate) const KINDS: [Kind; 8] = [
+    Kind::Memory,
+    Kind::Function,
+    Kind::Lmdb,
+    Kind::LevelDb,
+    Kind::TfRecord,
+    Kind::Gzip,
+    Kind::Images,
+    Kind::Joined,
+];
+
+/// The side of an image, and the bytes behind the checksum.
+pub(crate) const SIDE: usize = 6;
+pub(crate) const BYTES: usize = SIDE * SIDE;
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The stores that were made so far.
+pub(crate) struct Stores {
+    folder: TempDir,
+    made: Mutex<HashSet<PathBuf>>,
+}
+
+impl Stores {
+    pub(crate) fn new() -> Self {
+        Stores { folder: tempfile::tempdir().unwrap(), made: Mutex::default() }
+    }
+
+    /// Opens a store of this many records, for these faults.
+    pub(crate) fn open(
+        &self,
+        kind: Kind,
+        coding: Coding,
+        records: usize,
+        access: Access,
+        chaos: &Chaos,
+    ) -> ChaosSource {
+        self.open_part(kind, coding, 0..records, access, chaos)
+    }
+
+    fn open_part(
+        &self,
+        kind: Kind,
+        coding: Coding,
+        positions: Range<usize>,
+        access: Access,
+        chaos: &Chaos,
+    ) -> ChaosSource {
+        let path = self.path(kind, coding, positions.clone());
+        let first = positions.start;
+        match kind {
+            Kind::Memory => chaos.source(MemorySource::new("scenario", records_of(coding, positions))),
+            Kind::Function => {
+                chaos.source(FnSource::new("scenario", positions.len() as u64, move |at, value| {
+                    value.extend(self::value(coding, first + usize::try_from(at).unwrap()));
+                    Ok(())
+                }))
+            }
+            Kind::Lmdb => chaos.source(Lmdb::options().access(access).open(&path).unwrap()),
+            Kind::LevelDb => chaos.source(LevelDb::options().access(access).open(&path).unwrap()),
+            Kind::TfRecord | Kind::Gzip => {
+                chaos.source(TfRecord::options().access(access).open(&path).unwrap())
+            }
+            Kind::Images => chaos.source(ImageList::open(path.join("list")).unwrap().relative_to(path)),
+            Kind::Joined => {
+                let third = positions.len() / 3;
+                let (one, two) = (first + third, first + 2 * third);
+                let part = |kind, positions| {
+                    self.open_part(kind, coding, positions, access, &Chaos::new(Faults::none()))
+                };
+                let joined = Joined::new(part(Kind::LevelDb, first..one)).and(part(Kind::TfRecord, one..two));
+                chaos.source(joined.and(part(Kind::Lmdb, two..positions.end)))
+            }
+        }
+    }
+
+    fn path(&self, kind: Kind, coding: Coding, positions: Range<usize>) -> PathBuf {
+        let mut made = self.made.lock().unwrap();
+        let path =
+            self.folder.path().join(format!("{kind:?}-{coding:?}-{}-{}", positions.start, positions.end));
+        if made.insert(path.clone()) {
+            let records = || records_of(coding, positions.clone());
+            match kind {
+                Kind::Memory | Kind::Function | Kind::Joined => {}
+                Kind::Lmdb => common::write_lmdb(&path, records()),
+                Kind::LevelDb => common::leveldb::write(&path, rusty_leveldb::Options::default(), records()),
+                Kind::TfRecord => write_tfrecord(&path, Compression::Plain, records()),
+                Kind::Gzip => write_tfrecord(&path, Compression::Gzip, records()),
+                Kind::Images => write_files(&path, positions),
+            }
+        }
+        path
+    }
+}
+
+fn records_of(coding: Coding, positions: Range<usize>) -> Records {
+    positions.map(|position| (common::key(position), value(coding, position))).collect()
+}
+
+/// The value of the record at a position.
+pub(crate) fn value(coding: Coding, position: usize) -> Vec<u8> {
+    match coding {
+        Coding::Datum => common::image(position, 1, SIDE, SIDE).1,
+        Coding::Checked => {
+            let content = content(position);
+            let mut value = (position as u64).to_le_bytes().to_vec();
+            value.extend(checksum(position as u64, &content).to_le_bytes());
+            value.extend(content);
+            value
+        }
+    }
+}
+
+/// The bytes that a batch has of a record.
+pub(crate) fn content(position: usize) -> Vec<u8> {
+    (0..BYTES).map(|at| common::pixel(position, at)).collect()
+}
+
+/// Every bit of the bytes counts.
+pub(crate) fn checksum(position: u64, content: &[u8]) -> u64 {
+    content.iter().fold(position ^ 0x9e37_79b9_7f4a_7c15, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5)
+    })
+}
+
+fn write_tfrecord(path: &Path, compression: Compression, records: Records) {
+    let mut file = TfRecordWriter::create(path, compression).unwrap();
+    records.into_iter().for_each(|(_, value)| file.write(&value).unwrap());
+    file.finish().unwrap();
+}
+
+/// Grey PNG files, and the list of them. Their label is their position.
+fn write_files(folder: &Path, positions: Range<usize>) {
+    std::fs::create_dir_all(folder).unwrap();
+    let mut list = String::new();
+    for position in positions {
+        let name = format!("{position}.png");
+        let side = u32::try_from(SIDE).unwrap();
+        let mut encoder = png::Encoder::new(File::create(folder.join(&name)).unwrap(), side, side);
+        encoder.set_color(png::ColorType::Grayscale);
+        encoder.write_header().unwrap().write_image_data(&content(position)).unwrap();
+        writeln!(list, "{name} {position}").unwrap();
+    }
+    std::fs::write(folder.join("list"), list).unwrap();
+}
