@@ -33,6 +33,8 @@ mod jobs;
 mod json;
 mod killed;
 mod leases;
+#[cfg(target_os = "linux")]
+mod limits;
 mod model;
 mod model_refused;
 mod observe;

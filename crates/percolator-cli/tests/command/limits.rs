@@ -1,0 +1,211 @@
+//! The command on a machine that runs out of file handles, threads or memory, or has no `/proc`. Each tool
+//! does its work as it does elsewhere, or ends with code 1 and a line that says why. No output has its name
+//! before it is whole, and the same task can be done later, whatever is left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::{TempDir, tempdir};
+
+use crate::common;
+use crate::common::process::must_end;
+
+/// What the tools do. `db` is an LMDB, `ldb` the same as a LevelDB, `records` as a TFRecord file.
+const TASKS: [&str; 16] = [
+    "feed --lmdb db --once --batch-size 7",
+    "feed --leveldb ldb --epochs 1 --shuffle global --batch-size 7",
+    "feed --tfrecord records --epochs 1 --shuffle global --batch-size 7",
+    "digest db",
+    "digest ldb",
+    "digest records",
+    "verify db",
+    "verify ldb",
+    "verify records",
+    "inspect ldb",
+    "mean db out",
+    "mean records out",
+    "convert records db out --backend lmdb",
+    "convert records db out --backend leveldb",
+    "convert records ldb out --backend tfrecord",
+    "verify db --repair out",
+];
+
+/// The data sets, and the command, where everybody may use them.
+fn place() -> TempDir {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_percolator"), at("percolator")).unwrap();
+    common::write_images(&at("db"), 40, 3, 16, 16);
+    for (name, backend) in [("ldb", "leveldb"), ("records", "tfrecord")] {
+        let convert = format!("convert records db {name} --backend {backend} --quiet");
+        let output = Command::new(at("percolator")).args(convert.split(' ')).current_dir(&folder).output();
+        assert!(output.unwrap().status.success(), "{convert}");
+    }
+    let mut paths = vec![folder.path().to_owned()];
+    while let Some(path) = paths.pop() {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        if path.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    folder
+}
+
+/// Removes what the last task wrote.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        match path.is_dir() {
+            _ if !name.starts_with("out") && !name.contains("percolator-") && name != ".cache" => {}
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+/// The names in the folder that a task added.
+fn outputs(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with("out"));
+    names
+}
+
+/// Runs a task after some words of a shell. A task that hangs fails the test.
+fn run(folder: &Path, words: &str, task: &str, prepare: fn(&mut Command)) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{words}; exec ./percolator \"$@\""), "bash"]).args(task.split(' '));
+    command.current_dir(folder).env("RUST_LOG", "error").env("XDG_CACHE_HOME", folder.join(".cache"));
+    prepare(&mut command);
+    must_end(&format!("{words}: {task}"), move || command.output().unwrap())
+}
+
+/// Whether a task did all its work; if not, checks that it says why, and leaves nothing.
+fn is_done(folder: &Path, what: &str, output: &Output) -> Option<bool> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Some(true),
+        Some(1) => {
+            assert!(said.starts_with("percolator: ") && !said.contains("panicked"), "{what}: {said}");
+            // What is not whole has not its name, and what is said to be gone is.
+            let left = outputs(folder);
+            assert!(!left.contains(&"out".to_owned()), "{what}: {said}");
+            assert!(left.is_empty() || !said.contains("nothing is left"), "{what}: {left:?}: {said}");
+            Some(false)
+        }
+        // The shell could not start it, or the loader not load it.
+        Some(126 | 127 | 254) => None,
+        _ if said.contains("bash: ") && !said.contains("percolator: ") => None,
+        _ => panic!("{what}: {}: {said}", output.status),
+    }
+}
+
+/// Every task under every limit. Of those that say why, one of `reasons` is why.
+fn sweep(words: impl Fn(u64) -> String, limits: &[u64], reasons: &[&str], prepare: fn(&mut Command)) {
+    let place = place();
+    let folder = place.path();
+    let mut counts = BTreeMap::new();
+    for task in TASKS {
+        for limit in limits {
+            clear(folder);
+            let words = words(*limit);
+            let what = format!("{words}: {task}");
+            let output = run(folder, &words, task, prepare);
+            let is_done = is_done(folder, &what, &output);
+            if is_done == Some(false) {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(reasons.iter().any(|reason| said.contains(reason)), "{what}: {said}");
+            }
+            *counts.entry(is_done).or_insert(0) += 1;
+        }
+        // Whatever the last one left, the task can be done once there is room.
+        fs::remove_dir_all(folder.join("out")).or_else(|_| fs::remove_file(folder.join("out"))).ok();
+        let output = run(folder, "true", task, prepare);
+        assert!(output.status.success(), "{task}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    println!("not started, ended with a reason, done: {counts:?}");
+    assert!(counts.get(&Some(true)).is_some_and(|done| *done > 0), "{counts:?}");
+    assert!(counts.get(&Some(false)).is_some_and(|ended| *ended > 0), "{counts:?}");
+}
+
+#[test]
+fn few_open_files() {
+    let limits: Vec<u64> = (3..20).collect();
+    sweep(|limit| format!("ulimit -n {limit}"), &limits, &["Too many open files"], |_| {});
+}
+
+#[test]
+fn few_threads() {
+    const NOBODY: u32 = 65534;
+    // The system does not hold root to this limit.
+    let be_nobody = |command: &mut Command| {
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+    };
+    let mut probe = Command::new("true");
+    be_nobody(&mut probe);
+    if let Err(error) = probe.output() {
+        return println!("SKIPPED: nobody else can be anybody here: {error}");
+    }
+    let reasons = ["cannot start", "cannot be started"];
+    sweep(|limit| format!("ulimit -u {limit}"), &[1, 2, 3, 4, 5, 8], &reasons, be_nobody);
+}
+
+/// The allocator of small things has no error: then the program ends by SIGABRT and says how many bytes it
+/// lacked. What is allowed to end so is only that, and it leaves no output under its name.
+#[test]
+fn little_memory() {
+    let place = place();
+    let folder = place.path();
+    let (mut done, mut ended, mut aborted) = (0, 0, 0);
+    for task in TASKS {
+        for megabytes in (20..140).step_by(10) {
+            clear(folder);
+            let words = format!("ulimit -v {}", megabytes * 1000);
+            // Below some limit the system cannot load the program.
+            if !run(folder, &words, "--version", |_| {}).status.success() {
+                continue;
+            }
+            let output = run(folder, &words, task, |_| {});
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.code().is_none() && said.contains("memory allocation of ") {
+                assert!(!folder.join("out").exists(), "{words}: {task}: {said}");
+                aborted += 1;
+                continue;
+            }
+            match is_done(folder, &format!("{words}: {task}"), &output) {
+                Some(true) => done += 1,
+                Some(false) => ended += 1,
+                None => {}
+            }
+        }
+    }
+    println!("done {done}, ended with a reason {ended}, aborted {aborted}");
+    assert!(done > 0 && ended > 0, "done {done}, ended {ended}");
+}
+
+#[test]
+fn no_proc() {
+    let place = place();
+    let folder = place.path();
+    for task in TASKS {
+        clear(folder);
+        let hidden = "mount -t tmpfs none /proc && mount -t tmpfs none /sys || exit 77";
+        let mut command = Command::new("unshare");
+        let script = format!("{hidden}; exec ./percolator {task}");
+        command.args(["--mount", "--map-root-user", "sh", "-c", &script]).current_dir(folder);
+        match command.output() {
+            Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare") => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{task}: {said}");
+            }
+            output => return println!("SKIPPED: /proc cannot be hidden here: {output:?}"),
+        }
+    }
+}
