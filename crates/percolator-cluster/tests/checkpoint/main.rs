@@ -8,6 +8,8 @@ mod bad_stores;
 mod bundle;
 mod faults;
 mod killed;
+#[cfg(target_os = "linux")]
+mod limits;
 mod memory_store;
 mod numbered_state;
 mod outages;
