@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use crate::bad::{BadAction, BadRecord};
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
-use crate::base::sync::{Mutex, Sender};
+use crate::base::sync::{Mutex, Sender, Touches};
 use crate::batch::fault::BatchFault;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
@@ -65,6 +65,8 @@ struct Buffer {
     bad: Mutex<Vec<BadRecord>>,
     /// Receives a message when the last writer has gone.
     done: Sender<()>,
+    /// Who touches which row of the cells, for the model checker.
+    rows: Touches,
 }
 
 struct Cells {
@@ -172,8 +174,8 @@ impl Frame {
         let (ids, draws) = (vec![RecordId::default(); records], vec![Draw::default(); records]);
         let cells = Cells { memory, ids, draws, contents: Vec::new() };
         let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
-        let (failure, bad) = (Mutex::new(None), Mutex::new(Vec::new()));
-        Frame(Arc::new(Buffer { cells, writers, failure, bad, done }))
+        let (failure, bad, rows) = (Mutex::new(None), Mutex::new(Vec::new()), Touches::default());
+        Frame(Arc::new(Buffer { cells, writers, failure, bad, done, rows }))
     }
 
     /// Makes room for each record's hash from now on.
@@ -205,6 +207,7 @@ impl Frame {
             contents: cells.contents.as_mut_ptr(),
             has_contents: !cells.contents.is_empty(),
         };
+        self.0.rows.write(0..layout.rows());
         *self.0.failure.lock() = None;
         self.0.bad.lock().clear();
         // Counts the `Filling` itself. Relaxed: any thread that gets places receives them, and this store,
@@ -290,6 +293,7 @@ impl Places {
     pub(crate) fn get(&mut self, position: usize, seed: u64) -> Row<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
         let row = self.range.start + position;
+        self.buffer.rows.write(row..row + 1);
         // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, and `self`
         // keeps the buffer. The row is this record's own: by invariant 2 no other `Places` has it, and `&mut
         // self` prevents lending it twice.
@@ -344,6 +348,7 @@ impl Pending {
     pub(crate) fn filled(self, on_bad: BadAction) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
         let Pending { buffer, layout, pointers, rows, records, pads } = self;
+        buffer.rows.write(0..rows);
         let bad = std::mem::take(&mut *buffer.bad.lock());
         let mut filled = Filled { buffer, layout, pointers, rows, records, bad: Vec::new() };
         if !bad.is_empty() {
@@ -388,6 +393,7 @@ impl Filled {
 
     /// The memory up to the end of the last array.
     pub(crate) fn memory(&self) -> &[u8] {
+        self.buffer.rows.read(0..self.rows);
         // SAFETY: `begin` checked that there is room for the layout; every byte is initialised (the memory's
         // promise); by invariant 3 nobody writes any more, and nobody will before this value is recycled.
         unsafe { std::slice::from_raw_parts(self.pointers.memory, self.layout.bytes()) }
@@ -442,6 +448,7 @@ impl Filled {
     }
 
     pub(crate) fn ids(&self) -> &[RecordId] {
+        self.buffer.rows.read(0..self.records);
         // SAFETY: as in `memory`.
         unsafe { std::slice::from_raw_parts(self.pointers.ids, self.records) }
     }

@@ -15,6 +15,8 @@ use shuttle::sync as shut;
 pub(crate) use shuttle::sync::atomic;
 pub(crate) use shuttle::thread;
 
+pub(crate) use super::touches::Touches;
+
 /// The checker's locks have the interface of the standard library's.
 pub(crate) mod std_locks {
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
