@@ -52,8 +52,8 @@ pub enum ConfigError {
         device: String,
     },
     /// A share of bad records that is none.
-    #[error("at_most_share({found}): the part of the records that may be bad is a number from 0 to 1")]
-    BadShare {
+    #[error("at_most_rate({found}): the part of the records that may be bad is a number from 0 to 1")]
+    BadRate {
         /// The share.
         found: f64,
     },

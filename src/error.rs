@@ -49,20 +49,6 @@ pub enum FeedError {
     /// A lane had more bad records than its [policy](crate::BadRecords) allows.
     #[error(transparent)]
     TooManyBad(#[from] TooManyBad),
-    /// A batch has no good record that could [replace](crate::BadRecords::replace) its bad ones.
-    #[error(
-        "lane {lane}: all {records} records of a batch are bad, so no good one can replace them; the first is \
-         {record}; look at the data (percolator verify), skip bad records (BadRecords::skip), or make batches \
-         larger"
-    )]
-    AllBad {
-        /// The lane's number in its feed.
-        lane: usize,
-        /// The number of records in the batch.
-        records: usize,
-        /// The first one.
-        record: Box<BadRecord>,
-    },
     /// A bad record could not be [named](crate::BadRecords::quarantine) in the file for that.
     #[error(transparent)]
     Quarantine(#[from] QuarantineError),
@@ -173,9 +159,7 @@ impl FeedError {
             FeedError::Layer { error, .. } => error.cause(),
             FeedError::Record(error) => Some(Cause::Record(error)),
             FeedError::Reader(ReaderError::Source(error)) => Some(Cause::Source(error)),
-            FeedError::TooManyBad(TooManyBad { record, .. }) | FeedError::AllBad { record, .. } => {
-                Some(Cause::Bad(record))
-            }
+            FeedError::TooManyBad(TooManyBad { record, .. }) => Some(Cause::Bad(record)),
             _ => None,
         }
     }

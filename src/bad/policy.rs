@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// What a feed does with a bad record: one that can be found and cannot be used. Its bytes do not have their
-/// checksum, its file cannot be read, or its decoder refuses it.
+/// checksum, the file that a list names is not there, or its decoder refuses it.
 ///
 /// By default the first bad record ends the feed. A policy lets the feed go on, within limits:
 ///
 /// ```
 /// use percolator::{BadRecords, Feed};
 ///
-/// let policy = BadRecords::skip().at_most(100).at_most_share(0.001).quarantine("bad.tfrecord");
+/// let policy = BadRecords::skip().at_most(100).at_most_rate(0.001).quarantine("bad.tfrecord");
 /// let builder = Feed::builder().bad_records(policy);
 /// ```
 ///
@@ -37,7 +37,7 @@ pub struct BadRecords {
     pub at_most: Option<u64>,
     /// The largest part of an epoch's records that may be bad, from 0 to 1, for each lane. It is of the records
     /// so far, and of 1,000 while there are fewer.
-    pub at_most_share: f64,
+    pub at_most_rate: f64,
     /// The file that [names them](BadRecords::quarantine).
     pub quarantine: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub enum BadAction {
 }
 
 /// The part of the records that may be bad if nothing else is said.
-const SHARE: f64 = 0.01;
+const RATE: f64 = 0.01;
 
 impl Default for BadRecords {
     fn default() -> Self {
@@ -67,7 +67,7 @@ impl Default for BadRecords {
 
 impl BadRecords {
     fn of(action: BadAction) -> Self {
-        BadRecords { action, at_most: None, at_most_share: SHARE, quarantine: None }
+        BadRecords { action, at_most: None, at_most_rate: RATE, quarantine: None }
     }
 
     /// A bad record ends the feed, with an error that names it. The default.
@@ -86,7 +86,8 @@ impl BadRecords {
 
     /// The next good record of the batch takes the place of a bad one, once more and with the same crop; the
     /// batch's first good record, if there is none behind it. So all batches have their full size, for programs
-    /// that need that. A batch without a good record ends the feed.
+    /// that need that, unless none of their records is good: such a batch is empty, as if it were
+    /// [skipped](Self::skip).
     #[must_use]
     pub fn replace() -> Self {
         BadRecords::of(BadAction::Replace)
@@ -102,8 +103,8 @@ impl BadRecords {
     /// Sets the largest part of an epoch's records that may be bad, for each lane: from 0 to 1 (default: 0.01;
     /// 1 is no limit). It is of the lane's records of the epoch so far, and of 1,000 while there are fewer.
     #[must_use]
-    pub fn at_most_share(mut self, share: f64) -> Self {
-        self.at_most_share = share;
+    pub fn at_most_rate(mut self, rate: f64) -> Self {
+        self.at_most_rate = rate;
         self
     }
 

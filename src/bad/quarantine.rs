@@ -6,10 +6,11 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::BadRecord;
 use crate::base::sync::Mutex;
@@ -19,6 +20,9 @@ use crate::record::Key;
 use crate::record::example::{Example, ExampleWriter};
 use crate::source::Record;
 use crate::source::tfrecord::{FrameFault, read_frame, write_record};
+
+/// Fewer bytes are not the beginning of an entry.
+const ENTRY_BYTES_MIN: u64 = 12;
 
 /// The features of an entry.
 mod feature {
@@ -122,17 +126,17 @@ impl QuarantineError {
     }
 }
 
-/// A quarantine file that records are added to.
+/// A quarantine file that records are added to. It is made, and read, when there is something to add.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
-    file: File,
     known: Mutex<Known>,
 }
 
 /// What is known to be in the file.
 #[derive(Debug, Default)]
 struct Known {
+    file: Option<Arc<File>>,
     /// Source and number.
     named: HashSet<(PathBuf, u64)>,
     /// The end of what was read.
@@ -140,85 +144,101 @@ struct Known {
 }
 
 impl Quarantine {
-    /// Opens the file, or makes it, and reads what it names.
-    pub(crate) fn open(path: &Path) -> Result<Self, QuarantineError> {
-        let io = |error| QuarantineError::io(path, "open it", &error);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
-        let file = options.open(path).map_err(io)?;
-        let kind = file.metadata().map_err(io)?.file_type();
-        if !kind.is_file() {
-            let message = format!("found {}, but it is a regular file", kind_of(kind));
-            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, message)));
+    /// Checks that the file may be there.
+    pub(crate) fn at(path: &Path) -> Result<Self, QuarantineError> {
+        let error = |error: io::Error| QuarantineError::io(path, "use it", &error);
+        let refused = |kind, message: String| Err(error(io::Error::new(kind, message)));
+        match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                let message = format!("found {}: name a regular file", kind_of(found.file_type()));
+                return refused(io::ErrorKind::InvalidInput, message);
+            }
+            Ok(_) => {}
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                    let message = format!("there is no folder {}", shown::path(folder));
+                    return refused(io::ErrorKind::NotFound, message);
+                }
+            }
+            Err(other) => return Err(error(other)),
         }
-        let quarantine = Quarantine { path: path.to_owned(), file, known: Mutex::default() };
-        quarantine.locked(|known| quarantine.learn(known))?;
-        Ok(quarantine)
+        Ok(Quarantine { path: path.to_owned(), known: Mutex::default() })
     }
 
     /// Names a record, unless the file does so already.
     pub(crate) fn note(&self, bad: &BadRecord, record: &Record<'_>) -> Result<(), QuarantineError> {
         let name = (bad.path.clone(), bad.id.index);
-        // Without the lock: a bad record comes again in each epoch.
-        if self.known.lock().named.contains(&name) {
+        let mut known = self.known.lock();
+        // Without the file's lock: a bad record comes again in each epoch.
+        if known.named.contains(&name) {
             return Ok(());
         }
-        self.locked(|known| {
-            self.learn(known)?;
+        let file = self.open(&mut known)?;
+        lock(&file).map_err(|error| QuarantineError::io(&self.path, "lock it", &error))?;
+        let noted = self.learn(&mut known, &file).and_then(|()| {
             if !known.named.contains(&name) {
-                self.add(known, &entry(bad, record))?;
+                self.add(&mut known, &file, &entry(bad, record))?;
                 known.named.insert(name);
             }
             Ok(())
-        })
+        });
+        // Fails only if the lock is not held.
+        let _ = file.unlock();
+        noted
     }
 
-    /// Does something while no other process writes to the file.
-    fn locked(
-        &self,
-        run: impl FnOnce(&mut Known) -> Result<(), QuarantineError>,
-    ) -> Result<(), QuarantineError> {
-        let mut known = self.known.lock();
-        self.file.lock().map_err(|error| QuarantineError::io(&self.path, "lock it", &error))?;
-        let done = run(&mut known);
-        // Fails only if the lock is not held.
-        let _ = self.file.unlock();
-        done
+    /// The file, which is made if it is not there.
+    fn open(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
+        if let Some(file) = &known.file {
+            return Ok(file.clone());
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+        let file =
+            options.open(&self.path).map_err(|error| QuarantineError::io(&self.path, "open it", &error))?;
+        Ok(known.file.insert(Arc::new(file)).clone())
     }
 
     /// Reads what was added since the last time, and cuts off what is no whole record.
-    fn learn(&self, known: &mut Known) -> Result<(), QuarantineError> {
+    fn learn(&self, known: &mut Known, file: &File) -> Result<(), QuarantineError> {
         let io = |error| QuarantineError::io(&self.path, "read it", &error);
-        let bytes = self.file.metadata().map_err(io)?.len();
+        let bytes = file.metadata().map_err(io)?.len();
         if bytes < known.end {
             // Somebody emptied it.
-            *known = Known::default();
+            (known.end, known.named) = (0, HashSet::new());
         }
         let named = &mut known.named;
-        let end = read_entries(&self.path, &self.file, known.end..bytes, |entry| {
+        let end = read_entries(&self.path, file, known.end..bytes, |entry| {
             named.insert((entry.source, entry.number));
         })?;
         known.end = end;
         if end < bytes {
-            self.file.set_len(end).map_err(|error| QuarantineError::io(&self.path, "shorten it", &error))?;
+            file.set_len(end).map_err(|error| QuarantineError::io(&self.path, "shorten it", &error))?;
         }
         Ok(())
     }
 
-    fn add(&self, known: &mut Known, entry: &[u8]) -> Result<(), QuarantineError> {
+    fn add(&self, known: &mut Known, file: &File, entry: &[u8]) -> Result<(), QuarantineError> {
         let mut framed = Vec::with_capacity(entry.len() + 16);
-        let written = write_record(&mut framed, entry).and_then(|()| {
-            let mut file = &self.file;
-            file.seek(SeekFrom::Start(known.end))?;
-            file.write_all(&framed)
-        });
+        let written = write_record(&mut framed, entry).and_then(|()| file.write_all_at(&framed, known.end));
         if let Err(error) = written {
             // What is there of it is no record.
-            let _ = self.file.set_len(known.end);
+            let _ = file.set_len(known.end);
             return Err(QuarantineError::io(&self.path, "add a record to it", &error));
         }
         known.end += framed.len() as u64;
         Ok(())
+    }
+}
+
+/// Waits for the file's lock, which others hold while they add a record.
+fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            locked => return locked,
+        }
     }
 }
 
@@ -255,6 +275,10 @@ fn read_entries(
                 let entry = Quarantined::parse(&data);
                 found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
                 part.start = end;
+            }
+            // A few bytes and nothing before them may be somebody's file.
+            Err(FrameFault::Cut) if part.start == 0 && part.end < ENTRY_BYTES_MIN => {
+                return Err(not_one("is none".to_owned()));
             }
             Err(FrameFault::Cut) => break,
             Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),

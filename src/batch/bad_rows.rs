@@ -10,15 +10,15 @@ use crate::batch::layout::Place;
 use crate::transform::Cut;
 
 impl Filled {
-    /// Moves the rows behind bad records up, or writes good records once more in the places of bad ones. Rows
-    /// that are left over are filled with zeros if the batch is padded, and otherwise are no rows of it.
+    /// Moves the rows behind bad records up, or writes good records once more in the places of bad ones; if
+    /// there is none, it goes without them, too. Rows that are left over are filled with zeros if the batch is padded, and otherwise are no rows of it.
     ///
     /// Ragged fields are not joined yet: each row is in its place.
     pub(super) fn settle_bad(&mut self, mut bad: Vec<BadRecord>, action: BadAction, pads: bool) {
         bad.sort_unstable_by_key(|bad| bad.row);
         match action {
-            BadAction::Replace => self.replace(&mut bad),
-            BadAction::Skip | BadAction::Fail => self.skip(&bad, pads),
+            BadAction::Replace if bad.len() < self.records => self.replace(&mut bad),
+            _ => self.skip(&bad, pads),
         }
         self.bad = bad;
     }
@@ -32,14 +32,16 @@ impl Filled {
                 to += 1;
             }
         }
-        for row in to..self.records {
-            self.clear_row(row);
+        if pads {
+            (to..self.records).for_each(|row| self.clear_row(row));
+        } else {
+            self.rows = to;
         }
         self.records = to;
-        self.rows = if pads { self.rows } else { to };
     }
 
-    /// Writes the next good record in the place of each bad one, and the first good one behind the last.
+    /// Writes the next good record in the place of each bad one, and the first good one behind the last. There
+    /// is a good one.
     fn replace(&mut self, bad: &mut [BadRecord]) {
         let mut good = vec![true; self.records];
         bad.iter().for_each(|bad| good[bad.row] = false);

@@ -98,6 +98,12 @@ pub enum RecordCause {
         /// The decoder's message.
         message: String,
     },
+    /// Its decoder failed, for a reason that is not the record's.
+    #[error("{message}")]
+    NotOfRecord {
+        /// The decoder's message.
+        message: String,
+    },
     /// It has no target although the feed has targets.
     #[error("the record has no float_data to take its target from")]
     NoTarget,
@@ -117,6 +123,7 @@ impl RecordCause {
             RecordCause::Shape { .. }
             | RecordCause::FloatsAmongBytes
             | RecordCause::BatchTooLarge { .. }
+            | RecordCause::NotOfRecord { .. }
             | RecordCause::Panicked { .. } => false,
             RecordCause::Datum(_)
             | RecordCause::Example(_)

@@ -18,7 +18,7 @@
 //!    through `done`, exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled`
 //!    reads.
 //! 4. Every row of a delivered batch was written: `Places` that are dropped without being left fail their
-//!    batch.
+//!    batch, and rows of bad records are taken out or written from good ones.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 

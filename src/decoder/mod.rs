@@ -70,7 +70,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with the record; the feed is then not built.
+    /// What is wrong with the record; the feed is then not built, or, if it goes on after [bad
+    /// records](crate::BadRecords), asks the next record.
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
     /// Creates a worker's scratch memory; called once on each worker's thread.
@@ -80,8 +81,9 @@ pub trait RecordDecoder: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with the record. The feed then ends with an error that names the record, as it does if
-    /// this panics.
+    /// What is wrong with the record: a function of its bytes. The feed then ends with an error that names the
+    /// record, as it does if this panics, or goes on after it as after any [bad record](crate::BadRecords).
+    /// What is [not of the record](DecodeFailure::not_of_record) ends every feed.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
     /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the

@@ -7,6 +7,7 @@ use super::error::DistributeError;
 use super::input_workers::InputWorkers;
 use super::per_replica::PerReplica;
 use super::weights::{Reach, StepWeights};
+use crate::bad::BadAction;
 use crate::error::FeedError;
 use crate::feed::{Batch, Feed, Lane, take_step};
 use crate::order::{OrderError, World};
@@ -158,8 +159,30 @@ impl DistributedIterator {
         let batches = self.fill_up(taken).map_err(|failure| failure.error)?;
         let plan = self.pipelines[0].feed.plan().expect("the feed of a worker goes by a plan");
         let count = |replica| plan.share(end.epoch, end.step, replica).map(|share| share.len() as u64);
-        let counts = (0..self.world.replicas()).map(count).collect::<Result<_, OrderError>>()?;
+        let planned = (0..self.world.replicas()).map(count).collect::<Result<Vec<_>, OrderError>>()?;
+        let counts = if self.goes_on_after_bad() { self.counted(&batches, planned)? } else { planned };
         Ok(Some(self.step(batches, counts, Some(end))))
+    }
+
+    /// Whether batches may have fewer records than the plan says. All processes of the job agree on it.
+    fn goes_on_after_bad(&self) -> bool {
+        let policies = self.pipelines.iter().map(|pipeline| pipeline.feed.on_bad());
+        policies.into_iter().any(|action| action != BadAction::Fail)
+    }
+
+    /// The number of good records of each replica: bad ones are known where they are. Without a collective,
+    /// other processes' replicas have as many as planned.
+    fn counted(&self, batches: &[Batch], mut planned: Vec<u64>) -> Result<Vec<u64>, DistributeError> {
+        let mut words = vec![0; planned.len()];
+        for (&replica, batch) in self.replicas.iter().zip(batches) {
+            words[replica] = batch.len() as u64 + 1;
+        }
+        if let Reach::Job(agreement) = &self.reach {
+            words = agreement.round(Ok(()), &words)?.into_iter().fold(vec![0; words.len()], joined);
+        }
+        let known = planned.iter_mut().zip(words).filter(|(_, word)| *word > 0);
+        known.for_each(|(count, word)| *count = word - 1);
+        Ok(planned)
     }
 
     fn next_agreed(&mut self) -> Result<Option<DistributedStep>, DistributeError> {

@@ -110,9 +110,9 @@ impl Batch {
         self.filled().rows()
     }
 
-    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch. A batch that was
-    /// [padded](crate::LastBatch::Pad) has more rows than that: those from `len()` on are zeros on the host,
-    /// and not records.
+    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch and
+    /// without [bad records](Self::bad_records). A batch that was [padded](crate::LastBatch::Pad) has more rows
+    /// than that: those from `len()` on are zeros on the host, and not records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records().len()

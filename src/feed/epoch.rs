@@ -56,7 +56,8 @@ impl Feed {
             return Err(error.clone());
         }
         // A single pass is over once all of its records have been delivered, even if its end was not seen.
-        let is_passed = self.builder.spec.schedule.once && self.records == Some(lane.meters.records.get());
+        let passed = lane.meters.records.get() + lane.meters.skipped.get();
+        let is_passed = self.builder.spec.schedule.once && self.records == Some(passed);
         if is_passed || lane.has_nothing_more() {
             self.seek((0, 0))?;
         }

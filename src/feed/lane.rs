@@ -264,6 +264,7 @@ impl Lane {
                 let (ids, bad) = (delivered.filled.ids(), delivered.filled.bad());
                 self.meters.records.add(ids.len() as u64);
                 self.meters.bad_records.add(bad.len() as u64);
+                self.meters.skipped.add(bad.iter().filter(|bad| bad.replaced_by.is_none()).count() as u64);
                 self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.returns, &self.meters)))

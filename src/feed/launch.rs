@@ -269,6 +269,7 @@ impl ResolvedFeed {
             device: device.clone(),
             near,
             layout: self.layout.clone(),
+            first_layout: self.layout.clone(),
             capacity: self.capacity,
             pads,
             bad_records: self.builder.spec.bad_records.clone(),

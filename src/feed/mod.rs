@@ -73,6 +73,8 @@ pub use self::watch::FeedWatch;
 use self::progress::{About, Progress};
 pub(crate) use self::steps::take_step;
 
+#[cfg(not(shuttle))]
+use crate::bad::BadAction;
 use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
@@ -155,6 +157,12 @@ struct Gauges {
 }
 
 impl Feed {
+    /// What it does with bad records.
+    #[cfg(not(shuttle))]
+    pub(crate) fn on_bad(&self) -> BadAction {
+        self.about.on_bad
+    }
+
     /// Returns a builder with all options at their defaults.
     pub fn builder() -> FeedBuilder {
         FeedBuilder::from(FeedSpec::default())

@@ -51,7 +51,7 @@ impl FeedBuilder {
         let BadRecords { action, quarantine, .. } = &self.spec.bad_records;
         let quarantine = match quarantine {
             Some(file) if *action != BadAction::Fail => {
-                Some(Arc::new(Quarantine::open(&self.spec.root.join(file))?))
+                Some(Arc::new(Quarantine::at(&self.spec.root.join(file))?))
             }
             _ => None,
         };

@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::builder::FeedBuilder;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
-use crate::bad::BadCount;
+use crate::bad::{BadAction, BadCount};
 use crate::base::checked_text::TextWriter;
 use crate::base::sync::Mutex;
 use crate::config::ConfigError;
@@ -29,8 +29,8 @@ pub(super) struct About {
     pub(super) end: Option<StepId>,
     /// Whether the steps come in blocks, so that no step says what comes after it.
     pub(super) has_blocks: bool,
-    /// Whether the feed goes on after bad records.
-    pub(super) tolerates_bad: bool,
+    /// What is done with bad records.
+    pub(super) on_bad: BadAction,
 }
 
 impl About {
@@ -41,6 +41,9 @@ impl About {
         self.identity.samples().for_each(|sample| text.fact("clue", sample));
         if let DealtBy::Plan(plan) = &self.dealt_by {
             plan.write(&mut text);
+        }
+        if self.on_bad != BadAction::Fail {
+            text.fact("bad", self.on_bad);
         }
         text.fact("next", next);
         text.fact("end", self.end.map_or_else(|| "none".to_owned(), |end| end.to_string()));
@@ -117,7 +120,7 @@ impl Progress {
         if let Some(ledger) = ledger {
             ledger.fold(batch.step(), batch.records(), batch.contents(), batch.bad_records());
         }
-        bad.add(batch.records(), batch.bad_records());
+        bad.add(batch.records(), batch.bad_records(), |_, _| {});
     }
 
     /// Whether the consumer has everything that the plan delivers.
@@ -151,7 +154,7 @@ impl ResolvedFeed {
             draws: self.builder.drawn_from(),
             end: self.schedule_slice.as_ref().and_then(|slice| slice.end),
             has_blocks: self.builder.spec.schedule.blocks,
-            tolerates_bad: !self.builder.spec.bad_records.fails(),
+            on_bad: self.builder.spec.bad_records.action,
         }
     }
 
@@ -208,7 +211,8 @@ pub(super) fn snapshot<'a>(
     }
     let lanes: Vec<_> = lanes.collect();
     let snapshot = about.snapshot(lanes.iter().map(|lane| lane.next()))?;
-    let counts = lanes.iter().filter(|_| about.tolerates_bad).map(|lane| (lane.replica, lane.bad_count()));
+    let counts =
+        lanes.iter().filter(|_| about.on_bad != BadAction::Fail).map(|lane| (lane.replica, lane.bad_count()));
     Ok(snapshot.with_bad(counts))
 }
 

@@ -233,7 +233,8 @@ impl ResolvedFeed {
 
     /// What the lanes agree on with their reader.
     pub(super) fn terms(&self) -> Terms {
-        self.builder.terms(self.batch_size, self.schedule_slice.as_ref(), &self.sizing)
+        let terms = self.builder.terms(self.batch_size, self.schedule_slice.as_ref(), &self.sizing);
+        Terms { value_bytes: Some(self.first.value_bytes), ..terms }
     }
 
     /// Allocates the memory and starts the threads.
@@ -261,6 +262,7 @@ impl FeedBuilder {
             is_for_workers: true,
             drops_behind: self.spec.drop_behind,
             feed: 0,
+            value_bytes: None,
         }
     }
 
@@ -314,9 +316,9 @@ impl FeedBuilder {
     fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
         let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
         self.attached_decoder()?;
-        let BadRecords { at_most_share: found, quarantine, .. } = &self.spec.bad_records;
+        let BadRecords { at_most_rate: found, quarantine, .. } = &self.spec.bad_records;
         if !(0.0..=1.0).contains(found) {
-            return Err(ConfigError::BadShare { found: *found }.into());
+            return Err(ConfigError::BadRate { found: *found }.into());
         }
         if quarantine.is_some() && self.spec.bad_records.fails() {
             return Err(ConfigError::UselessQuarantine.into());

@@ -3,7 +3,7 @@
 //! Each lane has a prefetcher. This thread takes runs from its reader, gives each record a place in the batch
 //! that is being filled, passes both to the workers, and sends complete batches on to the device and the
 //! consumer, in order. It writes no pixels except to pad a short batch, and moves only the elements of ragged
-//! fields, which it makes contiguous when a batch is complete. While the consumer holds one batch, the others
+//! fields, which it makes contiguous when a batch is complete, and the rows of a batch with bad records. While the consumer holds one batch, the others
 //! of the ring are being filled.
 //!
 //! ```text
@@ -125,6 +125,8 @@ pub(crate) struct LaneMeters {
     pub(crate) for_itself: Arc<WaitMeter>,
     /// Bad records of the batches that the consumer has taken.
     pub(crate) bad_records: Count,
+    /// Those of them that none replaces.
+    pub(crate) skipped: Count,
     /// How often a buffer grew because a batch was larger than any before it.
     pub(crate) growths: Count,
     /// The number of batches in the ring.
@@ -179,9 +181,10 @@ pub(crate) struct Prefetcher {
     /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
     /// there too.
     pub(crate) near: Option<Cpus>,
-    /// The layout and capacity of a batch: at first according to the source's first record, later according
-    /// to the first record of the batch before.
+    /// The layout and capacity of a batch: at first according to the source's first good record
+    /// (`first_layout`), later according to the first good record of the batch before.
     pub(crate) layout: Arc<BatchLayout>,
+    pub(crate) first_layout: Arc<BatchLayout>,
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
     pub(crate) pads: bool,
@@ -473,8 +476,8 @@ impl Prefetcher {
         self.governor.look(Instant::now());
         if self.state.open.is_none() {
             match self.first_good(&run) {
-                Ok(true) => {}
-                Ok(false) => return self.put_early(&run),
+                Ok(Ok(())) => {}
+                Ok(Err(faults)) => return self.put_early(&run, faults),
                 Err(error) => return self.fail(error),
             }
             if let Err(error) = self.begin() {
@@ -504,9 +507,9 @@ impl Prefetcher {
     }
 
     /// Finds the layout of the batch that this run begins, which its first good record requires. A run
-    /// without records keeps the current one. `false` if all records are bad.
-    fn first_good(&mut self, run: &Lease) -> Result<bool, FeedError> {
-        let mut checksums = run.deferred_checksums();
+    /// without records keeps the current one. If all records are bad, returns why.
+    fn first_good(&mut self, run: &Lease) -> Result<Result<(), Vec<BatchFault>>, FeedError> {
+        let (mut checksums, mut faults) = (run.deferred_checksums(), Vec::new());
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
@@ -516,27 +519,22 @@ impl Prefetcher {
             match layout {
                 Ok(layout) => {
                     self.layout = layout;
-                    return Ok(true);
+                    return Ok(Ok(()));
                 }
-                Err(fault) if self.processor.is_bad(&fault) => {}
+                Err(fault) if self.processor.is_bad(&fault) => faults.push(fault),
                 Err(fault) => return Err(fault.into()),
             }
         }
-        Ok(run.is_empty())
+        Ok(if faults.is_empty() { Ok(()) } else { Err(faults) })
     }
 
     /// Keeps the records of a run of which all are bad, until it is known what their batch is like.
-    fn put_early(&mut self, run: &Lease) {
-        let mut checksums = run.deferred_checksums();
-        for (position, record) in run.iter().enumerate() {
+    fn put_early(&mut self, run: &Lease, faults: Vec<BatchFault>) {
+        for (record, fault) in run.iter().zip(faults) {
             self.draws.next(record.id);
-            let verified = checksums.before(position).map_err(BatchFault::from);
-            let looked = verified.and_then(|()| Ok(self.processor.layout(&record, &self.layout)?));
-            let bad = looked.err().map(|fault| self.processor.bad(&record, fault));
-            match bad {
-                Some(Ok(bad)) => self.state.early.push(bad),
-                Some(Err(fault)) => return self.fail(fault.into()),
-                None => {}
+            match self.processor.bad(&record, fault) {
+                Ok(bad) => self.state.early.push(bad),
+                Err(fault) => return self.fail(fault.into()),
             }
         }
         if let Some(end) = run.step_end() {
@@ -544,8 +542,10 @@ impl Prefetcher {
         }
     }
 
-    /// Makes a batch of bad records alone, with the layout of the one before it.
+    /// Makes a batch of bad records alone, with the layout that the source's first record requires: a run that
+    /// resumes does not know what came before.
     fn begin_and_close(&mut self, end: Option<StepEnd>) {
+        self.layout = self.first_layout.clone();
         match self.begin() {
             Ok(()) => self.close_batch(end),
             Err(error) => self.fail(error),
@@ -705,22 +705,18 @@ pub(crate) struct Tolerance<'a> {
 }
 
 impl Tolerance<'_> {
-    /// Counts the records of a complete batch. It is an error if too many are bad, or all of them are and a good
-    /// one would have to replace them.
+    /// Counts the records of a complete batch. It is an error if too many of an epoch are bad.
     fn count(self, filled: &Filled) -> Result<(), FeedError> {
         let Tolerance { policy, count, lane } = self;
-        let bad = filled.bad();
-        count.add(filled.ids(), bad);
-        let Some(last) = bad.last() else { return Ok(()) };
-        if policy.action == BadAction::Replace && last.replaced_by.is_none() {
-            return Err(FeedError::AllBad { lane, records: bad.len(), record: Box::new(bad[0].clone()) });
-        }
-        let allowed = count.allowed(policy);
-        if count.bad <= allowed {
-            return Ok(());
-        }
-        let (BadCount { epoch, records, bad }, record) = (*count, Box::new(last.clone()));
-        Err(TooManyBad { lane, epoch, records, bad, allowed, record }.into())
+        let mut excess = None;
+        count.add(filled.ids(), filled.bad(), |count, last| {
+            let (BadCount { epoch, records, bad }, allowed) = (*count, count.allowed(policy));
+            if bad > allowed && excess.is_none() {
+                let record = Box::new(last.clone());
+                excess = Some(TooManyBad { lane, epoch, records, bad, allowed, record });
+            }
+        });
+        excess.map_or(Ok(()), |excess| Err(excess.into()))
     }
 }
 

@@ -218,6 +218,7 @@ impl DataReader {
                 is_for_workers: false,
                 drops_behind: false,
                 feed: 0,
+                value_bytes: None,
             },
             gate_timeout: Duration::from_secs(30),
             helpers: None,

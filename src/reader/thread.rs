@@ -19,7 +19,7 @@ use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Condvar, Mutex, panic_message, thread};
 use crate::base::trace;
 use crate::order::Ranks;
-use crate::source::{Run, Source, SourceError, VerifiesLater};
+use crate::source::{Run, Source, SourceError};
 
 /// The value bytes that make a run worth a queue operation: small records are handed over together up to this
 /// size, large ones alone. The first record is taken as typical.
@@ -55,6 +55,8 @@ pub(crate) struct Terms {
     pub(crate) drops_behind: bool,
     /// The number of the feed, for [traces](crate::trace); 0 if there is none.
     pub(crate) feed: u64,
+    /// The length of a typical value, if the consumers know one; otherwise the first record's counts.
+    pub(crate) value_bytes: Option<usize>,
 }
 
 /// The ranks that a reader deals to, out of the ranks of a whole job: consumer `i` is rank `first + i`.
@@ -211,7 +213,10 @@ impl ReaderThread {
         gate_timeout: Duration,
         helpers: Option<Arc<dyn Helpers>>,
     ) -> Result<ReaderThread, ReaderError> {
-        let value_bytes = first_value_bytes(&*source, terms.is_for_workers)?;
+        let value_bytes = match terms.value_bytes {
+            Some(bytes) => bytes,
+            None => first_value_bytes(&*source)?,
+        };
         let shared = Arc::new(Shared {
             pool: Pool::cut(&terms, value_bytes),
             has_several_lenders: source.has_several_lenders(),
@@ -258,14 +263,9 @@ impl Drop for ReaderThread {
     }
 }
 
-/// The length of the first record's value, which determines the size of a run. It is not looked at further: a
-/// bad record is for its consumer to judge.
-fn first_value_bytes(source: &dyn Source, is_for_workers: bool) -> Result<usize, SourceError> {
-    let mut cursor = match is_for_workers {
-        true => source.deferring_cursor(VerifiesLater::promised(None))?,
-        false => source.cursor()?,
-    };
-    match cursor.advance()? {
+/// The length of the first record's value, which determines the size of a run.
+fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
+    match source.cursor()?.advance()? {
         Some(first) => Ok(first.value_bytes()),
         None => Err(SourceError::Empty { path: source.path().to_owned() }),
     }
@@ -457,6 +457,7 @@ mod tests {
             is_for_workers: false,
             drops_behind: false,
             feed: 0,
+            value_bytes: None,
         }
     }
 

@@ -137,8 +137,11 @@ fn entry(
     }
     if let Some(found) = facts.next_if("bad") {
         let records = plan.job().records();
-        let read = found.parse().ok().filter(|bad: &Multiset| bad.bounds().end <= records);
-        let wanted = format!("\"bad ...\" with records of 0..{records}, as 0..7,");
+        let most = plan.times_each() as u64;
+        let is_of_plan =
+            |bad: &Multiset| bad.bounds().end <= records && bad.ranges().all(|(_, times)| times <= most);
+        let read = found.parse().ok().filter(is_of_plan);
+        let wanted = format!("\"bad ...\" with records of 0..{records}, each up to {most} time(s), as 0..7,");
         entry.bad = read.ok_or_else(|| facts.fault_before(&wanted, found))?;
     }
     Ok(entry)

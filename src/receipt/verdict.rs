@@ -293,7 +293,11 @@ impl fmt::Display for EpochVerdict {
         match self.state {
             EpochState::Covered => {
                 let how_often = if *times == 1 { "once" } else { "once by each worker" };
-                write!(f, "covered: {} records, each {how_often}", (due - dropped - bad.count) / times)?;
+                write!(
+                    f,
+                    "covered: {} records, each {how_often}",
+                    due.saturating_sub(*dropped).saturating_sub(bad.count) / times
+                )?;
             }
             EpochState::UnderWay => {
                 write!(f, "under way: ")?;

@@ -154,18 +154,15 @@ impl Snapshot {
         self
     }
 
-    /// What a replica, of this many, had of an epoch before it resumes in it. A run that resumes with other
-    /// replicas divides what all had among them.
+    /// What a replica, of this many, had of an epoch before it resumes in it. One that the snapshot does not
+    /// know, also if it is of another world, starts with the mean of those that it knows.
     pub(crate) fn bad_until(&self, replica: usize, replicas: usize, epoch: u64) -> BadCount {
-        if replicas != self.replicas() {
-            let counts: Vec<_> = self.bad.values().copied().collect();
-            return BadCount::divided(&counts, epoch, replicas);
-        }
-        self.bad.get(&replica).copied().filter(|count| count.epoch >= epoch).unwrap_or_default()
+        let own = self.bad.get(&replica).filter(|_| replicas == self.replicas());
+        own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
     }
 
-    /// The number of bad records that the replicas had, as far as it is known, of the epoch in which the run
-    /// resumes: those that a feed [went on after](crate::FeedBuilder::bad_records).
+    /// The number of bad records, as far as it is known, that the replicas had of the epoch of their last batch:
+    /// those that a feed [went on after](crate::FeedBuilder::bad_records).
     #[must_use]
     pub fn bad_records(&self) -> u64 {
         let latest = self.bad.values().map(|count| count.epoch).max();

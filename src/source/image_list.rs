@@ -317,11 +317,15 @@ impl List {
 
 /// Whether an error says that a file is not there to be read, and not that reading failed this time.
 fn is_of_file(error: ErrorKind) -> bool {
-    use ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
-
     matches!(
         error,
-        NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidFilename | InvalidInput
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+            | ErrorKind::FileTooLarge
     )
 }
 

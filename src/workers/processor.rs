@@ -91,7 +91,7 @@ impl Processor {
             if fields.len() != layout.fields().len() || !fields.iter().zip(layout.fields()).all(is_same) {
                 let shown =
                     |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
-                return Err(DecodeFailure::new(format!(
+                return Err(DecodeFailure::not_of_record(format!(
                     "its decoder changed the fields from {} to {}; only extents may change",
                     shown(layout.fields()),
                     shown(&fields)

@@ -20,10 +20,12 @@ use percolator::reader::{ReaderError, Registry};
 use percolator::record::RecordId;
 use percolator::source::{Cursor, Matching, Source, SourceError};
 use percolator::{
-    Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Snapshot, Target,
+    BadRecords, Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle,
+    Snapshot, Target,
 };
 use proptest::prelude::*;
 
+use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
@@ -104,6 +106,34 @@ fn the_parts_of_a_global_batch_add_up_to_it() {
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..13));
     });
+}
+
+#[test]
+fn processes_tell_each_other_what_is_left_of_batches_with_bad_records() {
+    let records = |name: &str| {
+        let records = (0..24_usize).map(|index| {
+            let (key, value) = common::image(index, 1, 2, 2);
+            // All records of one replica at the first step, and one of another.
+            (key, if [4, 5, 6, 7, 9].contains(&index) { vec![0xff] } else { value })
+        });
+        MemorySource::new(name, records)
+    };
+    let run = move |here: Range<usize>, end: Option<LocalCollective>| {
+        let dataset = feed(records("torn")).epochs(1).policy(AutoShardPolicy::Data);
+        let dataset = dataset.bad_records(BadRecords::skip().at_most_rate(1.0));
+        let mut of_job = some_here(2, 2, here);
+        if let Some(end) = end {
+            of_job = of_job.collective(end);
+        }
+        given(distribute(dataset, 16, &of_job, InputOptions::new()).unwrap())
+    };
+    let whole = must_end("a job with bad records", move || run(0..2, None));
+    let counts: Vec<Vec<u64>> = whole.iter().map(|(_, counts)| counts.clone()).collect();
+    assert_eq!(counts.concat().iter().sum::<u64>(), 19);
+    let split = processes(2, move |rank, end| run(rank..rank + 1, Some(end)));
+    for steps in split {
+        assert_eq!(steps.into_iter().map(|(_, counts)| counts).collect::<Vec<_>>(), counts);
+    }
 }
 
 /// What a plan assigns to these replicas.

@@ -1,7 +1,7 @@
 //! `percolator verify`: every record read, checked, parsed and decoded; a clean copy of those that are whole.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -34,16 +34,17 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?;
         let data = self.data.options().open(&self.data.path)?;
         let found = self.data.watched_and_said(|progress, lines| self.look(&data, progress, lines))?;
         let (verified, repaired) = match found {
             Ended::Done(found) => found,
             Ended::Stopped(code) => return Ok(code),
         };
-        if let Some(file) = &self.quarantine {
-            self.say_quarantined(&data, file)?;
-        }
         self.print(&verified, repaired.as_ref())?;
+        if let Some(named) = named {
+            self.say_quarantined(&data, named)?;
+        }
         Ok(if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -80,21 +81,24 @@ impl Verify {
     }
 
     /// Says of each record that the file names what has become of it.
-    fn say_quarantined(&self, data: &DataSet, file: &Path) -> anyhow::Result<()> {
+    fn say_quarantined(&self, data: &DataSet, named: Vec<Quarantined>) -> anyhow::Result<()> {
         let mut out = stdout();
-        for (entry, since) in verify::quarantined(data, Quarantined::read(file)?) {
-            let Quarantined { number, epoch, key, reason, .. } = &entry;
+        for (entry, since) in verify::quarantined(data, named) {
+            let Quarantined { source, number, epoch, key, reason, .. } = &entry;
             match self.data.json {
                 true => writeln!(
                     out,
                     "{}",
                     json!({
-                        "quarantined": number, "key": inspect::key_text(&key.0), "epoch": epoch,
+                        "quarantined": number, "source": source.to_string_lossy(), "key": inspect::key_text(&key.0), "epoch": epoch,
                         "reason": reason, "since": since.to_string(),
                     })
                 )?,
                 false => {
-                    let line = format!("record {number}, key {key}: bad in epoch {epoch}: {reason}; {since}");
+                    let source = shown::path(source);
+                    let line = format!(
+                        "{source}: record {number}, key {key}: bad in epoch {epoch}: {reason}; {since}"
+                    );
                     writeln!(out, "{}", shown::message(&line))?;
                 }
             }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::record::RecordId;
 use percolator::{DecodeFailure, FeedError, Field, RecordDecoder, Row, source};
-use pyo3::exceptions::{PyBaseException, PyException};
+use pyo3::exceptions::{PyBaseException, PyException, PyMemoryError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -138,14 +138,23 @@ impl PythonDecoder {
             run(py).map_err(|unfit| match unfit {
                 Unfit::Words(words) => DecodeFailure::new(words),
                 Unfit::Raised(error) => {
-                    let text = traceback(py, &error);
+                    let (text, is_of_record) = (traceback(py, &error), is_of_record(py, &error));
                     self.failures.keep(id, error.into_value(py));
-                    DecodeFailure::new(text)
+                    match is_of_record {
+                        true => DecodeFailure::new(text),
+                        false => DecodeFailure::not_of_record(text),
+                    }
                 }
             })
         });
-        ran.unwrap_or_else(|| Err(DecodeFailure::new("the interpreter ends, so decode cannot run")))
+        let ends = "the interpreter ends, so decode cannot run";
+        ran.unwrap_or_else(|| Err(DecodeFailure::not_of_record(ends)))
     }
+}
+
+/// Whether an exception may be the record's fault: not those that end a program, and not a lack of memory.
+fn is_of_record(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyMemoryError>(py)
 }
 
 /// An exception as the interpreter prints it.

@@ -49,7 +49,7 @@ fn class_of(error: &FeedError) -> &'static str {
         FeedError::Reader(ReaderError::Zero { .. } | ReaderError::Order(_)) => "ConfigError",
         FeedError::Reader(ReaderError::Cancelled { .. }) => "ClosedError",
         FeedError::Field(_) => "FieldError",
-        FeedError::Record(_) | FeedError::TooManyBad(_) | FeedError::AllBad { .. } => "RecordError",
+        FeedError::Record(_) | FeedError::TooManyBad(_) => "RecordError",
         FeedError::Device(_) => "DeviceError",
         FeedError::AllHeld { .. } => "AllHeldError",
         FeedError::Cancelled => "ClosedError",

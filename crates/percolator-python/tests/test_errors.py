@@ -57,7 +57,7 @@ def test_bad_records_are_skipped_or_replaced_and_named(tmp_path: Path) -> None:
         for record in range(20):
             out.write_example({"x": [record] * 4} if record in bad else {"x": [record] * 4, "label": record})
     quarantine = str(tmp_path / "bad.tfrecord")
-    policy = {"action": "skip", "at_most_share": 1.0, "quarantine": quarantine}
+    policy = {"action": "skip", "at_most_rate": 1.0, "quarantine": quarantine}
     skipped = feed(path, epochs=1, bad_records=policy, receipts=True)
     batches = list(skipped)
     assert [batch.size for batch in batches] == [8, 9]
@@ -79,7 +79,7 @@ def test_bad_records_are_skipped_or_replaced_and_named(tmp_path: Path) -> None:
         list(feed(path, epochs=1, bad_records={"action": "skip", "at_most": 1}))
     assert caught.value.file == path and caught.value.record == 4
     with pytest.raises(percolator.ConfigError, match="from 0 to 1"):
-        feed(path, bad_records={"action": "skip", "at_most_share": 2.0})
+        feed(path, bad_records={"action": "skip", "at_most_rate": 2.0})
     with pytest.raises(ValueError, match="bad_records"):
         feed(path, bad_records="ignore")
 

@@ -48,8 +48,10 @@ impl<'a, O> EpochItems<'a, O> {
                 Some(Ok(step)) => {
                     let ends = step.iter().filter_map(Batch::step);
                     session.at = ends.map(|end| end.next()).max().unwrap_or(session.at);
-                    // A lane may get nothing at the end of an epoch.
+                    self.items_processed += step.iter().map(skipped).sum::<usize>();
+                    // A lane may get nothing at the end of an epoch, or bad records alone.
                     self.batches.extend(step.into_iter().filter(|batch| batch.rows() > 0));
+                    self.finish_if_over();
                 }
                 Some(Err(error)) => {
                     self.session.take()?.fail(error.clone());
@@ -125,4 +127,9 @@ impl<O> fmt::Debug for EpochItems<'_, O> {
             .field("items_total", &self.items_total)
             .finish_non_exhaustive()
     }
+}
+
+/// The number of bad records that the batch goes without: items that have been passed.
+fn skipped(batch: &Batch) -> usize {
+    batch.bad_records().iter().filter(|bad| bad.replaced_by.is_none()).count()
 }

@@ -88,7 +88,7 @@ pub(crate) struct Feed {
     bad_at_most: Option<u64>,
     /// End the run if more than this part of an epoch's records are bad, in a lane: from 0 to 1 [default: 0.01].
     #[arg(long, value_name = "SHARE", requires = "bad_records")]
-    bad_share: Option<f64>,
+    bad_rate: Option<f64>,
     /// Name the bad records in this TFRecord file, with their bytes, for verify --quarantine.
     #[arg(long, value_name = "FILE", requires = "bad_records")]
     quarantine: Option<PathBuf>,
@@ -316,8 +316,8 @@ impl Feed {
         };
         policy.at_most = self.bad_at_most;
         policy.quarantine.clone_from(&self.quarantine);
-        match self.bad_share {
-            Some(share) => policy.at_most_share(share),
+        match self.bad_rate {
+            Some(share) => policy.at_most_rate(share),
             None => policy,
         }
     }

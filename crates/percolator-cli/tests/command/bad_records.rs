@@ -70,13 +70,13 @@ fn limits_end_a_run_and_an_option_without_a_policy_is_refused() {
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3, 17]);
     let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
-    for limit in [["--bad-at-most", "1"], ["--bad-share", "0.001"]] {
+    for limit in [["--bad-at-most", "1"], ["--bad-rate", "0.001"]] {
         let (code, text) = command(folder, &[&feed[..], &limit].concat());
         assert_eq!(code, 1, "{text}");
         assert!(text.contains("2 of the first 24 records of epoch 0 are bad, and 1 may be"), "{text}");
     }
     let (code, text) = command(folder, &["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"]);
     assert!(code == 2 && text.contains("--bad-records"), "{text}");
-    let (code, text) = command(folder, &[&feed[..], &["--bad-share", "7"]].concat());
+    let (code, text) = command(folder, &[&feed[..], &["--bad-rate", "7"]].concat());
     assert!(code == 1 && text.contains("a number from 0 to 1"), "{text}");
 }

@@ -1,6 +1,7 @@
 //! What became of the records that a feed named as bad.
 
 use std::fmt;
+use std::path::Path;
 
 use percolator::bad::Quarantined;
 use percolator::source::{Cursor, Source, SourceError};
@@ -19,6 +20,8 @@ pub enum Since {
     Unreadable(SourceError),
     /// No record has this number.
     Absent,
+    /// It is a record of another data set.
+    OfAnother,
 }
 
 impl fmt::Display for Since {
@@ -28,6 +31,7 @@ impl fmt::Display for Since {
             Since::Changed => f.write_str("the data set has others by now"),
             Since::Unreadable(error) => write!(f, "it cannot be read: {error}"),
             Since::Absent => f.write_str("the data set has no record of this number"),
+            Since::OfAnother => f.write_str("it is of another data set"),
         }
     }
 }
@@ -36,22 +40,30 @@ impl fmt::Display for Since {
 /// the entries in the order of their numbers.
 #[must_use]
 pub fn quarantined(data: &DataSet, mut named: Vec<Quarantined>) -> Vec<(Quarantined, Since)> {
-    named.sort_by_key(|entry| entry.number);
-    let mut since = Vec::with_capacity(named.len());
+    named.sort_by(|one, other| (one.number, &one.source).cmp(&(other.number, &other.source)));
+    let mut since: Vec<Option<Since>> = vec![None; named.len()];
     let mut begin = 0;
     for source in data.sources() {
         let mut walk = Walk::of(&**source);
-        while let Some(entry) = named.get(since.len()) {
-            match walk.look(entry.number.saturating_sub(begin), entry) {
-                Some(found) => since.push(found),
-                // It is one of the next source's.
+        for (entry, since) in named.iter().zip(&mut since).filter(|(_, since)| since.is_none()) {
+            // A number counts over all sources.
+            let Some(number) = entry.number.checked_sub(begin) else { continue };
+            match walk.look(number, entry) {
+                Some(_) if !is_same_place(&entry.source, source.path()) => *since = Some(Since::OfAnother),
+                Some(found) => *since = Some(found),
                 None => break,
             }
         }
         begin += walk.records();
     }
-    let since = since.into_iter().chain(std::iter::repeat(Since::Absent));
+    let since = since.into_iter().map(|since| since.unwrap_or(Since::Absent));
     named.into_iter().zip(since).collect()
+}
+
+/// Whether two paths lead to one place, however they are written.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    one == other
+        || one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// A pass over a source, from record to record.
@@ -86,6 +98,11 @@ impl<'a> Walk<'a> {
             Some(cursor) => cursor,
             none => none.insert(self.source.cursor()?),
         };
+        if self.at > number {
+            // Another entry had this number.
+            cursor.seek(number)?;
+            self.at = number;
+        }
         while self.at < number {
             if !cursor.skip()? {
                 return Ok(None);

@@ -360,7 +360,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     one!(
         Counter "percolator_bad_records_total",
-        "Bad records that the batches which the consumer has taken went without.",
+        "Bad records in the batches that the consumer has taken.",
         Of::Lane(|lane| Number::Count(&mut lane.bad_records))
     ),
     one!(

@@ -50,7 +50,7 @@ class _Image(TypedDict, total=False):
 class _BadRecords(TypedDict, total=False):
     action: Literal["fail", "skip", "replace"]
     at_most: int | None
-    at_most_share: float
+    at_most_rate: float
     quarantine: str | None
 
 class _BadRecord(TypedDict):

@@ -4,6 +4,7 @@ mod fault;
 
 use std::collections::BTreeSet;
 
+use percolator::bad::BadAction;
 use percolator::batch::FieldKind;
 use percolator::feed::{FeedSpec, ResolvedFeed};
 use percolator::order::{Assignment, LastBatch, Plan};
@@ -372,6 +373,10 @@ fn other_rows(
     rows: usize,
 ) -> Option<Option<u64>> {
     let (rows, schedule) = (rows as u64, &spec.schedule);
+    // A batch with bad records may be shorter; nobody knows which is.
+    if spec.bad_records.action != BadAction::Fail && schedule.last_batch != Some(LastBatch::Pad) {
+        return Some(None);
+    }
     let Some(plan) = plan else {
         // In round-robin order only the end of a single pass is short.
         if !schedule.once {

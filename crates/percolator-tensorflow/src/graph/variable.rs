@@ -75,12 +75,12 @@ const PATH_BYTES_MAX: usize = 1 << 28;
 pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> {
     let mut variables = Vec::new();
     // By the name of the node, and by the name that handles of one variable share.
-    let (mut by_node, mut by_shared_name) = (BTreeMap::new(), HashMap::new());
+    let (mut by_node, mut by_rated_name) = (BTreeMap::new(), HashMap::new());
     for node in graph.nodes() {
         let Some(&(_, kind)) = OPS.iter().find(|(op, _)| *op == node.op()) else { continue };
         by_node.entry(node.name()).or_insert(variables.len());
         let shared = node.attr("shared_name").and_then(|name| name.text()).filter(|name| !name.is_empty());
-        by_shared_name.entry(shared.unwrap_or(node.name())).or_insert_with(Vec::new).push(variables.len());
+        by_rated_name.entry(shared.unwrap_or(node.name())).or_insert_with(Vec::new).push(variables.len());
         variables.push(Variable {
             name: node.name().to_owned(),
             kind,
@@ -114,14 +114,14 @@ pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> 
             shape: slice.var_shape,
         });
     }
-    add_objects(graph, &by_shared_name, &mut variables)?;
+    add_objects(graph, &by_rated_name, &mut variables)?;
     Ok(variables)
 }
 
 /// Adds what the objects of a model of TensorFlow 2 say.
 fn add_objects(
     graph: &MetaGraph,
-    by_shared_name: &HashMap<&str, Vec<usize>>,
+    by_rated_name: &HashMap<&str, Vec<usize>>,
     variables: &mut Vec<Variable>,
 ) -> Result<(), GraphError> {
     let Some(objects) = graph.objects()? else { return Ok(()) };
@@ -154,7 +154,7 @@ fn add_objects(
         };
         // Variables of TensorFlow 2 may share a name, and their nodes then have others: a name says which one
         // is meant only if nothing else has it.
-        let known = match by_shared_name.get(&*proto.name).map(Vec::as_slice) {
+        let known = match by_rated_name.get(&*proto.name).map(Vec::as_slice) {
             Some(&[number]) if names.get(&*proto.name) == Some(&1) => variables.get_mut(number),
             _ => None,
         };
