@@ -89,8 +89,8 @@ impl Input for Idx {
         pass(&mut images, from * self.pixels() as u64).map_err(InputError::io(&self.images, "read it"))?;
         pass(&mut labels, from).map_err(InputError::io(&self.labels, "read it"))?;
         Ok(Box::new((from..self.items.into()).map(move |number| {
-            let mut pixels = vec![0; self.pixels()];
-            images.read_exact(&mut pixels).map_err(|error| ended(&self.images, number, "image", error))?;
+            let pixels = read_pixels(&mut images, self.pixels());
+            let pixels = pixels.map_err(|error| ended(&self.images, number, "image", error))?;
             let mut label = [0];
             labels.read_exact(&mut label).map_err(|error| ended(&self.labels, number, "label", error))?;
             let key = format!("{number:08}").into_bytes();
@@ -98,6 +98,17 @@ impl Input for Idx {
             Ok(Item::Pixels { key, shape, pixels, label: label[0].into() })
         })))
     }
+}
+
+/// Reads the pixels of an image. Memory grows with what is there: the head of a short file may state millions
+/// of them.
+fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
+    /// The pixels of an image of 256x256, for which memory is taken at once.
+    const SMALL: usize = 1 << 16;
+
+    let mut pixels = Vec::with_capacity(count.min(SMALL));
+    images.take(count as u64).read_to_end(&mut pixels)?;
+    if pixels.len() == count { Ok(pixels) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Opens a file that may be compressed.
