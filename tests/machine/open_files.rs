@@ -9,8 +9,8 @@ use crate::common::process::{check, child_command, must_end, open_files, role, t
 use crate::data::{self, Data, FORMATS};
 use crate::limited::under;
 
-/// The highest limit: more than this process has open, and any of the formats opens. The system's limit is not
-/// on how many files are open, but on their numbers, of which the lowest free one is given.
+/// The highest limit: more than this process has open, and any of the formats opens. The system's limit is
+/// not on how many files are open, but on their numbers, of which the lowest free one is given.
 const LIMIT_MAX: u64 = 48;
 
 #[test]
