@@ -8,7 +8,7 @@ use crate::base::memory_limit::{LimitSource, MemoryLimit};
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
 use crate::order::OrderError;
-use crate::record::RecordId;
+use crate::record::{RecordId, StepId};
 use crate::transform::Draw;
 
 /// Options that cannot be met.
@@ -246,6 +246,18 @@ pub enum ConfigError {
     SeveralLanes {
         /// The number of devices.
         devices: usize,
+    },
+    /// Lanes that resume at different steps, used as one.
+    #[error(
+        "lane {} resumes at {}, and lane {} at {}: they have no step in common; take the lanes (take_lanes), \
+         each on a thread of its own, or resume from a snapshot of lanes that had delivered the same steps",
+        one.0, one.1, other.0, other.1
+    )]
+    UnevenLanes {
+        /// A lane, and its next step.
+        one: (usize, StepId),
+        /// Another one.
+        other: (usize, StepId),
     },
     /// A decoder together with fields or a closure.
     #[error("both .decoder(...) and .fields(...) or .decode(...) are set: leave one of the two out")]

@@ -83,7 +83,7 @@ use crate::prefetch::LaneMeters;
 use crate::reader::{Levels, Watch};
 use crate::receipt::Receipt;
 use crate::record::StepId;
-use crate::snapshot::{Snapshot, SnapshotError};
+use crate::snapshot::{DealtBy, Snapshot, SnapshotError};
 use crate::workers::{Governor, QueueWatch, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane for each device.
@@ -182,10 +182,31 @@ impl Feed {
 
     /// Returns an iterator over the steps of all lanes: each step has the next batch of every lane. After
     /// [`take_lanes`](Self::take_lanes) there are no lanes left: the first and only step is
-    /// [`FeedError::LanesTaken`].
+    /// [`FeedError::LanesTaken`]. Lanes that [resume](FeedBuilder::resume) at different steps have no step in
+    /// common: it is [`ConfigError::UnevenLanes`].
     pub fn steps(&mut self) -> Steps<'_> {
-        let error = self.lanes.is_none().then_some(FeedError::LanesTaken);
+        let error = match &self.lanes {
+            None => Some(FeedError::LanesTaken),
+            Some(lanes) => self.check_even(lanes).err().map(FeedError::from),
+        };
         Steps::new(self.lanes.as_deref_mut().unwrap_or_default(), &self.progress, error)
+    }
+
+    /// Checks that all lanes that go on are at one step. One thread that takes their batches in turn would
+    /// wait for the lane that is ahead, and its records are dealt only when the others' have been taken.
+    fn check_even(&self, lanes: &[Lane]) -> Result<(), ConfigError> {
+        let going_on = lanes.iter().zip(&self.progress).filter(|(lane, _)| !lane.ended);
+        let steps = going_on.map(|(lane, progress)| (lane.number, progress.next().1));
+        let by_step = |lane: &(usize, StepId)| lane.1;
+        let (Some(one), Some(other)) = (steps.clone().min_by_key(by_step), steps.max_by_key(by_step)) else {
+            return Ok(());
+        };
+        let is_even = match &self.about.dealt_by {
+            DealtBy::Plan(_) => one.1 == other.1,
+            // At the end of a single pass, some lanes have had a batch more than the others.
+            DealtBy::RoundRobin(_) => other.1.step - one.1.step <= 1,
+        };
+        if is_even { Ok(()) } else { Err(ConfigError::UnevenLanes { one, other }) }
     }
 
     /// Returns the number of records in the source, if that is known without reading them.
