@@ -27,7 +27,7 @@ use crate::rounds::{Counts, Draws, KINDS};
 #[derive(Parser)]
 struct Options {
     /// For how long.
-    #[arg(long, default_value_t = 0.25)]
+    #[arg(long, default_value_t = 0.33)]
     minutes: f64,
     /// What is drawn.
     #[arg(long, default_value_t = 1)]
@@ -155,11 +155,11 @@ fn say(Sample { minutes, at_rest, peak }: &Sample, counts: Counts) {
 fn report(options: &Options, samples: &[Sample], counts: Counts) -> anyhow::Result<()> {
     let Counts { rounds, records, receipts, resumes, faults, worlds, registrations } = counts;
     println!(
-        "{rounds} rounds: {records} records, each checked; {receipts} receipts, all right; {resumes} resumes, \
-         {faults} faults, {worlds} worlds, {registrations} registrations"
+        "{rounds} rounds: {records} records, each checked; {receipts} receipts, all right; {resumes} \
+         resumes, {faults} faults, {worlds} worlds, {registrations} registrations"
     );
     if let Some(path) = &options.svg {
-        let title = format!("{:.0} minutes, {rounds} rounds, {records} records", options.minutes);
+        let title = format!("{} minutes, {rounds} rounds, {records} records", options.minutes);
         std::fs::write(path, plot::draw(samples, &title))
             .with_context(|| format!("{}: cannot write the picture", path.display()))?;
     }

@@ -32,9 +32,9 @@ pub(crate) fn draw(samples: &[Sample], title: &str) -> String {
     let _ = writeln!(body, "<text class=\"title\" x=\"{LEFT}\" y=\"26\">{title}</text>");
     let _ = writeln!(
         body,
-        "<text class=\"blue\" x=\"{LEFT}\" y=\"46\">between rounds</text>\
-         <text class=\"red\" x=\"{}\" y=\"46\">the most in a round</text>",
-        LEFT + 130.0
+        "<text class=\"blue\" x=\"{}\" y=\"26\" text-anchor=\"end\">between rounds</text>\
+         <text class=\"red\" x=\"{RIGHT}\" y=\"26\" text-anchor=\"end\">the most in a round</text>",
+        RIGHT - 136.0
     );
     let mut top = TOP;
     for gauge in &GAUGES {
