@@ -78,80 +78,67 @@ impl Fault {
     }
 
     /// Strikes the record at a position, counted from 0, in every pass over the source.
-    #[must_use]
     pub fn record(position: u64) -> OnRecord {
         OnRecord(Some(position))
     }
 
     /// Strikes every record.
-    #[must_use]
     pub fn every_record() -> OnRecord {
         OnRecord(None)
     }
 
     /// Strikes the opening of a cursor of the source. Building a feed opens some before the reader opens its
     /// own.
-    #[must_use]
     pub fn cursor(number: u64) -> OnCall {
         OnCall(Place::Cursor, Some(number))
     }
 
     /// Strikes the allocation of a batch's host memory: a device refuses it if it [fails](OnCall::fails).
-    #[must_use]
     pub fn memory(number: u64) -> OnCall {
         OnCall(Place::Memory, Some(number))
     }
 
     /// Strikes the creation of a transfer, which takes up a device's own memory.
-    #[must_use]
     pub fn transfer(number: u64) -> OnCall {
         OnCall(Place::Transfer, Some(number))
     }
 
     /// Strikes the submission of a batch to a device.
-    #[must_use]
     pub fn submit(batch: u64) -> OnCall {
         OnCall(Place::Submit, Some(batch))
     }
 
     /// Strikes every submission of a batch to a device.
-    #[must_use]
     pub fn every_submit() -> OnCall {
         OnCall(Place::Submit, None)
     }
 
     /// Strikes the arrival of a batch at its device.
-    #[must_use]
     pub fn arrival(batch: u64) -> OnEvent {
         OnEvent(Place::Arrival, Some(batch))
     }
 
     /// Strikes the call that tells a device that a batch was dropped.
-    #[must_use]
     pub fn release(batch: u64) -> OnCall {
         OnCall(Place::Release, Some(batch))
     }
 
     /// Strikes the end of a batch's use by its device.
-    #[must_use]
     pub fn last_use(batch: u64) -> OnEvent {
         OnEvent(Place::LastUse, Some(batch))
     }
 
     /// Strikes the end of every batch's use by its device.
-    #[must_use]
     pub fn every_last_use() -> OnEvent {
         OnEvent(Place::LastUse, None)
     }
 
     /// Strikes a consumer that is about to take a batch, counted from 0.
-    #[must_use]
     pub fn batch(number: u64) -> OnBatch {
         OnBatch(Some(number))
     }
 
     /// Strikes a consumer at every batch.
-    #[must_use]
     pub fn every_batch() -> OnBatch {
         OnBatch(None)
     }

@@ -136,7 +136,8 @@ proptest! {
         plan in 0_usize..5,
     ) {
         let order = |builder: FeedBuilder| {
-            let builder = builder.batch_size(batch_size).devices((0..lanes).map(Device::host)).threads(threads);
+            let devices = (0..lanes).map(Device::host);
+            let builder = builder.batch_size(batch_size).devices(devices).threads(threads);
             match plan {
                 0 => builder.once(),
                 1 => builder.epochs(2),

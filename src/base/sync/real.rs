@@ -25,7 +25,7 @@ pub(crate) fn recv_unless<T>(queue: &Receiver<T>, alarm: &Receiver<()>) -> Optio
 
 /// What the model checker is told of plain memory. Here nobody listens.
 #[derive(Debug, Default)]
-pub(crate) struct Touches;
+pub(crate) struct Touches {}
 
 impl Touches {
     #[inline]

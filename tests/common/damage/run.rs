@@ -128,7 +128,7 @@ impl<F: Format> Run<F> {
     fn try_change(&mut self, change: Change, number: usize, amount: Amount) -> bool {
         let Some(case) = Case::of(&self.format, &self.files, &self.donor, change) else { return false };
         for (index, way) in self.ways.clone().into_iter().enumerate() {
-            if amount != Amount::All && number % way.every != 0 {
+            if amount != Amount::All && !number.is_multiple_of(way.every) {
                 continue;
             }
             let found = self.read(&case, way.name);
