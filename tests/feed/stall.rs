@@ -4,14 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
+use percolator::chaos::{Chaos, Fault};
 use percolator::feed::{Bottleneck, TryNext};
 use percolator::reader::Registry;
-use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError, Lane, Stats};
+use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Stats};
 
 use crate::common::log::Log;
 use crate::common::process::must_end;
@@ -76,58 +74,12 @@ fn a_stalled_source_is_named_and_blamed() {
     });
 }
 
-/// A device that keeps using its batches until it is stopped.
-#[derive(Clone, Debug, Default)]
-struct Busy(Arc<AtomicBool>);
-
-impl Backend for Busy {
-    fn name(&self) -> String {
-        "busy:0".to_owned()
-    }
-
-    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
-        Ok(Box::new(PageMemory::new(bytes).unwrap()))
-    }
-
-    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl Transfer for Busy {
-    fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn arrival(&self) -> &dyn Event {
-        self
-    }
-
-    fn release(&mut self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn last_use(&self) -> &dyn Event {
-        self
-    }
-}
-
-impl Event for Busy {
-    fn is_complete(&self) -> Result<bool, DeviceError> {
-        Ok(self.0.load(Ordering::Relaxed))
-    }
-
-    fn wait(&self) -> Result<(), DeviceError> {
-        unreachable!("nobody waits for this device in its sleep")
-    }
-}
-
 #[test]
 fn a_device_that_keeps_its_batches_is_named_and_blamed() {
     must_end("a lane of a busy device", || {
-        let busy = Busy::default();
+        let chaos = Chaos::new(Fault::every_last_use().sticks());
         let source = MemorySource::images("busy", 10, 1, 4, 4);
-        let mut feed = feed(source).devices([Device::from_backend(Arc::new(busy.clone()))]).build().unwrap();
+        let mut feed = feed(source).devices([chaos.device(Device::host(7))]).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let log = Log::default();
         let warning = std::thread::scope(|scope| {
@@ -142,10 +94,10 @@ fn a_device_that_keeps_its_batches_is_named_and_blamed() {
             wait_until(&feed, |stats| {
                 stats.bottleneck() == Bottleneck::Device && stats.lanes[0].waits_for_device.time >= SHORT
             });
-            busy.0.store(true, Ordering::Relaxed);
+            chaos.release();
             warning
         });
-        assert!(warning.contains("cause=busy:0 still uses the batches that were dropped"), "{warning}");
+        assert!(warning.contains("cause=host:7 still uses the batches that were dropped"), "{warning}");
         assert!(feed.stats().lanes[0].waits_for_device.time >= SHORT, "{}", feed.stats());
     });
 }
