@@ -142,6 +142,19 @@ pub enum DataError {
         /// Why it cannot be used.
         source: io::Error,
     },
+    /// Two `record_info` files name the same records, which would come twice.
+    #[error(
+        "two record_info-*.json of {} name the records {}, which would come twice: one of them is of another \
+         file, or damaged; prepare it again",
+        folder.display(),
+        records.display()
+    )]
+    NamedTwice {
+        /// The folder.
+        folder: PathBuf,
+        /// The file that they name.
+        records: PathBuf,
+    },
     /// The data set has no batch.
     #[error("{} has no batch: every record_info-{split}-*.json states 0", folder.display())]
     Empty {

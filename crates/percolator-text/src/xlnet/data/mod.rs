@@ -67,7 +67,7 @@ impl XlnetData {
     /// # Errors
     ///
     /// [`DataError`] if there are none, if their flags differ, if a pass of a task is missing, or if a file
-    /// is missing or not one of the script's.
+    /// is missing, named twice or not one of the script's.
     pub fn open(
         folder: impl AsRef<Path>,
         split: Split,
@@ -113,10 +113,21 @@ impl XlnetData {
         for (path, _) in infos.iter().filter(|(_, name)| is_wanted(name)) {
             data.add(&folder, path, passes)?;
         }
+        data.check_names(&folder)?;
         if data.num_batch == 0 {
             return Err(DataError::Empty { folder, split });
         }
         Ok(data)
+    }
+
+    /// Checks that no file is named twice.
+    fn check_names(&self, folder: &Path) -> Result<(), DataError> {
+        let mut files: Vec<&PathBuf> = self.files.iter().collect();
+        files.sort();
+        match files.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(()),
+            Some(pair) => Err(DataError::NamedTwice { folder: folder.to_owned(), records: pair[0].clone() }),
+        }
     }
 
     fn of(flags: DataFlags, named_by: PathBuf) -> Self {
