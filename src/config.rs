@@ -59,8 +59,8 @@ pub enum ConfigError {
     },
     /// A quarantine file for a feed that ends with the first bad record.
     #[error(
-        "a quarantine file names the bad records that a feed goes on after, and this one ends with the first: \
-         skip or replace them (BadRecords::skip, BadRecords::replace), or leave the file out"
+        "a quarantine file names the bad records that a feed goes on after, and this one ends with the \
+         first: skip or replace them (BadRecords::skip, BadRecords::replace), or leave the file out"
     )]
     UselessQuarantine,
     /// No device was named.

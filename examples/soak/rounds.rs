@@ -39,13 +39,13 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    fn from_to(&mut self, first: usize, last: usize) -> usize {
+    fn number(&mut self, first: usize, last: usize) -> usize {
         first + usize::try_from(self.next() % (last - first + 1) as u64).expect("a small number")
     }
 
     fn shuffle(&mut self) -> Shuffle {
         let window = Shuffle::Window { records: 37.try_into().expect("it is not 0") };
-        [Shuffle::No, Shuffle::Global, window, Shuffle::Files][self.from_to(0, 3)]
+        [Shuffle::No, Shuffle::Global, window, Shuffle::Files][self.number(0, 3)]
     }
 }
 
@@ -63,10 +63,10 @@ type Round = fn(&DataSet, &mut Draws, &mut Counts) -> anyhow::Result<()>;
 
 /// Lanes on threads of their own, in round-robin order; one of them leaves early.
 fn lanes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let lanes = draws.from_to(2, 4);
-    let size = draws.from_to(1, 24);
-    let leaves_after = draws.from_to(1, 10);
-    let mut feed = data.feed(lanes).batch_size(size).threads(draws.from_to(1, 4)).build()?;
+    let lanes = draws.number(2, 4);
+    let size = draws.number(1, 24);
+    let leaves_after = draws.number(1, 10);
+    let mut feed = data.feed(lanes).batch_size(size).threads(draws.number(1, 4)).build()?;
     let drained = thread::scope(|scope| {
         let drain = |lane: percolator::Lane| {
             let batches = if lane.number() == 0 { leaves_after } else { 60 };
@@ -91,7 +91,7 @@ fn lanes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Resu
 
 /// A whole run by a plan, paused and with other threads on the way.
 fn epochs(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let mut feed = planned(data, draws.from_to(1, 3), draws).build()?;
+    let mut feed = planned(data, draws.number(1, 3), draws).build()?;
     let control = feed.control();
     let mut steps = feed.steps();
     for number in 1.. {
@@ -103,7 +103,7 @@ fn epochs(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Res
         counts.records += step?.iter().map(check).sum::<anyhow::Result<u64>>()?;
         match number % 16 {
             3 => control.pause(),
-            9 => drop(control.set_threads(draws.from_to(1, 4))?),
+            9 => drop(control.set_threads(draws.number(1, 4))?),
             _ => {}
         }
     }
@@ -114,9 +114,9 @@ const EPOCHS: u64 = 2;
 
 /// A feed by a plan of two epochs, with receipts of its records' bytes.
 fn planned(data: &DataSet, lanes: usize, draws: &mut Draws) -> FeedBuilder {
-    let last = [LastBatch::Keep, LastBatch::Pad][draws.from_to(0, 1)];
-    let feed = data.feed(lanes).batch_size(draws.from_to(1, 24)).shuffle(draws.shuffle()).seed(draws.next());
-    let feed = feed.epochs(EPOCHS).last_batch(last).receipt_contents(true).threads(draws.from_to(1, 3));
+    let last = [LastBatch::Keep, LastBatch::Pad][draws.number(0, 1)];
+    let feed = data.feed(lanes).batch_size(draws.number(1, 24)).shuffle(draws.shuffle()).seed(draws.next());
+    let feed = feed.epochs(EPOCHS).last_batch(last).receipt_contents(true).threads(draws.number(1, 3));
     feed.with_digest(&data.digest)
 }
 
@@ -133,7 +133,7 @@ fn prove(data: &DataSet, counts: &mut Counts, receipts: &[Receipt]) -> anyhow::R
 
 /// A run that is cut several times, and resumes from the files that it saved.
 fn resumes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let described = planned(data, draws.from_to(1, 3), draws);
+    let described = planned(data, draws.number(1, 3), draws);
     let at = |name: String| data.folder.path().join(name);
     let snapshot_path = at("snapshot".to_owned());
     let mut receipts = Vec::new();
@@ -142,7 +142,7 @@ fn resumes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Re
         let builder = described.clone();
         let builder = snapshot.iter().fold(builder, FeedBuilder::resume);
         let mut feed = builder.build()?;
-        let cut = if receipts.len() < 3 { draws.from_to(0, 12) } else { usize::MAX };
+        let cut = if receipts.len() < 3 { draws.number(0, 12) } else { usize::MAX };
         for step in feed.steps().take(cut) {
             counts.records += step?.iter().map(check).sum::<anyhow::Result<u64>>()?;
         }
@@ -163,11 +163,11 @@ fn worlds(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Res
     let described = planned(data, 1, draws).policy(POLICY);
     let mut receipts = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
-    let legs = draws.from_to(2, 4);
+    let legs = draws.number(2, 4);
     for leg in 1..=legs {
-        let (workers, lanes) = (draws.from_to(1, 3), draws.from_to(1, 2));
+        let (workers, lanes) = (draws.number(1, 3), draws.number(1, 2));
         let world = World::new(workers, workers * lanes)?;
-        let steps = if leg == legs { usize::MAX } else { draws.from_to(1, 8) };
+        let steps = if leg == legs { usize::MAX } else { draws.number(1, 8) };
         let of_worker = |worker| {
             let feed = described.clone().devices((0..lanes).map(Device::host)).worker(world, worker);
             run(snapshot.iter().fold(feed, FeedBuilder::resume), steps)
@@ -206,9 +206,9 @@ fn run(feed: FeedBuilder, steps: usize) -> anyhow::Result<(u64, Receipt, Snapsho
 /// without faults, is the whole, once.
 fn faults(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
     let chaos = Chaos::new(Faults::drawn(draws.next(), Reach::records(RECORDS).and_batches(40)));
-    let lanes = draws.from_to(1, 2);
+    let lanes = draws.number(1, 2);
     let described = planned(data, lanes, draws);
-    let builds_unharmed = draws.from_to(0, 1) == 0;
+    let builds_unharmed = draws.number(0, 1) == 0;
     let source = joined(data)?;
     let devices = (0..lanes).map(|lane| chaos.device(Device::host(lane)));
     let harmed = described.clone().source(chaos.source(source)).devices(devices);
@@ -298,8 +298,8 @@ fn explained(error: &FeedError, chaos: &Chaos) -> anyhow::Result<()> {
 
 /// Readers that come and go under the same name, as Caffe's nets do.
 fn registrations(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let consumers = draws.from_to(1, 3);
-    for again in 0..draws.from_to(2, 6) {
+    let consumers = draws.number(1, 3);
+    for again in 0..draws.number(2, 6) {
         let path = data.folder.path().join("lmdb");
         let open = || {
             let reader = DataReader::builder("data", Lmdb::open(&path)?).group("net").consumers(consumers);

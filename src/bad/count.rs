@@ -18,9 +18,9 @@ pub(crate) struct BadCount {
 }
 
 impl BadCount {
-    /// Counts a batch: the ids of its rows, and its bad records. A later epoch starts the count again, and one
-    /// before it counts as this one. `look` gets the count of each epoch that has bad records here, with the
-    /// last of these.
+    /// Counts a batch: the ids of its rows, and its bad records. A later epoch starts the count again, and
+    /// one before it counts as this one. `look` gets the count of each epoch that has bad records here, with
+    /// the last of these.
     pub(crate) fn add(
         &mut self,
         ids: &[RecordId],

@@ -35,8 +35,8 @@ pub struct BadRecords {
     pub action: BadAction,
     /// The most bad records of an epoch, for each lane; no limit if `None`.
     pub at_most: Option<u64>,
-    /// The largest part of an epoch's records that may be bad, from 0 to 1, for each lane. It is of the records
-    /// so far, and of 1,000 while there are fewer.
+    /// The largest part of an epoch's records that may be bad, from 0 to 1, for each lane. It is of the
+    /// records so far, and of 1,000 while there are fewer.
     pub at_most_rate: f64,
     /// The file that [names them](BadRecords::quarantine).
     pub quarantine: Option<PathBuf>,
@@ -85,8 +85,8 @@ impl BadRecords {
     }
 
     /// The next good record of the batch takes the place of a bad one, once more and with the same crop; the
-    /// batch's first good record, if there is none behind it. So all batches have their full size, for programs
-    /// that need that, unless none of their records is good: such a batch is empty, as if it were
+    /// batch's first good record, if there is none behind it. So all batches have their full size, for
+    /// programs that need that, unless none of their records is good: such a batch is empty, as if it were
     /// [skipped](Self::skip).
     #[must_use]
     pub fn replace() -> Self {
@@ -100,8 +100,9 @@ impl BadRecords {
         self
     }
 
-    /// Sets the largest part of an epoch's records that may be bad, for each lane: from 0 to 1 (default: 0.01;
-    /// 1 is no limit). It is of the lane's records of the epoch so far, and of 1,000 while there are fewer.
+    /// Sets the largest part of an epoch's records that may be bad, for each lane: from 0 to 1 (default:
+    /// 0.01; 1 is no limit). It is of the lane's records of the epoch so far, and of 1,000 while there are
+    /// fewer.
     #[must_use]
     pub fn at_most_rate(mut self, rate: f64) -> Self {
         self.at_most_rate = rate;

@@ -1,4 +1,5 @@
-//! The file that names bad records, with their bytes: a TFRecord file of Examples, to which records are added.
+//! The file that names bad records, with their bytes: a TFRecord file of Examples, to which records are
+//! added.
 //!
 //! Several processes may add to one file. Each does so under a lock, and first reads what others have added
 //! since, so that no record is named twice. A writer that is killed may leave a part of a record at the end,

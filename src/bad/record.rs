@@ -35,8 +35,8 @@ impl fmt::Display for BadRecord {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "lane {lane}: {bad} of the first {records} records of epoch {epoch} are bad, and {allowed} may be; the last \
-     is {record}; look at the data (percolator verify), or allow more (BadRecords::at_most, at_most_rate)"
+    "lane {lane}: {bad} of the first {records} records of epoch {epoch} are bad, and {allowed} may be; the \
+     last is {record}; look at the data (percolator verify), or allow more (at_most, at_most_rate)"
 )]
 pub struct TooManyBad {
     /// The lane's number in its feed.

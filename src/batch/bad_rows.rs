@@ -11,7 +11,8 @@ use crate::transform::Cut;
 
 impl Filled {
     /// Moves the rows behind bad records up, or writes good records once more in the places of bad ones; if
-    /// there is none, it goes without them, too. Rows that are left over are filled with zeros if the batch is padded, and otherwise are no rows of it.
+    /// there is none, it goes without them, too. Rows that are left over are filled with zeros if the batch
+    /// is padded, and otherwise are no rows of it.
     ///
     /// Ragged fields are not joined yet: each row is in its place.
     pub(super) fn settle_bad(&mut self, mut bad: Vec<BadRecord>, action: BadAction, pads: bool) {
@@ -40,8 +41,8 @@ impl Filled {
         self.records = to;
     }
 
-    /// Writes the next good record in the place of each bad one, and the first good one behind the last. There
-    /// is a good one.
+    /// Writes the next good record in the place of each bad one, and the first good one behind the last.
+    /// There is a good one.
     fn replace(&mut self, bad: &mut [BadRecord]) {
         let mut good = vec![true; self.records];
         bad.iter().for_each(|bad| good[bad.row] = false);
@@ -83,8 +84,8 @@ impl Filled {
             copy(cuts, size_of::<Cut>());
         }
         let (Pointers { ids, draws, contents, has_contents, .. }, rows) = (self.pointers, layout.rows());
-        // SAFETY: `begin` found room for as many ids as the layout has rows, and `&mut self` is the only access
-        // to a complete batch.
+        // SAFETY: `begin` found room for as many ids as the layout has rows, and `&mut self` is the only
+        // access to a complete batch.
         unsafe { part(ids, 0, rows) }.copy_within(from..=from, to);
         // SAFETY: as above, for the draws.
         unsafe { part(draws, 0, rows) }.copy_within(from..=from, to);

@@ -177,7 +177,8 @@ impl From<SourceError> for BatchFault {
 }
 
 impl BatchFault {
-    /// Why a record is bad, if the fault is of this record alone: a function of its bytes, and of nothing else.
+    /// Why a record is bad, if the fault is of this record alone: a function of its bytes, and of nothing
+    /// else.
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             BatchFault::Record(error) => error.cause.is_of_record().then(|| error.cause.to_string()),

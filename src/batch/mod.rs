@@ -147,12 +147,14 @@ impl Pointers {
     ///
     /// # Safety
     ///
-    /// - The pointers are those of a buffer that began a batch with this layout, and that lives as long as `'a`.
+    /// - The pointers are those of a buffer that began a batch with this layout, and that lives as long as
+    ///   `'a`.
     /// - `row` is below the layout's rows, and nobody else reads or writes this row during `'a`.
     #[inline]
     unsafe fn row<'a>(&self, layout: &'a BatchLayout, row: usize, seed: u64) -> Row<'a> {
         let Pointers { memory, ids, draws, contents, has_contents } = *self;
-        // SAFETY: `begin` found room for as many ids as the layout has rows, and the caller promises the rest.
+        // SAFETY: `begin` found room for as many ids as the layout has rows, and the caller promises the
+        // rest.
         let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was requested") };
         // SAFETY: as above, for the record's draw.
         let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was requested") };

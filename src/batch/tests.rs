@@ -143,7 +143,8 @@ proptest! {
                 prop_assert!(is_refused);
             }
             places.leave();
-            let filled = if pads { filling.finish_padded() } else { filling.finish() }.filled(BadAction::Fail);
+            let pending = if pads { filling.finish_padded() } else { filling.finish() };
+            let filled = pending.filled(BadAction::Fail);
             let there = if pads { 7 } else { rows.len() };
             let nothing = vec![Vec::new(); there - rows.len()];
             let rows: Vec<Vec<i16>> = rows.into_iter().chain(nothing).collect();

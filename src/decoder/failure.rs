@@ -36,8 +36,8 @@ impl DecodeFailure {
         DecodeFailure(Box::new(RecordCause::Other { message: message.into() }))
     }
 
-    /// Creates a failure that is not of the record: something that the decoder needs is not there. It ends the
-    /// feed, also one that goes on after [bad records](crate::BadRecords).
+    /// Creates a failure that is not of the record: something that the decoder needs is not there. It ends
+    /// the feed, also one that goes on after [bad records](crate::BadRecords).
     pub fn not_of_record(message: impl Into<String>) -> Self {
         DecodeFailure(Box::new(RecordCause::NotOfRecord { message: message.into() }))
     }

@@ -81,9 +81,9 @@ pub trait RecordDecoder: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with the record: a function of its bytes. The feed then ends with an error that names the
-    /// record, as it does if this panics, or goes on after it as after any [bad record](crate::BadRecords).
-    /// What is [not of the record](DecodeFailure::not_of_record) ends every feed.
+    /// What is wrong with the record: a function of its bytes. The feed then ends with an error that names
+    /// the record, as it does if this panics, or goes on after it as after any [bad
+    /// record](crate::BadRecords). What is [not of the record](DecodeFailure::not_of_record) ends every feed.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
     /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the

@@ -110,9 +110,9 @@ impl Batch {
         self.filled().rows()
     }
 
-    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch and
-    /// without [bad records](Self::bad_records). A batch that was [padded](crate::LastBatch::Pad) has more rows
-    /// than that: those from `len()` on are zeros on the host, and not records.
+    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch and without [bad
+    /// records](Self::bad_records). A batch that was [padded](crate::LastBatch::Pad) has more rows than that:
+    /// those from `len()` on are zeros on the host, and not records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records().len()
@@ -198,8 +198,8 @@ impl Batch {
         self.filled().ids()
     }
 
-    /// Returns the bad records that the batch [goes without](crate::FeedBuilder::bad_records), in the order in
-    /// which they would have come. None of them is among its [`records`](Self::records); a row that
+    /// Returns the bad records that the batch [goes without](crate::FeedBuilder::bad_records), in the order
+    /// in which they would have come. None of them is among its [`records`](Self::records); a row that
     /// [replaces](crate::BadRecords::replace) one has the name of the record that it is a copy of.
     #[must_use]
     pub fn bad_records(&self) -> &[BadRecord] {

@@ -533,9 +533,9 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets what is done with records that cannot be used (default: the first one [ends](BadRecords::fail) the
-    /// feed). They can be [skipped](BadRecords::skip) or [replaced](BadRecords::replace) by others of their
-    /// batch, within limits, and named in a [file](BadRecords::quarantine).
+    /// Sets what is done with records that cannot be used (default: the first one [ends](BadRecords::fail)
+    /// the feed). They can be [skipped](BadRecords::skip) or [replaced](BadRecords::replace) by others of
+    /// their batch, within limits, and named in a [file](BadRecords::quarantine).
     ///
     /// ```
     /// # use percolator::{BadRecords, Feed};

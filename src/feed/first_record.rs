@@ -31,8 +31,8 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    /// Looks at the source's first record that is not bad. `seed` picks the further records that the data set is
-    /// recognised by.
+    /// Looks at the source's first record that is not bad. `seed` picks the further records that the data set
+    /// is recognised by.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,

@@ -3,8 +3,8 @@
 //! Each lane has a prefetcher. This thread takes runs from its reader, gives each record a place in the batch
 //! that is being filled, passes both to the workers, and sends complete batches on to the device and the
 //! consumer, in order. It writes no pixels except to pad a short batch, and moves only the elements of ragged
-//! fields, which it makes contiguous when a batch is complete, and the rows of a batch with bad records. While the consumer holds one batch, the others
-//! of the ring are being filled.
+//! fields, which it makes contiguous when a batch is complete, and the rows of a batch with bad records.
+//! While the consumer holds one batch, the others of the ring are being filled.
 //!
 //! ```text
 //!             free                                             full
@@ -542,8 +542,8 @@ impl Prefetcher {
         }
     }
 
-    /// Makes a batch of bad records alone, with the layout that the source's first record requires: a run that
-    /// resumes does not know what came before.
+    /// Makes a batch of bad records alone, with the layout that the source's first record requires: a run
+    /// that resumes does not know what came before.
     fn begin_and_close(&mut self, end: Option<StepEnd>) {
         self.layout = self.first_layout.clone();
         match self.begin() {

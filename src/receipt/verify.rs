@@ -266,8 +266,8 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// Takes the records that were bad out of what is expected of each receipt, and returns them. They count as
-    /// covered: their steps came, without them.
+    /// Takes the records that were bad out of what is expected of each receipt, and returns them. They count
+    /// as covered: their steps came, without them.
     fn expect_no_bad(&mut self, epoch: u64) -> Positions {
         let data = self.data.filter(|data| data.detail() == DigestDetail::EachRecord);
         let key = EpochKey::of(epoch);

@@ -161,8 +161,8 @@ impl Snapshot {
         own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
     }
 
-    /// The number of bad records, as far as it is known, that the replicas had of the epoch of their last batch:
-    /// those that a feed [went on after](crate::FeedBuilder::bad_records).
+    /// The number of bad records, as far as it is known, that the replicas had of the epoch of their last
+    /// batch: those that a feed [went on after](crate::FeedBuilder::bad_records).
     #[must_use]
     pub fn bad_records(&self) -> u64 {
         let latest = self.bad.values().map(|count| count.epoch).max();

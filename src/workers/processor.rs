@@ -55,7 +55,7 @@ impl OnBad {
         if said > WARNINGS {
             tracing::debug!(record = %bad, %action, "a bad record");
         } else if said == WARNINGS {
-            tracing::warn!(record = %bad, %action, "a bad record; the next ones are logged at the level debug");
+            tracing::warn!(record = %bad, %action, "a bad record; further ones are logged at debug");
         } else {
             tracing::warn!(record = %bad, %action, "a bad record");
         }

@@ -77,8 +77,8 @@ pub(crate) fn check_batch(scenario: &Scenario, batch: &Batch, due: &[RecordId], 
     assert!(!is_torn || due.iter().all(|id| !torn.contains(&id.index) || is_bad(id)), "{bad:?}");
     let good: Vec<usize> = (0..due.len()).filter(|&row| !is_bad(&due[row])).collect();
     let rows: Vec<RecordId> = match scenario.bad {
-        // The next good record of the batch stands for a bad one.
-        BadAction::Replace => {
+        // The next good record of the batch stands for a bad one, if there is any.
+        BadAction::Replace if !good.is_empty() => {
             let donor = |row: usize| good.iter().find(|&&at| at >= row).or(good.first());
             (0..due.len()).map(|row| due[*donor(row).expect("one is good")]).collect()
         }
@@ -120,9 +120,6 @@ pub(crate) fn explains(scenario: &Scenario, fault: &Fault, error: &FeedError) ->
             // Without a good record nobody knows what a batch is.
             let are_all = (0..scenario.records as u64).all(|record| scenario.torn().contains(&record));
             is_here(error.id.index) && (scenario.bad == BadAction::Fail || are_all)
-        }
-        (Place::Record, Effect::Cut(_) | Effect::Damage, FeedError::AllBad { record, .. }) => {
-            scenario.torn().contains(&record.id.index) && scenario.bad == BadAction::Replace
         }
         (Place::Cursor, Effect::Fail(said), FeedError::Reader(ReaderError::Source(error))) => {
             matches!(error, SourceError::Other { message, .. } if message == said)

@@ -178,10 +178,8 @@ impl Format for Database {
     fn allows(&self, _case: &Case, way: &'static str, found: &Reading<Self::Item>) -> bool {
         let due = &self.wholes[if way.starts_with("shuffled") { 1 } else { 0 }];
         let is_fed = [FED, FED_READ].contains(&way);
-        let differs = |(one, other): &(&(Vec<u8>, Vec<u8>), &(Vec<u8>, Vec<u8>))| {
-            one.1 != other.1 || !is_fed && one.0 != other.0
-        };
-        let others = found.items.iter().zip(due).filter(differs).count();
+        let pairs = found.items.iter().zip(due);
+        let others = pairs.filter(|(one, other)| one.1 != other.1 || !is_fed && one.0 != other.0).count();
         others <= 1 && (found.error.is_some() || found.items.len() == due.len())
     }
 }

@@ -90,8 +90,12 @@ impl Verify {
                     out,
                     "{}",
                     json!({
-                        "quarantined": number, "source": source.to_string_lossy(), "key": inspect::key_text(&key.0), "epoch": epoch,
-                        "reason": reason, "since": since.to_string(),
+                        "quarantined": number,
+                        "source": source.to_string_lossy(),
+                        "key": inspect::key_text(&key.0),
+                        "epoch": epoch,
+                        "reason": reason,
+                        "since": since.to_string(),
                     })
                 )?,
                 false => {

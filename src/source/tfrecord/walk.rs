@@ -127,8 +127,8 @@ impl Walk {
         }
     }
 
-    /// Reads a record of a file that is not mapped, and verifies its data: returns where they are, and whether
-    /// they are whole. The last step passed the record.
+    /// Reads a record of a file that is not mapped, and verifies its data: returns where they are, and
+    /// whether they are whole. The last step passed the record.
     pub(super) fn read(&mut self, frame: Frame) -> Result<(Place, Result<(), SourceError>), SourceError> {
         let start = frame.offset.saturating_add(HEAD_BYTES as u64);
         let (place, bytes) = if frame.length < LARGE_BYTES as u64 {

@@ -27,6 +27,7 @@
 mod case;
 mod change;
 mod memory;
+#[allow(clippy::duplicate_mod, reason = "packages take the harness without the rest of the folder")]
 #[path = "../process.rs"]
 pub mod process;
 mod run;

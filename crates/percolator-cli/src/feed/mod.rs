@@ -86,7 +86,8 @@ pub(crate) struct Feed {
     /// End the run if more than N records of an epoch are bad, in a lane.
     #[arg(long, value_name = "N", requires = "bad_records")]
     bad_at_most: Option<u64>,
-    /// End the run if more than this part of an epoch's records are bad, in a lane: from 0 to 1 [default: 0.01].
+    /// End the run if more than this part of an epoch's records are bad, in a lane: from 0 to 1 [default:
+    /// 0.01].
     #[arg(long, value_name = "SHARE", requires = "bad_records")]
     bad_rate: Option<f64>,
     /// Name the bad records in this TFRecord file, with their bytes, for verify --quarantine.

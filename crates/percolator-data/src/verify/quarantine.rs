@@ -36,8 +36,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Compares the records that a quarantine file names with what a data set has now, in one pass over it. Returns
-/// the entries in the order of their numbers.
+/// Compares the records that a quarantine file names with what a data set has now, in one pass over it.
+/// Returns the entries in the order of their numbers.
 #[must_use]
 pub fn quarantined(data: &DataSet, mut named: Vec<Quarantined>) -> Vec<(Quarantined, Since)> {
     named.sort_by(|one, other| (one.number, &one.source).cmp(&(other.number, &other.source)));

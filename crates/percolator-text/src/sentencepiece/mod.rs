@@ -27,8 +27,8 @@ use model::Kind;
 use normalizer::Normalizer;
 use viterbi::{Node, Viterbi};
 
-/// The most bytes of a model's file, more than ten times as many as any known model has. Pieces of a few bytes
-/// take dozens of times their length in memory.
+/// The most bytes of a model's file, more than ten times as many as any known model has. Pieces of a few
+/// bytes take dozens of times their length in memory.
 const MODEL_BYTES_MAX: u64 = 64 << 20;
 
 /// A unigram model: its pieces, its normaliser, and the search for the best segmentation.
