@@ -93,6 +93,10 @@ impl Input for Idx {
             let pixels = pixels.map_err(|error| ended(&self.images, number, "image", error))?;
             let mut label = [0];
             labels.read_exact(&mut label).map_err(|error| ended(&self.labels, number, "label", error))?;
+            if number + 1 == u64::from(self.items) {
+                check_end(&mut images, &self.images, "image")?;
+                check_end(&mut labels, &self.labels, "label")?;
+            }
             let key = format!("{number:08}").into_bytes();
             let shape = [1, self.height, self.width];
             Ok(Item::Pixels { key, shape, pixels, label: label[0].into() })
@@ -109,6 +113,15 @@ fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
     let mut pixels = Vec::with_capacity(count.min(SMALL));
     images.take(count as u64).read_to_end(&mut pixels)?;
     if pixels.len() == count { Ok(pixels) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Checks that a file ends after its last image or label. If it goes on, its head is of another file, or bytes
+/// were put in, and nothing says where the images begin.
+fn check_end(file: &mut dyn BufRead, path: &Path, what: &str) -> Result<(), InputError> {
+    match file.fill_buf().map_err(InputError::io(path, "read it"))? {
+        [] => Ok(()),
+        _ => Err(InputError::format(path, format!("it goes on after the last {what} that its head states"))),
+    }
 }
 
 /// Opens a file that may be compressed.
@@ -163,12 +176,40 @@ pub(super) fn ended(path: &Path, number: u64, what: &str, error: io::Error) -> I
 mod tests {
     use super::*;
 
+    fn head(numbers: &[u32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn a_file_that_goes_on_after_its_last_image_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (images, labels) = (folder.path().join("images"), folder.path().join("labels"));
+        std::fs::write(&labels, [head(&[LABELS, 2]), vec![7, 8]].concat()).unwrap();
+        let whole = [head(&[IMAGES, 2, 1, 2]), vec![1, 2, 3, 4]].concat();
+        let read = |bytes: &[u8]| {
+            std::fs::write(&images, bytes).unwrap();
+            let idx = Idx::open(&images, &labels).unwrap();
+            let mut reader = idx.reader(0).unwrap();
+            let mut items = 0;
+            loop {
+                match reader.next() {
+                    Ok(Some(_)) => items += 1,
+                    Ok(None) => break Ok(items),
+                    Err(error) => break Err(error),
+                }
+            }
+        };
+        assert_eq!(read(&whole).unwrap(), 2);
+        // A byte behind the head moves all pixels.
+        let moved = [&whole[..16], &[0], &whole[16..]].concat();
+        let said = read(&moved).unwrap_err().to_string();
+        assert!(said.ends_with("it goes on after the last image that its head states"), "{said}");
+    }
+
     #[test]
     fn images_that_are_too_large_are_refused_before_memory_is_taken() {
         let folder = tempfile::tempdir().unwrap();
         let (images, labels) = (folder.path().join("images"), folder.path().join("labels"));
-        let head =
-            |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>();
         std::fs::write(&labels, head(&[LABELS, 1])).unwrap();
         std::fs::write(&images, head(&[IMAGES, 1, 65_535, 65_535])).unwrap();
         let said = Idx::open(&images, &labels).unwrap_err().to_string();
