@@ -27,9 +27,16 @@ impl BadCount {
         bad: &[BadRecord],
         mut look: impl FnMut(&BadCount, &BadRecord),
     ) {
-        let is_of_epoch = |id: &RecordId| id.epoch == self.epoch;
-        if bad.is_empty() && ids.iter().all(is_of_epoch) {
-            self.records += ids.len() as u64;
+        if bad.is_empty() {
+            // Most batches; nothing is allocated for them.
+            let latest = ids.iter().map(|id| id.epoch).max().filter(|latest| *latest > self.epoch);
+            match latest {
+                None => self.records += ids.len() as u64,
+                Some(epoch) => {
+                    let records = ids.iter().filter(|id| id.epoch == epoch).count() as u64;
+                    *self = BadCount { epoch, records, bad: 0 };
+                }
+            }
             return;
         }
         let mut epochs: BTreeMap<u64, (u64, Vec<&BadRecord>)> = BTreeMap::new();

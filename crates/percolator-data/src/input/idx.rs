@@ -115,8 +115,8 @@ fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
     if pixels.len() == count { Ok(pixels) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Checks that a file ends after its last image or label. If it goes on, its head is of another file, or bytes
-/// were put in, and nothing says where the images begin.
+/// Checks that a file ends after its last image or label. If it goes on, its head is of another file, or
+/// bytes were put in, and nothing says where the images begin.
 fn check_end(file: &mut dyn BufRead, path: &Path, what: &str) -> Result<(), InputError> {
     match file.fill_buf().map_err(InputError::io(path, "read it"))? {
         [] => Ok(()),
