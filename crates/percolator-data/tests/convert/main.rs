@@ -2,7 +2,10 @@
 //! ended is gone on with.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
+mod damage;
 mod golden;
+#[path = "../../../../tests/common/damage/mod.rs"]
+mod harness;
 mod inputs;
 mod records;
 mod resumed;
