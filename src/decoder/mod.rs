@@ -70,8 +70,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with the record; the feed is then not built, or, if it goes on after [bad
-    /// records](crate::BadRecords), asks the next record.
+    /// What is wrong with the record. The feed is then not built; one that goes on after [bad
+    /// records](crate::BadRecords) takes the fields from the next record.
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
     /// Creates a worker's scratch memory; called once on each worker's thread.

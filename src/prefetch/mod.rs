@@ -30,6 +30,10 @@
 
 pub(crate) mod consumer_task;
 mod depth;
+mod first_good;
+mod meters;
+mod slot;
+mod tolerance;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,20 +41,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
+pub(crate) use self::meters::LaneMeters;
+use self::slot::grow;
+pub(crate) use self::slot::{Delivered, Returned, Slot, SlotHeader, Unsubmitted, give_back, submit};
+use self::tolerance::Tolerance;
 
-use crate::bad::{BadAction, BadCount, BadRecord, BadRecords, TooManyBad};
+use crate::bad::{BadCount, BadRecord, BadRecords};
 use crate::base::first_error::FirstError;
-use crate::base::meter::{Count, WaitMeter};
+use crate::base::meter::WaitMeter;
 use crate::base::numa::Cpus;
-use crate::base::return_queue::{ReturnQueue, await_returned};
-use crate::base::slot_account::{SlotAccount, SlotToken};
-use crate::base::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::return_queue::await_returned;
+use crate::base::slot_account::SlotAccount;
+use crate::base::sync::atomic::Ordering;
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
-use crate::batch::fault::BatchFault;
-use crate::batch::memory::NoMemory;
-use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
-use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
+use crate::batch::{BatchLayout, Filling, Frame, Pending};
+use crate::device::{Capacity, Device, DeviceError};
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::reader::queue_pair;
@@ -59,106 +65,6 @@ use crate::record::StepEnd;
 use crate::transform::Draws;
 use crate::workers::processor::Processor;
 use crate::workers::{Fill, Governor, Task};
-
-/// The part of a slot in a lane's ring that is the same in all states of its buffer.
-pub(crate) struct SlotHeader {
-    pub(crate) transfer: Box<dyn Transfer>,
-    /// The step of its batch, if known.
-    pub(crate) step: Option<StepEnd>,
-    /// The number of its batch in the lane, for traces.
-    pub(crate) batch: u64,
-    /// The capacity of the transfer.
-    pub(crate) capacity: Capacity,
-    pub(crate) token: SlotToken,
-}
-
-/// A slot of the ring whose buffer is not in use.
-pub(crate) struct Slot {
-    /// Before the memory, which the device may still be reading: dropping a transfer waits until the device
-    /// no longer does.
-    pub(crate) header: SlotHeader,
-    pub(crate) frame: Frame,
-}
-
-/// A slot that returns from the consumer, which has dropped its batch.
-pub(crate) struct Returned {
-    pub(crate) slot: Slot,
-    /// Whether the release by its device succeeded. If not, the slot is not used again.
-    pub(crate) released: Result<(), DeviceError>,
-}
-
-/// A batch that did not reach its consumer, and why.
-pub(crate) struct Unsubmitted {
-    pub(crate) error: FeedError,
-    /// Memory that its device may be working on nevertheless.
-    pub(crate) slot: Option<Box<Slot>>,
-}
-
-/// A complete batch that is in transfer to the consumer or held by it.
-pub(crate) struct Delivered {
-    /// Before the memory, as in [`Slot`].
-    pub(crate) header: SlotHeader,
-    pub(crate) filled: Filled,
-}
-
-/// The counters of one lane. Batches, records and bytes count what the consumer has taken.
-#[derive(Debug, Default)]
-pub(crate) struct LaneMeters {
-    /// The number of the feed, for [traces](crate::trace).
-    pub(crate) feed: u64,
-    pub(crate) batches: Count,
-    pub(crate) records: Count,
-    pub(crate) pixel_bytes: Count,
-    pub(crate) host_bytes: Count,
-    /// Waits of the prefetcher for records.
-    pub(crate) for_records: WaitMeter,
-    /// Waits of the prefetcher for the consumer to drop a batch.
-    pub(crate) for_slot: WaitMeter,
-    /// Waits of the prefetcher for the device, which still uses what the consumer has dropped.
-    pub(crate) for_device: WaitMeter,
-    /// Waits of the prefetcher for the workers, with nothing else to do.
-    pub(crate) for_workers: WaitMeter,
-    /// Waits of the consumer for a batch, except for those in `for_itself`. The governor watches them.
-    pub(crate) for_batch: Arc<WaitMeter>,
-    /// Its waits that began while it held all batches of the ring: only it can end them. A wait is counted in
-    /// one of the two, so that neither ever falls.
-    pub(crate) for_itself: Arc<WaitMeter>,
-    /// Bad records of the batches that the consumer has taken.
-    pub(crate) bad_records: Count,
-    /// Those of them that none replaces.
-    pub(crate) skipped: Count,
-    /// How often a buffer grew because a batch was larger than any before it.
-    pub(crate) growths: Count,
-    /// The number of batches in the ring.
-    pub(crate) ring: AtomicUsize,
-    /// The number of batches that have their first record, and are not complete.
-    pub(crate) filling: AtomicUsize,
-    /// The number of complete batches that wait for the consumer.
-    pub(crate) ready: AtomicUsize,
-    /// The number of batches that the consumer holds.
-    pub(crate) held: AtomicUsize,
-}
-
-impl Delivered {
-    /// Recycles the slot of a batch that nobody wants.
-    pub(crate) fn into_slot(self) -> Slot {
-        Slot { header: self.header, frame: self.filled.recycle() }
-    }
-}
-
-impl LaneMeters {
-    /// The number of batches that the consumer holds, if those are all that the ring has: it gets no other
-    /// before it drops one.
-    pub(crate) fn all_held(&self) -> Option<usize> {
-        let held = self.held.load(Ordering::Relaxed);
-        (held >= self.ring.load(Ordering::Relaxed)).then_some(held)
-    }
-
-    /// The meter of a wait of the consumer that begins now.
-    pub(crate) fn of_consumer(&self, is_for_itself: bool) -> &Arc<WaitMeter> {
-        if is_for_itself { &self.for_itself } else { &self.for_batch }
-    }
-}
 
 /// Closes the ring's account when the prefetcher ends, however it ends.
 pub(crate) struct RingKeeper(pub(crate) SlotAccount);
@@ -506,52 +412,6 @@ impl Prefetcher {
         }
     }
 
-    /// Finds the layout of the batch that this run begins, which its first good record requires. A run
-    /// without records keeps the current one. If all records are bad, returns why.
-    fn first_good(&mut self, run: &Lease) -> Result<Result<(), Vec<BatchFault>>, FeedError> {
-        let (mut checksums, mut faults) = (run.deferred_checksums(), Vec::new());
-        for (position, record) in run.iter().enumerate() {
-            // Before the record decides how much room the batch takes.
-            let verified = checksums.before(position).map_err(BatchFault::from);
-            let layout = verified.and_then(|()| Ok(self.processor.layout(&record, &self.layout)?));
-            // Bytes that somebody wrote to in the meantime look wrong too.
-            run.check_used()?;
-            match layout {
-                Ok(layout) => {
-                    self.layout = layout;
-                    return Ok(Ok(()));
-                }
-                Err(fault) if self.processor.is_bad(&fault) => faults.push(fault),
-                Err(fault) => return Err(fault.into()),
-            }
-        }
-        Ok(if faults.is_empty() { Ok(()) } else { Err(faults) })
-    }
-
-    /// Keeps the records of a run of which all are bad, until it is known what their batch is like.
-    fn put_early(&mut self, run: &Lease, faults: Vec<BatchFault>) {
-        for (record, fault) in run.iter().zip(faults) {
-            self.draws.next(record.id);
-            match self.processor.bad(&record, fault) {
-                Ok(bad) => self.state.early.push(bad),
-                Err(fault) => return self.fail(fault.into()),
-            }
-        }
-        if let Some(end) = run.step_end() {
-            self.begin_and_close(Some(end));
-        }
-    }
-
-    /// Makes a batch of bad records alone, with the layout that the source's first record requires: a run
-    /// that resumes does not know what came before.
-    fn begin_and_close(&mut self, end: Option<StepEnd>) {
-        self.layout = self.first_layout.clone();
-        match self.begin() {
-            Ok(()) => self.close_batch(end),
-            Err(error) => self.fail(error),
-        }
-    }
-
     /// Starts a batch with the current layout.
     fn begin(&mut self) -> Result<(), FeedError> {
         let capacity = self.layout.capacity();
@@ -677,96 +537,6 @@ impl Prefetcher {
         self.consumer.wake();
         sent
     }
-}
-
-/// Enlarges a slot for a batch larger than any before it: the one case in which the record path allocates.
-fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), FeedError> {
-    tracing::info!(
-        bytes = capacity.bytes,
-        had = slot.header.capacity.bytes,
-        "a batch is larger than any before it"
-    );
-    // The old ones are dropped first, so that there need not be room for both; and the transfer before the
-    // memory, which it may be reading until it is dropped.
-    slot.header.transfer = Device::nowhere();
-    slot.frame.replace_memory(Box::new(NoMemory));
-    let (memory, capacity) = device.host_memory(capacity)?;
-    slot.header.transfer = device.backend().transfer(capacity)?;
-    slot.header.capacity = capacity;
-    slot.frame.replace_memory(memory);
-    Ok(())
-}
-
-/// What becomes of a batch's bad records.
-pub(crate) struct Tolerance<'a> {
-    policy: &'a BadRecords,
-    count: &'a mut BadCount,
-    lane: usize,
-}
-
-impl Tolerance<'_> {
-    /// Counts the records of a complete batch. It is an error if too many of an epoch are bad.
-    fn count(self, filled: &Filled) -> Result<(), FeedError> {
-        let Tolerance { policy, count, lane } = self;
-        let mut excess = None;
-        count.add(filled.ids(), filled.bad(), |count, last| {
-            let (BadCount { epoch, records, bad }, allowed) = (*count, count.allowed(policy));
-            if bad > allowed && excess.is_none() {
-                let record = Box::new(last.clone());
-                excess = Some(TooManyBad { lane, epoch, records, bad, allowed, record });
-            }
-        });
-        excess.map_or(Ok(()), |excess| Err(excess.into()))
-    }
-}
-
-/// Submits a complete batch to its device. A batch without a record needs no tolerance.
-pub(crate) fn submit(
-    header: SlotHeader,
-    pending: Pending,
-    tolerance: Option<Tolerance<'_>>,
-) -> Result<Delivered, Unsubmitted> {
-    if let Some(error) = pending.failure() {
-        header.token.close_account();
-        return Err(Unsubmitted { error: error.into(), slot: None });
-    }
-    // Together from here on, so that on every path the transfer is dropped before the memory that it may be
-    // reading.
-    let action = tolerance.as_ref().map_or(BadAction::Fail, |tolerance| tolerance.policy.action);
-    let mut delivered = Delivered { header, filled: pending.filled(action) };
-    if let Some(Err(error)) = tolerance.map(|tolerance| tolerance.count(&delivered.filled)) {
-        delivered.header.token.close_account();
-        return Err(Unsubmitted { error, slot: Some(Box::new(delivered.into_slot())) });
-    }
-    let Delivered { header, filled } = &mut delivered;
-    let batch = HostBatch::new(filled);
-    if let Err(error) = header.transfer.submit(batch) {
-        header.token.close_account();
-        return Err(Unsubmitted { error: error.into(), slot: Some(Box::new(delivered.into_slot())) });
-    }
-    Ok(delivered)
-}
-
-/// Returns a batch that the consumer of a lane drops. Never panics: a framework may call it from C.
-pub(crate) fn give_back(
-    mut delivered: Delivered,
-    lane: usize,
-    queue: &ReturnQueue<Returned>,
-    meters: &LaneMeters,
-) {
-    meters.held.fetch_sub(1, Ordering::Relaxed);
-    trace::moment!("returned", meters.feed, lane, delivered.header.batch);
-    let transfer = &mut delivered.header.transfer;
-    let released = catch_unwind(AssertUnwindSafe(|| transfer.release())).unwrap_or_else(|panic| {
-        // The slot must not be used again, and the lane, which would wait for it, ends.
-        let message = format!("it panicked: {}", panic_message(&*panic));
-        Err(DeviceError::Call { device: format!("the device of lane {lane}"), call: "release", message })
-    });
-    if released.is_err() {
-        delivered.header.token.close_account();
-    }
-    // If nobody takes it any more, it is dropped here: the lane has gone, and its device makes nobody wait.
-    let _ = queue.send(Returned { slot: delivered.into_slot(), released });
 }
 
 #[cfg(test)]

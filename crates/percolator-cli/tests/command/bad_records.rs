@@ -1,21 +1,9 @@
 //! `percolator feed` goes on after bad records, and `verify-run` and `verify` say which they were.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::common;
-
-/// The command's exit code and output.
-fn command(folder: &Path, arguments: &[&str]) -> (i32, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
-        .env_remove("RUST_LOG")
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    (output.status.code().unwrap(), text)
-}
+use crate::receipts::command;
 
 /// 40 images, of which these are torn.
 fn write_lmdb(folder: &Path, torn: &[usize]) {
@@ -32,7 +20,7 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3, 17]);
     let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--epochs", "2", "--shuffle", "global"];
-    let run = |more: &[&str]| command(folder, &[&feed[..], more].concat());
+    let run = |more: &[&str]| command(&[&feed[..], more].concat(), folder);
 
     let (code, text) = run(&[]);
     assert!(code == 1 && text.contains("lmdb: epoch 0, record "), "{text}");
@@ -41,7 +29,7 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
         let (code, text) = run(&[&["--bad-records", action], &files[..]].concat());
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("\nbatches went without 4 bad records\n"), "{text}");
-        let (code, text) = command(folder, &["verify-run", "run.receipt", "--epochs", "2"]);
+        let (code, text) = command(&["verify-run", "run.receipt", "--epochs", "2"], folder);
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("epoch 1: covered: 38 records, each once"), "{text}");
         assert!(text.contains("\n  2 bad, and left out: 3, 17\n"), "{text}");
@@ -51,7 +39,7 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
         std::fs::remove_file(folder.join("run.receipt")).unwrap();
     }
 
-    let verify = || command(folder, &["verify", "lmdb", "--quarantine", "bad.tfrecord", "--quiet"]);
+    let verify = || command(&["verify", "lmdb", "--quarantine", "bad.tfrecord", "--quiet"], folder);
     let (code, text) = verify();
     assert_eq!(code, 1, "{text}");
     for key in ["00000003", "00000017"] {
@@ -71,12 +59,12 @@ fn limits_end_a_run_and_an_option_without_a_policy_is_refused() {
     write_lmdb(&folder.join("lmdb"), &[3, 17]);
     let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
     for limit in [["--bad-at-most", "1"], ["--bad-rate", "0.001"]] {
-        let (code, text) = command(folder, &[&feed[..], &limit].concat());
+        let (code, text) = command(&[&feed[..], &limit].concat(), folder);
         assert_eq!(code, 1, "{text}");
         assert!(text.contains("2 of the first 24 records of epoch 0 are bad, and 1 may be"), "{text}");
     }
-    let (code, text) = command(folder, &["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"]);
+    let (code, text) = command(&["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"], folder);
     assert!(code == 2 && text.contains("--bad-records"), "{text}");
-    let (code, text) = command(folder, &[&feed[..], &["--bad-rate", "7"]].concat());
+    let (code, text) = command(&[&feed[..], &["--bad-rate", "7"]].concat(), folder);
     assert!(code == 1 && text.contains("a number from 0 to 1"), "{text}");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common;
 
 /// The command's exit code and output.
-fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
+pub(crate) fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
         .env_remove("RUST_LOG")
         .args(arguments)

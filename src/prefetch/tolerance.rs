@@ -1,0 +1,28 @@
+//! How many bad records a lane goes on after.
+
+use crate::bad::{BadCount, BadRecords, TooManyBad};
+use crate::batch::Filled;
+use crate::error::FeedError;
+
+/// A lane's policy for bad records, and what it had of them.
+pub(crate) struct Tolerance<'a> {
+    pub(super) policy: &'a BadRecords,
+    pub(super) count: &'a mut BadCount,
+    pub(super) lane: usize,
+}
+
+impl Tolerance<'_> {
+    /// Counts the records of a complete batch. It is an error if too many of an epoch are bad.
+    pub(super) fn count(self, filled: &Filled) -> Result<(), FeedError> {
+        let Tolerance { policy, count, lane } = self;
+        let mut excess = None;
+        count.add(filled.ids(), filled.bad(), |count, last| {
+            let (BadCount { epoch, records, bad }, allowed) = (*count, count.allowed(policy));
+            if bad > allowed && excess.is_none() {
+                let record = Box::new(last.clone());
+                excess = Some(TooManyBad { lane, epoch, records, bad, allowed, record });
+            }
+        });
+        excess.map_or(Ok(()), |excess| Err(excess.into()))
+    }
+}
