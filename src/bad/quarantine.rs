@@ -6,12 +6,14 @@
 //! which the next one cuts off.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::BadRecord;
 use crate::base::sync::Mutex;
@@ -21,6 +23,13 @@ use crate::record::Key;
 use crate::record::example::{Example, ExampleWriter};
 use crate::source::Record;
 use crate::source::tfrecord::{FrameFault, read_frame, write_record};
+
+/// How long a writer waits for the others, each of which holds the file's lock for as long as it reads what
+/// was added and adds one entry. A process that is stopped holds it for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it waits before it asks for the lock again: at first, and at most.
+const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(20)];
 
 /// Fewer bytes are not the beginning of an entry.
 const ENTRY_BYTES_MIN: u64 = 12;
@@ -105,6 +114,18 @@ pub enum QuarantineError {
         /// The operating system's message.
         message: String,
     },
+    /// Another writer holds its lock, and does not go on.
+    #[error(
+        "the quarantine file {}: another process has held its lock for {waited:?}: end that process, or name \
+         another file",
+        shown::path(path)
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// For how long the lock was waited for.
+        waited: Duration,
+    },
     /// It holds something else.
     #[error(
         "the quarantine file {}: the entry at byte {offset} {found}; it is damaged, or no quarantine file: \
@@ -131,6 +152,8 @@ impl QuarantineError {
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
+    /// For how long the file's lock is waited for.
+    patience: Duration,
     known: Mutex<Known>,
 }
 
@@ -142,6 +165,9 @@ struct Known {
     named: HashSet<(PathBuf, u64)>,
     /// The end of what was read.
     end: u64,
+    /// Why nothing can be added any more. Other workers wait for the same file, and need not do so one after
+    /// the other.
+    failed: Option<QuarantineError>,
 }
 
 impl Quarantine {
@@ -164,7 +190,7 @@ impl Quarantine {
             }
             Err(other) => return Err(error(other)),
         }
-        Ok(Quarantine { path: path.to_owned(), known: Mutex::default() })
+        Ok(Quarantine { path: path.to_owned(), patience: PATIENCE, known: Mutex::default() })
     }
 
     /// Names a record, unless the file does so already.
@@ -175,18 +201,56 @@ impl Quarantine {
         if known.named.contains(&name) {
             return Ok(());
         }
-        let file = self.open(&mut known)?;
-        lock(&file).map_err(|error| QuarantineError::io(&self.path, "lock it", &error))?;
-        let noted = self.learn(&mut known, &file).and_then(|()| {
+        if let Some(failed) = &known.failed {
+            return Err(failed.clone());
+        }
+        let noted = self.write(&mut known, name, || entry(bad, record));
+        known.failed = noted.clone().err();
+        noted
+    }
+
+    /// Names a record under the file's lock.
+    fn write(
+        &self,
+        known: &mut Known,
+        name: (PathBuf, u64),
+        entry: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(), QuarantineError> {
+        let file = self.open(known)?;
+        self.lock(&file)?;
+        let written = self.learn(known, &file).and_then(|()| {
             if !known.named.contains(&name) {
-                self.add(&mut known, &file, &entry(bad, record))?;
+                self.add(known, &file, &entry())?;
                 known.named.insert(name);
             }
             Ok(())
         });
         // Fails only if the lock is not held.
         let _ = file.unlock();
-        noted
+        written
+    }
+
+    /// Waits for the file's lock, which others hold while they add a record.
+    fn lock(&self, file: &File) -> Result<(), QuarantineError> {
+        let [mut pause, longest] = PAUSES;
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) => {
+                    return Err(QuarantineError::io(&self.path, "lock it", &error));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let waited = start.elapsed();
+                    if waited >= self.patience {
+                        return Err(QuarantineError::Locked { path: self.path.clone(), waited });
+                    }
+                    thread::sleep(pause);
+                    pause = longest.min(2 * pause);
+                }
+            }
+        }
     }
 
     /// The file, which is made if it is not there.
@@ -230,16 +294,6 @@ impl Quarantine {
         }
         known.end += framed.len() as u64;
         Ok(())
-    }
-}
-
-/// Waits for the file's lock, which others hold while they add a record.
-fn lock(file: &File) -> io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            locked => return locked,
-        }
     }
 }
 
@@ -287,4 +341,50 @@ fn read_entries(
         }
     }
     Ok(part.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RecordId;
+
+    fn note(quarantine: &Quarantine, index: u64) -> Result<(), QuarantineError> {
+        let id = RecordId { epoch: 0, index };
+        let (path, key) = (PathBuf::from("data"), Key(Vec::new()));
+        let bad = BadRecord { path, id, key, reason: "torn".to_owned(), replaced_by: None, row: 0 };
+        quarantine.note(&bad, &Record { id, key: b"", value: b"torn", companion: None })
+    }
+
+    fn numbers(file: &Path) -> Vec<u64> {
+        Quarantined::read(file).unwrap().iter().map(|entry| entry.number).collect()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn a_writer_that_is_stopped_with_the_lock_is_not_waited_for_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.tfrecord");
+        let patient = |patience| Quarantine { patience, ..Quarantine::at(&path).unwrap() };
+        let impatient = patient(Duration::from_millis(2));
+        note(&impatient, 3).unwrap();
+        // A lock belongs to an open file, so this one is another writer's.
+        let other = File::open(&path).unwrap();
+        other.lock().unwrap();
+        for _ in 0..2 {
+            let error = note(&impatient, 4).unwrap_err();
+            assert!(
+                matches!(&error, QuarantineError::Locked { waited, .. } if waited.as_millis() >= 2),
+                "{error}"
+            );
+        }
+        note(&impatient, 3).expect("what is in the file needs no lock");
+        // Waits until the other one has gone.
+        let waiting = patient(Duration::from_secs(3600));
+        thread::scope(|scope| {
+            let noted = scope.spawn(|| note(&waiting, 4));
+            drop(other);
+            noted.join().unwrap().unwrap();
+        });
+        assert_eq!(numbers(&path), [3, 4]);
+    }
 }

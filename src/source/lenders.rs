@@ -113,11 +113,12 @@ impl Lenders {
         self.first.iter().chain(&self.others)
     }
 
-    /// The lender with this number.
-    pub(super) fn get(&self, number: usize) -> Option<&Lender> {
-        match number.checked_sub(1) {
+    /// The lender with this number, which something that is lent has.
+    pub(super) fn numbered(&self, number: usize) -> &Lender {
+        let lender = match number.checked_sub(1) {
             None => self.first.as_ref(),
             Some(position) => self.others.get(position),
-        }
+        };
+        lender.expect("what is lent has the number of a lender")
     }
 }

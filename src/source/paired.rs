@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::record::Key;
-use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
+use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers, VerifiesLater};
 
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
@@ -101,9 +101,19 @@ impl Source for Paired {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(PairedCursor {
-            first: self.first.cursor()?,
-            second: self.second.cursor()?,
+        Ok(self.pair(self.first.cursor()?, self.second.cursor()?))
+    }
+
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl Paired {
+    fn pair(&self, first: Box<dyn Cursor>, second: Box<dyn Cursor>) -> Box<dyn Cursor> {
+        Box::new(PairedCursor {
+            first,
+            second,
             names: Names {
                 paths: [self.first.path().to_owned(), self.second.path().to_owned()],
                 files: [self.first.files(), self.second.files()],
@@ -112,11 +122,7 @@ impl Source for Paired {
             matching: self.matching,
             index: 0,
             bytes: [0; 2],
-        }))
-    }
-
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
+        })
     }
 }
 
@@ -133,6 +139,10 @@ impl SourceInternals for Paired {
 
     fn has_several_lenders(&self) -> bool {
         self.first.has_several_lenders() || self.second.has_several_lenders()
+    }
+
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(self.pair(self.first.deferring_cursor(promise.clone())?, self.second.deferring_cursor(promise)?))
     }
 }
 
@@ -183,7 +193,8 @@ impl Cursor for PairedCursor {
             }
             (Some(first), Some(second)) => {
                 self.bytes = [first.value().len(), second.value().len()];
-                Ok(Some(first.with_companion(second)))
+                // A run keeps the deferred checksums of one source: the blocks of the first.
+                Ok(Some(first.with_companion(second.verified_block()?)))
             }
             (None, None) => Ok(None),
             (Some(_), None) => Err(self.names.unpaired(1, index)),

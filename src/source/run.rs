@@ -101,8 +101,9 @@ impl<'a> Entry<'a> {
     /// record from now on.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
-        debug_assert!(other.unverified.is_none(), "nobody verifies a companion's deferred checksum");
-        Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
+        debug_assert!(other.unverified.is_none(), "nobody verifies the block of a companion");
+        let companion = Some(Companion { value: other.value, lender: other.lender });
+        Entry { companion, damage: self.damage.or(other.damage), ..self }
     }
 
     /// A record whose bytes cannot be used. What is known of its value is for messages alone. Only a cursor
@@ -128,21 +129,37 @@ impl<'a> Entry<'a> {
         self.is_whole && self.companion.is_none()
     }
 
-    /// Whether the value is still to be verified.
+    /// The same record, whose block is verified now if that was left to its user.
+    pub(crate) fn verified_block(self) -> Result<Self, SourceError> {
+        if let (Some(unverified), Some(lender)) = (self.unverified, self.lender) {
+            lender.check(unverified.take())?;
+        }
+        Ok(Entry { unverified: None, ..self })
+    }
+
+    /// Whether the block of the value is still to be verified.
     pub(crate) fn is_unverified(&self) -> bool {
         self.unverified.is_some()
     }
 
-    /// Verifies the value if that is still to be done.
+    /// Verifies the value, and the companion's, if that is still to be done.
     pub(crate) fn check(&self) -> Result<(), Damage> {
+        if let Some(lender) = self.lender {
+            if let Some(unverified) = self.unverified {
+                lender.check(unverified.checksum()).map_err(Damage::of_block)?;
+            }
+            lender.check_value(self.value).map_err(Damage::of_record)?;
+        }
+        // A companion's, if the record itself is lent: what is lent was not found damaged before.
         if let Some(damage) = self.damage {
             return Err(Damage::of_record(damage.clone()));
         }
-        let Some(lender) = self.lender else { return Ok(()) };
-        if let Some(unverified) = self.unverified {
-            lender.check(unverified.checksum()).map_err(Damage::of_block)?;
+        match self.companion {
+            Some(Companion { value, lender: Some(lender) }) => {
+                lender.check_value(value).map_err(Damage::of_record)
+            }
+            _ => Ok(()),
         }
-        lender.check_value(self.value).map_err(Damage::of_record)
     }
 
     /// Whether the value, and the companion's if there is one, outlast the cursor's next step.
@@ -231,6 +248,19 @@ enum Span {
     Lent { bytes: &'static [u8], lender: u32 },
     /// In the run's own `copied`.
     Copied(Range<usize>),
+}
+
+impl Span {
+    /// Verifies a value of one of these lenders by what stands beside it.
+    #[inline]
+    fn check(&self, lenders: &Lenders) -> Result<(), Damage> {
+        match self {
+            Span::Lent { bytes, lender } => {
+                lenders.numbered(*lender as usize).check_value(bytes).map_err(Damage::of_record)
+            }
+            Span::Copied(_) => Ok(()),
+        }
+    }
 }
 
 /// Bytes that a run keeps for each record.
@@ -463,26 +493,22 @@ pub(crate) struct Verifying<'a> {
 }
 
 impl Verifying<'_> {
-    /// Verifies the block of the record at `position`, unless that is done or not deferred, and the record.
-    /// Records before it are not used any more.
+    /// Verifies the block of the record at `position`, unless that is done or not deferred, the record, and
+    /// its companion. Records before it are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), Damage> {
+        let Run { lenders, companion_lenders, places, companions, damages, .. } = self.run;
         while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
-            self.lender(*lender).check(*checksum).map_err(Damage::of_block)?;
+            lenders.numbered(*lender).check(*checksum).map_err(Damage::of_block)?;
             self.next += 1;
         }
-        if let Some((_, damage)) = self.run.damages.iter().find(|(at, _)| *at == position) {
+        if let Some(place) = places.get(position) {
+            place.value.check(lenders)?;
+        }
+        // A companion's, if the record itself is lent: what is lent was not found damaged before.
+        if let Some((_, damage)) = damages.iter().find(|(at, _)| *at == position) {
             return Err(Damage::of_record(damage.clone()));
         }
-        match self.run.places.get(position) {
-            Some(Place { value: Span::Lent { bytes, lender }, .. }) => {
-                self.lender(*lender as usize).check_value(bytes).map_err(Damage::of_record)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn lender(&self, number: usize) -> &Lender {
-        self.run.lenders.get(number).expect("what is lent has the number of a lender")
+        companions.get(position).map_or(Ok(()), |companion| companion.check(companion_lenders))
     }
 
     fn due(&self, position: usize) -> Option<&ChecksumAt> {

@@ -2,6 +2,7 @@
 
 mod bad_policy;
 mod bad_records;
+mod bad_stored;
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;

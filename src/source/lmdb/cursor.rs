@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Lmdb;
 use super::by_position::PositionCursor;
 use super::environment::View;
+use super::fault::Fault;
 use super::page::{Holds, Leaf, Place, Value};
 use super::pages::Pages;
 use super::tree::Walk;
@@ -42,6 +43,8 @@ pub(super) struct LmdbCursor {
     heads: Heads,
     /// The buffer for values of a file that is not mapped.
     values: Values,
+    /// What is wrong with the last record, if its user is to find out.
+    damage: Option<SourceError>,
     /// The key of the last record, and where its value is, if the buffer of `values` holds only that value.
     alone: (Vec<u8>, Option<Range<usize>>),
     /// The view, as the holders of lent bytes keep it.
@@ -68,6 +71,7 @@ impl LmdbCursor {
             until: u64::MAX,
             heads,
             values: Values::default(),
+            damage: None,
             alone: (Vec::new(), None),
             lender,
             view,
@@ -114,7 +118,7 @@ impl LmdbCursor {
 
     /// Reads the record at this place of a file that is not mapped. The cursor has just reached it.
     fn read(&mut self, place: Place) -> Result<Entry<'_>, SourceError> {
-        let Self { walk, by_position, values, view, alone, .. } = self;
+        let Self { walk, by_position, values, view, alone, heads, damage, .. } = self;
         let (held, pages) = match by_position {
             Some(by_position) => (Some(by_position.held()), &**by_position.view().pages()),
             None => (walk.held(), &**view.pages()),
@@ -132,7 +136,16 @@ impl LmdbCursor {
             }
             Ok(read)
         });
-        let read = read.map_err(|fault| view.error(fault, Some(key)))?;
+        let read = match read {
+            Ok(read) => read,
+            // The head of the value: what else could be wrong with its pages was checked with the leaf.
+            Err(fault @ Fault::Page { .. }) if *heads == Heads::ByUser => {
+                // What somebody wrote in the meantime looks wrong too.
+                view.check().map_err(|fault| view.error(fault, None))?;
+                return Ok(Entry::damaged(key, &[], damage.insert(view.error(fault, Some(key)))));
+            }
+            Err(fault) => return Err(view.error(fault, Some(key))),
+        };
         let entry = Entry::borrowed(key, values.bytes(read.range.clone()));
         if !read.is_alone || key.len() > read.range.start {
             return Ok(entry);
