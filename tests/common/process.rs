@@ -8,8 +8,12 @@ use std::time::Duration;
 
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
-/// Far longer than any test takes: what has not ended by then hangs.
-const HUNG_AFTER: Duration = Duration::from_secs(60);
+/// Whatever takes longer hangs. `PERCOLATOR_HUNG_AFTER` is another number of seconds, for a checker that slows
+/// every instruction down.
+fn hung_after() -> Duration {
+    let stated = std::env::var("PERCOLATOR_HUNG_AFTER").ok();
+    Duration::from_secs(stated.map_or(60, |seconds| seconds.parse().expect("a number of seconds")))
+}
 
 /// The name of the enclosing test, as libtest has it: its modules and its function. A child that runs the
 /// test gets this name, so it stays right when the test moves.
@@ -31,7 +35,7 @@ pub fn must_end<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 
     let thread = std::thread::spawn(move || {
         let _ = done.send(run());
     });
-    match result.recv_timeout(HUNG_AFTER) {
+    match result.recv_timeout(hung_after()) {
         Ok(result) => {
             thread.join().unwrap();
             result
