@@ -1,8 +1,7 @@
 //! Feeds under faults: each kind of fault by itself, and random scenarios of every feature, checked against a
 //! plain model.
 
-#[path = "../memory/allocator.rs"]
-#[allow(dead_code, reason = "the tests of memory use all of it")]
+#[path = "../common/allocator.rs"]
 mod allocator;
 #[path = "../common/mod.rs"]
 mod common;

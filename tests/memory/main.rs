@@ -3,6 +3,7 @@
 //! child.
 
 mod allocations;
+#[path = "../common/allocator.rs"]
 mod allocator;
 #[cfg(target_os = "linux")]
 mod budget;

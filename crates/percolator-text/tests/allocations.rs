@@ -2,8 +2,7 @@
 //! counts the allocations of the worker's thread while the input function runs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-#[allow(dead_code, reason = "it is the core's, whose tests use all of it")]
-#[path = "../../../tests/memory/allocator.rs"]
+#[path = "../../../tests/common/allocator.rs"]
 mod allocator;
 
 use std::sync::Arc;

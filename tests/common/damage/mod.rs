@@ -10,7 +10,7 @@
 //!   v
 //! case       what is on the disk then, and what protects what was changed
 //!   v
-//! run        in a process of its own: writes the files, reads them in every way (memory, watch)
+//! run        in a process of its own: writes the files, reads them in every way (allocator, watch)
 //!   v
 //! verdict    is it an error, the whole, or what the format says nothing can show?
 //! ```
@@ -24,9 +24,10 @@
 #![allow(dead_code, unreachable_pub, reason = "every binary uses its own part of this")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "for tests")]
 
+#[path = "../allocator.rs"]
+mod allocator;
 mod case;
 mod change;
-mod memory;
 #[allow(clippy::duplicate_mod, reason = "packages take the harness without the rest of the folder")]
 #[path = "../process.rs"]
 pub mod process;

@@ -11,7 +11,7 @@ use super::change::{Change, Changes};
 use super::process::{check as check_child, child_command, role};
 use super::stated::{Guard, Stated};
 use super::verdict::{Verdict, judge};
-use super::{Format, Reading, Way, memory, watch};
+use super::{Format, Reading, Way, allocator, watch};
 
 /// How many changes are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl<F: Format> Run<F> {
         self.log.set_len(0).unwrap();
         self.log.write_all_at(what.as_bytes(), 0).unwrap();
         case.put(&self.files, &self.folder);
-        let read = || memory::peak(|| self.format.read(&self.folder, way));
+        let read = || allocator::peak(|| self.format.read(&self.folder, way));
         let (found, has_panicked) = watch::over(&what, read);
         assert!(!has_panicked, "panics: {what}");
         let (found, peak) = found.expect("what does not panic returns");

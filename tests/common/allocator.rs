@@ -1,7 +1,8 @@
-//! The allocator of this binary. It counts the calls and bytes of all threads while [`count`] runs, the calls
-//! of each thread, and the bytes that are held.
+//! The allocator of every binary that includes this file. It counts the calls and bytes of all threads while
+//! [`count`] runs, the calls of each thread, and the bytes that are held.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
+#![allow(dead_code, unreachable_pub, reason = "every binary uses its own part of this")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -23,14 +24,14 @@ thread_local! {
 
 /// Makes the other tests of this binary wait until the guard is dropped. A test that must count 0 on all
 /// threads also needs a process of its own, because libtest allocates when another test ends.
-pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The calls of the allocator, and the bytes they requested, on all threads while `run` runs. With
 /// `ALLOCATION_TRACE` set, prints where the first ones come from.
-pub(crate) fn count(run: impl FnOnce()) -> (usize, usize) {
+pub fn count(run: impl FnOnce()) -> (usize, usize) {
     TRACED.store(std::env::var_os("ALLOCATION_TRACE").is_some(), Ordering::Relaxed);
     CALLS.store(0, Ordering::Relaxed);
     BYTES.store(0, Ordering::Relaxed);
@@ -41,21 +42,20 @@ pub(crate) fn count(run: impl FnOnce()) -> (usize, usize) {
 }
 
 /// What `run` returns, and the most bytes that were held at a time beyond those held before it.
-pub(crate) fn peak<T>(run: impl FnOnce() -> T) -> (T, usize) {
+pub fn peak<T>(run: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let result = run();
-    (result, PEAK.load(Ordering::Relaxed) - before)
+    (result, PEAK.load(Ordering::Relaxed).saturating_sub(before))
 }
 
 /// The bytes that are held now.
-#[allow(dead_code, reason = "for tests that share this file")]
-pub(crate) fn held() -> usize {
+pub fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
 /// Calls of the allocator on this thread so far.
-pub(crate) fn calls_here() -> usize {
+pub fn calls_here() -> usize {
     CALLS_HERE.get()
 }
 
