@@ -13,6 +13,7 @@ use super::environment::View;
 use super::index::Indexed;
 use super::page::{Bounds, Holds, Leaf, Place};
 use super::pages::Held;
+use crate::source::index::Damage;
 use crate::source::page_cache::PageCache;
 use crate::source::{Dealt, Lender, SourceError};
 
@@ -144,7 +145,7 @@ impl PositionCursor {
             self.held_number = place.page;
         }
         if !self.indexed.checked.has(place.page) {
-            self.check(place.page)?;
+            self.check(source, position, place)?;
         }
         self.steps = self.steps.saturating_add(1);
         Ok(Some(place))
@@ -162,21 +163,38 @@ impl PositionCursor {
         Ok(place.map(|[number]| Place::of_number(number)))
     }
 
-    /// Checks a leaf that no cursor has reached by this index.
+    /// Checks a leaf that no cursor has reached by this index, and that the index places its records alike.
     #[cold]
-    fn check(&self, page: u64) -> Result<(), SourceError> {
+    fn check(&mut self, source: &Lmdb, position: u64, place: Place) -> Result<(), SourceError> {
         let (view, pages) = (&self.view, self.view.pages());
         let bytes = match pages.is_mapped() {
-            true => pages.mapped(page).unwrap_or_default(),
+            true => pages.mapped(place.page).unwrap_or_default(),
             false => pages.bytes(&self.held),
         };
         let free = view.free();
-        let checked = free.check(page).and_then(|()| Leaf::parse(bytes, page)).and_then(|leaf| {
+        let checked = free.check(place.page).and_then(|()| Leaf::parse(bytes, place.page)).and_then(|leaf| {
             leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records, free)?;
-            view.check()
+            view.check().map(|()| leaf.len() as u64)
         });
-        checked.map_err(|fault| view.error(fault, None))?;
-        self.indexed.checked.add(page);
+        let records = checked.map_err(|fault| view.error(fault, None))?;
+        let is_as_indexed = match is_as_indexed(&self.indexed, position, place, records) {
+            Ok(is_as_indexed) => is_as_indexed,
+            Err(damage) => {
+                self.indexed = source.rebuild_index(&self.view, &damage)?;
+                self.indexed.index.place(position).is_ok_and(|found| found == Some([place.to_number()]))
+            }
+        };
+        if !is_as_indexed {
+            return Err(SourceError::NoPositions {
+                path: source.path.clone(),
+                found: format!(
+                    "its index is of another file: it does not have the {records} records of page {}",
+                    place.page
+                ),
+                hint: "remove the index, which is made anew",
+            });
+        }
+        self.indexed.checked.add(place.page);
         Ok(())
     }
 
@@ -228,4 +246,19 @@ impl PositionCursor {
         let last = place.and_then(|place| Mapped::at(place, &self.view, &self.lender).ok());
         self.is_end_set = page_cache.reads_until(last.map(|record| record.value));
     }
+}
+
+/// Whether the records of a leaf, one of which is at this position, are those that the index has there. An
+/// index of another file with the same identity would pass over records, and give others twice.
+fn is_as_indexed(indexed: &Indexed, position: u64, place: Place, records: u64) -> Result<bool, Damage> {
+    let Some(first) = position.checked_sub(place.node.into()) else { return Ok(false) };
+    let place_of = |position: u64| {
+        indexed.index.place(position).map(|place| place.map(|[number]| Place::of_number(number)))
+    };
+    let last = first.saturating_add(records).saturating_sub(1);
+    let is_last =
+        |found: Place| found.page == place.page && u64::from(found.node).saturating_add(1) == records;
+    Ok(place_of(first)?.is_some_and(|found| found == Place { node: 0, ..place })
+        && place_of(last)?.is_some_and(is_last)
+        && place_of(last.saturating_add(1))?.is_none_or(|next| next.page != place.page))
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 
 use memmap2::{Advice, Mmap, MmapOptions};
+use percolator_table::checksum::crc32c;
 
 use super::fault::{Fault, fault};
 use super::page::{ASKED_BYTES, HEAD_BYTES, Leaf, METAS, Place, Tree, check_overflow, half};
@@ -112,7 +113,17 @@ impl Pages {
             .with("page bytes", self.page_bytes)
             .with("transaction", transaction)
             .with("root page", root.map_or_else(|| "none".to_owned(), |root| root.to_string()))
+            .with("root checksum", format_args!("{:08x}", self.checksum_of(root)))
             .with("entries", tree.entries))
+    }
+
+    /// A checksum of a page's bytes; of none if there is no such page.
+    fn checksum_of(&self, page: Option<u64>) -> u32 {
+        let mut held = Held::default();
+        match page {
+            Some(page) if self.hold(page, &mut held).is_ok() => crc32c(self.bytes(&held)),
+            _ => crc32c(&[]),
+        }
     }
 
     /// Holds a page, which must not be a meta page.
