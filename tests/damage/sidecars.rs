@@ -14,13 +14,15 @@ use crate::common;
 use crate::common::indexed::leveldb_options;
 use crate::common::log::Log;
 use crate::common::process::this_test;
-use crate::harness::{self, CHANGED_AFTER, Format, Guard, Number, Reading, Stated, Way};
+use crate::harness::{self, CHANGED_AFTER, Case, Format, Guard, Number, Reading, Stated, Way};
 
 const BY_POSITION: &str = "by position";
 const BY_POSITION_READ: &str = "by position, read";
 const FED: &str = "fed, shuffled";
 
 const RECORDS: usize = 24;
+/// The seed of records that are the same at both ends, and whose lengths are in another order between.
+const REORDERED: usize = 200;
 const DATABASE: &str = "database";
 const INDEX: &str = "database.percolator-index";
 const COPY: &str = "database.percolator-unpacked";
@@ -35,7 +37,12 @@ enum Indexed {
 }
 
 fn records(seed: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let value = |number: usize| (0..20 + number * 7).map(|at| common::pixel(seed + number, at)).collect();
+    let (seed, is_reordered) = if seed == REORDERED { (0, true) } else { (seed, false) };
+    let value = |number: usize| {
+        let is_moved = is_reordered && (4..RECORDS - 4).contains(&number);
+        let length = 20 + if is_moved { RECORDS - 1 - number } else { number } * 70;
+        (0..length).map(|at| common::pixel(seed + number, at)).collect()
+    };
     (0..RECORDS).map(|number| (common::key(number), value(number))).collect()
 }
 
@@ -148,6 +155,8 @@ fn copy(bytes: Vec<u8>) -> Stated {
 impl Format for Indexed {
     type Item = Vec<u8>;
 
+    const BYTES_MAX: usize = 3000;
+
     fn name(&self) -> String {
         format!("record index, {self:?}")
     }
@@ -159,6 +168,26 @@ impl Format for Indexed {
     /// Of a database of the same size.
     fn donor(&self) -> Vec<Stated> {
         self.stated(100)
+    }
+
+    /// Of other records with the same lengths; and with what was made of this database beside them, these and
+    /// records whose lengths are in another order.
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let beside = |records: Vec<Stated>| {
+            let made = self.files().into_iter().filter(|file| !file.is_kept);
+            records.into_iter().filter(|file| file.is_kept).chain(made).collect()
+        };
+        vec![self.stated(100), beside(self.stated(100)), beside(self.stated(REORDERED))]
+    }
+
+    /// What the database gives without what is beside it.
+    fn whole_of(&self, other: &[Stated], way: &'static str) -> Vec<Vec<u8>> {
+        let folder = tempfile::tempdir().unwrap();
+        let database: Vec<_> = other.iter().filter(|file| file.is_kept).cloned().collect();
+        Case::whole(&database).put(folder.path());
+        let found = self.read(folder.path(), way);
+        assert_eq!((found.error, found.items.len()), (None, RECORDS));
+        found.items
     }
 
     fn ways(&self) -> Vec<Way> {

@@ -112,6 +112,19 @@ impl Format for Text {
         Self::stated(&self.written(8, 3))
     }
 
+    /// And each other kind of text.
+    fn foreign(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let texts = [
+            ("a snapshot", Text::Snapshot),
+            ("a snapshot with a receipt", Text::Carrying),
+            ("a receipt", Text::Receipt),
+            ("a digest", Text::Digest),
+        ];
+        let others = texts.into_iter().filter(|(_, text)| text != self);
+        let others = others.map(|(what, text)| (what, text.written(7, 6).into_bytes()));
+        harness::foreign::files().into_iter().chain(others).collect()
+    }
+
     fn ways(&self) -> Vec<Way> {
         vec![Way::of(LOADED)]
     }
@@ -150,6 +163,11 @@ impl Format for Text {
                 let parts = text.split_once("percolator carried-receipt");
                 let due = parts.map_or(&text[..], |(snapshot, _)| snapshot);
                 is_sealed && snapshot == due && (receipt.parse::<Receipt>().is_ok() || receipt.is_empty())
+            }
+            // A receipt behind a snapshot stays there.
+            (Text::Snapshot, [found]) => {
+                let parts = text.split_once("percolator carried-receipt");
+                is_sealed && found == parts.map_or(&text[..], |(snapshot, _)| snapshot)
             }
             (_, [found]) => is_sealed && *found == text,
             _ => false,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::source::{Access, IndexPlace, LevelDb, Source, SourceError};
 use percolator::{Feed, FeedError, RawBytes};
+use rusty_leveldb::{DB, LdbIterator as _, Options};
 
 use crate::common::process::this_test;
 use crate::harness::{self, Case, Format, Guard, Number, Reading, Stated, Way};
@@ -30,6 +31,9 @@ const CUT: &str = "cut: ";
 /// A table that a writer was killed before it listed: nobody reads it.
 const NOT_LISTED: [&str; 2] = ["killed", "000007.ldb"];
 
+/// Other databases whose files come under a database's names.
+const OTHERS: [&str; 3] = ["snappy", "overwritten", "reopened"];
+
 /// A database of `tests/data/leveldb`.
 struct Database(&'static str);
 
@@ -45,6 +49,88 @@ fn varint(bytes: &[u8], at: &mut usize) -> usize {
         if byte & 0x80 == 0 {
             return value;
         }
+    }
+}
+
+impl Database {
+    /// Whether a log, or the MANIFEST, ends where it may have ended once, and every other file is as it was.
+    fn is_cut_between_records(&self, case: &Case) -> bool {
+        self.stated().iter().all(|file| {
+            let is_log = file.name.ends_with(".log") || file.name.contains("MANIFEST");
+            case.bytes(&file.name).is_some_and(|bytes| {
+                let is_cut = || file.bytes.starts_with(bytes) && ends(&file.bytes).contains(&bytes.len());
+                bytes == file.bytes || is_log && is_cut()
+            })
+        })
+    }
+
+    fn stated(&self) -> Vec<Stated> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(self.0);
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        paths.sort();
+        let stated = |path: PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let mut file = Stated::of(format!("leveldb/{name}"), fs::read(&path).unwrap(), Guard::Structure);
+            match name.split_once('.') {
+                _ if [self.0, name] == NOT_LISTED => file.is_kept = true,
+                Some((_, "ldb")) => table(&mut file),
+                Some((_, "log")) => log(&mut file),
+                _ if name.starts_with("MANIFEST") => log(&mut file),
+                _ => file.mark("name of the MANIFEST", Guard::Structure, 0..fs::read(&path).unwrap().len()),
+            }
+            file
+        };
+        paths.into_iter().map(stated).collect()
+    }
+}
+
+/// What rusty-leveldb reads of these files, in the order of the keys. It writes to a database that it opens.
+fn by_another_reader<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Option<Vec<Record>> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("leveldb")).unwrap();
+    files.into_iter().for_each(|(name, bytes)| fs::write(folder.path().join(name), bytes).unwrap());
+    let mut database = DB::open(folder.path().join("leveldb"), Options::default()).ok()?;
+    let mut entries = database.new_iter().ok()?;
+    let mut records = Vec::new();
+    while let Some((key, value)) = entries.next() {
+        records.push((key.to_vec(), value.to_vec()));
+    }
+    Some(records)
+}
+
+/// Where a log or a MANIFEST may end: before its first record, behind each, and in the zeros behind it.
+fn ends(log: &[u8]) -> Vec<usize> {
+    const WHOLE: u8 = 1;
+    const LAST: u8 = 4;
+
+    let (mut at, mut ends) = (0, vec![0]);
+    while at + 7 <= log.len() {
+        if LOG_BLOCK - at % LOG_BLOCK < 7 {
+            let next = at.next_multiple_of(LOG_BLOCK);
+            if ends.last() == Some(&at) {
+                ends.extend(at + 1..=next);
+            }
+            at = next;
+            continue;
+        }
+        let kind = log[at + 6];
+        at += 7 + usize::from(u16::from_le_bytes([log[at + 4], log[at + 5]]));
+        if [WHOLE, LAST].contains(&kind) {
+            ends.push(at);
+        }
+    }
+    ends
+}
+
+/// The order in which records come this way.
+fn ordered(records: Vec<Record>, way: &'static str) -> Vec<Record> {
+    match way {
+        FED => records.into_iter().map(|(_, value)| (Vec::new(), value)).collect(),
+        BY_POSITION | BY_POSITION_READ => {
+            (0..records.len()).map(|number| records[number * 7919 % records.len()].clone()).collect()
+        }
+        _ => records,
     }
 }
 
@@ -133,23 +219,18 @@ impl Format for Database {
     }
 
     fn files(&self) -> Vec<Stated> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(self.0);
-        let mut paths: Vec<PathBuf> =
-            fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-        paths.sort();
-        let stated = |path: PathBuf| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            let mut file = Stated::of(format!("leveldb/{name}"), fs::read(&path).unwrap(), Guard::Structure);
-            match name.split_once('.') {
-                _ if [self.0, name] == NOT_LISTED => file.is_kept = true,
-                Some((_, "ldb")) => table(&mut file),
-                Some((_, "log")) => log(&mut file),
-                _ if name.starts_with("MANIFEST") => log(&mut file),
-                _ => file.mark("name of the MANIFEST", Guard::Structure, 0..fs::read(&path).unwrap().len()),
-            }
-            file
-        };
-        paths.into_iter().map(stated).collect()
+        self.stated()
+    }
+
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let others = OTHERS.iter().filter(|other| **other != self.0);
+        others.map(|other| Database(other).stated()).collect()
+    }
+
+    /// What another reader of LevelDBs reads of it.
+    fn whole_of(&self, other: &[Stated], way: &'static str) -> Vec<Record> {
+        let files = other.iter().map(|file| (&file.name[..], &file.bytes[..]));
+        ordered(by_another_reader(files).unwrap(), way)
     }
 
     fn ways(&self) -> Vec<Way> {
@@ -191,8 +272,17 @@ impl Format for Database {
     }
 
     /// A cut that is told. What was lost may have been newer values, or deletions; so other records may come.
-    fn allows(&self, _case: &Case, _way: &'static str, found: &Reading<Record>) -> bool {
-        found.error.as_ref().is_some_and(|error| error.starts_with(CUT))
+    /// Where a file of another database fits, or a log ends between two of its records, nothing can show it:
+    /// then another reader reads the same.
+    fn allows(&self, case: &Case, way: &'static str, found: &Reading<Record>) -> bool {
+        match &found.error {
+            Some(error) => error.starts_with(CUT),
+            None => {
+                (case.is_of_whole_files || self.is_cut_between_records(case))
+                    && by_another_reader(case.files()).map(|records| ordered(records, way)).as_ref()
+                        == Some(&found.items)
+            }
+        }
     }
 }
 
@@ -212,9 +302,9 @@ fn by_position(source: &LevelDb, items: &mut Vec<Record>) -> Result<(), SourceEr
 
 fn fed(source: LevelDb, items: &mut Vec<Record>) -> Result<(), FeedError> {
     let feed =
-        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(1).threads(2).once();
+        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(8).threads(2).once();
     for batch in feed.build()? {
-        items.push((Vec::new(), batch?.ragged::<u8>(0)?.values().to_vec()));
+        items.extend(batch?.ragged::<u8>(0)?.rows().map(|value| (Vec::new(), value.to_vec())));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use lmdb::{Environment, Transaction as _, WriteFlags};
+use lmdb::{Cursor as _, Environment, Transaction as _, WriteFlags};
 use percolator::source::{Access, IndexPlace, Lmdb, Source, SourceError};
 use percolator::{Feed, FeedError, RawBytes};
 use tempfile::tempdir;
@@ -134,6 +134,39 @@ impl Format for Database {
         self.files.clone()
     }
 
+    /// Beside each, the index of this database stays: of one with values of the same lengths, of one whose
+    /// pages hold other records, and of a smaller one.
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let records = &self.wholes[0];
+        let other_bytes = |value: &[u8]| value.iter().map(|byte| !byte).collect();
+        let renewed = records.iter().map(|(key, value)| (key.clone(), other_bytes(value))).collect();
+        let values = records.iter().map(|(_, value)| value.clone());
+        let keys = records.iter().map(|(key, _)| key.clone());
+        let shifted = keys.zip(values.cycle().skip(1)).collect();
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/gray_lmdb/data.mdb");
+        [written(renewed), written(shifted), fs::read(golden).unwrap()]
+            .into_iter()
+            .map(|bytes| vec![Stated::of(DATA, bytes, BARE), self.files[1].clone()])
+            .collect()
+    }
+
+    /// What liblmdb reads of it.
+    fn whole_of(&self, other: &[Stated], way: &'static str) -> Records {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("data.mdb"), &other[0].bytes).unwrap();
+        let env = Environment::new().open(folder.path()).unwrap();
+        let database = env.open_db(None).unwrap();
+        let transaction = env.begin_ro_txn().unwrap();
+        let mut cursor = transaction.open_ro_cursor(database).unwrap();
+        let records = cursor.iter().map(|entry| entry.unwrap());
+        let records: Records = records.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        match way {
+            FED | FED_READ => records.into_iter().map(|(_, value)| (Vec::new(), value)).collect(),
+            IN_ORDER | IN_ORDER_READ => records,
+            _ => (0..records.len()).map(|number| records[number * 7919 % records.len()].clone()).collect(),
+        }
+    }
+
     fn ways(&self) -> Vec<Way> {
         WAYS.to_vec()
     }
@@ -203,9 +236,9 @@ fn shuffled(source: &Lmdb, items: &mut Records) -> Result<(), SourceError> {
 fn fed(source: Result<Lmdb, SourceError>, items: &mut Records) -> Result<(), FeedError> {
     let source = source.map_err(|error| FeedError::Reader(error.into()))?;
     let feed =
-        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(1).threads(1).once();
+        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(8).threads(1).once();
     for batch in feed.build()? {
-        items.push((Vec::new(), batch?.ragged::<u8>(0)?.values().to_vec()));
+        items.extend(batch?.ragged::<u8>(0)?.rows().map(|value| (Vec::new(), value.to_vec())));
     }
     Ok(())
 }

@@ -6,7 +6,6 @@
 #[path = "../../../tests/common/damage/mod.rs"]
 mod harness;
 
-use std::cell::OnceCell;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -21,11 +20,40 @@ use prost::Message;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
+/// The rows of a batch.
+const BATCH: u32 = 2;
+
 /// Two tasks of XLNet's data, a pass each.
-#[derive(Default)]
 struct Prepared {
-    /// All batches, sorted, once the undamaged files were read.
-    whole: OnceCell<Vec<Vec<u8>>>,
+    /// Of two data sets, the files.
+    sets: [Vec<Stated>; 2],
+    /// Of each file of records, the batches.
+    batches: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
+}
+
+impl Prepared {
+    fn new() -> Self {
+        let stated = |(name, bytes): (String, Vec<u8>)| match name.ends_with(".json") {
+            true => info(name, bytes),
+            false => records(name, bytes),
+        };
+        let sets = [1, 2].map(|seed| written(seed).into_iter().map(stated).collect::<Vec<_>>());
+        let mut batches = Vec::new();
+        for set in &sets {
+            let folder = tempfile::tempdir().unwrap();
+            Case::whole(set).put(folder.path());
+            let found = read(folder.path(), Access::Mapped);
+            assert_eq!(found.error, None);
+            // The files' batches come one after the other.
+            let mut all = found.items.into_iter();
+            for file in set.iter().filter(|file| !file.name.ends_with(".json")) {
+                let count = file.parts.iter().filter(|part| part.name == "data").count() / BATCH as usize;
+                batches.push((file.bytes.clone(), all.by_ref().take(count).collect()));
+            }
+            assert!(all.next().is_none());
+        }
+        Prepared { sets, batches }
+    }
 }
 
 /// A folder as `prepare` writes it, and its files below `tfrecords`.
@@ -36,7 +64,7 @@ fn written(seed: i64) -> Vec<(String, Vec<u8>)> {
         sp_path: format!("{DATA}/spiece.model"),
         save_dir: folder.path().to_str().unwrap().to_owned(),
         use_tpu: false,
-        bsz_per_host: 2,
+        bsz_per_host: BATCH,
         num_core_per_host: 1,
         seq_len: 32,
         reuse_len: 16,
@@ -103,48 +131,59 @@ impl Format for Prepared {
     }
 
     fn files(&self) -> Vec<Stated> {
-        let stated = |(name, bytes): (String, Vec<u8>)| match name.ends_with(".json") {
-            true => info(name, bytes),
-            false => records(name, bytes),
-        };
-        written(1).into_iter().map(stated).collect()
+        self.sets[0].clone()
+    }
+
+    fn others(&self) -> Vec<Vec<Stated>> {
+        vec![self.sets[1].clone()]
     }
 
     fn ways(&self) -> Vec<Way> {
         vec![Way::of("fed"), Way::seldom("fed, read", 3)]
     }
 
-    /// Nothing says which task a file is of. So exchanged files come in each other's place, whole.
+    /// Nothing says how many passes there are, nor of which task or data set a file is. So each description
+    /// that is there adds its file, and whole files come in others' places.
     fn allows(&self, case: &Case, _way: &'static str, found: &Reading<Vec<u8>>) -> bool {
-        case.what.contains("exchanged")
-            && found.error.is_none()
-            && Some(&sorted(&found.items)) == self.whole.get()
+        let is_described = |name: &str| {
+            case.files().any(|(_, info)| {
+                let is_whole = self.sets.iter().flatten().any(|file| file.bytes == info);
+                is_whole && info.windows(name.len()).any(|named| named == name.as_bytes())
+            })
+        };
+        let mut due = Vec::new();
+        for (name, bytes) in case.files().filter(|(name, _)| !name.ends_with(".json")) {
+            let Some((_, batches)) = self.batches.iter().find(|(file, _)| file == bytes) else {
+                return false;
+            };
+            due.extend(batches.iter().filter(|_| is_described(name)));
+        }
+        // In the order in which the descriptions name them.
+        let mut items: Vec<_> = found.items.iter().collect();
+        due.sort();
+        items.sort();
+        found.error.is_none() && due == items
     }
 
     fn read(&self, folder: &Path, way: &'static str) -> Reading<Vec<u8>> {
-        let access = if way == "fed" { Access::Mapped } else { Access::Read };
-        let reading = Reading::of(|items| {
-            let data = XlnetData::open(folder, Split::Train, None)?;
-            let feed = data.builder()?.access(access).index(IndexPlace::Folder(folder.join("indexes")));
-            for batch in feed.shuffle(Shuffle::No).epochs(1).threads(2).build()? {
-                items.push(batch?.bytes().to_vec());
-            }
-            Ok::<(), Box<dyn Error>>(())
-        });
-        self.whole.get_or_init(|| sorted(&reading.items));
-        reading
+        read(folder, if way == "fed" { Access::Mapped } else { Access::Read })
     }
 }
 
-fn sorted(batches: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut batches = batches.to_vec();
-    batches.sort();
-    batches
+fn read(folder: &Path, access: Access) -> Reading<Vec<u8>> {
+    Reading::of(|items| {
+        let data = XlnetData::open(folder, Split::Train, None)?;
+        let feed = data.builder()?.access(access).index(IndexPlace::Folder(folder.join("indexes")));
+        for batch in feed.shuffle(Shuffle::No).epochs(1).threads(2).build()? {
+            items.push(batch?.bytes().to_vec());
+        }
+        Ok::<(), Box<dyn Error>>(())
+    })
 }
 
 #[test]
 fn xlnets_data() {
-    harness::check(this_test!(), 250, Prepared::default);
+    harness::check(this_test!(), 250, Prepared::new);
 }
 
 /// A SentencePiece model. It is protobuf, which has no checksums: what it says is another model, or an error.
@@ -189,6 +228,11 @@ impl Format for Model {
             at = end;
         }
         vec![file]
+    }
+
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let bytes = fs::read(format!("{DATA}/user_defined.model")).unwrap();
+        vec![vec![Stated::of("spiece.model", bytes, BARE)]]
     }
 
     fn ways(&self) -> Vec<Way> {

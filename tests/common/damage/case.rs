@@ -18,6 +18,32 @@ pub enum Content {
     Folder,
 }
 
+/// What cases are made of.
+#[derive(Debug)]
+pub struct Material {
+    pub files: Vec<Stated>,
+    pub donor: Vec<Stated>,
+    /// Other data sets of the format.
+    pub others: Vec<Vec<Stated>>,
+    /// Files of other formats.
+    pub foreign: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Material {
+    pub fn of<F: Format>(format: &F) -> Self {
+        let material = Material {
+            files: format.files(),
+            donor: format.donor(),
+            others: format.others(),
+            foreign: format.foreign(),
+        };
+        for (one, other) in material.files.iter().zip(&material.donor) {
+            assert_eq!(one.name, other.name, "the donor has files of the same names");
+        }
+        material
+    }
+}
+
 /// A damaged data set.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -26,6 +52,10 @@ pub struct Case {
     /// What protects what was changed, if bytes were changed in place; of a file as a whole, if what is lost
     /// of it is made anew.
     pub guard: Option<Guard>,
+    /// Which of the other data sets is there as a whole, if one is.
+    pub other: Option<usize>,
+    /// Whether each file is a whole file, under whatever name.
+    pub is_of_whole_files: bool,
     files: Vec<(String, Option<Content>)>,
 }
 
@@ -33,18 +63,38 @@ impl Case {
     /// The undamaged data set.
     pub fn whole(files: &[Stated]) -> Self {
         let bytes = |file: &Stated| (file.name.clone(), Some(Content::Bytes(file.bytes.clone())));
-        Case { what: "undamaged".to_owned(), guard: None, files: files.iter().map(bytes).collect() }
+        Case {
+            what: "undamaged".to_owned(),
+            guard: None,
+            other: None,
+            is_of_whole_files: true,
+            files: files.iter().map(bytes).collect(),
+        }
     }
 
     /// Makes a change; `None` if it changes nothing.
-    pub fn of<F: Format>(format: &F, files: &[Stated], donor: &[Stated], change: Change) -> Option<Self> {
-        if let Change::Forged { number } = change {
-            let (forged, what) = format.forged(number)?;
-            return Some(Case { what: format!("forged {number}: {what}"), ..Case::whole(&forged) });
+    pub fn of<F: Format>(format: &F, material: &Material, change: Change) -> Option<Self> {
+        match change {
+            Change::Forged { number } => {
+                let (forged, what) = format.forged(number)?;
+                let what = format!("forged {number}: {what}");
+                return Some(Case { what, is_of_whole_files: false, ..Case::whole(&forged) });
+            }
+            Change::Other { of } => {
+                let what = format!("all files of the data set {of}");
+                return Some(Case { what, other: Some(of), ..Case::whole(&material.others[of]) });
+            }
+            _ => {}
         }
-        let mut case = Case::whole(files);
+        let mut case = Case::whole(&material.files);
         let whole = case.files.clone();
-        case.what = case.make(format, files, donor, change);
+        case.what = case.make(format, material, change);
+        case.is_of_whole_files =
+            matches!(change, Change::Exchange { .. } | Change::OtherFile { .. } | Change::Foreign { .. });
+        if case.is_of_whole_files {
+            let mut others = material.others.iter().map(|other| Case::whole(other));
+            case.other = others.position(|other| other.files == case.files);
+        }
         (case.files != whole).then_some(case)
     }
 
@@ -57,10 +107,17 @@ impl Case {
         }
     }
 
-    /// Puts the files into a folder, and nothing else. A file that is kept is written only if it is not there
-    /// as it should be.
-    pub fn put(&self, files: &[Stated], folder: &Path) {
-        let is_kept = |name: &str| files.iter().any(|file| file.is_kept && file.name == name);
+    /// Every file, and its bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().filter_map(|(name, content)| match content {
+            Some(Content::Bytes(bytes)) => Some((&name[..], &bytes[..])),
+            _ => None,
+        })
+    }
+
+    /// Puts the files into a folder, and nothing else. One that is there as it should be stays.
+    pub fn put(&self, folder: &Path) {
+        let is_kept = |name: &str| self.bytes(name).is_some_and(|bytes| is_there(&folder.join(name), bytes));
         clear(folder, "", &is_kept);
         for (name, content) in &self.files {
             let path = folder.join(name);
@@ -68,10 +125,9 @@ impl Case {
             match content {
                 None => {}
                 Some(Content::Folder) => fs::create_dir(&path).unwrap(),
-                Some(Content::Bytes(bytes)) if is_kept(name) && is_there(&path, bytes) => {}
+                Some(Content::Bytes(_)) if path.exists() => {}
                 Some(Content::Bytes(bytes)) => {
                     // A new file: the old one may still be mapped.
-                    let _ = fs::remove_file(&path);
                     fs::write(&path, bytes).unwrap();
                     let file = fs::File::options().write(true).open(&path).unwrap();
                     file.set_modified(SystemTime::UNIX_EPOCH + CHANGED_AFTER).unwrap();
@@ -80,7 +136,8 @@ impl Case {
         }
     }
 
-    fn make<F: Format>(&mut self, format: &F, files: &[Stated], donor: &[Stated], change: Change) -> String {
+    fn make<F: Format>(&mut self, format: &F, material: &Material, change: Change) -> String {
+        let files = &material.files;
         let guard_of_file = |file: usize| Some(files[file].guard).filter(|guard| *guard == Guard::Mended);
         match change {
             Change::Bit { file, at, .. } | Change::Byte { file, at, .. } => {
@@ -125,22 +182,23 @@ impl Case {
                 self.files[file].1 = std::mem::replace(&mut self.files[other].1, one);
                 format!("{} and {} exchanged", files[file].name, files[other].name)
             }
-            Change::DonorFile { file } => {
+            Change::OtherFile { file, of, other } => {
                 self.guard = guard_of_file(file);
-                *self.edited(file) = donor[file].bytes.clone();
-                format!("{} of another data set", files[file].name)
+                let other = &material.others[of][other];
+                self.edited(file).clone_from(&other.bytes);
+                format!("{} is {} of the data set {of}", files[file].name, other.name)
             }
-            of_part => self.make_of_part(format, files, donor, of_part),
+            Change::Foreign { file, which } => {
+                self.guard = guard_of_file(file);
+                let (what, bytes) = &material.foreign[which];
+                self.edited(file).clone_from(bytes);
+                format!("{} is {what}", files[file].name)
+            }
+            of_part => self.make_of_part(format, material, of_part),
         }
     }
 
-    fn make_of_part<F: Format>(
-        &mut self,
-        format: &F,
-        files: &[Stated],
-        donor: &[Stated],
-        change: Change,
-    ) -> String {
+    fn make_of_part<F: Format>(&mut self, format: &F, material: &Material, change: Change) -> String {
         let (Change::Fill { file, part, .. }
         | Change::Remove { file, part }
         | Change::Double { file, part }
@@ -151,7 +209,7 @@ impl Case {
         else {
             unreachable!("{change:?} is not of a part")
         };
-        let stated = &files[file];
+        let stated = &material.files[file];
         let this = &stated.parts[part];
         let range = this.range.clone();
         self.guard = Some(stated.guard).filter(|guard| *guard == Guard::Mended);
@@ -174,7 +232,7 @@ impl Case {
                 bytes[range.start..other.end].copy_from_slice(&swapped);
             }
             Change::Donor { .. } => {
-                let from = &donor[file];
+                let from = &material.donor[file];
                 let other = from.bytes[from.parts[part].range.clone()].to_vec();
                 bytes.splice(range.clone(), other).for_each(drop);
             }

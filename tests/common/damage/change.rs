@@ -1,5 +1,6 @@
 //! One damage, and all that a data set can suffer.
 
+use super::case::Material;
 use super::stated::Stated;
 
 /// One damage. Files and parts are named by their numbers.
@@ -75,9 +76,20 @@ pub enum Change {
         file: usize,
         other: usize,
     },
-    /// The same file of another data set.
-    DonorFile {
+    /// A file of another data set of the format, under the name of one of this.
+    OtherFile {
         file: usize,
+        of: usize,
+        other: usize,
+    },
+    /// All files of another data set of the format, and what is kept of this.
+    Other {
+        of: usize,
+    },
+    /// A file of another format.
+    Foreign {
+        file: usize,
+        which: usize,
     },
     /// What the format itself forges.
     Forged {
@@ -105,17 +117,22 @@ pub struct Changes {
 
 impl Changes {
     /// `bytes_max` is how many bytes of a file are damaged.
-    pub fn of(files: &[Stated], donor: &[Stated], bytes_max: usize) -> Self {
+    pub fn of(material: &Material, bytes_max: usize) -> Self {
+        let Material { files, donor, others, foreign } = material;
         let mut shapes = Vec::new();
         let mut bytes = Vec::new();
         let damaged = || files.iter().enumerate().filter(|(_, file)| !file.is_kept);
         for (file, stated) in damaged() {
             let step = stated.bytes.len().div_ceil(bytes_max).max(1);
             bytes.push((file, stated.bytes.len().div_ceil(step), step));
-            let others = damaged().map(|(other, _)| other).filter(|&other| other > file);
-            shapes.extend(others.map(|other| Change::Exchange { file, other }));
+            let later = damaged().map(|(other, _)| other).filter(|&other| other > file);
+            shapes.extend(later.map(|other| Change::Exchange { file, other }));
             shapes.extend([Change::Missing { file }, Change::Folder { file }]);
-            shapes.extend(donor.get(file).map(|_| Change::DonorFile { file }));
+            for (of, other) in others.iter().enumerate() {
+                let whole = other.iter().enumerate().filter(|(_, file)| !file.is_kept);
+                shapes.extend(whole.map(|(other, _)| Change::OtherFile { file, of, other }));
+            }
+            shapes.extend((0..foreign.len()).map(|which| Change::Foreign { file, which }));
             let appended = [Appended::Zero, Appended::Zeros, Appended::Letters, Appended::Itself];
             shapes.extend(appended.map(|what| Change::Append { file, what }));
             for part in 0..stated.parts.len() {

@@ -6,7 +6,8 @@
 //! ```text
 //! stated     what a format says of its files
 //!   v
-//! change     one damage: a bit, a byte, a cut, a part missing, doubled or another's, a number that lies
+//! change     one damage: a bit, a byte, a cut, a part missing, doubled or another's, a number that lies,
+//!            another file of this format or of a foreign one
 //!   v
 //! case       what is on the disk then, and what protects what was changed
 //!   v
@@ -28,6 +29,7 @@
 mod allocator;
 mod case;
 mod change;
+pub mod foreign;
 #[allow(clippy::duplicate_mod, reason = "packages take the harness without the rest of the folder")]
 #[path = "../process.rs"]
 pub mod process;
@@ -66,6 +68,27 @@ pub trait Format {
     /// The files of another data set, with the same names and the same kinds of parts: the donor of parts.
     fn donor(&self) -> Vec<Stated> {
         Vec::new()
+    }
+
+    /// Other data sets of this format, an older one or somebody else's. Their files come under these names,
+    /// one by one and all together.
+    fn others(&self) -> Vec<Vec<Stated>> {
+        Some(self.donor()).filter(|donor| !donor.is_empty()).into_iter().collect()
+    }
+
+    /// What one of [`others`](Format::others) gives in this way: by default, what its files give in a folder
+    /// that had no others before.
+    fn whole_of(&self, other: &[Stated], way: &'static str) -> Vec<Self::Item> {
+        let folder = tempfile::tempdir().unwrap();
+        Case::whole(other).put(folder.path());
+        let found = self.read(folder.path(), way);
+        assert_eq!(found.error, None, "another data set, {way}");
+        found.items
+    }
+
+    /// Whole files of other formats.
+    fn foreign(&self) -> Vec<(&'static str, Vec<u8>)> {
+        foreign::files()
     }
 
     /// In which ways it is read.

@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::case::Case;
+use super::case::{Case, Material};
 use super::change::{Change, Changes};
 use super::process::{check as check_child, child_command, role};
-use super::stated::{Guard, Stated};
+use super::stated::Guard;
 use super::verdict::{Verdict, judge};
 use super::{Format, Reading, Way, allocator, watch};
 
@@ -62,8 +62,7 @@ pub fn check<F: Format>(test: &str, count: usize, make: impl FnOnce() -> F) {
 
 struct Run<F: Format> {
     format: F,
-    files: Vec<Stated>,
-    donor: Vec<Stated>,
+    material: Material,
     folder: PathBuf,
     log: fs::File,
     ways: Vec<Way>,
@@ -80,23 +79,11 @@ impl<F: Format> Run<F> {
         let folder = home.join("files");
         fs::create_dir(&folder).unwrap();
         let log = fs::File::create(home.join("log")).unwrap();
-        let (files, donor, ways) = (format.files(), format.donor(), format.ways());
-        for (one, other) in files.iter().zip(&donor) {
-            assert_eq!(one.name, other.name, "the donor has files of the same names");
-        }
-        let mut run = Run {
-            wholes: Vec::new(),
-            counts: BTreeMap::new(),
-            peak: 0,
-            format,
-            files,
-            donor,
-            folder,
-            log,
-            ways,
-        };
+        let (material, ways) = (Material::of(&format), format.ways());
+        let (wholes, counts) = (Vec::new(), BTreeMap::new());
+        let mut run = Run { wholes, counts, peak: 0, format, material, folder, log, ways };
         for Way { name, .. } in run.ways.clone() {
-            let found = run.read(&Case::whole(&run.files), name);
+            let found = run.read(&Case::whole(&run.material.files), name);
             assert_eq!(found.error, None, "the undamaged files, {name}");
             assert!(!found.items.is_empty(), "the undamaged files, {name}");
             run.wholes.push(found.items);
@@ -105,12 +92,16 @@ impl<F: Format> Run<F> {
     }
 
     fn run(mut self, amount: Amount) {
-        let changes = Changes::of(&self.files, &self.donor, F::BYTES_MAX);
+        let changes = Changes::of(&self.material, F::BYTES_MAX);
         let forged = match amount {
             Amount::All => F::FORGED_MAX,
             Amount::Some(count) => count,
         };
         let mut made = 0;
+        let others = self.material.others.len();
+        for of in 0..others {
+            made += usize::from(self.try_change(Change::Other { of }, 0, amount));
+        }
         let forged = (0..forged).take_while(|number| self.format.forged(*number).is_some()).count();
         for number in 0..forged {
             made += usize::from(self.try_change(Change::Forged { number }, made, amount));
@@ -121,18 +112,20 @@ impl<F: Format> Run<F> {
         for number in amount.of(changes.of_bytes()) {
             made += usize::from(self.try_change(changes.of_byte(number), made, amount));
         }
-        self.report(made, forged + changes.shapes.len() + changes.of_bytes());
+        self.report(made, others + forged + changes.shapes.len() + changes.of_bytes());
     }
 
     /// Makes a change and reads in the ways whose turn it is; returns whether it changed anything.
     fn try_change(&mut self, change: Change, number: usize, amount: Amount) -> bool {
-        let Some(case) = Case::of(&self.format, &self.files, &self.donor, change) else { return false };
+        let Some(case) = Case::of(&self.format, &self.material, change) else { return false };
         for (index, way) in self.ways.clone().into_iter().enumerate() {
             if amount != Amount::All && !number.is_multiple_of(way.every) {
                 continue;
             }
             let found = self.read(&case, way.name);
-            let verdict = judge(&self.format, &case, way.name, &self.folder, &self.wholes[index], &found);
+            let other = case.other.map(|of| self.format.whole_of(&self.material.others[of], way.name));
+            let whole = other.as_ref().unwrap_or(&self.wholes[index]);
+            let verdict = judge(&self.format, &case, way.name, &self.folder, whole, &found);
             match verdict {
                 Ok(verdict) => {
                     let place = match verdict {
@@ -152,7 +145,7 @@ impl<F: Format> Run<F> {
         let what = format!("{}, {way}", case.what);
         self.log.set_len(0).unwrap();
         self.log.write_all_at(what.as_bytes(), 0).unwrap();
-        case.put(&self.files, &self.folder);
+        case.put(&self.folder);
         let read = || allocator::peak(|| self.format.read(&self.folder, way));
         let (found, has_panicked) = watch::over(&what, read);
         assert!(!has_panicked, "panics: {what}");
@@ -176,7 +169,7 @@ impl<F: Format> Run<F> {
         );
         println!("  refused, whole, unseen: {:?}", self.counts);
         let mut reasons = BTreeMap::<_, usize>::new();
-        for part in self.files.iter().filter(|file| !file.is_kept).flat_map(|file| &file.parts) {
+        for part in self.material.files.iter().filter(|file| !file.is_kept).flat_map(|file| &file.parts) {
             if let Guard::Bare(reason) = part.guard {
                 *reasons.entry((part.name, reason)).or_default() += part.range.len();
             }
@@ -184,7 +177,7 @@ impl<F: Format> Run<F> {
         for ((part, reason), bytes) in reasons {
             println!("  unprotected: {part}, {bytes} bytes: {reason}");
         }
-        let is_mended = self.files.iter().all(|file| file.is_kept || file.guard == Guard::Mended);
+        let is_mended = self.material.files.iter().all(|file| file.is_kept || file.guard == Guard::Mended);
         assert!(is_mended || refused > made / 20, "{refused} of {made} are refused");
     }
 }

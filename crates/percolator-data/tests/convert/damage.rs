@@ -126,6 +126,13 @@ impl Format for Images {
         self.stated(5)
     }
 
+    /// An image of another kind is an image, whatever its name.
+    fn foreign(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let files = harness::foreign::files().into_iter();
+        let is_image = |what: &str| what.starts_with("a JPEG") || what.starts_with("a PNG");
+        files.filter(|(what, _)| *self != Images::Folders || !is_image(what)).collect()
+    }
+
     fn ways(&self) -> Vec<Way> {
         vec![Way::of("converted")]
     }

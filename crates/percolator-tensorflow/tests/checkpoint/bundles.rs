@@ -115,6 +115,11 @@ impl Format for Bundle {
         self.donor.map(stated).unwrap_or_default()
     }
 
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let others = self.donor.into_iter().chain(["more/merged/model", "more/sliced/model"]);
+        others.map(stated).collect()
+    }
+
     fn ways(&self) -> Vec<Way> {
         vec![Way::of(MAPPED), Way::of(READ), Way::seldom(LOADED, 2)]
     }

@@ -91,14 +91,17 @@ impl Model {
         match self {
             Model::Saved => fs::read(data("module/saved_model.pb")).unwrap(),
             Model::Text => SMALL.as_bytes().to_vec(),
-            Model::Binary => {
-                let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("text.meta");
-                fs::write(&path, SMALL).unwrap();
-                MetaGraph::open(path).unwrap().to_bytes()
-            }
+            Model::Binary => binary(SMALL),
         }
     }
+}
+
+/// A meta graph, in binary form.
+fn binary(text: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.meta");
+    fs::write(&path, text).unwrap();
+    MetaGraph::open(path).unwrap().to_bytes()
 }
 
 /// What opens also goes through text.
@@ -143,6 +146,24 @@ impl Format for Model {
             file.mark("rest", BARE, end.min(3000)..end);
         }
         vec![file]
+    }
+
+    fn others(&self) -> Vec<Vec<Stated>> {
+        let text = SMALL.replace("producer: 7", "producer: 8").replace("\"Add\"", "\"Mul\"");
+        let bytes = match self {
+            Model::Saved => fs::read(data("unnamed/saved_model.pb")).unwrap(),
+            Model::Binary => binary(&text),
+            Model::Text => text.into_bytes(),
+        };
+        vec![vec![Stated::of(self.file(), bytes, BARE)]]
+    }
+
+    /// In binary form, its own bytes.
+    fn whole_of(&self, other: &[Stated], _way: &'static str) -> Vec<Vec<u8>> {
+        match self {
+            Model::Text => vec![binary(std::str::from_utf8(&other[0].bytes).unwrap())],
+            _ => vec![other[0].bytes.clone()],
+        }
     }
 
     fn ways(&self) -> Vec<Way> {
