@@ -113,8 +113,8 @@ impl Chaos {
     /// Wraps a source, whose [records](Fault::record) and [cursors](Fault::cursor) may then fail.
     ///
     /// Building a feed reads the first record, and a few others of a source that is
-    /// [seekable](Source::is_seekable). Faults strike there as well, unless the chaos is
-    /// [disarmed](Self::disarm) meanwhile.
+    /// [seekable](Source::is_seekable), or the last one of a database. Faults strike there as well, unless
+    /// the chaos is [disarmed](Self::disarm) meanwhile.
     #[must_use]
     pub fn source(&self, source: impl Source + 'static) -> ChaosSource {
         ChaosSource::new(Arc::new(source), &self.state)

@@ -113,8 +113,23 @@ impl SourceInternals for ChaosSource {
         self.inner.has_several_lenders()
     }
 
+    /// The last record is what a cursor would return. If its position is not known, faults at records strike
+    /// it or not, so nobody looks at it.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
-        self.inner.look_at_last(look);
+        let last = self.inner.records().and_then(|records| records.checked_sub(1));
+        let Some(position) = last else {
+            if !self.state.faults.iter().any(|fault| fault.place == Place::Record) {
+                self.inner.look_at_last(look);
+            }
+            return;
+        };
+        let mut torn = Vec::new();
+        self.inner.look_at_last(&mut |key, value| {
+            let effects = self.state.strike(Place::Record, position);
+            if self.state.suffer(&effects, &format_args!("record {position}")).is_ok() {
+                look(key, self.state.tear(&effects, position, value, &mut torn).unwrap_or(value));
+            }
+        });
     }
 
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
@@ -163,14 +178,10 @@ impl Cursor for ChaosCursor {
         state
             .suffer(&effects, &format_args!("record {position}"))
             .map_err(|message| SourceError::Broken { path: path.clone(), index: position, message })?;
-        if !effects.iter().any(|effect| matches!(effect, Effect::Cut(_) | Effect::Damage)) {
+        let Some(value) = state.tear(&effects, position, entry.value(), torn) else {
             return Ok(Some(entry));
-        }
-        torn.clear();
-        torn.extend_from_slice(entry.value());
-        let seed = state.faults.seed.unwrap_or_default();
-        effects.iter().for_each(|effect| tear(torn, effect, seed, position));
-        let whole = Entry::borrowed(entry.key(), torn);
+        };
+        let whole = Entry::borrowed(entry.key(), value);
         Ok(Some(match entry.companion() {
             Some(companion) => whole.with_companion(Entry::borrowed(b"", companion)),
             None => whole,
@@ -197,6 +208,26 @@ impl Cursor for ChaosCursor {
 
     fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
         Some(self)
+    }
+}
+
+impl State {
+    /// What these effects leave of a record's value, in a buffer; `None` if they leave it alone.
+    fn tear<'a>(
+        &self,
+        effects: &[&Effect],
+        position: u64,
+        value: &[u8],
+        torn: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]> {
+        if !effects.iter().any(|effect| matches!(effect, Effect::Cut(_) | Effect::Damage)) {
+            return None;
+        }
+        torn.clear();
+        torn.extend_from_slice(value);
+        let seed = self.faults.seed.unwrap_or_default();
+        effects.iter().for_each(|effect| tear(torn, effect, seed, position));
+        Some(torn)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use percolator::chaos::{Chaos, Fault, Living};
+use percolator::chaos::{Chaos, Fault, Faults, Living, OnCall};
 use percolator::feed::ConfigError;
 use percolator::reader::Registry;
 use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError};
@@ -56,16 +56,36 @@ fn calls_and_events_that_fail_end_the_lane_with_their_error() {
 }
 
 #[test]
-fn memory_that_is_refused_is_an_error_of_build_and_leaves_nothing() {
+fn memory_that_is_refused_at_any_allocation_is_an_error_of_build_and_leaves_nothing() {
     must_end("a device without memory", || {
-        for fault in [Fault::memory(1), Fault::transfer(1)] {
-            let chaos = Chaos::new(fault.fails("none is left"));
-            let error = feed(&chaos).build().unwrap_err();
-            let FeedError::Device(DeviceError::OutOfMemory { device, message, .. }) = &error else {
-                panic!("{error}")
-            };
-            assert_eq!((device.as_str(), message.as_str()), ("host:0", "none is left"));
+        let kinds = [Fault::memory as fn(u64) -> OnCall, Fault::transfer];
+        for (struck, number, kind) in [0, 1]
+            .into_iter()
+            .flat_map(|lane| (0..5).flat_map(move |number| kinds.map(move |kind| (lane, number, kind))))
+        {
+            let (chaos, calm) = (Chaos::new(kind(number).fails("none is left")), Chaos::new(Faults::none()));
+            let of_lane = |lane: usize| if lane == struck { &chaos } else { &calm };
+            let devices = [0, 1].map(|lane| of_lane(lane).device(Device::host(lane)));
+            let registry = Registry::new();
+            let source = chaos.source(MemorySource::images("memory", 40, 1, 4, 4));
+            let feed = Feed::builder().source(source).registry(&registry).devices(devices).batch_size(4);
+            let built = feed.threads(2).prefetch(3).once().build();
+            // A ring has three batches, each with its memory and its transfer.
+            if number < 3 {
+                let error = built.unwrap_err();
+                let FeedError::Device(DeviceError::OutOfMemory { device, message, bytes }) = &error else {
+                    panic!("{error}")
+                };
+                assert_eq!((device, message.as_str()), (&format!("host:{struck}"), "none is left"));
+                assert!(*bytes >= 4 * 16 * 4, "{error}");
+            } else {
+                let mut feed = built.unwrap();
+                let records: usize = feed.steps().flat_map(Result::unwrap).map(|batch| batch.len()).sum();
+                assert_eq!(records, 40);
+            }
             chaos.wait_until_gone();
+            calm.wait_until_gone();
+            assert!(registry.is_empty());
         }
     });
 }

@@ -7,12 +7,13 @@
 
 use std::path::Path;
 
+use percolator::bad::{BadRecords, QuarantineError, Quarantined};
 use percolator::chaos::{Chaos, Fault};
 use percolator::receipt::{DataDigest, DigestDetail, ReceiptError, Verdict};
 use percolator::snapshot::SnapshotError;
-use percolator::source::{IndexPlace, Lmdb, Source as _, SourceError, TfRecord};
+use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, SourceError, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter, write_record};
-use percolator::{Feed, Receipt, Shuffle, Snapshot};
+use percolator::{DecodeFailure, Device, Dtype, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
 
 use crate::common;
 use crate::common::process::{is_alone, this_test};
@@ -102,7 +103,7 @@ fn a_digest_and_a_tfrecord_file_are_whole_or_absent_wherever_the_disk_fills() {
     let saved = folder.path().join("saved");
     std::fs::create_dir(&saved).unwrap();
     let path = saved.join("data.digest");
-    let failed = fill(|| match digest.save(&path) {
+    let failed = fill(|_| match digest.save(&path) {
         Err(ReceiptError::Write { path: named, .. }) => {
             assert_eq!(named, path);
             assert_eq!(names(&saved), [""; 0]);
@@ -115,7 +116,7 @@ fn a_digest_and_a_tfrecord_file_are_whole_or_absent_wherever_the_disk_fills() {
 
     let path = saved.join("data.tfrecord");
     for compression in [Compression::Plain, Compression::Gzip] {
-        let failed = fill(|| {
+        let failed = fill(|_| {
             let write = || {
                 let mut file = TfRecordWriter::create(&path, compression)?;
                 (0..20_u8).try_for_each(|number| file.write(&noise(number)))?;
@@ -144,12 +145,13 @@ fn noise(number: u8) -> Vec<u8> {
     (0..200).map(|at| common::pixel(usize::from(number) + 1000, at)).collect()
 }
 
-/// Gives more and more room until `write` succeeds; how often it failed.
-fn fill(write: impl Fn() -> bool) -> usize {
+/// Gives more and more room until `write`, which learns how much it is, succeeds; how often it failed.
+fn fill(mut write: impl FnMut(u64) -> bool) -> usize {
     (0..)
         .find(|failed| {
-            limit_files(*failed as u64 * 31);
-            let is_written = write();
+            let room = *failed as u64 * 31;
+            limit_files(room);
+            let is_written = write(room);
             limit_files(u64::MAX);
             is_written
         })
@@ -192,6 +194,81 @@ fn an_index_that_finds_no_room_stays_in_memory_and_a_copy_that_finds_none_is_an_
     let mut cursor = packed.cursor().unwrap();
     cursor.seek(7).unwrap();
     assert_eq!(cursor.advance().unwrap().unwrap().value(), noise(7));
+}
+
+/// Feeds records of which these are bad, and returns the errors of both lanes.
+fn feed_with_bad(records: u64, bad: &'static [u64], file: &Path) -> [Option<FeedError>; 2] {
+    let source = FnSource::new("made", records, |number, value| {
+        value.extend(noise(u8::try_from(number).unwrap()));
+        Ok(())
+    });
+    let feed = Feed::builder().source(source).fields([Field::scalar("byte", Dtype::U8)]);
+    let feed = feed.decode(|record, row| match bad.contains(&record.id.index) {
+        true => Err(DecodeFailure::new("it is bad")),
+        false => Ok(row.set(0, record.value[0])?),
+    });
+    let policy = BadRecords::skip().at_most_rate(1.0).quarantine(file);
+    let feed = feed.devices([0, 1].map(Device::host)).batch_size(2).threads(2).once().bad_records(policy);
+    let mut lanes = feed.build().unwrap().take_lanes().unwrap();
+    let mut errors = [None, None];
+    let mut is_ended = [false; 2];
+    while is_ended.contains(&false) {
+        for (lane, (error, is_ended)) in lanes.iter_mut().zip(errors.iter_mut().zip(&mut is_ended)) {
+            match lane.next() {
+                Some(Err(found)) => assert_eq!(error.replace(found), None, "an error comes once"),
+                Some(Ok(_)) => assert_eq!(*error, None, "an error comes last"),
+                None => *is_ended = true,
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+fn a_quarantine_file_has_whole_entries_wherever_the_disk_fills_and_a_later_feed_completes_it() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    const BAD: [u64; 5] = [3, 4, 11, 12, 19];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.tfrecord");
+    let named = || {
+        let entries = Quarantined::read(&file).unwrap();
+        assert!(entries.iter().all(|entry| entry.value == noise(u8::try_from(entry.number).unwrap())));
+        let mut named: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
+        named.sort_unstable();
+        assert!(named.is_sorted_by(|one, two| one < two), "each is named once: {named:?}");
+        named
+    };
+    // Without a file, and with one that already has two entries.
+    for named_before in [&[][..], &BAD[1..3]] {
+        let mut lengths = std::collections::BTreeSet::new();
+        let failed = fill(|room| {
+            let _ = std::fs::remove_file(&file);
+            limit_files(u64::MAX);
+            if !named_before.is_empty() {
+                assert_eq!(feed_with_bad(20, &BAD[1..3], &file), [None, None]);
+            }
+            limit_files(room);
+            let errors = feed_with_bad(20, &BAD, &file);
+            limit_files(u64::MAX);
+            for error in errors.iter().flatten() {
+                let FeedError::Quarantine(error) = error else { panic!("{error}") };
+                let QuarantineError::Io { path, action, .. } = error else { panic!("{error}") };
+                assert_eq!((path, *action), (&file, "add a record to it"));
+            }
+            let is_whole = errors == [None, None];
+            let left = named();
+            assert!(named_before.iter().all(|number| left.contains(number)), "{left:?}");
+            assert_eq!(left == BAD, is_whole, "{left:?}");
+            lengths.insert(left.len());
+            assert_eq!(feed_with_bad(20, &BAD, &file), [None, None]);
+            assert_eq!(named(), BAD);
+            is_whole
+        });
+        assert!(failed > 20, "{failed}");
+        assert_eq!(lengths, (named_before.len()..=BAD.len()).collect());
+    }
 }
 
 /// The framing that a program writes to a file of its own.

@@ -1,26 +1,32 @@
-//! Runs a scenario: its workers at the same time, with faults; then what is left of it, without.
+//! Runs a scenario: its workers at the same time, with faults; what is left of it, as another job perhaps and
+//! with the faults once more; and what is left then, without.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
 
+use percolator::bad::Quarantined;
 use percolator::chaos::{Chaos, Effect, Faults};
-use percolator::feed::{FeedCanceller, FeedControl, TryNext};
-use percolator::order::{AutoShardPolicy, World};
+use percolator::feed::FeedCanceller;
+use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
 use percolator::receipt::Verdict;
-use percolator::source::{IndexPlace, Matching};
+use percolator::record::RecordId;
+use percolator::source::{IndexPlace, Matching, Source as _, TfRecord};
 use percolator::{
-    Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Lane, LastBatch, Receipt,
-    Snapshot, Target,
+    DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, LastBatch, Receipt, Snapshot, Target,
 };
 
-use crate::model::{self, Due};
-use crate::scenario::{Consumer, Order, Scenario};
-use crate::stores::{BYTES, Coding, Kind, Stores, checksum};
+use crate::blocks::{Listed, drawn_blocks};
+use crate::consume::{Consuming, Seen};
+use crate::limits::Count;
+use crate::model::{self, Due, Torn};
+use crate::scenario::{Consumer, Job, Order, Scenario};
+use crate::stores::{BYTES, Coding, Kind, Stores, checksum, is_what_is_left_of};
 
 /// What a worker's lanes got, and how they ended.
 #[derive(Default)]
@@ -40,28 +46,43 @@ enum Refused {
     Panic,
 }
 
-/// What the consumer of a lane saw.
-#[derive(Debug, Default)]
-struct Seen {
-    taken: usize,
-    error: Option<FeedError>,
-    /// Whether it has seen the end.
-    is_ended: bool,
-    /// Whether it left, or stopped at a limit.
-    has_left: bool,
-    /// An error of a batch's arrival.
-    arrival: Option<FeedError>,
+/// What was done of a scenario, and what is left.
+#[derive(Default)]
+struct Account {
+    /// Where the next feeds go on; the beginning if there is none.
+    snapshot: Option<Snapshot>,
+    /// What the workers of this job are due; `None` if the feeds say so themselves.
+    left: Option<(Job, Vec<Due>)>,
+    /// What each replica had of its epoch.
+    counts: Vec<Count>,
+    delivered: Vec<RecordId>,
+    bad: BTreeSet<u64>,
+    receipts: Vec<Receipt>,
+    /// The steps that all lanes of each worker had, block by block.
+    steps: Vec<usize>,
+    /// Whether a lane has had more steps than another one, which then come again.
+    is_uneven: bool,
 }
 
-/// What the legs of one scenario share.
+/// What the feeds of one scenario share.
 struct Run<'a> {
     scenario: &'a Scenario,
     stores: &'a Stores,
+    registry: Registry,
+    /// The file that names bad records.
+    quarantine: &'a Path,
+}
+
+/// Feeds that run at one time.
+struct Phase<'a> {
+    run: &'a Run<'a>,
+    job: Job,
+    has_faults: bool,
+    has_limits: bool,
     chaos: Chaos,
     /// Counts what belongs to the lanes that are not struck.
     calm: Chaos,
     canceller: Mutex<Option<FeedCanceller>>,
-    registry: Registry,
 }
 
 /// Makes the stores of a scenario, if they are not there yet.
@@ -70,41 +91,163 @@ pub(crate) fn open_stores(scenario: &Scenario, stores: &Stores) {
     drop(stores.open(kind, coding, records, access, &Chaos::new(Faults::none())));
 }
 
-/// Runs a scenario, checks everything, and returns the bytes that its feeds announced.
+/// Runs a scenario, checks everything, and returns the most bytes that its feeds announced at a time.
 pub(crate) fn run(scenario: &Scenario, stores: &Stores) -> usize {
-    let run = Run {
-        scenario,
-        stores,
-        chaos: Chaos::new(scenario.faults.clone()),
-        calm: Chaos::new(Faults::none()),
-        canceller: Mutex::default(),
-        registry: Registry::new(),
-    };
-    if !scenario.is_armed_early {
-        run.chaos.disarm();
-    }
-    let first = run.with_releaser(|| run.all_workers(&|_| None, true));
-    let dues: Vec<Due> = first.iter().map(|leg| leg.due.clone()).collect();
-    if first.iter().all(|leg| leg.refused.is_none()) {
-        model::check_once(scenario, &dues);
-    }
-    first.iter().enumerate().for_each(|(worker, leg)| run.check(leg, worker));
-    run.go_on(&first);
-    run.chaos.wait_until_gone();
-    run.calm.wait_until_gone();
-    assert_eq!((run.chaos.overwritten(), run.calm.overwritten()), (0, 0));
+    let quarantine = stores.quarantine(scenario.seed);
+    let run = Run { scenario, stores, registry: Registry::new(), quarantine: &quarantine };
+    let mut account = Account::default();
+    let budget_bytes = run.all_phases(&mut account);
     assert!(run.registry.is_empty(), "a reader is left");
-    first.iter().map(|leg| leg.budget_bytes).sum()
+    run.check_quarantine(&account);
+    budget_bytes
 }
 
 impl Run<'_> {
+    fn all_phases(&self, account: &mut Account) -> usize {
+        let s = self.scenario;
+        let last = s.resumes_as.unwrap_or(s.job);
+        let mut budget_bytes = self.phase(account, s.job, true, true).0;
+        let is_like_another = !s.torn().is_empty() && s.is_armed_early;
+        if is_like_another && account.left.is_some() {
+            // Damaged bytes were sampled: the data set is not the one of the snapshot.
+            return budget_bytes;
+        }
+        if s.strikes_again && !is_like_another {
+            budget_bytes = budget_bytes.max(self.phase(account, last, true, true).0);
+        }
+        let (bytes, is_whole) = self.phase(account, last, false, true);
+        budget_bytes = budget_bytes.max(bytes);
+        if !is_whole {
+            // Too many were bad: whoever looks after the run allows more.
+            let (bytes, is_whole) = self.phase(account, last, false, false);
+            budget_bytes = budget_bytes.max(bytes);
+            assert!(is_whole, "the rest does not come");
+        }
+        if !account.is_uneven {
+            model::check_once(s, &account.delivered);
+            self.prove(account);
+        }
+        budget_bytes
+    }
+
+    /// Runs the feeds of a job at one time. Returns what they announced, and whether nothing is left.
+    fn phase(&self, account: &mut Account, job: Job, has_faults: bool, has_limits: bool) -> (usize, bool) {
+        let faults = if has_faults { self.scenario.faults.clone() } else { Faults::none() };
+        let phase = Phase {
+            run: self,
+            job,
+            has_faults,
+            has_limits,
+            chaos: Chaos::new(faults),
+            calm: Chaos::new(Faults::none()),
+            canceller: Mutex::default(),
+        };
+        if !self.scenario.is_armed_early {
+            phase.chaos.disarm();
+        }
+        let legs = phase.with_releaser(|| phase.all_workers(account));
+        legs.iter().enumerate().for_each(|(worker, leg)| phase.check(leg, worker));
+        phase.chaos.wait_until_gone();
+        phase.calm.wait_until_gone();
+        assert_eq!((phase.chaos.overwritten(), phase.calm.overwritten()), (0, 0));
+        let budget_bytes = legs.iter().map(|leg| leg.budget_bytes).sum();
+        let bad = legs.iter().flat_map(|leg| leg.lanes.iter().flat_map(|lane| lane.bad.iter().copied()));
+        account.bad.extend(bad);
+        // Without a feed of each worker, what the others had does not count.
+        let is_accepted = legs.iter().all(|leg| leg.refused.is_none());
+        (budget_bytes, is_accepted && account.accept(job, self.scenario, legs))
+    }
+
+    fn prove(&self, account: &Account) {
+        let Order::Plan { epochs, last, .. } = self.scenario.order else { return };
+        if account.receipts.is_empty() {
+            return;
+        }
+        let verdict = Verdict::of(account.receipts.iter().map(|receipt| ("a leg", receipt))).unwrap();
+        assert!(verdict.is_sound(), "{verdict:?}");
+        assert!(last == LastBatch::Wrap || verdict.first_not_covered(epochs).is_none(), "{verdict:?}");
+    }
+
+    /// Checks that the file names each bad record that came once, and nothing that was not torn.
+    fn check_quarantine(&self, account: &Account) {
+        let s = self.scenario;
+        if !s.has_quarantine || !self.quarantine.exists() {
+            return assert!(!s.has_quarantine || account.bad.is_empty(), "no file names {:?}", account.bad);
+        }
+        let calm = Chaos::new(Faults::none());
+        let whole = |number: u64| -> Vec<u8> {
+            let source = self.stores.open(s.kind, s.coding, s.records, s.access, &calm);
+            let mut cursor = source.cursor().unwrap();
+            (0..number).for_each(|_| assert!(cursor.skip().unwrap()));
+            cursor.advance().unwrap().unwrap().value().to_vec()
+        };
+        let mut named = BTreeSet::new();
+        for entry in Quarantined::read(self.quarantine).unwrap() {
+            let number = entry.number;
+            assert!(named.insert(number), "record {number} is named twice");
+            assert!(s.worn.contains(&number) || s.torn().contains(&number), "record {number} is not bad");
+            assert!(is_what_is_left_of(&whole(number), &entry.value), "the bytes of record {number}");
+        }
+        assert!(named.is_superset(&account.bad), "{named:?} are named, and {:?} came", account.bad);
+        let source = TfRecord::open(self.quarantine).unwrap();
+        let mut cursor = source.cursor().unwrap();
+        let entries = std::iter::from_fn(|| cursor.advance().unwrap().map(drop));
+        assert_eq!(entries.count(), named.len(), "there is more than entries");
+        drop(cursor);
+        std::fs::remove_file(self.quarantine).unwrap();
+    }
+}
+
+impl Account {
+    /// Takes in what the workers of a job had, and whether nothing is left.
+    fn accept(&mut self, job: Job, scenario: &Scenario, legs: Vec<Leg>) -> bool {
+        // Damaged bytes that were sampled make it another data set, for one worker.
+        let is_like_another = !scenario.torn().is_empty() && scenario.is_armed_early;
+        let snapshots: Option<Vec<&Snapshot>> = match is_like_another {
+            true => None,
+            false => legs.iter().map(|leg| leg.snapshot.as_ref()).collect(),
+        };
+        self.snapshot =
+            snapshots.map(|snapshots| Snapshot::join(snapshots).expect("the snapshots are of one run"));
+        self.counts = legs.iter().flat_map(|leg| leg.lanes.iter().map(|lane| lane.count)).collect();
+        self.receipts.extend(legs.iter().filter_map(|leg| leg.receipt.clone()));
+        let mut left = Vec::new();
+        self.steps.resize(legs.len(), 0);
+        for (Leg { due, lanes, .. }, steps) in legs.iter().zip(&mut self.steps) {
+            for (due, lane) in due.iter().zip(lanes) {
+                self.delivered.extend(due[..lane.taken].iter().flatten());
+            }
+            let together = lanes.iter().map(|lane| lane.taken).min().unwrap_or_default();
+            *steps += together;
+            let is_uneven = lanes.iter().any(|lane| lane.taken > together);
+            self.is_uneven |= scenario.blocks.is_some() && is_uneven;
+            let from = |lane: &Seen| if scenario.blocks.is_some() { together } else { lane.taken };
+            left.push(due.iter().zip(lanes).map(|(due, lane)| due[from(lane)..].to_vec()).collect::<Due>());
+        }
+        let is_whole = left.iter().flatten().all(Vec::is_empty);
+        self.left = Some((job, left));
+        is_whole
+    }
+
+    /// The records that are to come, of those that the scenario asks for.
+    fn missing(&self, scenario: &Scenario) -> usize {
+        let all = model::all(scenario);
+        let is_one = |id: &&RecordId| {
+            let records = u128::from(id.epoch) * scenario.records as u128 + u128::from(id.index);
+            records < all as u128
+        };
+        all - self.delivered.iter().filter(is_one).count()
+    }
+}
+
+impl Phase<'_> {
     /// Does what it is told, while a thread releases whatever sticks, or cancels the feed first.
     fn with_releaser<T>(&self, act: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.chaos.wait_until_stuck();
                 if let Some(canceller) = self.canceller.lock().unwrap().as_ref()
-                    && self.scenario.may_cancel()
+                    && self.run.scenario.may_cancel()
                 {
                     // Its consumers see the end while the source is still stuck, and release it then.
                     return canceller.cancel();
@@ -117,43 +260,59 @@ impl Run<'_> {
         })
     }
 
-    fn all_workers(&self, from: &(dyn Fn(usize) -> Option<Snapshot> + Sync), has_faults: bool) -> Vec<Leg> {
+    fn all_workers(&self, account: &Account) -> Vec<Leg> {
         thread::scope(|scope| {
-            let leg = |worker: usize| scope.spawn(move || self.leg(worker, from(worker), has_faults));
-            let workers: Vec<_> = (0..self.scenario.workers).map(leg).collect();
+            let leg = |worker: usize| scope.spawn(move || self.leg(worker, account));
+            let workers: Vec<_> = (0..self.job.workers).map(leg).collect();
             workers.into_iter().map(|worker| worker.join().expect("its checks hold")).collect()
         })
     }
 
+    fn is_struck(&self, worker: usize) -> bool {
+        self.has_faults && worker == 0
+    }
+
+    fn torn(&self, worker: usize) -> Torn {
+        match (self.is_struck(worker), self.run.scenario.is_armed_early) {
+            (false, _) => Torn::No,
+            (true, false) => Torn::Perhaps,
+            (true, true) => Torn::Yes,
+        }
+    }
+
     /// Runs the feed of one worker.
-    fn leg(&self, worker: usize, from: Option<Snapshot>, has_faults: bool) -> Leg {
-        let is_struck = has_faults && worker == 0;
+    fn leg(&self, worker: usize, account: &Account) -> Leg {
+        let scenario = self.run.scenario;
+        let is_struck = self.is_struck(worker);
         let chaos = if is_struck { &self.chaos } else { &self.calm };
-        let builder = self.describe(worker, chaos);
-        let builder = from.iter().fold(builder, FeedBuilder::resume);
+        let builder = self.describe(worker, chaos, account);
+        let builder = account.snapshot.iter().fold(builder, FeedBuilder::resume);
         // A source that panics at a record that is sampled, and a device that panics when it is asked for
         // memory, panic in `build`.
-        let built = match catch_unwind(AssertUnwindSafe(|| builder.build())) {
+        let mut feed = match catch_unwind(AssertUnwindSafe(|| self.build(builder))) {
             Ok(Ok(feed)) => feed,
             Ok(Err(error)) => {
                 return Leg { refused: Some(Refused::Error(Box::new(error))), ..Leg::default() };
             }
             Err(_) => return Leg { refused: Some(Refused::Panic), ..Leg::default() },
         };
-        let mut feed = built;
         if is_struck {
             *self.canceller.lock().unwrap() = Some(feed.canceller());
             chaos.arm();
         }
-        let mut due = model::due(self.scenario, &feed, worker);
-        if let Some(snapshot) = &from {
-            for (lane, due) in due.iter_mut().enumerate() {
-                due.drain(..self.taken(snapshot, &feed, worker * self.scenario.lanes + lane));
-            }
+        let due = self.due(worker, account, &feed);
+        let (cut, torn) = (if self.has_faults { scenario.cut } else { None }, self.torn(worker));
+        let counts = self.counts(worker, account, &feed);
+        let lanes = Consuming {
+            scenario,
+            due: &due,
+            counts,
+            has_limits: self.has_limits,
+            cut,
+            torn,
+            chaos: is_struck.then_some(chaos),
         }
-        let cut = if has_faults { self.scenario.cut } else { None };
-        let lanes =
-            Consuming { run: self, due: &due, cut, chaos: is_struck.then_some(chaos) }.consume(&mut feed);
+        .consume(&mut feed);
         if is_struck {
             self.canceller.lock().unwrap().take();
             chaos.release();
@@ -163,49 +322,95 @@ impl Run<'_> {
         Leg { due, lanes, refused: None, snapshot, receipt, budget_bytes }
     }
 
-    /// The batches that a replica had before a snapshot.
-    fn taken(&self, snapshot: &Snapshot, feed: &Feed, replica: usize) -> usize {
-        let next = snapshot.next(replica).expect("it is of all replicas");
-        let before: u64 = match feed.plan() {
-            Some(plan) => (0..next.epoch).map(|epoch| plan.steps(epoch).unwrap()).sum(),
-            None => 0,
-        };
-        usize::try_from(before + next.step).unwrap()
+    #[cfg(feature = "stream")]
+    fn build(&self, builder: FeedBuilder) -> Result<Feed, FeedError> {
+        match self.run.scenario.consumer {
+            Consumer::Streams => crate::common::tasks::block_on(builder.build_in_background()),
+            _ => builder.build(),
+        }
     }
 
-    fn describe(&self, worker: usize, chaos: &Chaos) -> FeedBuilder {
-        let s = self.scenario;
-        let source = self.stores.open(s.kind, s.coding, s.records, s.access, chaos);
+    #[cfg(not(feature = "stream"))]
+    #[expect(clippy::unused_self, reason = "it builds another way with the feature")]
+    fn build(&self, builder: FeedBuilder) -> Result<Feed, FeedError> {
+        builder.build()
+    }
+
+    /// What a worker's lanes are due.
+    fn due(&self, worker: usize, account: &Account, feed: &Feed) -> Due {
+        let scenario = self.run.scenario;
+        match &account.left {
+            Some((job, left)) if *job == self.job => left[worker].clone(),
+            _ if scenario.blocks.is_some() => {
+                let plan = feed.plan().unwrap();
+                model::due_of_blocks(self.job, plan, &self.blocks(worker, account, plan))
+            }
+            _ => model::due(scenario, self.job, feed, worker, account.missing(scenario)),
+        }
+    }
+
+    /// What a worker's lanes had of their epoch before.
+    fn counts(&self, worker: usize, account: &Account, feed: &Feed) -> Vec<Count> {
+        let replicas = worker * self.job.lanes..(worker + 1) * self.job.lanes;
+        let Some(start) = account.snapshot.as_ref().map(|_| feed.snapshot().unwrap()) else {
+            return vec![Count::default(); self.job.lanes];
+        };
+        let of = |replica| match account.counts.len() == self.job.replicas() {
+            true => account.counts[replica],
+            false => Count::mean(&account.counts, start.next(replica).unwrap().epoch),
+        };
+        replicas.map(of).collect()
+    }
+
+    /// The blocks that are left for a worker.
+    fn blocks(&self, worker: usize, account: &Account, plan: &percolator::order::Plan) -> Vec<Block> {
+        let done = account.steps.get(worker).copied().unwrap_or_default();
+        drawn_blocks(self.run.scenario, plan, worker, done)
+    }
+
+    fn describe(&self, worker: usize, chaos: &Chaos, account: &Account) -> FeedBuilder {
+        let (s, job) = (self.run.scenario, self.job);
+        let worn = Chaos::new(s.wear());
+        let source = chaos.source(self.run.stores.open(s.kind, s.coding, s.records, s.access, &worn));
         let device = |lane: usize| {
             let chaos = if lane == 0 { chaos } else { &self.calm };
             chaos.device(Device::host(lane))
         };
         // A compressed file is read by position from a copy of it, which is kept on the disk.
         let index = if s.kind == Kind::Gzip { IndexPlace::Beside } else { IndexPlace::Memory };
-        let feed = Feed::builder().source(source).registry(&self.registry).devices((0..s.lanes).map(device));
-        let feed =
-            feed.batch_size(s.size).threads(s.threads).prefetch(s.prefetch).drop_behind(s.drops_behind);
-        let feed =
-            feed.receipts(s.has_receipts).give_up_after(None).index(index).bad_records(s.bad_records());
+        let bad_records = s.bad_records(self.has_limits);
+        let bad_records =
+            if s.has_quarantine { bad_records.quarantine(self.run.quarantine) } else { bad_records };
+        let feed = Feed::builder().source(source).registry(&self.run.registry);
+        let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size).threads(s.threads);
+        let feed = feed.prefetch(s.prefetch).drop_behind(s.drops_behind).receipts(s.has_receipts);
+        let feed = feed.give_up_after(None).index(index).bad_records(bad_records);
         let feed = match s.order {
             Order::Once => feed.once(),
             Order::RoundRobin { .. } => feed,
             Order::Plan { epochs, shuffle, last, assignment } => {
-                let world = World::new(s.workers, s.workers * s.lanes).unwrap();
                 let feed = feed.epochs(epochs).shuffle(shuffle).last_batch(last).assignment(assignment);
-                return self.decoded(feed.seed(s.seed).policy(AutoShardPolicy::Data).worker(world, worker));
+                let feed = feed.seed(s.seed).policy(AutoShardPolicy::Data);
+                return self.decoded(match s.blocks {
+                    None => feed.worker(World::new(job.workers, job.replicas()).unwrap(), worker),
+                    Some(blocks) => {
+                        let done = account.steps.get(worker).copied().unwrap_or_default();
+                        let fail_after = blocks.fail_after.filter(|_| self.is_struck(worker));
+                        feed.blocks(Listed::of(s, worker, done, fail_after))
+                    }
+                });
             }
         };
-        self.decoded(feed.ranks(worker * s.lanes, s.workers * s.lanes))
+        self.decoded(feed.ranks(worker * job.lanes, job.replicas()))
     }
 
     fn decoded(&self, feed: FeedBuilder) -> FeedBuilder {
-        let s = self.scenario;
+        let s = self.run.scenario;
         if s.coding == Coding::Datum {
             if !s.has_target {
                 return feed;
             }
-            let targets = self.stores.open(s.kind, s.coding, s.records, s.access, &self.calm);
+            let targets = self.run.stores.open(s.kind, s.coding, s.records, s.access, &self.calm);
             return feed.target(Target::paired(targets, Matching::Order));
         }
         feed.fields([Field::new("content", Dtype::U8, [BYTES])]).decode(|record, row| {
@@ -221,286 +426,57 @@ impl Run<'_> {
         })
     }
 
-    /// Checks how a worker's first leg ended.
+    /// Checks how a worker's leg ended.
     fn check(&self, leg: &Leg, worker: usize) {
+        let (scenario, is_struck) = (self.run.scenario, self.is_struck(worker));
         let explained = |error: &FeedError| {
-            self.scenario.faults.iter().any(|fault| model::explains(self.scenario, fault, error))
+            let by = |fault| model::explains(scenario, fault, error);
+            is_struck && (scenario.faults.iter().any(by) || model::is_of_blocks(scenario, error))
         };
         match &leg.refused {
-            Some(_) if worker > 0 => panic!("a worker without faults was refused: {:?}", leg.refused),
             Some(Refused::Error(error)) => {
-                return assert!(explained(error), "no fault explains this: {error}");
+                return assert!(explained(error), "no fault explains this: worker {worker}: {error}");
             }
             Some(Refused::Panic) => {
-                let panics = self.scenario.faults.iter().any(|fault| fault.effect == Effect::Panic);
-                return assert!(panics, "the build panicked");
+                let panics = scenario.faults.iter().any(|fault| fault.effect == Effect::Panic);
+                return assert!(is_struck && panics, "the build panicked");
             }
-            None => {}
+            None => assert!(!is_struck || !model::must_be_refused(scenario), "there was no memory"),
         }
         for (number, (lane, due)) in leg.lanes.iter().zip(&leg.due).enumerate() {
             let is_whole = lane.taken == due.len();
-            if let Some(error) = &lane.error {
-                let is_cancelled = *error == FeedError::Cancelled && self.scenario.may_cancel();
-                assert!(worker == 0 && (is_cancelled || explained(error)), "no fault explains this: {error}");
-                let is_of_device = matches!(error, FeedError::Device(_));
-                let together = self.scenario.consumer == Consumer::Steps;
-                assert!(number == 0 || !is_of_device || together, "another lane's device ended this one");
-            } else {
-                assert!(
-                    is_whole || lane.has_left,
-                    "lane {number} of worker {worker}: {lane:?} of {}",
-                    due.len()
-                );
+            match &lane.error {
+                Some(FeedError::TooManyBad(error)) => {
+                    assert!(self.has_limits && error.bad > error.allowed, "{error}");
+                    // A step that another lane has not completed when the error comes is not delivered.
+                    if error.lane == number && (self.job.lanes == 1 || scenario.consumer != Consumer::Steps) {
+                        let batch = due.get(lane.taken).expect("it is of a batch");
+                        lane.count.check_error(scenario, batch, self.torn(worker), error);
+                    }
+                }
+                Some(error) => {
+                    let is_cancelled = *error == FeedError::Cancelled && scenario.may_cancel();
+                    assert!(is_struck && is_cancelled || explained(error), "no fault explains this: {error}");
+                    let is_of_device = matches!(error, FeedError::Device(_));
+                    let together = scenario.consumer == Consumer::Steps;
+                    assert!(number == 0 || !is_of_device || together, "another lane's device ended this one");
+                }
+                None => {
+                    let may_leave = self.has_faults && lane.has_left;
+                    assert!(
+                        is_whole || may_leave,
+                        "lane {number} of worker {worker}: {lane:?} of {}",
+                        due.len()
+                    );
+                }
             }
             if let Some(error) = &lane.arrival {
                 assert!(explained(error), "no fault explains this: {error}");
             }
         }
-        if let (0, Some(batches)) = (worker, model::batches_before(self.scenario, &leg.due)) {
+        if let (true, Some(batches)) = (is_struck, model::batches_before(scenario, &leg.due)) {
             let lane = &leg.lanes[0];
             assert_eq!((lane.taken, lane.error.is_some()), (batches, true), "the batches before the error");
         }
-    }
-
-    /// Resumes where the first leg ended, without faults, and checks that the rest comes, once.
-    fn go_on(&self, first: &[Leg]) {
-        let is_like_another = !self.scenario.torn().is_empty() && self.scenario.is_armed_early;
-        let snapshots: Option<Vec<&Snapshot>> = first.iter().map(|leg| leg.snapshot.as_ref()).collect();
-        let joined = match snapshots {
-            // Damaged bytes were sampled: the data set is not the one of the snapshot.
-            Some(_) if is_like_another => return,
-            Some(snapshots) => Some(Snapshot::join(snapshots).expect("the snapshots are of one run")),
-            None => None,
-        };
-        let rest = self.all_workers(&|_| joined.clone(), false);
-        for (worker, leg) in rest.iter().enumerate() {
-            assert!(leg.refused.is_none(), "worker {worker}: {:?}", leg.refused);
-            for (lane, due) in leg.lanes.iter().zip(&leg.due) {
-                assert!(lane.error.is_none(), "{:?}", lane.error);
-                assert_eq!(lane.taken, due.len(), "the rest of a lane of worker {worker}");
-            }
-        }
-        if joined.is_some() {
-            for (before, after) in first.iter().zip(&rest) {
-                let counts = before.lanes.iter().zip(&before.due).zip(&after.due);
-                counts.for_each(|((seen, all), rest)| assert_eq!(seen.taken + rest.len(), all.len()));
-            }
-        }
-        self.prove(first.iter().filter(|_| joined.is_some()).chain(&rest));
-    }
-
-    fn prove<'a>(&self, legs: impl Iterator<Item = &'a Leg>) {
-        let receipts: Vec<&Receipt> = legs.filter_map(|leg| leg.receipt.as_ref()).collect();
-        let Order::Plan { epochs, last, .. } = self.scenario.order else { return };
-        if receipts.is_empty() {
-            return;
-        }
-        let verdict = Verdict::of(receipts.iter().map(|receipt| ("a leg", *receipt))).unwrap();
-        assert!(verdict.is_sound(), "{verdict:?}");
-        assert!(last == LastBatch::Wrap || verdict.first_not_covered(epochs).is_none(), "{verdict:?}");
-    }
-}
-
-/// Takes the batches of a feed, as the scenario says.
-struct Consuming<'a> {
-    run: &'a Run<'a>,
-    due: &'a Due,
-    cut: Option<usize>,
-    /// If this feed is struck.
-    chaos: Option<&'a Chaos>,
-}
-
-impl Consuming<'_> {
-    /// The batches that a lane is to take before it stops; `None` if it goes on to its end.
-    fn limit(&self, lane: usize) -> Option<usize> {
-        let is_endless = matches!(self.run.scenario.order, Order::RoundRobin { .. });
-        let due = self.due[lane].len();
-        match self.cut {
-            Some(cut) => Some(cut.min(due)),
-            None => is_endless.then_some(due),
-        }
-    }
-
-    fn consume(&self, feed: &mut Feed) -> Vec<Seen> {
-        let control = feed.control();
-        match self.run.scenario.consumer {
-            Consumer::Lanes => self.lanes(feed, &control),
-            Consumer::Steps => self.steps(feed, &control),
-            Consumer::Polls => self.polls(feed, &control),
-            Consumer::Waits => self.waits(feed, &control),
-        }
-    }
-
-    fn check(&self, seen: &mut Seen, lane: usize, batch: &Batch) {
-        let due = self.due[lane].get(seen.taken).expect("no batch comes after the last");
-        let is_torn = self.chaos.is_some() && self.run.scenario.is_armed_early;
-        model::check_batch(self.run.scenario, batch, due, is_torn);
-        assert_eq!(batch.lane(), lane);
-        seen.taken += 1;
-        if let Err(error) = batch.wait() {
-            seen.arrival = Some(error.into());
-        }
-    }
-
-    /// Pauses the feed, resumes it, and sets its threads, if the scenario says so.
-    fn meddle(&self, control: &FeedControl, number: usize) {
-        if !self.run.scenario.is_controlled {
-            return;
-        }
-        match number % 6 {
-            1 => control.pause(),
-            2 => control.resume(),
-            4 => drop(control.set_threads(1 + number % 3)),
-            _ => {}
-        }
-        // Nobody else resumes it.
-        if control.is_paused() {
-            thread::yield_now();
-            control.resume();
-        }
-    }
-
-    fn lanes(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        thread::scope(|scope| {
-            let drain = |mut lane: Lane| {
-                scope.spawn(move || {
-                    let number = lane.number();
-                    match self.chaos.filter(|_| number == 0) {
-                        Some(chaos) => {
-                            let mut consumer = chaos.consumer(lane);
-                            let seen = self.drain(&mut consumer, number, control);
-                            // One that has left has dropped its lane.
-                            self.ended(seen, consumer.into_inner())
-                        }
-                        None => {
-                            let seen = self.drain(&mut lane, number, control);
-                            self.ended(seen, Some(lane))
-                        }
-                    }
-                })
-            };
-            let lanes: Vec<_> = feed.take_lanes().unwrap().into_iter().map(drain).collect();
-            let joined: Vec<(Seen, Option<Lane>)> =
-                lanes.into_iter().map(|lane| lane.join().expect("its checks hold")).collect();
-            // The source may be stuck still: the drop of the last lane would wait for it.
-            if let Some(chaos) = self.chaos {
-                chaos.release();
-            }
-            joined.into_iter().map(|(seen, _lane)| seen).collect()
-        })
-    }
-
-    fn drain(
-        &self,
-        lane: &mut dyn Iterator<Item = Result<Batch, FeedError>>,
-        number: usize,
-        control: &FeedControl,
-    ) -> Seen {
-        let mut seen = Seen::default();
-        while self.limit(number).is_none_or(|limit| seen.taken < limit) {
-            match lane.next() {
-                Some(Ok(batch)) => {
-                    self.check(&mut seen, number, &batch);
-                    self.meddle(control, seen.taken);
-                }
-                Some(Err(error)) => {
-                    assert!(lane.next().is_none(), "an error comes last, and once");
-                    seen.error = Some(error);
-                    return seen;
-                }
-                None => {
-                    seen.is_ended = true;
-                    return seen;
-                }
-            }
-        }
-        seen.has_left = true;
-        seen
-    }
-
-    fn ended(&self, mut seen: Seen, lane: Option<Lane>) -> (Seen, Option<Lane>) {
-        seen.has_left |= lane.is_none();
-        (seen, lane)
-    }
-
-    fn steps(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = self.due.iter().map(|_| Seen::default()).collect();
-        let limit = (0..seen.len()).filter_map(|lane| self.limit(lane)).max();
-        let none = Chaos::new(Faults::none());
-        let mut steps = self.chaos.unwrap_or(&none).consumer(feed.steps());
-        let mut taken = 0;
-        while limit.is_none_or(|limit| taken < limit) {
-            match steps.next() {
-                Some(Ok(batches)) => {
-                    batches.iter().for_each(|batch| self.check(&mut seen[batch.lane()], batch.lane(), batch));
-                }
-                Some(Err(error)) => {
-                    assert!(steps.next().is_none(), "an error comes last, and once");
-                    seen.iter_mut().for_each(|seen| seen.error = Some(error.clone()));
-                    return seen;
-                }
-                None => {
-                    let has_left = steps.into_inner().is_none();
-                    seen.iter_mut().for_each(|seen| (seen.is_ended, seen.has_left) = (true, has_left));
-                    return seen;
-                }
-            }
-            taken += 1;
-            self.meddle(control, taken);
-        }
-        seen.iter_mut().for_each(|seen| seen.has_left = true);
-        seen
-    }
-
-    fn polls(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        self.in_turns(feed, control, |lane| match lane.try_next() {
-            Ok(TryNext::Batch(batch)) => Some(Some(Ok(batch))),
-            Ok(TryNext::Ended) => Some(None),
-            Ok(_) => {
-                thread::yield_now();
-                None
-            }
-            Err(error) => Some(Some(Err(error))),
-        })
-    }
-
-    fn waits(&self, feed: &mut Feed, control: &FeedControl) -> Vec<Seen> {
-        self.in_turns(feed, control, |lane| lane.wait_timeout(Duration::from_millis(1)).then(|| lane.next()))
-    }
-
-    /// One thread takes a batch of each lane in turn, if there is one: lanes that resume at different steps
-    /// wait for each other.
-    fn in_turns(
-        &self,
-        feed: &mut Feed,
-        control: &FeedControl,
-        mut next: impl FnMut(&mut Lane) -> Option<Option<Result<Batch, FeedError>>>,
-    ) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = self.due.iter().map(|_| Seen::default()).collect();
-        let mut lanes = feed.take_lanes().unwrap();
-        let mut left: Vec<usize> = (0..lanes.len()).collect();
-        while !left.is_empty() {
-            left.retain(|&number| {
-                let seen = &mut seen[number];
-                if self.limit(number).is_some_and(|limit| seen.taken >= limit) {
-                    seen.has_left = true;
-                    return false;
-                }
-                let Some(next) = next(&mut lanes[number]) else { return true };
-                match next {
-                    Some(Ok(batch)) => self.check(seen, number, &batch),
-                    Some(Err(error)) => seen.error = Some(error),
-                    None => seen.is_ended = true,
-                }
-                let goes_on = seen.error.is_none() && !seen.is_ended;
-                assert_eq!(lanes[number].is_ended(), !goes_on);
-                goes_on
-            });
-            self.meddle(control, seen[0].taken);
-        }
-        if let Some(chaos) = self.chaos {
-            chaos.release();
-        }
-        seen
     }
 }

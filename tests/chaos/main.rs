@@ -3,11 +3,14 @@
 
 #[path = "../common/allocator.rs"]
 mod allocator;
+mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod consume;
 mod device;
 mod disk;
 mod drive;
+mod limits;
 mod model;
 mod random;
 mod scenario;

@@ -7,74 +7,141 @@ use std::collections::HashSet;
 
 use percolator::bad::BadAction;
 use percolator::chaos::{Effect, Fault, Place};
+use percolator::order::{Block, Plan};
 use percolator::reader::ReaderError;
-use percolator::record::RecordId;
+use percolator::record::{RecordId, StepId};
 use percolator::source::SourceError;
 use percolator::{Batch, DeviceError, Feed, FeedError, LastBatch};
 
-use crate::scenario::{Order, Scenario};
+use crate::blocks::CLOSED;
+use crate::scenario::{Job, Order, Scenario};
 use crate::stores::{BYTES, Coding, content};
 
 /// The batches of each lane.
 pub(crate) type Due = Vec<Vec<Vec<RecordId>>>;
 
-/// What the lanes of a worker are due.
-pub(crate) fn due(scenario: &Scenario, feed: &Feed, worker: usize) -> Due {
-    let ranks = worker * scenario.lanes..(worker + 1) * scenario.lanes;
-    let of = scenario.workers * scenario.lanes;
+/// What the lanes of a worker are due, from where its feed starts. In Caffe's order, which has no end,
+/// `missing` records are asked for, and then as many as fill a step.
+pub(crate) fn due(scenario: &Scenario, job: Job, feed: &Feed, worker: usize, missing: usize) -> Due {
+    let start = feed.snapshot().unwrap();
+    let steps = match scenario.order {
+        Order::RoundRobin { .. } => missing.div_ceil(job.step()),
+        _ => usize::MAX,
+    };
+    let of = |replica| {
+        let first = start.next(replica).unwrap();
+        let Some(plan) = start.plan() else {
+            let global = match scenario.order {
+                Order::RoundRobin { .. } => all(scenario).next_multiple_of(job.step()),
+                _ => scenario.records,
+            };
+            let share = in_turn(scenario, job, replica, global);
+            return share.into_iter().skip(usize::try_from(first.step).unwrap()).collect();
+        };
+        let epochs = if let Order::Plan { epochs, .. } = scenario.order { epochs } else { u64::MAX };
+        let epochs = if scenario.order == Order::Once { 1 } else { epochs };
+        let of_epoch = |epoch| {
+            let from = if epoch == first.epoch { first.step } else { 0 };
+            (from..plan.steps(epoch).unwrap()).map(move |step| (epoch, step))
+        };
+        let share = |(epoch, step)| plan.share(epoch, step, replica).unwrap().collect();
+        (first.epoch..epochs).flat_map(of_epoch).take(steps).map(share).collect()
+    };
+    (worker * job.lanes..(worker + 1) * job.lanes).map(of).collect()
+}
+
+/// The share of a replica of the first `global` records, in Caffe's order.
+fn in_turn(scenario: &Scenario, job: Job, replica: usize, global: usize) -> Vec<Vec<RecordId>> {
+    let share = (0..global).filter(|g| g % job.replicas() == replica).map(|g| name(scenario, g));
+    share.collect::<Vec<RecordId>>().chunks(job.size).map(<[RecordId]>::to_vec).collect()
+}
+
+/// The record that is dealt after `global` others, in Caffe's order.
+fn name(scenario: &Scenario, global: usize) -> RecordId {
+    let (epoch, index) = (global / scenario.records, global % scenario.records);
+    RecordId { epoch: epoch as u64, index: index as u64 }
+}
+
+/// What the lanes of a worker are due that is given these blocks.
+pub(crate) fn due_of_blocks(job: Job, plan: &Plan, blocks: &[Block]) -> Due {
+    let steps_of = |block: &Block| {
+        let StepId { epoch, step } = block.first;
+        (step..step + block.steps).map(move |step| (epoch, step))
+    };
+    let of = |replica| {
+        let share = |(epoch, step)| plan.share(epoch, step, replica).unwrap().collect();
+        blocks.iter().flat_map(steps_of).map(share).collect()
+    };
+    (0..job.lanes).map(of).collect()
+}
+
+/// The records that are to come in all.
+pub(crate) fn all(scenario: &Scenario) -> usize {
     match scenario.order {
-        Order::RoundRobin { batches } => {
-            ranks.map(|rank| in_turn(scenario, rank, of, batches * scenario.size * of)).collect()
-        }
-        Order::Once => ranks.map(|rank| in_turn(scenario, rank, of, scenario.records)).collect(),
-        Order::Plan { epochs, .. } => {
-            let plan = feed.plan().unwrap();
-            let share = |epoch, step, rank| plan.share(epoch, step, rank).unwrap().collect();
-            let of_epoch =
-                |epoch, rank| (0..plan.steps(epoch).unwrap()).map(move |step| share(epoch, step, rank));
-            ranks.map(|rank| (0..epochs).flat_map(|epoch| of_epoch(epoch, rank)).collect()).collect()
-        }
-    }
-}
-
-/// The share of a rank of the first `global` records, in Caffe's order.
-fn in_turn(scenario: &Scenario, rank: usize, of: usize, global: usize) -> Vec<Vec<RecordId>> {
-    let records = scenario.records;
-    let name = |g: usize| RecordId { epoch: (g / records) as u64, index: (g % records) as u64 };
-    let share: Vec<RecordId> = (0..global).filter(|g| g % of == rank).map(name).collect();
-    share.chunks(scenario.size).map(<[RecordId]>::to_vec).collect()
-}
-
-/// Checks that what all workers are due is each record of each epoch once.
-pub(crate) fn check_once(scenario: &Scenario, dues: &[Due]) {
-    let mut seen = HashSet::new();
-    for record in dues.iter().flatten().flatten().flatten() {
-        assert!(seen.insert(*record), "{record} is due twice");
-        assert!(record.index < scenario.records as u64);
-    }
-    let step = scenario.workers * scenario.lanes * scenario.size;
-    let all = match scenario.order {
-        Order::RoundRobin { batches } => batches * step,
+        Order::RoundRobin { batches } => batches * scenario.job.step(),
         Order::Once => scenario.records,
         Order::Plan { epochs, .. } => scenario.records * usize::try_from(epochs).unwrap(),
-    };
-    let may_lack = match scenario.order {
-        Order::Plan { epochs, last: LastBatch::Drop, .. } => step * usize::try_from(epochs).unwrap(),
-        // The last epoch is filled from one that does not come, or ends before its last step.
-        Order::Plan { last: LastBatch::Wrap, .. } => step,
-        _ => 0,
-    };
-    assert!(seen.len() + may_lack >= all, "{} records are due, of {all}", seen.len());
-    let may_have = if let Order::Plan { last: LastBatch::Wrap, .. } = scenario.order { step } else { 0 };
-    assert!(seen.len() <= all + may_have, "{} records are due, of {all}", seen.len());
+    }
 }
 
-/// Checks a batch's records, and their bytes. `is_torn` if all records that are torn must be bad in it.
-pub(crate) fn check_batch(scenario: &Scenario, batch: &Batch, due: &[RecordId], is_torn: bool) {
-    let (torn, bad) = (scenario.torn(), batch.bad_records());
+/// Checks that these are each record of each epoch once.
+pub(crate) fn check_once<'a>(scenario: &Scenario, records: impl IntoIterator<Item = &'a RecordId>) {
+    let mut seen = HashSet::new();
+    for record in records {
+        assert!(seen.insert(*record), "{record} comes twice");
+        assert!(record.index < scenario.records as u64);
+    }
+    let all = all(scenario);
+    // Of the job that began the run, and of the one that ends it.
+    let step = scenario.job.step() + scenario.resumes_as.map_or(0, Job::step);
+    let missing = match scenario.order {
+        Order::Plan { epochs, last: LastBatch::Drop, .. } => {
+            let most = step * usize::try_from(epochs).unwrap();
+            assert!(seen.len() + most >= all, "{} records come, of {all}", seen.len());
+            return;
+        }
+        // The last epoch is filled from one that does not come, or ends before its last step.
+        Order::Plan { last: LastBatch::Wrap, .. } => {
+            assert!(seen.len() + step >= all, "{} records come, of {all}", seen.len());
+            assert!(seen.len() <= all + step, "{} records come, of {all}", seen.len());
+            return;
+        }
+        Order::Plan { .. } => (0..all).find(|global| !seen.contains(&name(scenario, *global))),
+        // The last step of another job may have more.
+        Order::RoundRobin { .. } | Order::Once => {
+            assert!(seen.len() < all + step, "{} records come, of {all}", seen.len());
+            (0..all).find(|global| !seen.contains(&name(scenario, *global)))
+        }
+    };
+    assert!(missing.is_none(), "{} does not come", name(scenario, missing.unwrap()));
+}
+
+/// Which records of a batch must be bad, and which others may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Torn {
+    /// Those that are worn; no others.
+    No,
+    /// And whatever the faults tear, from some time on.
+    Perhaps,
+    /// And whatever the faults tear.
+    Yes,
+}
+
+impl Torn {
+    /// Whether a record must be bad, and whether it may be.
+    pub(crate) fn of(self, scenario: &Scenario, id: RecordId) -> (bool, bool) {
+        let (is_worn, is_torn) = (scenario.worn.contains(&id.index), scenario.torn().contains(&id.index));
+        (is_worn || is_torn && self == Torn::Yes, is_worn || is_torn && self != Torn::No)
+    }
+}
+
+/// Checks a batch's records, and their bytes.
+pub(crate) fn check_batch(scenario: &Scenario, batch: &Batch, due: &[RecordId], torn: Torn) {
+    let bad = batch.bad_records();
     let is_bad = |id: &RecordId| bad.iter().any(|bad| bad.id == *id);
-    assert!(bad.iter().all(|bad| torn.contains(&bad.id.index)), "{bad:?}");
-    assert!(!is_torn || due.iter().all(|id| !torn.contains(&id.index) || is_bad(id)), "{bad:?}");
+    assert!(bad.iter().all(|bad| due.contains(&bad.id) && torn.of(scenario, bad.id).1), "{bad:?}");
+    let is_right = due.iter().all(|id| !torn.of(scenario, *id).0 || is_bad(id));
+    assert!(is_right, "{bad:?} are bad of {due:?}: {:?}", batch.records());
     let good: Vec<usize> = (0..due.len()).filter(|&row| !is_bad(&due[row])).collect();
     let rows: Vec<RecordId> = match scenario.bad {
         // The next good record of the batch stands for a bad one, if there is any.
@@ -118,7 +185,8 @@ pub(crate) fn explains(scenario: &Scenario, fault: &Fault, error: &FeedError) ->
         }
         (Place::Record, Effect::Cut(_) | Effect::Damage, FeedError::Record(error)) => {
             // Without a good record nobody knows what a batch is.
-            let are_all = (0..scenario.records as u64).all(|record| scenario.torn().contains(&record));
+            let is_bad = |record| scenario.torn().contains(&record) || scenario.worn.contains(&record);
+            let are_all = (0..scenario.records as u64).all(is_bad);
             is_here(error.id.index) && (scenario.bad == BadAction::Fail || are_all)
         }
         (Place::Cursor, Effect::Fail(said), FeedError::Reader(ReaderError::Source(error))) => {
@@ -133,6 +201,10 @@ pub(crate) fn explains(scenario: &Scenario, fault: &Fault, error: &FeedError) ->
         (place, Effect::Fail(said), FeedError::Device(DeviceError::Call { call, message, .. })) => {
             message == said && *call == place.to_string().replace(' ', "_")
         }
+        (_, Effect::Panic, FeedError::Panicked { name, message }) => {
+            // It was built on a thread of its own.
+            name == "build" && message.ends_with("panics, as a fault says")
+        }
         (Place::Release, Effect::Panic, FeedError::Device(DeviceError::Call { call, message, .. })) => {
             *call == "release" && message.starts_with("it panicked: release ")
         }
@@ -140,11 +212,32 @@ pub(crate) fn explains(scenario: &Scenario, fault: &Fault, error: &FeedError) ->
     }
 }
 
+/// Whether an error is that of whoever hands out blocks.
+pub(crate) fn is_of_blocks(scenario: &Scenario, error: &FeedError) -> bool {
+    let fails = scenario.blocks.is_some_and(|blocks| blocks.fail_after.is_some());
+    let said = matches!(error, FeedError::Reader(ReaderError::Blocks { message, .. }) if message == CLOSED);
+    fails && said
+}
+
+/// Whether a feed of this scenario must be refused: there is no memory for its batches, or no transfer.
+pub(crate) fn must_be_refused(scenario: &Scenario) -> bool {
+    let is_of_ring = |fault: &Fault| {
+        let number = fault.number.is_some_and(|number| number < scenario.prefetch as u64);
+        matches!(fault.place, Place::Memory | Place::Transfer) && number
+    };
+    let ends = |fault: &Fault| matches!(fault.effect, Effect::Fail(_) | Effect::Panic);
+    scenario.is_armed_early && scenario.faults.iter().any(|fault| is_of_ring(fault) && ends(fault))
+}
+
 /// How many batches must come before the error, if that is certain: one lane, one fault.
 pub(crate) fn batches_before(scenario: &Scenario, due: &Due) -> Option<usize> {
     let fault = scenario.only_fault()?;
     let [lane] = &due[..] else { return None };
-    if !scenario.is_armed_early || scenario.workers > 1 || scenario.cut.is_some() {
+    if !scenario.is_armed_early || scenario.job.workers > 1 || scenario.cut.is_some() {
+        return None;
+    }
+    // Others may end it before.
+    if !scenario.worn.is_empty() || scenario.blocks.is_some_and(|blocks| blocks.fail_after.is_some()) {
         return None;
     }
     let has = |batch: &Vec<RecordId>| batch.iter().any(|record| Some(record.index) == fault.number);

@@ -1,5 +1,7 @@
-//! A scenario: a feed, how it is consumed, and what goes wrong; all of it drawn from one seed.
+//! A scenario: a feed, how it is consumed, what goes wrong, and as what it resumes; all of it drawn from one
+//! seed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -23,6 +25,26 @@ pub(crate) enum Order {
     Plan { epochs: u64, shuffle: Shuffle, last: LastBatch, assignment: Assignment },
 }
 
+/// The processes of a job, the lanes of each, and the records of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    /// Each has a feed of its own.
+    pub workers: usize,
+    pub lanes: usize,
+    pub size: usize,
+}
+
+impl Job {
+    pub(crate) fn replicas(self) -> usize {
+        self.workers * self.lanes
+    }
+
+    /// The records of a step.
+    pub(crate) fn step(self) -> usize {
+        self.replicas() * self.size
+    }
+}
+
 /// Who takes the batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consumer {
@@ -34,6 +56,19 @@ pub(crate) enum Consumer {
     Polls,
     /// One thread that waits for a millisecond at a time.
     Waits,
+    /// One task, to which lanes are streams. Without the feature `stream`, they are polled.
+    Streams,
+}
+
+/// Steps that are handed out block by block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HandedOut {
+    /// The steps of a block, at most.
+    pub steps: u64,
+    /// Whether the blocks of the last epoch come first.
+    pub is_reversed: bool,
+    /// The blocks after which no more are to be had, in the feed that faults strike.
+    pub fail_after: Option<usize>,
 }
 
 /// Everything that is drawn.
@@ -44,14 +79,11 @@ pub(crate) struct Scenario {
     pub coding: Coding,
     pub access: Access,
     pub records: usize,
-    pub lanes: usize,
-    pub size: usize,
+    pub job: Job,
     pub threads: usize,
     pub prefetch: usize,
     pub order: Order,
     pub consumer: Consumer,
-    /// The processes of the job, each with a feed of its own.
-    pub workers: usize,
     /// A second array from a second store, read in step.
     pub has_target: bool,
     pub has_receipts: bool,
@@ -68,6 +100,18 @@ pub(crate) struct Scenario {
     pub is_armed_early: bool,
     /// They strike the first worker, and there its first lane.
     pub faults: Faults,
+    /// Only a plan's. No feed has all of the steps then, and none takes a snapshot.
+    pub blocks: Option<HandedOut>,
+    /// The records that are bad for everybody, always.
+    pub worn: Vec<u64>,
+    pub at_most: Option<u64>,
+    pub at_most_rate: f64,
+    /// Whether a file names bad records.
+    pub has_quarantine: bool,
+    /// The other job as which it resumes.
+    pub resumes_as: Option<Job>,
+    /// Whether the faults strike once more then.
+    pub strikes_again: bool,
 }
 
 impl Scenario {
@@ -87,19 +131,17 @@ impl Scenario {
         // All of them must have the records of a step.
         let workers = if records >= 3 * lanes * size { workers } else { 1 };
         let reach = Reach::records(records as u64).and_batches(12);
-        Scenario {
+        let drawn = Scenario {
             seed,
             kind,
             coding,
             access: draws.of(&[Access::Mapped, Access::Read]),
             records,
-            lanes,
-            size,
+            job: Job { workers, lanes, size },
             threads: 1 + draws.below(4),
             prefetch: 1 + draws.below(4),
             order,
             consumer: draws.of(&[Consumer::Lanes, Consumer::Steps, Consumer::Polls, Consumer::Waits]),
-            workers,
             has_target: coding == Coding::Datum && kind != Kind::Images && draws.below(4) == 0,
             has_receipts: is_planned && draws.below(2) == 0,
             drops_behind: draws.below(4) == 0,
@@ -109,7 +151,59 @@ impl Scenario {
             cancels: draws.below(3) == 0,
             is_armed_early: draws.below(3) > 0,
             faults: if draws.below(8) == 0 { Faults::none() } else { Faults::drawn(seed, reach) },
+            blocks: None,
+            worn: Vec::new(),
+            at_most: None,
+            at_most_rate: 1.0,
+            has_quarantine: false,
+            resumes_as: None,
+            strikes_again: false,
+        };
+        drawn.and_more(&mut draws)
+    }
+
+    /// Draws the rest. What was drawn before it stays what it was of old for each seed, mostly.
+    fn and_more(mut self, draws: &mut Numbers) -> Self {
+        if draws.below(5) == 0 {
+            self.consumer = Consumer::Streams;
         }
+        if let (Order::Plan { .. }, 0) = (self.order, draws.below(4)) {
+            self.blocks = Some(HandedOut {
+                steps: 1 + draws.below(4) as u64,
+                is_reversed: draws.below(2) == 0,
+                fail_after: (draws.below(3) == 0).then(|| draws.below(5)),
+            });
+        }
+        if self.bad != BadAction::Fail {
+            let worn = if draws.below(3) == 0 { 0 } else { draws.below(1 + (self.records / 3).min(14)) };
+            let worn: BTreeSet<u64> = (0..worn).map(|_| draws.below(self.records) as u64).collect();
+            self.worn = worn.into_iter().collect();
+            self.at_most = (draws.below(3) == 0).then(|| draws.below(5) as u64);
+            self.at_most_rate = draws.of(&[0.01, 0.01, 0.003, 1.0]);
+            self.has_quarantine = draws.below(3) > 0;
+        }
+        // Without a good record nobody knows what a batch is.
+        let torn = self.torn();
+        if (0..self.records as u64).all(|record| torn.contains(&record) || self.worn.contains(&record)) {
+            self.worn.clear();
+        }
+        if draws.below(3) > 0 && self.blocks.is_none() {
+            self.resumes_as = self.other_job(draws);
+            self.strikes_again = draws.below(3) == 0;
+        }
+        self
+    }
+
+    fn other_job(&self, draws: &mut Numbers) -> Option<Job> {
+        let (workers, lanes, size) = (1 + draws.below(3), 1 + draws.below(3), 1 + draws.below(9));
+        let workers = if self.records >= 3 * lanes * size { workers } else { 1 };
+        if let Order::Plan { last: LastBatch::Wrap, .. } = self.order {
+            // What a lane that lags behind the run's last step had not reached would not come.
+            return None;
+        }
+        let needs_a_step = matches!(self.order, Order::Plan { last: LastBatch::Drop, .. });
+        let job = Job { workers, lanes, size };
+        (job != self.job && (!needs_a_step || self.records >= job.step())).then_some(job)
     }
 
     /// The records that are cut or damaged, so that the data set looks like another one.
@@ -118,11 +212,26 @@ impl Scenario {
         self.faults.iter().filter(tears).filter_map(|fault| fault.number).collect()
     }
 
-    pub(crate) fn bad_records(&self) -> BadRecords {
-        match self.bad {
+    /// What makes the worn ones bad.
+    pub(crate) fn wear(&self) -> Vec<Fault> {
+        let tear = |&number: &u64| {
+            let record = Fault::record(number);
+            if number % 2 == 0 { record.is_damaged() } else { record.is_cut_to(9) }
+        };
+        self.worn.iter().map(tear).collect()
+    }
+
+    /// What is done with bad records, without limits if they are off.
+    pub(crate) fn bad_records(&self, has_limits: bool) -> BadRecords {
+        let policy = match self.bad {
             BadAction::Skip => BadRecords::skip(),
             BadAction::Replace => BadRecords::replace(),
-            _ => BadRecords::fail(),
+            _ => return BadRecords::fail(),
+        };
+        let policy = policy.at_most_rate(if has_limits { self.at_most_rate } else { 1.0 });
+        match self.at_most {
+            Some(most) if has_limits => policy.at_most(most),
+            _ => policy,
         }
     }
 

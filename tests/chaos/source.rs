@@ -5,9 +5,10 @@
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
+use percolator::bad::BadRecords;
 use percolator::chaos::{Chaos, Fault, Faults, Living};
 use percolator::reader::{ReaderError, Registry};
-use percolator::source::{IndexPlace, Lmdb, Source, SourceError};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
 use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
 
 use crate::common;
@@ -217,4 +218,29 @@ fn faults_say_what_they_do() {
          full at byte 100"
     );
     assert_eq!(Faults::none().to_string(), "no faults");
+}
+
+/// A feed without an index looks at the last record by itself, and one that resumes with a cursor. Found by
+/// seed 326 of the random scenarios: the resumed feed took the data set for another one.
+#[test]
+fn a_data_set_whose_last_record_is_torn_is_the_same_however_it_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..12).map(|number| common::image(number, 1, 4, 4)).collect();
+    common::write_lmdb(&folder.path().join("lmdb"), records.clone());
+    common::leveldb::write(&folder.path().join("leveldb"), rusty_leveldb::Options::default(), records);
+    for fault in [Fault::record(11).is_damaged(), Fault::record(11).is_cut_to(7)] {
+        let lmdb = |chaos: &Chaos| feed(chaos.source(Lmdb::open(folder.path().join("lmdb")).unwrap()));
+        let leveldb =
+            |chaos: &Chaos| feed(chaos.source(LevelDb::open(folder.path().join("leveldb")).unwrap()));
+        for open in [&lmdb as &dyn Fn(&Chaos) -> FeedBuilder, &leveldb] {
+            let chaos = Chaos::new(fault.clone());
+            let feed = || open(&chaos).once().index(IndexPlace::Memory).bad_records(BadRecords::skip());
+            let mut cut = feed().build().unwrap();
+            assert_eq!(cut.steps().next().unwrap().unwrap()[0].len(), 4);
+            let snapshot = cut.snapshot().unwrap();
+            let resumed = feed().batch_size(3).resume(&snapshot).build().unwrap();
+            let rest: Vec<usize> = resumed.into_iter().map(|batch| batch.unwrap().len()).collect();
+            assert_eq!(rest, [3, 3, 1], "{fault}");
+        }
+    }
 }

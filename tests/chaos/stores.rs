@@ -115,6 +115,11 @@ impl Stores {
         }
     }
 
+    /// The file that names the bad records of a scenario.
+    pub(crate) fn quarantine(&self, seed: u64) -> PathBuf {
+        self.folder.path().join(format!("bad-{seed}.tfrecord"))
+    }
+
     fn path(&self, kind: Kind, coding: Coding, positions: Range<usize>) -> PathBuf {
         let mut made = self.made.lock().unwrap();
         let path =
@@ -136,6 +141,13 @@ impl Stores {
 
 fn records_of(coding: Coding, positions: Range<usize>) -> Records {
     positions.map(|position| (common::key(position), value(coding, position))).collect()
+}
+
+/// Whether a value is what a fault leaves of another one that it cuts or damages.
+pub(crate) fn is_what_is_left_of(whole: &[u8], value: &[u8]) -> bool {
+    let is_cut = value.len() < whole.len() && whole.starts_with(value);
+    let is_damaged = value.len() <= whole.len() && value.first() == Some(&0xff) && !whole.starts_with(value);
+    is_cut || is_damaged
 }
 
 /// The value of the record at a position.

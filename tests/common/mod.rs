@@ -17,6 +17,7 @@ pub mod process;
 #[cfg(target_os = "linux")]
 pub mod resident;
 pub mod source;
+pub mod tasks;
 
 use std::path::Path;
 

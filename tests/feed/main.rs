@@ -14,6 +14,7 @@ mod epochs;
 mod fields;
 mod limits;
 mod panics;
+mod quarantine;
 mod reader;
 mod sizing;
 mod spec;

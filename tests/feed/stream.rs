@@ -2,38 +2,16 @@
 //! executor of these tests polls only after a wake-up, so a missed wake-up hangs the test.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
-use std::thread::Thread;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 
 use futures_core::Stream as _;
 use percolator::source::{FnSource, SourceError};
 use percolator::{Batch, Feed, FeedBuilder, FeedError, Lane, RawBytes};
 
 use crate::common::process::must_end;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future, and polls it only after a wake-up.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
+use crate::common::tasks::block_on;
 
 async fn next(lane: &mut Lane) -> Option<Result<Batch, FeedError>> {
     poll_fn(|context| Pin::new(&mut *lane).poll_next(context)).await
