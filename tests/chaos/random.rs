@@ -54,12 +54,12 @@ fn random_scenarios_lose_nothing_double_nothing_hide_nothing_and_leave_nothing()
     }
     silence_faults();
     let stores = Arc::new(Stores::new());
-    let files = open_files();
+    let (files, other_threads) = (open_files(), threads());
     let mut left = None;
     for seed in seeds() {
         let scenario = Scenario::drawn(seed);
         run_watched(&scenario, &stores);
-        settles(threads, &2, &format!("threads after {scenario}"));
+        settles(threads, &other_threads, &format!("threads after {scenario}"));
         settles(open_files, &files, &format!("open files after {scenario}"));
         // The first ones make stores, and whatever else is made once.
         if seed == seeds().start + 200 {
