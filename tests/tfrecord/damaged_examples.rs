@@ -13,7 +13,7 @@ use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Feed, FeedBuilder, FeedError};
 
 use crate::common::process::this_test;
-use crate::example_view::{Map, Value, of_prosts_example, of_prosts_sequence, of_view};
+use crate::example_twin::{Map, Value, lists_of_view, of_prosts_example, of_prosts_sequence, of_view};
 use crate::harness::{self, Case, Format, Guard, Number, Reading, Stated, Way};
 
 const VIEWED: &str = "viewed";
@@ -231,12 +231,10 @@ impl Format for Sequence {
         let Ok(bytes) = fs::read(folder.join("sequence")) else {
             return Reading::whole(Err("there is no such file"));
         };
-        Reading::whole(SequenceExample::parse(&bytes).map(|sequence| {
-            let lists = sequence.feature_lists();
-            let list =
-                lists.entries().map(|(name, list)| (name.to_owned(), list.iter().map(Value::from).collect()));
-            (of_view(sequence.context()), list.collect())
-        }))
+        Reading::whole(
+            SequenceExample::parse(&bytes)
+                .map(|sequence| (of_view(sequence.context()), lists_of_view(sequence.feature_lists()))),
+        )
     }
 
     fn allows(&self, case: &Case, _way: &'static str, found: &Reading<Lists>) -> bool {

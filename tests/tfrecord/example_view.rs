@@ -2,178 +2,13 @@
 //!
 //! Both read valid messages with everything that the format allows, and then the same messages damaged: with
 //! edited bytes, and cut. They must accept and refuse alike, and agree on every value they accept.
-//!
-//! Maps are lists of entries here, because prost does not look at the wire type of a map's entry.
 
-use std::collections::BTreeMap;
-
-use percolator::example::{self, Example, ExampleWriter, SequenceExample};
+use percolator::example::{Example, ExampleWriter, SequenceExample};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use prost::Message;
 
-#[derive(Clone, PartialEq, Message)]
-struct BytesList {
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    value: Vec<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FloatList {
-    #[prost(float, repeated, tag = "1")]
-    value: Vec<f32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Int64List {
-    #[prost(int64, repeated, tag = "1")]
-    value: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Kind {
-    #[prost(message, tag = "1")]
-    Bytes(BytesList),
-    #[prost(message, tag = "2")]
-    Float(FloatList),
-    #[prost(message, tag = "3")]
-    Int64(Int64List),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Feature {
-    #[prost(oneof = "Kind", tags = "1, 2, 3")]
-    kind: Option<Kind>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Entry {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    feature: Option<Feature>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Features {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<Entry>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProstExample {
-    #[prost(message, optional, tag = "1")]
-    features: Option<Features>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FeatureList {
-    #[prost(message, repeated, tag = "1")]
-    features: Vec<Feature>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ListEntry {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    list: Option<FeatureList>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FeatureLists {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<ListEntry>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProstSequence {
-    #[prost(message, optional, tag = "1")]
-    context: Option<Features>,
-    #[prost(message, optional, tag = "2")]
-    feature_lists: Option<FeatureLists>,
-}
-
-/// A feature's value, comparable: floats by their bits.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Unset,
-    Bytes(Vec<Vec<u8>>),
-    Floats(Vec<u32>),
-    Ints(Vec<i64>),
-}
-
-impl From<&Feature> for Value {
-    fn from(feature: &Feature) -> Self {
-        match &feature.kind {
-            None => Value::Unset,
-            Some(Kind::Bytes(list)) => Value::Bytes(list.value.clone()),
-            Some(Kind::Float(list)) => {
-                Value::Floats(list.value.iter().map(|value| value.to_bits()).collect())
-            }
-            Some(Kind::Int64(list)) => Value::Ints(list.value.clone()),
-        }
-    }
-}
-
-impl From<example::Feature<'_>> for Value {
-    fn from(feature: example::Feature<'_>) -> Self {
-        match feature {
-            example::Feature::Unset => Value::Unset,
-            example::Feature::Bytes(list) => {
-                let values: Vec<_> = list.iter().map(<[u8]>::to_vec).collect();
-                assert_eq!((list.len(), list.is_empty()), (values.len(), values.is_empty()));
-                Value::Bytes(values)
-            }
-            example::Feature::Floats(list) => {
-                let values: Vec<_> = list.iter().map(f32::to_bits).collect();
-                assert_eq!((list.len(), list.is_empty()), (values.len(), values.is_empty()));
-                Value::Floats(values)
-            }
-            example::Feature::Ints(list) => {
-                let values: Vec<_> = list.iter().collect();
-                assert_eq!((list.len(), list.is_empty()), (values.len(), values.is_empty()));
-                Value::Ints(values)
-            }
-        }
-    }
-}
-
-pub(crate) type Map<T> = BTreeMap<String, T>;
-
-fn of_prost(features: Option<&Features>) -> Map<Value> {
-    let entries = features.iter().flat_map(|features| &features.entries);
-    entries
-        .map(|entry| (entry.name.clone(), entry.feature.as_ref().map_or(Value::Unset, Value::from)))
-        .collect()
-}
-
-pub(crate) fn of_view(features: example::Features<'_>) -> Map<Value> {
-    let map: Map<Value> =
-        features.entries().map(|(name, feature)| (name.to_owned(), feature.into())).collect();
-    for (name, value) in &map {
-        assert_eq!(features.get(name).map(Value::from).as_ref(), Some(value));
-    }
-    assert!(features.get("no feature has this name").is_none());
-    map
-}
-
-/// What prost reads of an Example.
-pub(crate) fn of_prosts_example(bytes: &[u8]) -> Option<Map<Value>> {
-    Some(of_prost(ProstExample::decode(bytes).ok()?.features.as_ref()))
-}
-
-/// What prost reads of a sequence: its context, and its lists.
-pub(crate) fn of_prosts_sequence(bytes: &[u8]) -> Option<(Map<Value>, Map<Vec<Value>>)> {
-    let sequence = ProstSequence::decode(bytes).ok()?;
-    let entries = sequence.feature_lists.iter().flat_map(|lists| &lists.entries);
-    let lists = entries.map(|entry| {
-        let features = entry.list.iter().flat_map(|list| &list.features);
-        (entry.name.clone(), features.map(Value::from).collect())
-    });
-    Some((of_prost(sequence.context.as_ref()), lists.collect()))
-}
+use crate::example_twin::{Map, Value, lists_of_view, of_prosts_example, of_prosts_sequence, of_view};
 
 /// Both accept these bytes, with the same values, or both refuse them.
 #[track_caller]
@@ -181,6 +16,7 @@ fn check(bytes: &[u8]) {
     match (of_prosts_example(bytes), Example::parse(bytes)) {
         (Some(theirs), Ok(ours)) => {
             assert_eq!(theirs, of_view(ours.features()));
+            assert!(ours.features().get("no feature has this name").is_none());
             assert!(!format!("{ours:?}").is_empty());
         }
         (None, Err(_)) => {}
@@ -189,11 +25,7 @@ fn check(bytes: &[u8]) {
     match (of_prosts_sequence(bytes), SequenceExample::parse(bytes)) {
         (Some(theirs), Ok(ours)) => {
             let lists = ours.feature_lists();
-            let lists_of_ours: Map<Vec<Value>> = lists
-                .entries()
-                .map(|(name, list)| (name.to_owned(), list.iter().map(Value::from).collect()))
-                .collect();
-            assert_eq!(theirs, (of_view(ours.context()), lists_of_ours));
+            assert_eq!(theirs, (of_view(ours.context()), lists_of_view(lists)));
             for (name, features) in &theirs.1 {
                 assert_eq!(lists.get(name).map(|list| list.len()), Some(features.len()));
             }
@@ -334,7 +166,7 @@ proptest! {
             ("ints", Value::Ints(ints)), ("floats", Value::Floats(bits)), ("strings", Value::Bytes(strings)),
         ].map(|(name, value)| (name.to_owned(), value)).into();
         wanted.insert(name, Value::Unset);
-        prop_assert_eq!(of_prost(ProstExample::decode(&*record).unwrap().features.as_ref()), wanted);
+        prop_assert_eq!(of_prosts_example(&record), Some(wanted));
         check(&record);
         writer.clear();
         prop_assert_eq!(writer.to_bytes(), b"\n\0");

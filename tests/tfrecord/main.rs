@@ -9,6 +9,8 @@ mod copies;
 mod damage;
 mod damaged_examples;
 mod example;
+#[path = "../common/example_twin.rs"]
+mod example_twin;
 mod example_view;
 mod feed;
 mod files;

@@ -69,15 +69,14 @@ pub fn datum(bytes: &[u8]) {
 /// If a property does not hold.
 pub fn example(bytes: &[u8]) {
     let parsed = within(bytes, VIEW, || Example::parse(bytes));
-    let message = twin::Example::decode(bytes);
-    let (view, message) = match (parsed, message) {
-        (Ok(view), Ok(message)) => (view, message),
-        (Err(_), Err(_)) => return,
-        (view, message) => panic!("view: {view:?}\nprost: {message:?}"),
+    let (view, theirs) = match (parsed, twin::of_prosts_example(bytes)) {
+        (Ok(view), Some(theirs)) => (view, theirs),
+        (Err(_), None) => return,
+        (view, theirs) => panic!("view: {view:?}\nprost: {theirs:?}"),
     };
     accepted();
     let features = twin::of_view(view.features());
-    assert_eq!(features, twin::of_message(message.features.as_ref()));
+    assert_eq!(features, theirs);
     let written = rewritten(view.features());
     let again = Example::parse(&written).expect("what was written is read");
     assert_eq!(twin::of_view(again.features()), features);
@@ -95,15 +94,13 @@ pub fn example(bytes: &[u8]) {
 /// If a property does not hold.
 pub fn sequence_example(bytes: &[u8]) {
     let parsed = within(bytes, VIEW, || SequenceExample::parse(bytes));
-    let message = twin::SequenceExample::decode(bytes);
-    let (view, message) = match (parsed, message) {
-        (Ok(view), Ok(message)) => (view, message),
-        (Err(_), Err(_)) => return,
-        (view, message) => panic!("view: {view:?}\nprost: {message:?}"),
+    let (view, theirs) = match (parsed, twin::of_prosts_sequence(bytes)) {
+        (Ok(view), Some(theirs)) => (view, theirs),
+        (Err(_), None) => return,
+        (view, theirs) => panic!("view: {view:?}\nprost: {theirs:?}"),
     };
     accepted();
-    assert_eq!(twin::of_view(view.context()), twin::of_message(message.context.as_ref()));
-    assert_eq!(twin::lists_of_view(view.feature_lists()), twin::lists_of_message(message.feature_lists));
+    assert_eq!((twin::of_view(view.context()), twin::lists_of_view(view.feature_lists())), theirs);
 }
 
 /// The description of an Example's fields, as text: what is read is written, and read again.
