@@ -8,7 +8,7 @@ use clap::Args;
 use percolator::bad::Quarantined;
 use percolator::shown;
 use percolator_data::scan::Progress;
-use percolator_data::verify::{self, Fault, Repaired, Verified, VerifyOptions};
+use percolator_data::verify::{self, Fault, Repaired, Since, Verified, VerifyOptions};
 use percolator_data::{Content, DataSet, inspect};
 use serde_json::json;
 
@@ -99,7 +99,8 @@ impl Verify {
                     })
                 )?,
                 false => {
-                    let source = shown::path(source);
+                    let source = shown::path(source).to_string();
+                    let (reason, since) = said_once(&source, reason, &since);
                     let line = format!(
                         "{source}: record {number}, key {key}: bad in epoch {epoch}: {reason}; {since}"
                     );
@@ -159,6 +160,19 @@ impl Verify {
         }
         out.finish()
     }
+}
+
+/// Why a record is bad and what has become of it, without what the line says already: its source, and the
+/// reason again.
+fn said_once<'a>(source: &str, reason: &'a str, since: &Since) -> (&'a str, String) {
+    let reason = reason.strip_prefix(source).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason);
+    let since = match since {
+        Since::Unreadable(error) if error.to_string().ends_with(reason) => {
+            "it still cannot be read".to_owned()
+        }
+        since => since.to_string(),
+    };
+    (reason, since)
 }
 
 /// A fault as a line of JSON.

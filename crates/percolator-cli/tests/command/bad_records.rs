@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use percolator::example::ExampleWriter;
+use percolator::tfrecord::write_record;
+
 use crate::common;
 use crate::receipts::command;
 
@@ -50,6 +53,32 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
     write_lmdb(&folder.join("lmdb"), &[]);
     let (code, text) = verify();
     assert_eq!((code, text.matches("the data set has others by now").count()), (0, 2), "{text}");
+}
+
+#[test]
+fn the_reason_why_a_record_cannot_be_read_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+    for number in 0..8 {
+        starts.push(bytes.len());
+        write_record(&mut bytes, &ExampleWriter::new().ints("number", [number]).to_bytes()).unwrap();
+    }
+    bytes[starts[3] + 14] ^= 1;
+    std::fs::write(folder.join("numbers.tfrecord"), bytes).unwrap();
+    let feed = ["feed", "--tfrecord", "numbers.tfrecord", "--fields", "number:i64", "--batch-size", "4"];
+    let skipping = ["--once", "--bad-records", "skip", "--quarantine", "bad.tfrecord"];
+    let (code, text) = command(&[&feed[..], &skipping].concat(), folder);
+    assert_eq!(code, 0, "{text}");
+
+    // By another path to the same file, too.
+    for name in ["numbers.tfrecord", "./numbers.tfrecord"] {
+        let (_, text) = command(&["verify", name, "--quarantine", "bad.tfrecord", "--quiet"], folder);
+        let line = text.lines().find(|line| line.contains("bad in epoch 0")).unwrap();
+        assert!(line.starts_with("numbers.tfrecord: record 3, key 00000003: bad in epoch 0: "), "{line}");
+        assert!(line.ends_with("; it still cannot be read"), "{line}");
+        assert_eq!((line.matches("checksum").count(), line.matches("numbers.tfrecord").count()), (1, 1));
+    }
 }
 
 #[test]
