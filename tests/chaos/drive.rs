@@ -155,7 +155,7 @@ impl Run<'_> {
         account.bad.extend(bad);
         // Without a feed of each worker, what the others had does not count.
         let is_accepted = legs.iter().all(|leg| leg.refused.is_none());
-        (budget_bytes, is_accepted && account.accept(job, self.scenario, legs))
+        (budget_bytes, is_accepted && account.accept(&phase, legs))
     }
 
     fn prove(&self, account: &Account) {
@@ -200,9 +200,10 @@ impl Run<'_> {
 
 impl Account {
     /// Takes in what the workers of a job had, and whether nothing is left.
-    fn accept(&mut self, job: Job, scenario: &Scenario, legs: Vec<Leg>) -> bool {
+    fn accept(&mut self, phase: &Phase<'_>, legs: Vec<Leg>) -> bool {
+        let (job, scenario) = (phase.job, phase.run.scenario);
         // Damaged bytes that were sampled make it another data set, for one worker.
-        let is_like_another = !scenario.torn().is_empty() && scenario.is_armed_early;
+        let is_like_another = phase.has_faults && !scenario.torn().is_empty() && scenario.is_armed_early;
         let snapshots: Option<Vec<&Snapshot>> = match is_like_another {
             true => None,
             false => legs.iter().map(|leg| leg.snapshot.as_ref()).collect(),
