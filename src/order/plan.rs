@@ -235,10 +235,11 @@ impl Plan {
     pub(super) fn steps_before(&self, epoch: u64) -> Result<u64, OrderError> {
         let (shard, each) = (&self.shards[0], self.step_records);
         let Some(rest) = &self.rest else { return Ok(records_before(epoch, shard)?.div_ceil(each)) };
-        match epoch.checked_sub(rest.epoch + 1) {
-            None => Ok(0),
-            Some(later) => Ok((rest.len() + records_before(later, shard)?).div_ceil(each)),
+        if epoch <= rest.epoch {
+            return Ok(0);
         }
+        let behind = records_before(epoch, shard)?.saturating_sub(rest.end(shard)?);
+        Ok((rest.len() + behind).div_ceil(each))
     }
 
     /// The number of steps before this one, counted across epochs. If batches do not [wrap](LastBatch::Wrap),
@@ -263,10 +264,10 @@ impl Plan {
         let records = self.shards[0].records;
         let epoch = match &self.rest {
             None => first / records,
-            Some(rest) => {
-                let behind = first.checked_sub(rest.len());
-                behind.map_or(rest.epoch, |behind| rest.epoch + 1 + behind / records)
-            }
+            Some(rest) => match first.checked_sub(rest.len()) {
+                None => rest.epoch,
+                Some(behind) => (rest.end(&self.shards[0])? + behind) / records,
+            },
         };
         Ok(StepId { epoch, step: number - self.steps_before(epoch)? })
     }
@@ -299,9 +300,7 @@ impl Plan {
         let shard = &self.shards[worker];
         Ok(match (self.last_batch, &self.rest) {
             (LastBatch::Wrap, None) => Line { rest: None, shard, begin: 0 },
-            (LastBatch::Wrap, Some(rest)) => {
-                Line { rest: Some(rest), shard, begin: records_before(rest.epoch + 1, shard)? }
-            }
+            (LastBatch::Wrap, Some(rest)) => Line { rest: Some(rest), shard, begin: rest.end(shard)? },
             _ => Line { rest: self.rest_of(epoch), shard, begin: records_before(epoch, shard)? },
         })
     }
@@ -366,7 +365,7 @@ impl Plan {
 }
 
 /// The number of records in all epochs of a stream before this one.
-fn records_before(epoch: u64, shard: &Shard) -> Result<u64, OrderError> {
+pub(super) fn records_before(epoch: u64, shard: &Shard) -> Result<u64, OrderError> {
     let records = epoch.checked_mul(shard.records).filter(|&records| records <= COUNTED_MAX);
     records.ok_or(OrderError::TooMany { what: "records before this epoch", allowed: COUNTED_MAX })
 }

@@ -1,7 +1,7 @@
 //! What is left of an epoch in which the world changed.
 
 use super::OrderError;
-use super::plan::COUNTED_MAX;
+use super::plan::{COUNTED_MAX, records_before};
 use super::range::StridedRange;
 use super::sharding::{Shard, ShardName};
 
@@ -14,6 +14,10 @@ use super::sharding::{Shard, ShardName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remainder {
     pub(super) epoch: u64,
+    /// The place, counted across epochs, at which the shard's own part goes on, if that is not the beginning
+    /// of the next epoch: the last batches of some replicas had wrapped beyond it, and the others had not
+    /// reached the end of this epoch.
+    pub(super) goes_on_at: Option<u64>,
     /// The shards that the pieces are from.
     shards: Vec<Shard>,
     pieces: Vec<Piece>,
@@ -31,7 +35,16 @@ struct Piece {
 
 impl Remainder {
     pub(super) fn of(epoch: u64) -> Self {
-        Remainder { epoch, shards: Vec::new(), pieces: Vec::new() }
+        Remainder { epoch, goes_on_at: None, shards: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// The place of a shard, counted across epochs, at which its own part goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`].
+    pub(super) fn end(&self, shard: &Shard) -> Result<u64, OrderError> {
+        self.goes_on_at.map_or_else(|| records_before(self.epoch + 1, shard), Ok)
     }
 
     /// The number of records in it.

@@ -56,7 +56,7 @@ impl Plan {
         if self.divides_like(&plan) {
             return Ok((self.clone(), next));
         }
-        let rest = self.rest_after(&next)?;
+        let rest = self.rest_after(&next, plan.wraps())?;
         let (plan, start) = plan.after(rest);
         let replicas = plan.world().replicas();
         Ok((plan, vec![start; replicas]))
@@ -95,8 +95,8 @@ impl Plan {
     }
 
     /// What is left of the foremost replica's epoch, preceded by what the other replicas have not reached;
-    /// and whether that is the whole epoch.
-    fn rest_after(&self, next: &[StepId]) -> Result<(Remainder, bool), OrderError> {
+    /// and whether that is the whole epoch. A plan that does not wrap goes on with a whole epoch behind it.
+    fn rest_after(&self, next: &[StepId], to_wrap: bool) -> Result<(Remainder, bool), OrderError> {
         let foremost = next.iter().copied().max().unwrap_or_default();
         let mut rest = Remainder::of(foremost.epoch);
         let mut id = next.iter().copied().min().unwrap_or_default();
@@ -119,6 +119,15 @@ impl Plan {
             id.step += 1;
         }
         let tail = self.tail(foremost)?;
+        if self.wraps() && to_wrap && foremost.step == 0 && rest.len() > 0 {
+            // What the other replicas have not reached ends with the step before. That may be the last one of
+            // the run, so it must not be counted to the epoch that the step had wrapped into.
+            rest.epoch = self.numbered_step(self.step_number(foremost)? - 1)?.epoch;
+            let (line, first) = (self.line(foremost.epoch, 0)?, tail.places[0].1.first);
+            let place = line.begin + first.saturating_sub(line.rest.map_or(0, Remainder::len));
+            rest.goes_on_at = Some(place).filter(|&place| rest.end(line.shard) != Ok(place));
+            return Ok((rest, false));
+        }
         if tail.is_whole && rest.len() > 0 {
             // What the other replicas have not reached is the end of the previous epoch.
             rest.epoch = foremost.epoch.saturating_sub(1);
@@ -126,6 +135,16 @@ impl Plan {
         }
         for (worker, places) in tail.places {
             self.line(foremost.epoch, worker)?.push_to(&mut rest, places)?;
+        }
+        // The tail of what another job left ends where that ends.
+        if let Some(place) = self.rest_of(foremost.epoch).and_then(|old| old.goes_on_at) {
+            rest.goes_on_at = Some(place);
+            if !to_wrap {
+                let line = self.line(foremost.epoch, 0)?;
+                let end = place.next_multiple_of(line.shard.records);
+                rest.push(line.shard, StridedRange::within(place..end, end))?;
+                (rest.epoch, rest.goes_on_at) = (end / line.shard.records - 1, None);
+            }
         }
         Ok((rest, tail.is_whole))
     }

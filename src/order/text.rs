@@ -125,6 +125,9 @@ impl Plan {
         self.job().write(text);
         let Some(rest) = self.rest() else { return };
         text.fact("rest", rest.epoch);
+        if let Some(place) = rest.goes_on_at {
+            text.fact("goes-on-at", place);
+        }
         for (name, StridedRange { first, stride, len }) in rest.pieces() {
             let ShardName { policy, worker, workers } = name;
             let policy = name_of(&POLICIES, policy);
@@ -149,6 +152,13 @@ impl Plan {
             )
         };
         let mut rest = Remainder::of(epoch);
+        if let Some(found) = facts.next_if("goes-on-at") {
+            // Only batches that wrap go beyond the epoch.
+            let places = job.records_of_epoch().saturating_mul(epoch + 1)..=COUNTED_MAX;
+            let place = found.parse().ok().filter(|place| plan.wraps() && places.contains(place));
+            let wrong = || facts.fault_before("\"goes-on-at ...\" with a place behind the epoch", found);
+            rest.goes_on_at = Some(place.ok_or_else(wrong)?);
+        }
         while let Some(found) = facts.next_if("left") {
             let (name, range) = piece(found).ok_or_else(|| wrong(facts, found))?;
             let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
@@ -161,8 +171,10 @@ impl Plan {
         }
         // For each epoch that replicas were in, no more than the whole epoch is left, for each worker that
         // read it.
-        let epochs = epoch - rest.first_epoch().unwrap_or(epoch).min(epoch) + 1;
-        let most = job.records_of_epoch().saturating_mul(epochs).saturating_mul(rest.workers_max());
+        let first = rest.first_epoch().unwrap_or(epoch).min(epoch);
+        let records = job.records_of_epoch();
+        let end = rest.goes_on_at.unwrap_or(records.saturating_mul(epoch + 1));
+        let most = end.saturating_sub(records.saturating_mul(first)).saturating_mul(rest.workers_max());
         if rest.len() > most {
             return Err(wrong(facts, &format!("more than the {most} places that are possible")));
         }
@@ -225,6 +237,33 @@ mod tests {
         let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
         assert_eq!(Plan::read(&mut facts), Ok(plan));
         assert_eq!(facts.end(), Ok(()));
+    }
+
+    #[test]
+    fn what_goes_on_inside_an_epoch_is_read_as_it_was_written() {
+        let job = |replicas| {
+            let world = World::new(1, replicas).unwrap();
+            Job::new([10], BatchSize::PerReplica(2), world).last_batch(LastBatch::Wrap)
+        };
+        // Of the steps of 6, the second one ends with two records of epoch 1. One replica has not had it.
+        let next = [(1, 0), (0, 1), (1, 0)].map(Into::into);
+        let (plan, _) = job(3).plan().unwrap().resumed(&job(1), &next).unwrap();
+        let mut text = TextWriter::new("plan", 1);
+        plan.write(&mut text);
+        let whole = text.checksum();
+        assert!(whole.contains("\nrest 0\ngoes-on-at 12\nleft data 0 1 8 1 2\n"), "{whole}");
+        let (mut facts, _) = TextReader::open(&whole, "plan", 1).unwrap();
+        assert_eq!(Plan::read(&mut facts), Ok(plan));
+        assert_eq!(facts.end(), Ok(()));
+        for wrong in ["9", "-1", "99999999999999"] {
+            let mut text = TextWriter::new("plan", 1);
+            job(1).write(&mut text);
+            text.fact("rest", 0);
+            text.fact("goes-on-at", wrong);
+            let text = text.checksum();
+            let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
+            assert!(matches!(Plan::read(&mut facts), Err(TextFault::Line { line: 12, .. })), "{wrong}");
+        }
     }
 
     #[test]

@@ -197,11 +197,7 @@ impl Scenario {
     fn other_job(&self, draws: &mut Numbers) -> Option<Job> {
         let (workers, lanes, size) = (1 + draws.below(3), 1 + draws.below(3), 1 + draws.below(9));
         let workers = if self.records >= 3 * lanes * size { workers } else { 1 };
-        if let Order::Plan { last: LastBatch::Wrap, .. } = self.order {
-            // What a lane that lags behind the run's last step had not reached would not come.
-            return None;
-        }
-        let needs_a_step = matches!(self.order, Order::Plan { last: LastBatch::Drop, .. });
+        let needs_a_step = matches!(self.order, Order::Plan { last: LastBatch::Drop | LastBatch::Wrap, .. });
         let job = Job { workers, lanes, size };
         (job != self.job && (!needs_a_step || self.records >= job.step())).then_some(job)
     }

@@ -6,6 +6,7 @@ mod common;
 mod distribute;
 #[cfg(unix)]
 mod killed;
+mod lagging;
 mod plan;
 mod receipts;
 mod snapshot;
