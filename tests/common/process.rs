@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
-/// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` has another number
+/// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` is another number
 /// of seconds, for a checker that slows down every instruction.
 fn hung_after() -> Duration {
     let stated = std::env::var("PERCOLATOR_HUNG_AFTER").ok();
