@@ -8,8 +8,8 @@ use std::time::Duration;
 
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
-/// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` is another number
-/// of seconds, for a checker that slows down every instruction.
+/// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` is another
+/// number of seconds, for a checker that slows down every instruction.
 fn hung_after() -> Duration {
     let stated = std::env::var("PERCOLATOR_HUNG_AFTER").ok();
     Duration::from_secs(stated.map_or(60, |seconds| seconds.parse().expect("a number of seconds")))

@@ -59,8 +59,9 @@ fn a_pause_changes_nothing_but_the_time() {
                 let (again, records) = (control.clone(), 4 * due.len() as u64);
                 scope.spawn(move || {
                     for before in pauses {
-                        // The reader rests, or has nothing left to read.
-                        while watch.stats().reader.waits_for_resume.count == before
+                        // The reader rests, or has nothing left to read. If it has not noticed yet that
+                        // the pause before this one was over, it goes on with that rest.
+                        while watch.stats().reader.waits_for_resume == before
                             && watch.stats().reader.records < records
                         {
                             std::thread::yield_now();
@@ -71,7 +72,7 @@ fn a_pause_changes_nothing_but_the_time() {
                 while let Some(batch) = next(&mut lane) {
                     seen.push(batch);
                     if seen.len() % 3 == 1 && !control.is_paused() {
-                        let before = paused.stats().reader.waits_for_resume.count;
+                        let before = paused.stats().reader.waits_for_resume;
                         control.pause();
                         to_resumer.send(before).unwrap();
                     }
