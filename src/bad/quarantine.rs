@@ -24,8 +24,8 @@ use crate::record::example::{Example, ExampleWriter};
 use crate::source::Record;
 use crate::source::tfrecord::{FrameFault, read_frame, write_record};
 
-/// How long a writer waits for the others, each of which holds the file's lock for as long as it reads what
-/// was added and adds one entry. A process that is stopped holds it for ever.
+/// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
+/// reads what was added and adds one entry; a process that is stopped holds it for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long it waits before it asks for the lock again: at first, and at most.
@@ -116,14 +116,14 @@ pub enum QuarantineError {
     },
     /// Another writer holds its lock, and does not go on.
     #[error(
-        "the quarantine file {}: another process has held its lock for {waited:?}: end that process, or name \
-         another file",
+        "the quarantine file {}: another writer has held its lock for {waited:?} and adds nothing: end that \
+         process, or name another file",
         shown::path(path)
     )]
     Locked {
         /// The file.
         path: PathBuf,
-        /// For how long the lock was waited for.
+        /// For how long the lock was waited for while the file stayed as it was.
         waited: Duration,
     },
     /// It holds something else.
@@ -233,7 +233,8 @@ impl Quarantine {
     /// Waits for the file's lock, which others hold while they add a record.
     fn lock(&self, file: &File) -> Result<(), QuarantineError> {
         let [mut pause, longest] = PAUSES;
-        let start = Instant::now();
+        let bytes = || file.metadata().map_or(0, |found| found.len());
+        let (mut start, mut known) = (Instant::now(), bytes());
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(()),
@@ -242,8 +243,11 @@ impl Quarantine {
                     return Err(QuarantineError::io(&self.path, "lock it", &error));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let waited = start.elapsed();
-                    if waited >= self.patience {
+                    let (waited, found) = (start.elapsed(), bytes());
+                    if found != known {
+                        // The others go on.
+                        (start, known) = (Instant::now(), found);
+                    } else if waited >= self.patience {
                         return Err(QuarantineError::Locked { path: self.path.clone(), waited });
                     }
                     thread::sleep(pause);
@@ -370,18 +374,17 @@ mod tests {
         // A lock belongs to an open file, so this one is another writer's.
         let other = File::open(&path).unwrap();
         other.lock().unwrap();
-        for _ in 0..2 {
-            let error = note(&impatient, 4).unwrap_err();
-            assert!(
-                matches!(&error, QuarantineError::Locked { waited, .. } if waited.as_millis() >= 2),
-                "{error}"
-            );
-        }
+        let error = note(&impatient, 4).unwrap_err();
+        assert!(
+            matches!(&error, QuarantineError::Locked { waited, .. } if waited.as_millis() >= 2),
+            "{error}"
+        );
+        // With the same wait, so nobody has waited again.
+        assert_eq!(note(&impatient, 4), Err(error));
         note(&impatient, 3).expect("what is in the file needs no lock");
-        // Waits until the other one has gone.
-        let waiting = patient(Duration::from_secs(3600));
+        let patient = patient(Duration::from_secs(3600));
         thread::scope(|scope| {
-            let noted = scope.spawn(|| note(&waiting, 4));
+            let noted = scope.spawn(|| note(&patient, 4));
             drop(other);
             noted.join().unwrap().unwrap();
         });

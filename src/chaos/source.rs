@@ -113,8 +113,8 @@ impl SourceInternals for ChaosSource {
         self.inner.has_several_lenders()
     }
 
-    /// The last record is what a cursor would return. If its position is not known, faults at records strike
-    /// it or not, so nobody looks at it.
+    /// The last record is what a cursor would return. If its position is not known, nobody can tell whether a
+    /// fault strikes it, so it is not looked at.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         let last = self.inner.records().and_then(|records| records.checked_sub(1));
         let Some(position) = last else {
@@ -181,11 +181,7 @@ impl Cursor for ChaosCursor {
         let Some(value) = state.tear(&effects, position, entry.value(), torn) else {
             return Ok(Some(entry));
         };
-        let whole = Entry::borrowed(entry.key(), value);
-        Ok(Some(match entry.companion() {
-            Some(companion) => whole.with_companion(Entry::borrowed(b"", companion)),
-            None => whole,
-        }))
+        Ok(Some(entry.with_value(value)))
     }
 
     fn skip(&mut self) -> Result<bool, SourceError> {

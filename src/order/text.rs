@@ -154,7 +154,7 @@ impl Plan {
         let mut rest = Remainder::of(epoch);
         if let Some(found) = facts.next_if("goes-on-at") {
             // Only batches that wrap go beyond the epoch.
-            let places = job.records_of_epoch().saturating_mul(epoch + 1)..=COUNTED_MAX;
+            let places = job.records_of_epoch().saturating_mul(epoch + 1) + 1..=COUNTED_MAX;
             let place = found.parse().ok().filter(|place| plan.wraps() && places.contains(place));
             let wrong = || facts.fault_before("\"goes-on-at ...\" with a place behind the epoch", found);
             rest.goes_on_at = Some(place.ok_or_else(wrong)?);
@@ -255,9 +255,11 @@ mod tests {
         let (mut facts, _) = TextReader::open(&whole, "plan", 1).unwrap();
         assert_eq!(Plan::read(&mut facts), Ok(plan));
         assert_eq!(facts.end(), Ok(()));
-        for wrong in ["9", "-1", "99999999999999"] {
+        let wraps = job(1);
+        let pads = wraps.clone().last_batch(LastBatch::Pad);
+        for (job, wrong) in [(&wraps, "10"), (&wraps, "-1"), (&wraps, "99999999999999"), (&pads, "12")] {
             let mut text = TextWriter::new("plan", 1);
-            job(1).write(&mut text);
+            job.write(&mut text);
             text.fact("rest", 0);
             text.fact("goes-on-at", wrong);
             let text = text.checksum();

@@ -20,12 +20,24 @@ use crate::record::RecordId;
 #[derive(Clone, Debug)]
 pub struct VerifiesLater {
     pool: Option<Rc<Pool>>,
+    /// Whether blocks are left to the caller as well, and not only values that have a checksum of their own.
+    of_blocks: bool,
 }
 
 impl VerifiesLater {
     /// The promise of a feed's stages, whose workers verify and help.
     pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
-        VerifiesLater { pool: helpers.map(Pool::new) }
+        VerifiesLater { pool: helpers.map(Pool::new), of_blocks: true }
+    }
+
+    /// The part of the promise that is of values. Blocks are verified by the cursor, which needs no help.
+    pub(super) fn of_values() -> Self {
+        VerifiesLater { pool: None, of_blocks: false }
+    }
+
+    /// Whether blocks are left to the caller.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        self.of_blocks
     }
 
     /// The pool of blocks that the helpers unpack ahead of the cursor.

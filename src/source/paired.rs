@@ -141,8 +141,10 @@ impl SourceInternals for Paired {
         self.first.has_several_lenders() || self.second.has_several_lenders()
     }
 
-    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(self.pair(self.first.deferring_cursor(promise.clone())?, self.second.deferring_cursor(promise)?))
+    /// Only values are left to the caller: what two blocks have is compared, so each is verified before.
+    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        let cursor = |source: &dyn Source| source.deferring_cursor(VerifiesLater::of_values());
+        Ok(self.pair(cursor(&*self.first)?, cursor(&*self.second)?))
     }
 }
 
@@ -182,6 +184,9 @@ impl Cursor for PairedCursor {
         self.index += 1;
         match (self.first.advance()?, self.second.advance()?) {
             (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
+                // What somebody wrote in the meantime looks different.
+                first.check_used()?;
+                second.check_used()?;
                 let [path, companions] = &self.names.files;
                 Err(SourceError::KeysDiffer {
                     path: path.path_of(index).to_owned(),
@@ -193,8 +198,7 @@ impl Cursor for PairedCursor {
             }
             (Some(first), Some(second)) => {
                 self.bytes = [first.value().len(), second.value().len()];
-                // A run keeps the deferred checksums of one source: the blocks of the first.
-                Ok(Some(first.with_companion(second.verified_block()?)))
+                Ok(Some(first.with_companion(second)))
             }
             (None, None) => Ok(None),
             (Some(_), None) => Err(self.names.unpaired(1, index)),

@@ -99,9 +99,14 @@ impl<'a> Entry<'a> {
 
     /// Attaches the value of another source's record, such as an image's mask or labels. It stays with this
     /// record from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the block of the other record is still to be verified: no cursor that callers can open leaves that
+    /// to them.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
-        debug_assert!(other.unverified.is_none(), "nobody verifies the block of a companion");
+        assert!(other.unverified.is_none(), "nobody verifies the block of a companion");
         let companion = Some(Companion { value: other.value, lender: other.lender });
         Entry { companion, damage: self.damage.or(other.damage), ..self }
     }
@@ -110,6 +115,11 @@ impl<'a> Entry<'a> {
     /// whose caller [verifies later](super::VerifiesLater) may return it.
     pub(crate) fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
         Entry { damage: Some(damage), ..Entry::borrowed(key, value) }
+    }
+
+    /// The same record with another value, which is the cursor's. What is wrong with the record stays.
+    pub(crate) fn with_value(self, value: &'a [u8]) -> Self {
+        Entry { companion: self.companion, damage: self.damage, ..Entry::borrowed(self.key, value) }
     }
 
     /// The same record, with the block that its value is in marked as unverified. The record's lender keeps
@@ -129,12 +139,9 @@ impl<'a> Entry<'a> {
         self.is_whole && self.companion.is_none()
     }
 
-    /// The same record, whose block is verified now if that was left to its user.
-    pub(crate) fn verified_block(self) -> Result<Self, SourceError> {
-        if let (Some(unverified), Some(lender)) = (self.unverified, self.lender) {
-            lender.check(unverified.take())?;
-        }
-        Ok(Entry { unverified: None, ..self })
+    /// Checks that what was read of the record is as it was when it was lent.
+    pub(crate) fn check_used(&self) -> Result<(), SourceError> {
+        self.lender.map_or(Ok(()), Lender::check_used)
     }
 
     /// Whether the block of the value is still to be verified.
@@ -150,7 +157,7 @@ impl<'a> Entry<'a> {
             }
             lender.check_value(self.value).map_err(Damage::of_record)?;
         }
-        // A companion's, if the record itself is lent: what is lent was not found damaged before.
+        // A lent record has no damage of its own, so this is its companion's.
         if let Some(damage) = self.damage {
             return Err(Damage::of_record(damage.clone()));
         }
@@ -504,7 +511,7 @@ impl Verifying<'_> {
         if let Some(place) = places.get(position) {
             place.value.check(lenders)?;
         }
-        // A companion's, if the record itself is lent: what is lent was not found damaged before.
+        // In the order of `Entry::check`.
         if let Some((_, damage)) = damages.iter().find(|(at, _)| *at == position) {
             return Err(Damage::of_record(damage.clone()));
         }

@@ -12,19 +12,15 @@ use std::panic;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
 use crate::allocator;
-use crate::common::process::{is_alone, open_files, settles, this_test, threads};
+use crate::common::process::{hung_after, is_alone, open_files, settles, this_test, threads};
 use crate::drive;
 use crate::scenario::Scenario;
 use crate::stores::Stores;
 
 /// The seeds that every run of the tests has.
 const SEEDS: Range<u64> = 0..600;
-
-/// Far longer than a scenario takes.
-const HUNG_AFTER: Duration = Duration::from_secs(60);
 
 /// The heap of a scenario beyond what its feeds announce: the test's own, and queues.
 const SLACK_BYTES: usize = 1 << 20;
@@ -88,7 +84,7 @@ fn run_watched(scenario: &Scenario, stores: &Arc<Stores>) {
             );
         })
     };
-    match outcome.recv_timeout(HUNG_AFTER) {
+    match outcome.recv_timeout(hung_after()) {
         Err(RecvTimeoutError::Timeout) => panic!("hangs: {scenario}"),
         Ok(()) | Err(RecvTimeoutError::Disconnected) => {
             thread.join().unwrap_or_else(|_| panic!("fails: {scenario}"));

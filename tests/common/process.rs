@@ -10,7 +10,7 @@ const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
 /// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` is another
 /// number of seconds, for a checker that slows down every instruction.
-fn hung_after() -> Duration {
+pub fn hung_after() -> Duration {
     let stated = std::env::var("PERCOLATOR_HUNG_AFTER").ok();
     Duration::from_secs(stated.map_or(60, |seconds| seconds.parse().expect("a number of seconds")))
 }
@@ -154,9 +154,15 @@ fn named_threads() -> Vec<(std::ffi::OsString, String)> {
     }
 }
 
-/// The number of open files, except the directory that is being listed.
+/// The number of open files, except the directory that is being listed, and pipes: a feed has none, and a
+/// sanitizer two, to the program that tells it the names of functions.
 pub fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().path());
+    let is_pipe = |file: &std::path::PathBuf| {
+        std::fs::read_link(file)
+            .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"pipe:"))
+    };
+    files.filter(|file| !is_pipe(file)).count() - 1
 }
 
 /// Resident anonymous memory, in bytes.

@@ -61,7 +61,10 @@ impl Store {
             }
             Store::LevelDb => {
                 let records = (0..RECORDS).map(|index| image(index, 3, 40, 40));
-                crate::common::leveldb::write(&path, rusty_leveldb::Options::default(), records);
+                // Of blocks as large as those whose verification a feed leaves to its workers.
+                let (block_size, write_buffer_size) = (64 << 10, 32 << 10);
+                let options = rusty_leveldb::Options { block_size, write_buffer_size, ..Default::default() };
+                crate::common::leveldb::write(&path, options, records);
             }
             Store::TfRecord(_) | Store::Gzip => {
                 let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
@@ -82,6 +85,15 @@ impl Store {
             }
         }
         path
+    }
+
+    /// What is stored of a value that is damaged.
+    fn damaged(self, value: &[u8], is_bad: bool) -> Vec<u8> {
+        let mut value = value.to_owned();
+        if is_bad && matches!(self, Store::TfRecord(_) | Store::Gzip) {
+            value[100] ^= 1;
+        }
+        value
     }
 
     fn feed(self, path: &Path) -> FeedBuilder {
@@ -146,6 +158,10 @@ fn a_stored_record_that_is_damaged_is_bad_however_it_is_read() {
             Quarantined::read(&quarantine).unwrap().into_iter().map(|entry| entry.number).collect();
         assert_eq!(named.len(), bad.len(), "{store:?}: {named:?}");
         assert!(bad.iter().all(|number| named.contains(number)), "{store:?}: {named:?}");
+        for entry in Quarantined::read(&quarantine).unwrap() {
+            let whole = value(usize::try_from(entry.number).unwrap());
+            assert!(entry.value == store.damaged(&whole, true), "{store:?}: record {}", entry.number);
+        }
     }
 }
 
@@ -186,7 +202,49 @@ fn a_pair_of_which_one_is_damaged_is_a_bad_record() {
             let of = if is_image { "images" } else { "targets" };
             assert!(entry.reason.contains(of), "{case}: {}", entry.reason);
             assert!(entry.source.ends_with("images"), "{case}: {}", entry.source.display());
-            assert!(entry.companion.is_some(), "{case}");
+            let whole = value(usize::try_from(entry.number).unwrap());
+            for (found, store, bad) in [
+                (&entry.value, first, &bad_images),
+                (entry.companion.as_ref().unwrap(), second, &bad_targets),
+            ] {
+                let is_bad = bad.iter().any(|&index| index as u64 == entry.number);
+                assert!(found == &store.damaged(&whole, is_bad), "{case}: record {}", entry.number);
+            }
         }
     }
+}
+
+#[test]
+fn a_damaged_block_of_a_pair_is_an_error_of_the_block_and_not_of_the_pair() {
+    // The key of the first record, and the pixels of the second.
+    for (damaged, at) in [("images", 6), ("images", 6_000), ("targets", 6), ("targets", 6_000)] {
+        for (matching, store) in [
+            (Matching::Keys, Store::Lmdb(Access::Mapped)),
+            (Matching::Keys, Store::LevelDb),
+            (Matching::Order, Store::Gzip),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (first, second) =
+                if damaged == "images" { (Store::LevelDb, store) } else { (store, Store::LevelDb) };
+            let images = first.write(folder.path(), "images", &[]);
+            let targets = second.write(folder.path(), "targets", &[]);
+            damage_table(&folder.path().join(damaged), at);
+            let target = Target::from_feed(second.feed(&targets), matching);
+            let (labels, bad, error) =
+                fed(first.feed(&images).target(target).bad_records(BadRecords::skip()));
+            let case = format!("{first:?} with {second:?} by {matching:?}, byte {at}: {error:?}");
+            assert!(labels.is_empty() && bad.is_empty(), "{case}");
+            assert!(error.is_some_and(|error| error.contains("crc32c") && error.contains(damaged)), "{case}");
+        }
+    }
+}
+
+/// Damages a byte of a LevelDB's table.
+fn damage_table(folder: &Path, at: usize) {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let table = files.filter(|path| path.extension().is_some_and(|end| end == "ldb" || end == "sst"));
+    let table = table.min().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[at] ^= 0x10;
+    std::fs::write(&table, bytes).unwrap();
 }

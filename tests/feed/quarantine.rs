@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
@@ -94,15 +95,14 @@ impl Process {
 
     /// Kills it when the file has this many bytes; `false` if it has ended before.
     fn kill_at(mut self, file: &Path, bytes: u64) -> bool {
-        let mut is_alive = true;
-        while length(file) < bytes && is_alive {
+        while length(file) < bytes && self.child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
-            is_alive = self.child.try_wait().unwrap().is_none();
         }
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
-        assert!(is_alive || status.success(), "it ended with {status}");
-        is_alive
+        let is_killed = status.signal() == Some(libc::SIGKILL);
+        assert!(is_killed || status.success(), "it ended with {status}");
+        is_killed
     }
 }
 
@@ -164,22 +164,31 @@ fn a_process_that_is_killed_while_it_writes_the_file_leaves_what_the_next_one_co
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.tfrecord");
-    let mut left = Vec::new();
-    for session in 0..200 {
-        let mut process = Process::start(this_test!(), LARGE, session, &file);
-        process.begin();
-        // Up to two entries more than there are.
-        let more = 1 + session * 1_300_021 % (2 * LARGE.bytes as u64);
-        if !process.kill_at(&file, length(&file) + more) {
+    let (mut kills, mut cut) = (0, 0);
+    // Of a file that is written at once, few kills come in time: then there is another file.
+    for _ in 0..100 {
+        let mut left = Vec::new();
+        for session in 0..1000 {
+            let mut process = Process::start(this_test!(), LARGE, session, &file);
+            process.begin();
+            // Up to two entries more than there are.
+            let more = 1 + session * 1_300_021 % (2 * LARGE.bytes as u64);
+            if !process.kill_at(&file, length(&file) + more) {
+                break;
+            }
+            left.push((length(&file), LARGE.named(&file).len() as u64));
+        }
+        LARGE.check(&file);
+        let entry_bytes = length(&file) / LARGE.bad().len() as u64;
+        kills += left.len();
+        cut += left.iter().filter(|(bytes, entries)| *bytes > entries * entry_bytes).count();
+        std::fs::remove_file(&file).unwrap();
+        if kills >= 10 && cut > 0 {
             break;
         }
-        left.push((length(&file), LARGE.named(&file).len() as u64));
     }
-    LARGE.check(&file);
-    let entry_bytes = length(&file) / LARGE.bad().len() as u64;
-    let cut = left.iter().filter(|(bytes, entries)| *bytes > entries * entry_bytes).count();
-    println!("{} kills, of which {cut} left a part of an entry", left.len());
-    assert!(left.len() >= 10 && cut > 0, "{left:?}");
+    println!("{kills} kills, of which {cut} left a part of an entry");
+    assert!(kills >= 10 && cut > 0, "{kills} kills, of which {cut} left a part of an entry");
 }
 
 #[test]
@@ -188,15 +197,20 @@ fn a_process_goes_on_behind_what_another_one_left_that_was_killed() {
         return run(&role);
     }
     let folder = tempfile::tempdir().unwrap();
-    for round in 0..6 {
+    let mut kills = 0;
+    for round in 0..100 {
         let file = folder.path().join(format!("{round}.tfrecord"));
         let mut processes =
             [0, 1].map(|process| Process::start(this_test!(), LARGE, 2 * round + process, &file));
         processes.iter_mut().for_each(Process::begin);
         let [killed, other] = processes;
-        killed.kill_at(&file, 1 + round * 5_300_021);
+        kills += usize::from(killed.kill_at(&file, 1 + round % 10 * 5_300_021));
         other.end();
         LARGE.check(&file);
         std::fs::remove_file(&file).unwrap();
+        if kills >= 6 {
+            return;
+        }
     }
+    panic!("{kills} kills came while it wrote");
 }

@@ -167,7 +167,7 @@ impl Verify {
 fn said_once<'a>(source: &str, reason: &'a str, since: &Since) -> (&'a str, String) {
     let reason = reason.strip_prefix(source).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason);
     let since = match since {
-        Since::Unreadable(error) if error.to_string().ends_with(reason) => {
+        Since::Unreadable(error) if !reason.is_empty() && error.to_string().ends_with(reason) => {
             "it still cannot be read".to_owned()
         }
         since => since.to_string(),

@@ -305,6 +305,9 @@ impl SourceInternals for LevelDb {
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        if !promise.is_of_blocks() {
+            return self.cursor();
+        }
         let merge = MergeCursor::deferring(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))
     }

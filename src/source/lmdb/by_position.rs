@@ -163,7 +163,7 @@ impl PositionCursor {
         Ok(place.map(|[number]| Place::of_number(number)))
     }
 
-    /// Checks a leaf that no cursor has reached by this index, and that the index places its records alike.
+    /// Checks a leaf that no cursor has reached by this index, and that the index has its records in order.
     #[cold]
     fn check(&mut self, source: &Lmdb, position: u64, place: Place) -> Result<(), SourceError> {
         let (view, pages) = (&self.view, self.view.pages());
@@ -248,8 +248,9 @@ impl PositionCursor {
     }
 }
 
-/// Whether the records of a leaf, one of which is at this position, are those that the index has there. An
-/// index of another file with the same identity would pass over records, and give others twice.
+/// Whether the records of a leaf, one of which is at this position, are those that the index has there, by
+/// the first and the last of them. An index of another file with the same identity would pass over records,
+/// and give others twice.
 fn is_as_indexed(indexed: &Indexed, position: u64, place: Place, records: u64) -> Result<bool, Damage> {
     let Some(first) = position.checked_sub(place.node.into()) else { return Ok(false) };
     let place_of = |position: u64| {

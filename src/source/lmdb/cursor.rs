@@ -23,7 +23,8 @@ use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 pub(super) enum Heads {
     /// The cursor, when it reaches the value.
     ByCursor,
-    /// The value's consumer, through its lender.
+    /// The value's consumer, through its lender. In a file that is not mapped the cursor has read the head
+    /// anyway, and leaves to the consumer what follows from a wrong one.
     ByUser,
 }
 
@@ -142,7 +143,8 @@ impl LmdbCursor {
             Err(fault @ Fault::Page { .. }) if *heads == Heads::ByUser => {
                 // What somebody wrote in the meantime looks wrong too.
                 view.check().map_err(|fault| view.error(fault, None))?;
-                return Ok(Entry::damaged(key, &[], damage.insert(view.error(fault, Some(key)))));
+                let damage = damage.insert(view.error(fault, Some(key)));
+                return Ok(Entry::damaged(key, values.here(pages, page, bytes), damage));
             }
             Err(fault) => return Err(view.error(fault, Some(key))),
         };

@@ -113,16 +113,17 @@ impl Pages {
             .with("page bytes", self.page_bytes)
             .with("transaction", transaction)
             .with("root page", root.map_or_else(|| "none".to_owned(), |root| root.to_string()))
-            .with("root checksum", format_args!("{:08x}", self.checksum_of(root)))
+            .with("root checksum", format_args!("{:08x}", self.checksum_of(root)?))
             .with("entries", tree.entries))
     }
 
     /// A checksum of a page's bytes; of none if there is no such page.
-    fn checksum_of(&self, page: Option<u64>) -> u32 {
+    fn checksum_of(&self, page: Option<u64>) -> io::Result<u32> {
         let mut held = Held::default();
-        match page {
-            Some(page) if self.hold(page, &mut held).is_ok() => crc32c(self.bytes(&held)),
-            _ => crc32c(&[]),
+        match page.map(|page| self.hold(page, &mut held)) {
+            Some(Ok(())) => Ok(crc32c(self.bytes(&held))),
+            Some(Err(Fault::Io(error))) => Err(error),
+            _ => Ok(crc32c(&[])),
         }
     }
 

@@ -54,6 +54,19 @@ impl Values {
         &mut self.buffer
     }
 
+    /// A value that starts on this page, if it is here: also if its head is wrong.
+    pub(super) fn here(&self, pages: &Pages, page: u64, bytes: usize) -> &[u8] {
+        let Ok(start) = pages.start_of(page) else { return &[] };
+        let start = start.saturating_add(HEAD_BYTES as u64);
+        let end = start.saturating_add(bytes as u64);
+        if start < self.part.start || end > self.part.end {
+            return &[];
+        }
+        let from = usize::try_from(start.saturating_sub(self.part.start)).unwrap_or(usize::MAX);
+        let from = KEY_BYTES.saturating_add(from);
+        self.bytes(from..from.saturating_add(bytes))
+    }
+
     /// Reads the value that starts on this page. The `bool` is true if the file had to be read for it.
     pub(super) fn read(&mut self, pages: &Pages, page: u64, bytes: usize) -> Result<(Read, bool), Fault> {
         let start = pages.start_of(page)?;
