@@ -75,7 +75,7 @@ fn the_reason_why_a_record_cannot_be_read_is_said_once() {
     for name in ["numbers.tfrecord", "./numbers.tfrecord"] {
         let (_, text) = command(&["verify", name, "--quarantine", "bad.tfrecord", "--quiet"], folder);
         let line = text.lines().find(|line| line.contains("bad in epoch 0")).unwrap();
-        assert!(line.starts_with("numbers.tfrecord: record 3, key 00000003: bad in epoch 0: "), "{line}");
+        assert!(line.starts_with("numbers.tfrecord: record 3, key \"00000003\": bad in epoch 0: "), "{line}");
         assert!(line.ends_with("; it still cannot be read"), "{line}");
         assert_eq!((line.matches("checksum").count(), line.matches("numbers.tfrecord").count()), (1, 1));
     }
