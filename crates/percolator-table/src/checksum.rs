@@ -79,6 +79,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn every_length_and_start_has_the_checksum_that_another_library_finds() {
         let bytes: Vec<u8> =
             (0..20_000_u32).map(|at| at.wrapping_mul(0x9e37_79b9).to_le_bytes()[2]).collect();

@@ -138,6 +138,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn a_search_finds_what_a_map_finds(
         map in maps(), shape in shapes(),
         targets in prop::collection::vec(

@@ -89,6 +89,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn what_is_built_equals_the_naive_table_and_is_read(map in maps(), options in options()) {
         let entries: Entries = map.into_iter().collect();
         let table = build(&entries, options.clone());
@@ -164,6 +165,7 @@ impl Write for Full {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri minutes")]
 fn a_full_disk_is_an_error_wherever_it_is_met() {
     let entries: Entries = (0..100_u8).map(|number| (vec![number], vec![number; 20])).collect();
     let options = TableOptions { block_bytes: 256, ..TableOptions::default() };
@@ -187,6 +189,7 @@ fn a_full_disk_is_an_error_wherever_it_is_met() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri minutes")]
 fn a_table_of_several_full_blocks_has_an_entry_larger_than_a_block() {
     let mut map = Map::new();
     for number in 0..4000_u32 {
