@@ -347,7 +347,7 @@ fn read_entries(
     Ok(part.start)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use crate::record::RecordId;

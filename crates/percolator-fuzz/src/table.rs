@@ -77,7 +77,7 @@ fn check_places(bytes: &[u8], entries: &[Entry]) {
 fn check_seeks(bytes: &[u8], entries: &[Entry]) {
     let mut cursor = TableCursor::new(KEY_BYTES_MAX);
     cursor.open(bytes, Verify::AtOnce).expect("it was opened before");
-    for (due, _, _) in entries.iter().step_by(entries.len().div_ceil(16)) {
+    for (due, _, _) in entries.iter().step_by(entries.len().div_ceil(16).max(1)) {
         // The index may lead past a key, or to a block before it, for its keys are as much a claim as any.
         if let Ok(true) = cursor.seek(|key| key < &due[..]) {
             assert!(cursor.key() >= &due[..], "a seek ends before its target");
