@@ -154,7 +154,8 @@ impl Plan {
         let mut rest = Remainder::of(epoch);
         if let Some(found) = facts.next_if("goes-on-at") {
             // Only batches that wrap go beyond the epoch.
-            let places = job.records_of_epoch().saturating_mul(epoch + 1) + 1..=COUNTED_MAX;
+            let end = job.records_of_epoch().saturating_mul(epoch + 1);
+            let places = end.saturating_add(1)..=COUNTED_MAX;
             let place = found.parse().ok().filter(|place| plan.wraps() && places.contains(place));
             let wrong = || facts.fault_before("\"goes-on-at ...\" with a place behind the epoch", found);
             rest.goes_on_at = Some(place.ok_or_else(wrong)?);
@@ -257,10 +258,19 @@ mod tests {
         assert_eq!(facts.end(), Ok(()));
         let wraps = job(1);
         let pads = wraps.clone().last_batch(LastBatch::Pad);
-        for (job, wrong) in [(&wraps, "10"), (&wraps, "-1"), (&wraps, "99999999999999"), (&pads, "12")] {
+        let large = Job::new([COUNTED_MAX / 4], BatchSize::PerReplica(2), World::new(1, 1).unwrap());
+        let large = large.last_batch(LastBatch::Wrap);
+        for (job, epoch, wrong) in [
+            (&wraps, 0, "10"),
+            (&wraps, 0, "-1"),
+            (&wraps, 0, "99999999999999"),
+            (&pads, 0, "12"),
+            // The end of the epoch cannot be counted.
+            (&large, COUNTED_MAX - 1, "12"),
+        ] {
             let mut text = TextWriter::new("plan", 1);
             job.write(&mut text);
-            text.fact("rest", 0);
+            text.fact("rest", epoch);
             text.fact("goes-on-at", wrong);
             let text = text.checksum();
             let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();

@@ -163,7 +163,7 @@ impl PositionCursor {
         Ok(place.map(|[number]| Place::of_number(number)))
     }
 
-    /// Checks a leaf that no cursor has reached by this index, and that the index has its records in order.
+    /// Checks a leaf that no cursor has reached by this index, and that the index is of this leaf.
     #[cold]
     fn check(&mut self, source: &Lmdb, position: u64, place: Place) -> Result<(), SourceError> {
         let (view, pages) = (&self.view, self.view.pages());
