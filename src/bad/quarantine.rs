@@ -360,7 +360,8 @@ mod tests {
     }
 
     fn numbers(file: &Path) -> Vec<u64> {
-        Quarantined::read(file).unwrap().iter().map(|entry| entry.number).collect()
+        let entries = Quarantined::read(file).expect("a quarantine file that was just written");
+        entries.iter().map(|entry| entry.number).collect()
     }
 
     #[test]
