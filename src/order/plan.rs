@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::job::{Assignment, Job, LastBatch};
 use super::mixture::Mixture;
 use super::partition::Partition;
+use super::range::StridedRange;
 use super::remainder::Remainder;
 use super::sharding::{Files, Shard, ShardName};
 use super::share::{Line, ReplicaShare};
@@ -33,6 +34,8 @@ pub struct Plan {
     shards: Vec<Shard>,
     /// What another job left of the epoch that it was in.
     rest: Option<Remainder>,
+    /// What is left of the epoch inside which the rest goes on, if batches end with the epoch.
+    behind: Option<Remainder>,
 }
 
 impl Job {
@@ -87,6 +90,7 @@ impl Plan {
             last_batch,
             shards,
             rest: None,
+            behind: None,
         };
         plan.own_steps = plan.count_own_steps();
         Ok(plan)
@@ -151,8 +155,25 @@ impl Plan {
         self.rest.as_ref()
     }
 
-    pub(super) fn with_rest(self, rest: Option<Remainder>) -> Self {
-        Plan { rest, ..self }
+    /// The plan with what another job left.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`].
+    pub(super) fn with_rest(self, rest: Option<Remainder>) -> Result<Self, OrderError> {
+        let inside = rest.as_ref().and_then(|rest| rest.goes_on_at).filter(|_| !self.wraps());
+        let behind = match inside {
+            None => None,
+            Some(place) => {
+                let all = self.job.shard(&Files::of(&self.job.files)?, ShardName::ALL)?;
+                let epoch = place / all.records;
+                let mut behind = Remainder::of(epoch);
+                let end = records_before(epoch + 1, &all)?;
+                behind.push(&all, StridedRange::within(place..end, end))?;
+                Some(behind)
+            }
+        };
+        Ok(Plan { rest, behind, ..self })
     }
 
     /// How the epochs are shuffled, and the seed.
@@ -194,8 +215,7 @@ impl Plan {
         if self.wraps() {
             return Ok(self.steps_before(epoch.saturating_add(1))? - self.steps_before(epoch)?);
         }
-        if self.rest.as_ref().is_some_and(|rest| epoch < rest.epoch) {
-            // The epoch belonged to another job.
+        if self.is_anothers(epoch) {
             return Ok(0);
         }
         if let Some(rest) = self.rest_of(epoch) {
@@ -307,7 +327,19 @@ impl Plan {
 
     /// What another job left of an epoch, if batches end with the epoch.
     pub(super) fn rest_of(&self, epoch: u64) -> Option<&Remainder> {
-        self.rest.as_ref().filter(|rest| rest.epoch == epoch)
+        self.rests().find(|rest| rest.epoch == epoch)
+    }
+
+    /// What another job left: of the epoch that it was in, and of the epoch inside which that goes on.
+    pub(super) fn rests(&self) -> impl Iterator<Item = &Remainder> {
+        self.rest.iter().chain(&self.behind)
+    }
+
+    /// Whether all records of an epoch were another job's, or are in what it left of an earlier epoch. Only
+    /// if batches end with the epoch.
+    pub(super) fn is_anothers(&self, epoch: u64) -> bool {
+        let last = self.rests().last();
+        last.is_some_and(|last| epoch < last.epoch) && self.rest_of(epoch).is_none()
     }
 
     /// How often each record comes in an epoch.

@@ -14,9 +14,9 @@ use super::sharding::{Shard, ShardName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remainder {
     pub(super) epoch: u64,
-    /// The place, counted across epochs, at which the shard's own part goes on, if that is not the beginning
-    /// of the next epoch: the last batches of some replicas had wrapped beyond it, and the others had not
-    /// reached the end of this epoch.
+    /// The place, counted across epochs, at which the run goes on, if that is not the beginning of the next
+    /// epoch: the last batches of some replicas had wrapped beyond it, and the others had not reached the end
+    /// of this epoch.
     pub(super) goes_on_at: Option<u64>,
     /// The shards that the pieces are from.
     shards: Vec<Shard>,
@@ -96,10 +96,13 @@ impl Remainder {
         self.shards.iter().map(|shard| shard.name.workers).max().unwrap_or(1)
     }
 
-    /// The earliest epoch that any of its records is from.
-    pub(super) fn first_epoch(&self) -> Option<u64> {
-        let epoch = |piece: &Piece| piece.range.first / self.shards[piece.shard].records.max(1);
-        self.pieces.iter().map(epoch).min()
+    /// The first and the last epoch that its records are from, if it has any.
+    pub(super) fn epochs(&self) -> Option<(u64, u64)> {
+        let epochs = self.pieces.iter().map(|Piece { shard, range, .. }| {
+            let (records, last) = (self.shards[*shard].records.max(1), range.without(range.len - 1).first);
+            (range.first / records, last / records)
+        });
+        epochs.reduce(|(first, last), (begin, end)| (first.min(begin), last.max(end)))
     }
 
     /// The number of places from this one on that are consecutive in their shard; `None` if they are not

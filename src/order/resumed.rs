@@ -1,5 +1,7 @@
 //! The plan of a run that resumes, in the same world or in another.
 
+use std::ops::RangeInclusive;
+
 use super::job::Job;
 use super::range::StridedRange;
 use super::remainder::Remainder;
@@ -8,8 +10,8 @@ use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
 /// The most shares by which replicas may be apart, including those that they were given. It bounds what
-/// snapshots and receipts write about them.
-const APART_MAX: usize = 1 << 20;
+/// snapshots and receipts write about them, and how many epochs a single step may have taken.
+pub(super) const APART_MAX: usize = 1 << 20;
 
 /// The places from a step to the end of its epoch: in each worker's own line, or in the one line of all
 /// workers.
@@ -56,8 +58,7 @@ impl Plan {
         if self.divides_like(&plan) {
             return Ok((self.clone(), next));
         }
-        let rest = self.rest_after(&next, plan.wraps())?;
-        let (plan, start) = plan.after(rest);
+        let (plan, start) = plan.after(self.rest_after(&next)?)?;
         let replicas = plan.world().replicas();
         Ok((plan, vec![start; replicas]))
     }
@@ -89,14 +90,19 @@ impl Plan {
         if self.wraps() {
             return self.numbered_step(self.step_number(id)?);
         }
-        let next = StepId { epoch: epoch.saturating_add(1), step: 0 };
-        let is_behind = step == steps && (steps > 0 || self.rest_of(epoch).is_some());
-        Ok(if is_behind { next } else { id })
+        let (mut id, mut steps) = (id, steps);
+        let is_anothers = |epoch| self.resumed_epochs().any(|of| of >= epoch);
+        while id.step == steps && (steps > 0 || is_anothers(id.epoch)) {
+            let next = id.epoch.saturating_add(1);
+            let epoch = self.resumed_epochs().find(|&of| of >= next).unwrap_or(next);
+            (id, steps) = (StepId { epoch, step: 0 }, self.steps(epoch)?);
+        }
+        Ok(id)
     }
 
     /// What is left of the foremost replica's epoch, preceded by what the other replicas have not reached;
-    /// and whether that is the whole epoch. A plan that does not wrap goes on with a whole epoch behind it.
-    fn rest_after(&self, next: &[StepId], to_wrap: bool) -> Result<(Remainder, bool), OrderError> {
+    /// and whether that is the whole epoch.
+    fn rest_after(&self, next: &[StepId]) -> Result<(Remainder, bool), OrderError> {
         let foremost = next.iter().copied().max().unwrap_or_default();
         let mut rest = Remainder::of(foremost.epoch);
         let mut id = next.iter().copied().min().unwrap_or_default();
@@ -118,46 +124,57 @@ impl Plan {
             }
             id.step += 1;
         }
-        let tail = self.tail(foremost)?;
-        if self.wraps() && to_wrap && foremost.step == 0 && rest.len() > 0 {
+        if rest.len() > 0
+            && let Some((epoch, place)) = self.before(foremost)?
+        {
             // What the other replicas have not reached ends with the step before. That may be the last one of
-            // the run, so it must not be counted to the epoch that the step had wrapped into.
-            rest.epoch = self.numbered_step(self.step_number(foremost)? - 1)?.epoch;
-            let (line, first) = (self.line(foremost.epoch, 0)?, tail.places[0].1.first);
-            let place = line.begin + first.saturating_sub(line.rest.map_or(0, Remainder::len));
-            rest.goes_on_at = Some(place).filter(|&place| rest.end(line.shard) != Ok(place));
+            // the run, so it must not be counted to the epoch that begins with the foremost replica's step.
+            rest.epoch = epoch;
+            let end = self.job().records_of_epoch() * (epoch + 1);
+            rest.goes_on_at = (place > end).then_some(place);
             return Ok((rest, false));
         }
-        if tail.is_whole && rest.len() > 0 {
-            // What the other replicas have not reached is the end of the previous epoch.
-            rest.epoch = foremost.epoch.saturating_sub(1);
-            return Ok((rest, false));
-        }
+        let tail = self.tail(foremost)?;
         for (worker, places) in tail.places {
             self.line(foremost.epoch, worker)?.push_to(&mut rest, places)?;
         }
         // The tail of what another job left ends where that ends.
-        if let Some(place) = self.rest_of(foremost.epoch).and_then(|old| old.goes_on_at) {
-            rest.goes_on_at = Some(place);
-            if !to_wrap {
-                let line = self.line(foremost.epoch, 0)?;
-                let end = place.next_multiple_of(line.shard.records);
-                rest.push(line.shard, StridedRange::within(place..end, end))?;
-                (rest.epoch, rest.goes_on_at) = (end / line.shard.records - 1, None);
-            }
-        }
+        rest.goes_on_at = self.rest_of(foremost.epoch).and_then(|old| old.goes_on_at);
         Ok((rest, tail.is_whole))
     }
 
-    /// The earliest epoch of the records in an epoch's steps. It is an earlier one if the replicas of another
-    /// job were apart.
-    pub(crate) fn reaches_back_to(&self, epoch: u64) -> u64 {
-        self.rest_of(epoch).and_then(Remainder::first_epoch).map_or(epoch, |first| first.min(epoch))
+    /// For the first step of an epoch: the epoch of the step before it, and the place, counted across epochs,
+    /// at which it begins.
+    fn before(&self, id: StepId) -> Result<Option<(u64, u64)>, OrderError> {
+        if id.step > 0 {
+            return Ok(None);
+        }
+        if self.wraps() {
+            let Some(before) = self.step_number(id)?.checked_sub(1) else { return Ok(None) };
+            let (line, first) = (self.line(id.epoch, 0)?, (before + 1) * self.step_records());
+            let place = line.begin + first.saturating_sub(line.rest.map_or(0, Remainder::len));
+            return Ok(Some((self.numbered_step(before)?.epoch, place)));
+        }
+        if let Some(Remainder { epoch, goes_on_at: Some(place), .. }) = self.rest()
+            && self.rests().last().is_some_and(|behind| behind.epoch == id.epoch)
+        {
+            return Ok(Some((*epoch, *place)));
+        }
+        let before = id.epoch.checked_sub(1).filter(|_| self.rest_of(id.epoch).is_none());
+        Ok(before.map(|before| (before, self.job().records_of_epoch() * id.epoch)))
     }
 
-    /// The epoch in which this plan resumes another job.
-    pub(crate) fn resumed_epoch(&self) -> Option<u64> {
-        self.rest().map(|rest| rest.epoch)
+    /// The epochs of the records in an epoch's steps, as far as they are of what another job left: earlier
+    /// ones if that job's replicas were apart, later ones if their batches wrapped.
+    pub(crate) fn epochs_in(&self, epoch: u64) -> RangeInclusive<u64> {
+        let (first, last) = self.rest_of(epoch).and_then(Remainder::epochs).unwrap_or((epoch, epoch));
+        first.min(epoch)..=last.max(epoch)
+    }
+
+    /// The epochs in which this plan resumes another job: one, and another one if batches had wrapped and no
+    /// longer do.
+    pub(crate) fn resumed_epochs(&self) -> impl Iterator<Item = u64> {
+        self.rests().map(|rest| rest.epoch)
     }
 
     /// The records of an epoch that no replica gets because the last batch is
@@ -209,7 +226,7 @@ impl Plan {
     }
 
     /// The plan with what another job left, and its first step.
-    fn after(self, (rest, is_whole): (Remainder, bool)) -> (Self, StepId) {
+    fn after(self, (rest, is_whole): (Remainder, bool)) -> Result<(Self, StepId), OrderError> {
         let start = StepId { epoch: rest.epoch, step: 0 };
         let rest = match (is_whole, self.wraps()) {
             (true, false) => None,
@@ -217,7 +234,7 @@ impl Plan {
             (true, true) => rest.epoch.checked_sub(1).map(Remainder::of),
             (false, _) => Some(rest),
         };
-        (self.with_rest(rest), start)
+        Ok((self.with_rest(rest)?, start))
     }
 }
 
@@ -268,6 +285,44 @@ mod tests {
         let (plan, next) = plan.resumed(&job(1, 2, 4), &[StepId { epoch: 3, step: 2 }]).unwrap();
         assert_eq!(next[0], StepId { epoch: 3, step: 0 });
         assert_eq!((plan.steps(2), plan.steps(3), plan.steps(4)), (Ok(0), Ok(3), Ok(5)));
+    }
+
+    #[test]
+    fn an_epoch_that_a_batch_had_wrapped_into_goes_on_inside() {
+        let wraps = job(1, 3, 6).last_batch(LastBatch::Wrap).plan().unwrap();
+        // The fourth step of 6 has places 18 to 23, and replica 1 has not had its own: 20 and 21.
+        let next = [(1, 0), (0, 3), (1, 0)].map(Into::into);
+        let (plan, next) = wraps.resumed(&job(2, 2, 8), &next).unwrap();
+        let places = |epoch, step| {
+            let shares = (0..2).flat_map(|replica| plan.share(epoch, step, replica).unwrap());
+            shares.map(|id| (id.epoch, id.index)).collect::<Vec<_>>()
+        };
+        assert_eq!(next, [StepId { epoch: 0, step: 0 }; 2]);
+        assert_eq!((plan.steps(0), places(0, 0)), (Ok(1), vec![(1, 0), (1, 1)]));
+        assert_eq!(plan.steps(1), Ok(2));
+        assert_eq!([places(1, 0), places(1, 1)].concat(), (4..20).map(|at| (1, at)).collect::<Vec<_>>());
+        assert_eq!(plan.steps(2), Ok(3));
+        // Once more, with the first replica ahead.
+        let next = [(0, 1), (0, 0)].map(Into::into);
+        let (again, next) = plan.resumed(&job(1, 1, 20), &next).unwrap();
+        let all: Vec<_> = again.share(0, 0, 0).unwrap().map(|id| (id.epoch, id.index)).collect();
+        assert_eq!((next, all), (vec![StepId { epoch: 0, step: 0 }], vec![(1, 1)]));
+        assert_eq!(again.share(1, 0, 0).unwrap().len(), 16);
+    }
+
+    #[test]
+    fn a_step_that_is_larger_than_many_epochs_leaves_none_of_them() {
+        let world = World::new(1, 2).unwrap();
+        let job = |batch| Job::new([1], BatchSize::PerReplica(batch), world).last_batch(LastBatch::Wrap);
+        let next = [StepId { epoch: 0, step: 1 }, StepId::default()];
+        let error = job(1 << 40).plan().unwrap().resumed(&job(2), &next).unwrap_err();
+        assert!(matches!(error, OrderError::TooFarApart { .. }), "{error}");
+        let plan = job(1 << 17).plan().unwrap();
+        let (plan, next) = plan.resumed(&job(2).last_batch(LastBatch::Keep), &next).unwrap();
+        assert_eq!((next[0], plan.steps(0)), (StepId::default(), Ok(1 << 15)));
+        let end = StepId { epoch: 0, step: 1 << 15 };
+        assert_eq!(plan.normalized(end), Ok(StepId { epoch: 1 << 18, step: 0 }));
+        assert_eq!((plan.steps(1), plan.steps((1 << 18) - 1), plan.steps(1 << 18)), (Ok(0), Ok(0), Ok(1)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::job::{Assignment, BatchSize, Job, LastBatch};
 use super::plan::COUNTED_MAX;
 use super::range::StridedRange;
 use super::remainder::Remainder;
+use super::resumed::APART_MAX;
 use super::sharding::{Files, Shard, ShardName};
 use super::{AutoShardPolicy, Plan, Shuffle, World};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
@@ -151,12 +152,12 @@ impl Plan {
                 found,
             )
         };
-        let mut rest = Remainder::of(epoch);
+        let (mut rest, records) = (Remainder::of(epoch), job.records_of_epoch());
+        let end = records.saturating_mul(epoch + 1);
         if let Some(found) = facts.next_if("goes-on-at") {
-            // Only batches that wrap go beyond the epoch.
-            let end = job.records_of_epoch().saturating_mul(epoch + 1);
-            let places = end.saturating_add(1)..=COUNTED_MAX;
-            let place = found.parse().ok().filter(|place| plan.wraps() && places.contains(place));
+            let farthest = end.saturating_add(records.saturating_mul(APART_MAX as u64)).min(COUNTED_MAX);
+            let places = end.saturating_add(1)..=farthest;
+            let place = found.parse().ok().filter(|place| places.contains(place));
             let wrong = || facts.fault_before("\"goes-on-at ...\" with a place behind the epoch", found);
             rest.goes_on_at = Some(place.ok_or_else(wrong)?);
         }
@@ -172,14 +173,13 @@ impl Plan {
         }
         // For each epoch that replicas were in, no more than the whole epoch is left, for each worker that
         // read it.
-        let first = rest.first_epoch().unwrap_or(epoch).min(epoch);
-        let records = job.records_of_epoch();
-        let end = rest.goes_on_at.unwrap_or(records.saturating_mul(epoch + 1));
+        let first = rest.epochs().map_or(epoch, |(first, _)| first.min(epoch));
+        let end = rest.goes_on_at.unwrap_or(end);
         let most = end.saturating_sub(records.saturating_mul(first)).saturating_mul(rest.workers_max());
         if rest.len() > most {
             return Err(wrong(facts, &format!("more than the {most} places that are possible")));
         }
-        Ok(plan.with_rest(Some(rest)))
+        plan.with_rest(Some(rest)).map_err(|error| wrong(facts, &error.to_string()))
     }
 }
 
@@ -248,23 +248,26 @@ mod tests {
         };
         // Of the steps of 6, the second one ends with two records of epoch 1. One replica has not had it.
         let next = [(1, 0), (0, 1), (1, 0)].map(Into::into);
-        let (plan, _) = job(3).plan().unwrap().resumed(&job(1), &next).unwrap();
-        let mut text = TextWriter::new("plan", 1);
-        plan.write(&mut text);
-        let whole = text.checksum();
-        assert!(whole.contains("\nrest 0\ngoes-on-at 12\nleft data 0 1 8 1 2\n"), "{whole}");
-        let (mut facts, _) = TextReader::open(&whole, "plan", 1).unwrap();
-        assert_eq!(Plan::read(&mut facts), Ok(plan));
-        assert_eq!(facts.end(), Ok(()));
         let wraps = job(1);
         let pads = wraps.clone().last_batch(LastBatch::Pad);
+        for job_after in [&wraps, &pads] {
+            let (plan, _) = job(3).plan().unwrap().resumed(job_after, &next).unwrap();
+            let mut text = TextWriter::new("plan", 1);
+            plan.write(&mut text);
+            let whole = text.checksum();
+            assert!(whole.contains("\nrest 0\ngoes-on-at 12\nleft data 0 1 8 1 2\n"), "{whole}");
+            let (mut facts, _) = TextReader::open(&whole, "plan", 1).unwrap();
+            assert_eq!(Plan::read(&mut facts), Ok(plan));
+            assert_eq!(facts.end(), Ok(()));
+        }
         let large = Job::new([COUNTED_MAX / 4], BatchSize::PerReplica(2), World::new(1, 1).unwrap());
         let large = large.last_batch(LastBatch::Wrap);
         for (job, epoch, wrong) in [
             (&wraps, 0, "10"),
             (&wraps, 0, "-1"),
             (&wraps, 0, "99999999999999"),
-            (&pads, 0, "12"),
+            (&pads, 0, "10"),
+            (&pads, 0, "10485771"),
             // The end of the epoch cannot be counted.
             (&large, COUNTED_MAX - 1, "12"),
         ] {

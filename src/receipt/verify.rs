@@ -162,7 +162,7 @@ impl<'a> Audit<'a> {
 
     /// The first epoch of which the steps of `epoch` have a record.
     fn reaches_back_to(&self, epoch: u64) -> u64 {
-        self.parties.iter().map(|party| party.plan.reaches_back_to(epoch)).min().unwrap_or(epoch)
+        self.parties.iter().map(|party| *party.plan.epochs_in(epoch).start()).min().unwrap_or(epoch)
     }
 
     /// Counts the records of an epoch's steps.
@@ -299,14 +299,13 @@ impl<'a> Audit<'a> {
         let mut left_out = Vec::new();
         for party in &self.parties {
             let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
-            let later =
-                plan.resumed_epoch().filter(|&later| later > epoch && plan.reaches_back_to(later) <= epoch);
-            for of in std::iter::once(epoch).chain(later) {
+            let has_records = |&of: &u64| of != epoch && plan.epochs_in(of).contains(&epoch);
+            for of in std::iter::once(epoch).chain(plan.resumed_epochs().filter(has_records)) {
                 let steps = plan.steps(of).map_err(|error| not_of_plan(name, error))?;
                 let given = self.given(party, of);
                 let is_at_end = given.values().any(|given| given.bounds().end == steps);
-                // A plan that resumes with less than a step leaves all of it out.
-                let is_all = steps == 0 && plan.resumed_epoch() == Some(of);
+                // A plan that resumes with less than a step leaves all of it out, when it gets there.
+                let is_all = steps == 0 && self.has_reached(party, of)?;
                 if is_at_end || is_all || is_only && of == epoch && !given.is_empty() {
                     let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
                     let records = shares.into_iter().flatten().filter(|record| record.epoch == epoch);
@@ -315,6 +314,23 @@ impl<'a> Audit<'a> {
             }
         }
         Ok(left_out)
+    }
+
+    /// Whether `epoch` is one in which a party's plan resumes, and the party has been given all steps of such
+    /// epochs before it.
+    fn has_reached(&self, party: &Party<'_>, epoch: u64) -> Result<bool, ReceiptError> {
+        let Party { plan, witnesses } = party;
+        for of in plan.resumed_epochs() {
+            if of == epoch {
+                return Ok(true);
+            }
+            let steps = plan.steps(of);
+            let steps = steps.map_err(|error| not_of_plan(self.witnesses[witnesses[0]].name, error))?;
+            if steps > 0 && !self.given(party, of).values().any(|given| given.bounds().end == steps) {
+                return Ok(false);
+            }
+        }
+        Ok(false)
     }
 
     /// The steps of an epoch that a party's replicas were given.
@@ -403,9 +419,7 @@ impl<'a> Audit<'a> {
         for party in &self.parties {
             let Party { plan, witnesses } = party;
             // With or without steps of its own, it has records of the epoch.
-            let in_epoch =
-                plan.resumed_epoch().filter(|&of| plan.reaches_back_to(of) <= epoch && epoch <= of);
-            is_resumed |= in_epoch.is_some();
+            is_resumed |= plan.resumed_epochs().any(|of| plan.epochs_in(of).contains(&epoch) && epoch <= of);
             let given = self.given(party, epoch);
             if !given.is_empty() {
                 let name = self.witnesses[witnesses[0]].name;

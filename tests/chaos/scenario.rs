@@ -32,6 +32,8 @@ pub(crate) struct Job {
     pub workers: usize,
     pub lanes: usize,
     pub size: usize,
+    /// What happens to the last records of an epoch, if that is another rule than the order's.
+    pub last: Option<LastBatch>,
 }
 
 impl Job {
@@ -137,7 +139,7 @@ impl Scenario {
             coding,
             access: draws.of(&[Access::Mapped, Access::Read]),
             records,
-            job: Job { workers, lanes, size },
+            job: Job { workers, lanes, size, last: None },
             threads: 1 + draws.below(4),
             prefetch: 1 + draws.below(4),
             order,
@@ -197,9 +199,26 @@ impl Scenario {
     fn other_job(&self, draws: &mut Numbers) -> Option<Job> {
         let (workers, lanes, size) = (1 + draws.below(3), 1 + draws.below(3), 1 + draws.below(9));
         let workers = if self.records >= 3 * lanes * size { workers } else { 1 };
-        let needs_a_step = matches!(self.order, Order::Plan { last: LastBatch::Drop | LastBatch::Wrap, .. });
-        let job = Job { workers, lanes, size };
+        let last = match self.order {
+            Order::Plan { .. } if draws.below(2) == 0 => Some(draws.of(&LAST_BATCHES)),
+            _ => None,
+        };
+        let job = Job { workers, lanes, size, last };
+        let needs_a_step = self.last_batch(job).is_some_and(|last| !LAST_BATCHES[..2].contains(&last));
         (job != self.job && (!needs_a_step || self.records >= job.step())).then_some(job)
+    }
+
+    /// What a job does with the last records of an epoch, if it has a plan.
+    pub(crate) fn last_batch(&self, job: Job) -> Option<LastBatch> {
+        match self.order {
+            Order::Plan { last, .. } => Some(job.last.unwrap_or(last)),
+            Order::RoundRobin { .. } | Order::Once => None,
+        }
+    }
+
+    /// Whether the job that begins the run, or the one that ends it, does this with the last records.
+    pub(crate) fn has_last_batch(&self, last: LastBatch) -> bool {
+        std::iter::once(self.job).chain(self.resumes_as).any(|job| self.last_batch(job) == Some(last))
     }
 
     /// The records that are cut or damaged, so that the data set looks like another one.
@@ -244,15 +263,16 @@ impl Scenario {
     }
 }
 
+/// All but the first two need the records of a step.
+const LAST_BATCHES: [LastBatch; 4] = [LastBatch::Keep, LastBatch::Pad, LastBatch::Drop, LastBatch::Wrap];
+
 fn order(draws: &mut Numbers, fills_a_step: bool) -> Order {
     match draws.below(4) {
         0 => Order::RoundRobin { batches: draws.below(20) },
         1 => Order::Once,
         _ => {
             let window = Shuffle::Window { records: NonZeroU64::new(7).expect("it is not 0") };
-            let all = [LastBatch::Keep, LastBatch::Pad, LastBatch::Drop, LastBatch::Wrap];
-            // The others need the records of a step.
-            let last = if fills_a_step { &all[..] } else { &all[..2] };
+            let last = if fills_a_step { &LAST_BATCHES[..] } else { &LAST_BATCHES[..2] };
             Order::Plan {
                 epochs: 1 + draws.below(3) as u64,
                 shuffle: draws.of(&[Shuffle::No, Shuffle::Global, window, Shuffle::Files]),
