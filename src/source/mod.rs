@@ -9,6 +9,7 @@
 pub(crate) mod access;
 mod checksum;
 mod each_source;
+mod entry;
 mod file_id;
 pub(crate) mod files;
 mod from_fn;
@@ -38,6 +39,8 @@ use crate::record::Key;
 
 pub use self::access::Access;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
+pub(crate) use self::entry::Damage;
+pub use self::entry::Entry;
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
@@ -50,8 +53,8 @@ pub use self::lenders::Lender;
 pub use self::leveldb::LevelDb;
 pub use self::lmdb::{Lmdb, LmdbOptions};
 pub use self::paired::Matching;
-pub(crate) use self::run::{COMPANION_BYTES, Damage, PLACE_BYTES};
-pub use self::run::{Entry, Record, Run};
+pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
+pub use self::run::{Record, Run};
 pub use self::tfrecord::TfRecord;
 
 /// How far ahead of a cursor its files are read when they are not in memory.
