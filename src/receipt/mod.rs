@@ -15,6 +15,7 @@ mod error;
 pub(crate) mod file;
 mod ledger;
 mod multiset;
+mod progress;
 mod sketch;
 #[cfg(test)]
 mod tests;

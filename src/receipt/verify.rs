@@ -7,15 +7,15 @@
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use super::coverage::Counts;
 use super::digest::EpochKey;
 use super::ledger::{Entries, Entry};
 use super::multiset::Multiset;
+use super::progress::{PartyProgress, Progress};
 use super::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
-    GivenSteps, MissingSteps, Positions, Verdict,
+    Positions, Verdict,
 };
 use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::order::{OrderError, Plan};
@@ -477,87 +477,6 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// How far an epoch has got.
-struct Progress<'a> {
-    /// The parties that have steps of the epoch.
-    parties: Vec<PartyProgress<'a>>,
-    /// Whether the epoch has ended, or a later one has begun.
-    must_be_covered: bool,
-    /// Whether no other plan has records of the epoch.
-    is_only: bool,
-}
-
-struct PartyProgress<'a> {
-    /// The name of one of its receipts.
-    name: &'a str,
-    plan: &'a Plan,
-    /// Its receipts, by number.
-    witnesses: &'a [usize],
-    /// The steps each replica was given.
-    given: BTreeMap<usize, Multiset>,
-    /// The number of steps of the epoch.
-    of: u64,
-    /// Whether any replica was given the last step.
-    is_at_end: bool,
-    missing: Vec<MissingSteps>,
-}
-
-impl PartyProgress<'_> {
-    /// If several plans share an epoch, each has a part of its steps, and only gaps within that part are
-    /// known to be missing.
-    fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
-        let none = Multiset::default();
-        // Adjacent replicas that miss the same steps are reported together.
-        let mut groups: Vec<(Range<usize>, Vec<Range<u64>>)> = Vec::new();
-        for replica in 0..self.plan.world().replicas() {
-            let given = self.given.get(&replica).unwrap_or(&none);
-            let all = match (is_only, must_be_covered) {
-                (false, _) => given.bounds(),
-                (true, false) => 0..given.bounds().end,
-                (true, true) => 0..self.of,
-            };
-            let missing = given.missing(all);
-            match groups.last_mut() {
-                Some((replicas, same)) if *same == missing => replicas.end += 1,
-                _ => groups.push((replica..replica + 1, missing)),
-            }
-        }
-        let of_group = |(replicas, missing): (Range<usize>, Vec<Range<u64>>)| {
-            missing.into_iter().map(move |steps| MissingSteps { replicas: replicas.clone(), steps })
-        };
-        self.missing = groups.into_iter().flat_map(of_group).collect();
-    }
-}
-
-impl Progress<'_> {
-    fn steps(&self) -> Option<GivenSteps> {
-        let [PartyProgress { plan, given, of, .. }] = &self.parties[..] else { return None };
-        let from_first =
-            |steps: &Multiset| steps.missing(0..*of).first().map_or(*of, |missing| missing.start);
-        let has_all = given.len() == plan.world().replicas();
-        let by_all = given.values().map(from_first).min().filter(|_| has_all).unwrap_or(0);
-        let by_some = given.values().map(|steps| steps.bounds().end).max().unwrap_or(0);
-        Some(GivenSteps { of: *of, by_all, by_some })
-    }
-
-    /// The records of an epoch that are in the missing steps.
-    fn passed_over(&self, epoch: u64) -> Result<BTreeSet<u64>, ReceiptError> {
-        let mut records = BTreeSet::new();
-        for party in &self.parties {
-            for MissingSteps { replicas, steps } in &party.missing {
-                for (replica, step) in
-                    replicas.clone().flat_map(|replica| steps.clone().map(move |step| (replica, step)))
-                {
-                    let share = party.plan.share(epoch, step, replica);
-                    let share = share.map_err(|error| not_of_plan(party.name, error))?;
-                    records.extend(share.filter(|record| record.epoch == epoch).map(|record| record.index));
-                }
-            }
-        }
-        Ok(records)
-    }
-}
-
 /// Checks that two plans have each record equally often.
 fn check_times([one, other]: [(&str, &Plan); 2]) -> Result<(), ReceiptError> {
     let [one_times, other_times] = [one.1, other.1].map(Plan::times_each);
@@ -596,6 +515,7 @@ fn counts_of(records: usize) -> Result<Counts, ReceiptError> {
     Counts::of(records).ok_or(ReceiptError::Memory { records: records as u64 })
 }
 
-fn not_of_plan(name: &str, error: OrderError) -> ReceiptError {
+/// The error of a step that a receipt's plan does not have.
+pub(super) fn not_of_plan(name: &str, error: OrderError) -> ReceiptError {
     ReceiptError::Order { name: name.to_owned(), error }
 }

@@ -3,6 +3,9 @@
 //! Each line is a file name, a space and a label; names may contain spaces. A record's key is the name as
 //! listed. Its value is what a database would hold: a Datum with the encoded file and its label.
 
+mod lines;
+mod shuffle;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -14,9 +17,11 @@ use std::sync::Arc;
 use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
 
+use self::lines::{Line, parse};
+use self::shuffle::shuffle;
 use super::internals::SourceInternals;
 use super::{Cursor, Entry, Identity, Passes, Source, SourceError, VerifiesLater};
-use crate::base::{input_file, shown};
+use crate::base::input_file;
 
 /// The fields of a Datum.
 mod field {
@@ -59,14 +64,6 @@ struct List {
     root_folder: Vec<u8>,
     /// The directory of names that are relative even with the root folder prepended.
     directory: PathBuf,
-}
-
-/// One line of the list.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    /// The byte range of the name in the text.
-    name: (usize, usize),
-    label: i32,
 }
 
 /// A file of a list.
@@ -360,137 +357,10 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
     Ok(())
 }
 
-/// Splits the list into lines, and each line at its last space.
-fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
-    let mut lines = Vec::new();
-    let mut start = 0;
-    let mut odd_labels = OddLabels::default();
-    while start < text.len() {
-        let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let number = lines.len() + 1;
-        if line.trim_ascii().is_empty() {
-            return Err(SourceError::EmptyLine { path: path.to_owned(), line: number });
-        }
-        let (name, label) = match line.iter().rposition(|&byte| byte == b' ') {
-            Some(space) => (space, &line[space + 1..]),
-            // As in Caffe, the whole line is both the name and the label.
-            None => (line.trim_ascii_end().len(), line),
-        };
-        let label = odd_labels.read(label, number).ok_or_else(|| SourceError::LabelRange {
-            path: path.to_owned(),
-            line: number,
-            found: shown::bytes(label).to_string(),
-        })?;
-        lines.push(Line { name: (start, start + name), label });
-        start += line.len() + 1;
-    }
-    odd_labels.warn(path);
-    Ok(lines)
-}
-
-/// Labels that are not whole numbers.
-#[derive(Debug, Default)]
-struct OddLabels {
-    count: usize,
-    /// The line number and the text of the first one.
-    first: Option<(usize, String)>,
-}
-
-impl OddLabels {
-    /// Reads a label as `atoi` does; `None` if it is out of range, where C leaves the result undefined.
-    fn read(&mut self, text: &[u8], line: usize) -> Option<i32> {
-        let text = text.trim_ascii();
-        let (sign, digits) = match text {
-            [b'-', digits @ ..] => (-1, digits),
-            [b'+', digits @ ..] => (1, digits),
-            digits => (1, digits),
-        };
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 || count < digits.len() {
-            self.count += 1;
-            self.first.get_or_insert_with(|| (line, shown::bytes(text).to_string()));
-        }
-        digits[..count].iter().try_fold(0_i32, |value, digit| {
-            value.checked_mul(10)?.checked_add(sign * i32::from(digit - b'0'))
-        })
-    }
-
-    fn warn(&self, path: &Path) {
-        if let Some((line, found)) = &self.first {
-            tracing::warn!(
-                list = %shown::path(path),
-                labels = self.count,
-                first_line = line,
-                found = %found,
-                "labels that are not whole numbers are read as Caffe reads them: up to the first character \
-                 that is no digit"
-            );
-        }
-    }
-}
-
-/// Caffe's `shuffle`: from the last element to the second, swaps each with one at or before it.
-fn shuffle(order: &mut [usize], generator: &mut Mt) {
-    for last in (1..order.len()).rev() {
-        order.swap(last, uniform(generator, last));
-    }
-}
-
-/// Boost's `uniform_int(0, max)`: divides the generator's range into `max + 1` equal buckets, and discards a
-/// number past the last bucket.
-fn uniform(generator: &mut Mt, max: usize) -> usize {
-    let buckets = max as u64 + 1;
-    let range = u64::from(u32::MAX);
-    let bucket = range / buckets + u64::from(range % buckets == max as u64);
-    loop {
-        let choice = u64::from(generator.next_u32()) / bucket;
-        if choice < buckets {
-            return usize::try_from(choice).expect("the choice is no more than `max`, a usize");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::datum::Datum;
-
-    fn lines(text: &str) -> Result<Vec<(&str, i32)>, SourceError> {
-        let lines = parse(text.as_bytes(), Path::new("list.txt"))?;
-        Ok(lines.iter().map(|line| (&text[line.name.0..line.name.1], line.label)).collect())
-    }
-
-    #[test]
-    fn a_line_is_split_at_its_last_space() {
-        assert_eq!(lines("a.jpg 3\nmy cat.png -12\n").unwrap(), [("a.jpg", 3), ("my cat.png", -12)]);
-        assert_eq!(lines("a.jpg 3\r\nb.jpg +4").unwrap(), [("a.jpg", 3), ("b.jpg", 4)]);
-    }
-
-    #[test]
-    fn labels_are_read_as_atoi_reads_them() {
-        let odd = "a.jpg 1.9\nb.jpg x\nc.jpg\nd.jpg 2147483647\ne.jpg -2147483648\nf.jpg ";
-        let labels: Vec<i32> = lines(odd).unwrap().iter().map(|line| line.1).collect();
-        assert_eq!(labels, [1, 0, 0, i32::MAX, i32::MIN, 0]);
-        let error = lines("a.jpg 1\nb.jpg 2147483648").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "list.txt: line 2: the label 2147483648 does not fit 32 bits; labels are whole numbers from \
-             -2147483648 to 2147483647"
-        );
-    }
-
-    #[test]
-    fn an_empty_line_is_no_file() {
-        let error = lines("a.jpg 1\n\nb.jpg 2").unwrap_err();
-        assert_eq!(error, SourceError::EmptyLine { path: "list.txt".into(), line: 2 });
-    }
-
-    #[test]
-    fn the_shuffle_is_caffes() {
-        let mut order = [0, 1, 2, 3, 4];
-        shuffle(&mut order, &mut Mt::new(1701));
-        assert_eq!(order, [3, 1, 4, 2, 0]);
-    }
 
     #[test]
     fn files_come_in_the_order_of_the_first_pass() {
@@ -505,19 +375,6 @@ mod tests {
         shuffle(&mut order, &mut Mt::new(9));
         let lines: Vec<_> = list.shuffled(9).skipping(1).unwrap().files().map(|file| file.line - 1).collect();
         assert_eq!(lines, order[1..]);
-    }
-
-    #[test]
-    fn buckets_cover_the_generators_range() {
-        // 2^32 is a multiple of 2, so no number is discarded; it is not a multiple of 3.
-        let mut generator = Mt::new(9);
-        let (mut raw, mut halves) = (generator.clone(), Vec::new());
-        for _ in 0..64 {
-            halves.push(uniform(&mut generator, 1));
-        }
-        let expected: Vec<usize> = (0..64).map(|_| usize::from(raw.next_u32() >= 1 << 31)).collect();
-        assert_eq!(halves, expected);
-        assert!((0..1000).all(|_| uniform(&mut generator, 2) <= 2));
     }
 
     fn write_list(files: &[(&str, &[u8])], list: &str) -> (tempfile::TempDir, PathBuf) {
