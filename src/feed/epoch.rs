@@ -5,6 +5,7 @@ use super::lane::Lane;
 use super::{Feed, Steps};
 use crate::config::ConfigError;
 use crate::error::FeedError;
+use crate::snapshot::DealtBy;
 
 /// An iterator over the batches of one epoch of a feed with one device. See [`Feed::epoch`].
 #[derive(Debug)]
@@ -22,7 +23,8 @@ impl Feed {
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
     /// start over.
     ///
-    /// If the iterator is dropped early, the next call continues with the rest of its epoch. In [round-robin
+    /// If the iterator is dropped early, the next call continues with the rest of its epoch. In a run that
+    /// [resumed](crate::FeedBuilder::resume) as another job, an epoch may be without a batch. In [round-robin
     /// order](crate::FeedBuilder::epochs), which has no epochs, it does not end.
     ///
     /// ```no_run
@@ -58,10 +60,18 @@ impl Feed {
         // A single pass is over once all of its records have been delivered, even if its end was not seen.
         let passed = lane.meters.records.get() + lane.meters.skipped.get();
         let is_passed = self.builder.spec.schedule.once && self.records == Some(passed);
-        if is_passed || lane.has_nothing_more() {
+        let next = lane.progress.next().1.epoch.max(self.empty_epoch.map_or(0, |epoch| epoch + 1));
+        let is_last_over = self.about.end.is_some_and(|end| next >= end.epoch);
+        if is_passed || is_last_over || lane.has_nothing_more() {
             self.seek((0, 0))?;
+            return Ok(Epoch { steps: self.steps(), is_over: false });
         }
-        Ok(Epoch { steps: self.steps(), is_over: false })
+        let is_empty = match &self.about.dealt_by {
+            DealtBy::Plan(plan) => plan.steps(next).map_err(ConfigError::Order)? == 0,
+            DealtBy::RoundRobin(_) => false,
+        };
+        self.empty_epoch = is_empty.then_some(next);
+        Ok(Epoch { steps: self.steps(), is_over: is_empty })
     }
 
     fn check_single(&self) -> Result<(), FeedError> {

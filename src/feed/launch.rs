@@ -113,6 +113,7 @@ impl ResolvedFeed {
             canceller,
             gauges: Arc::new(gauges),
             progress,
+            empty_epoch: None,
             about,
             builder: self.builder,
         })

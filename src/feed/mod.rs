@@ -108,6 +108,8 @@ pub struct Feed {
     gauges: Arc<Gauges>,
     /// The progress of each lane, taken or not.
     progress: Vec<Arc<Progress>>,
+    /// The epoch of the last iterator over [one](Self::epoch), if the plan has no step in it.
+    empty_epoch: Option<u64>,
     about: Arc<About>,
     /// The options that it was built with.
     builder: FeedBuilder,

@@ -34,8 +34,8 @@ pub struct Plan {
     shards: Vec<Shard>,
     /// What another job left of the epoch that it was in.
     rest: Option<Remainder>,
-    /// What is left of the epoch inside which the rest goes on, if batches end with the epoch.
-    behind: Option<Remainder>,
+    /// What is left of the epoch inside which the run goes on after the rest, if batches end with the epoch.
+    second_rest: Option<Remainder>,
 }
 
 impl Job {
@@ -90,7 +90,7 @@ impl Plan {
             last_batch,
             shards,
             rest: None,
-            behind: None,
+            second_rest: None,
         };
         plan.own_steps = plan.count_own_steps();
         Ok(plan)
@@ -161,19 +161,21 @@ impl Plan {
     ///
     /// [`OrderError::TooMany`].
     pub(super) fn with_rest(self, rest: Option<Remainder>) -> Result<Self, OrderError> {
-        let inside = rest.as_ref().and_then(|rest| rest.goes_on_at).filter(|_| !self.wraps());
-        let behind = match inside {
+        let place = rest.as_ref().and_then(|rest| rest.goes_on_at).filter(|_| !self.wraps());
+        let second_rest = match place {
             None => None,
             Some(place) => {
                 let all = self.job.shard(&Files::of(&self.job.files)?, ShardName::ALL)?;
+                // Not 0: a place is one of a record.
                 let epoch = place / all.records;
-                let mut behind = Remainder::of(epoch);
-                let end = records_before(epoch + 1, &all)?;
-                behind.push(&all, StridedRange::within(place..end, end))?;
-                Some(behind)
+                let mut second = Remainder::of(epoch);
+                let end = records_before(epoch + 1, all.records)?;
+                second.push(&all, StridedRange::within(place..end, end))?;
+                // A whole epoch is as it would have been.
+                Some(second).filter(|second| second.len() < all.records)
             }
         };
-        Ok(Plan { rest, behind, ..self })
+        Ok(Plan { rest, second_rest, ..self })
     }
 
     /// How the epochs are shuffled, and the seed.
@@ -206,7 +208,9 @@ impl Plan {
         of(self) == of(other) && self.shards == other.shards
     }
 
-    /// The number of steps in an epoch. If batches [wrap](LastBatch::Wrap), the steps that begin in it.
+    /// The number of steps in an epoch. If batches [wrap](LastBatch::Wrap), the steps that begin in it. A
+    /// plan that [resumes](Self::resumed) another job has none in the epochs before, and none in the epoch in
+    /// which it resumes if less than a step is left and [dropped](LastBatch::Drop).
     ///
     /// # Errors
     ///
@@ -254,11 +258,11 @@ impl Plan {
     /// The number of steps in all epochs before this one, if batches [wrap](LastBatch::Wrap).
     pub(super) fn steps_before(&self, epoch: u64) -> Result<u64, OrderError> {
         let (shard, each) = (&self.shards[0], self.step_records);
-        let Some(rest) = &self.rest else { return Ok(records_before(epoch, shard)?.div_ceil(each)) };
+        let Some(rest) = &self.rest else { return Ok(records_before(epoch, shard.records)?.div_ceil(each)) };
         if epoch <= rest.epoch {
             return Ok(0);
         }
-        let behind = records_before(epoch, shard)?.saturating_sub(rest.end(shard)?);
+        let behind = records_before(epoch, shard.records)?.saturating_sub(rest.end(shard)?);
         Ok((rest.len() + behind).div_ceil(each))
     }
 
@@ -321,7 +325,7 @@ impl Plan {
         Ok(match (self.last_batch, &self.rest) {
             (LastBatch::Wrap, None) => Line { rest: None, shard, begin: 0 },
             (LastBatch::Wrap, Some(rest)) => Line { rest: Some(rest), shard, begin: rest.end(shard)? },
-            _ => Line { rest: self.rest_of(epoch), shard, begin: records_before(epoch, shard)? },
+            _ => Line { rest: self.rest_of(epoch), shard, begin: records_before(epoch, shard.records)? },
         })
     }
 
@@ -330,16 +334,27 @@ impl Plan {
         self.rests().find(|rest| rest.epoch == epoch)
     }
 
-    /// What another job left: of the epoch that it was in, and of the epoch inside which that goes on.
-    pub(super) fn rests(&self) -> impl Iterator<Item = &Remainder> {
-        self.rest.iter().chain(&self.behind)
+    /// What another job left: of the epoch that it was in, and of the epoch inside which the run goes on.
+    pub(super) fn rests(&self) -> impl DoubleEndedIterator<Item = &Remainder> {
+        self.rest.iter().chain(&self.second_rest)
     }
 
-    /// Whether all records of an epoch were another job's, or are in what it left of an earlier epoch. Only
-    /// if batches end with the epoch.
+    /// Whether all records of an epoch were another job's, or are in what it left of an earlier epoch: a step
+    /// of a job that wraps may be larger than an epoch. Not for batches that wrap.
     pub(super) fn is_anothers(&self, epoch: u64) -> bool {
-        let last = self.rests().last();
-        last.is_some_and(|last| epoch < last.epoch) && self.rest_of(epoch).is_none()
+        let later = |rest: &Remainder| epoch > rest.epoch && self.epoch_after(epoch - 1) > epoch;
+        self.rest.as_ref().is_some_and(|rest| epoch < rest.epoch || later(rest))
+    }
+
+    /// The first epoch after this one of which not all records are [another job's](Self::is_anothers).
+    pub(super) fn epoch_after(&self, epoch: u64) -> u64 {
+        let next = epoch.saturating_add(1);
+        match &self.rest {
+            None => next,
+            Some(rest) if next <= rest.epoch => rest.epoch,
+            Some(Remainder { goes_on_at: None, .. }) => next,
+            Some(Remainder { goes_on_at: Some(place), .. }) => next.max(place / self.job.records_of_epoch()),
+        }
     }
 
     /// How often each record comes in an epoch.
@@ -396,9 +411,9 @@ impl Plan {
     }
 }
 
-/// The number of records in all epochs of a stream before this one.
-pub(super) fn records_before(epoch: u64, shard: &Shard) -> Result<u64, OrderError> {
-    let records = epoch.checked_mul(shard.records).filter(|&records| records <= COUNTED_MAX);
+/// The number of records in all epochs before this one, of a stream that has as many in each.
+pub(super) fn records_before(epoch: u64, records: u64) -> Result<u64, OrderError> {
+    let records = epoch.checked_mul(records).filter(|&records| records <= COUNTED_MAX);
     records.ok_or(OrderError::TooMany { what: "records before this epoch", allowed: COUNTED_MAX })
 }
 

@@ -7,16 +7,16 @@ use super::sharding::{Shard, ShardName};
 
 /// What is left of an epoch that another job began: the tails of its streams, joined into one stream. The
 /// resuming job divides it among all its replicas, whatever its policy. The epochs after it are as if there
-/// had been no other job.
+/// had been no other job, but for those that `goes_on_at` is beyond or inside.
 ///
 /// So every record of the epoch is delivered as often as in the job that began it: before the change, or
 /// after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remainder {
     pub(super) epoch: u64,
-    /// The place, counted across epochs, at which the run goes on, if that is not the beginning of the next
-    /// epoch: the last batches of some replicas had wrapped beyond it, and the others had not reached the end
-    /// of this epoch.
+    /// The place, counted across epochs, at which the run goes on after the remainder, if that is not the
+    /// beginning of the next epoch: the last batches of some replicas had wrapped beyond it, and the others
+    /// had not reached the end of this epoch.
     pub(super) goes_on_at: Option<u64>,
     /// The shards that the pieces are from.
     shards: Vec<Shard>,
@@ -44,7 +44,7 @@ impl Remainder {
     ///
     /// [`OrderError::TooMany`].
     pub(super) fn end(&self, shard: &Shard) -> Result<u64, OrderError> {
-        self.goes_on_at.map_or_else(|| records_before(self.epoch + 1, shard), Ok)
+        self.goes_on_at.map_or_else(|| records_before(self.epoch + 1, shard.records), Ok)
     }
 
     /// The number of records in it.

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::job::Job;
+use super::plan::records_before;
 use super::range::StridedRange;
 use super::remainder::Remainder;
 use super::world::Seat;
@@ -12,6 +13,14 @@ use crate::record::StepId;
 /// The most shares by which replicas may be apart, including those that they were given. It bounds what
 /// snapshots and receipts write about them, and how many epochs a single step may have taken.
 pub(super) const APART_MAX: usize = 1 << 20;
+
+/// Where the steps before an epoch's first step end.
+struct Boundary {
+    /// The epoch of the last of them.
+    epoch: u64,
+    /// The place at which the run goes on, as a [`Remainder`] has it.
+    goes_on_at: Option<u64>,
+}
 
 /// The places from a step to the end of its epoch: in each worker's own line, or in the one line of all
 /// workers.
@@ -27,9 +36,10 @@ impl Plan {
     /// before it was delivered, and nothing else.
     ///
     /// If the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, over
-    /// all workers, is one stream that the other job divides among its replicas from step 0 on; later epochs
-    /// are as they would have been. Every record is still delivered as often as it would have been: exactly
-    /// once, except with [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off).
+    /// all workers, is one stream that the other job divides among its replicas from step 0 on. Later epochs
+    /// are as they would have been, except for what batches that wrapped have taken of the next. Every record
+    /// is still delivered as often as it would have been: exactly once, except with
+    /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off).
     ///
     /// ```
     /// use percolator::order::{BatchSize, Job, World};
@@ -79,7 +89,7 @@ impl Plan {
     }
 
     /// The same step in normal form: the step after the last of an epoch becomes the first of the next.
-    fn normalized(&self, id: StepId) -> Result<StepId, OrderError> {
+    pub(crate) fn normalized(&self, id: StepId) -> Result<StepId, OrderError> {
         let StepId { epoch, step } = id;
         let steps = self.steps(epoch)?;
         if step > steps {
@@ -90,14 +100,14 @@ impl Plan {
         if self.wraps() {
             return self.numbered_step(self.step_number(id)?);
         }
-        let (mut id, mut steps) = (id, steps);
-        let is_anothers = |epoch| self.resumed_epochs().any(|of| of >= epoch);
-        while id.step == steps && (steps > 0 || is_anothers(id.epoch)) {
-            let next = id.epoch.saturating_add(1);
-            let epoch = self.resumed_epochs().find(|&of| of >= next).unwrap_or(next);
-            (id, steps) = (StepId { epoch, step: 0 }, self.steps(epoch)?);
+        let (mut next, mut steps) = (id, steps);
+        // What is left and dropped has no step.
+        let has_none = |epoch| self.is_anothers(epoch) || self.rest_of(epoch).is_some();
+        while next.step == steps && (steps > 0 || has_none(next.epoch)) {
+            next = StepId { epoch: self.epoch_after(next.epoch), step: 0 };
+            steps = self.steps(next.epoch)?;
         }
-        Ok(id)
+        Ok(next)
     }
 
     /// What is left of the foremost replica's epoch, preceded by what the other replicas have not reached;
@@ -113,7 +123,7 @@ impl Plan {
                 return Err(OrderError::TooFarApart { first: id, last: foremost });
             }
             if id.step == self.steps(id.epoch)? {
-                id = StepId { epoch: id.epoch + 1, step: 0 };
+                id = StepId { epoch: self.epoch_after(id.epoch), step: 0 };
                 continue;
             }
             for (replica, own) in next.iter().enumerate() {
@@ -125,13 +135,11 @@ impl Plan {
             id.step += 1;
         }
         if rest.len() > 0
-            && let Some((epoch, place)) = self.before(foremost)?
+            && let Some(Boundary { epoch, goes_on_at }) = self.boundary(foremost)?
         {
-            // What the other replicas have not reached ends with the step before. That may be the last one of
-            // the run, so it must not be counted to the epoch that begins with the foremost replica's step.
-            rest.epoch = epoch;
-            let end = self.job().records_of_epoch() * (epoch + 1);
-            rest.goes_on_at = (place > end).then_some(place);
+            // What the other replicas have not reached may end with the run's last step, so it must not be
+            // counted to the epoch that begins with the foremost replica's step.
+            (rest.epoch, rest.goes_on_at) = (epoch, goes_on_at);
             return Ok((rest, false));
         }
         let tail = self.tail(foremost)?;
@@ -143,25 +151,32 @@ impl Plan {
         Ok((rest, tail.is_whole))
     }
 
-    /// For the first step of an epoch: the epoch of the step before it, and the place, counted across epochs,
-    /// at which it begins.
-    fn before(&self, id: StepId) -> Result<Option<(u64, u64)>, OrderError> {
-        if id.step > 0 {
+    /// The boundary before the first step of an epoch; `None` for other steps, and if no step is before it.
+    fn boundary(&self, first: StepId) -> Result<Option<Boundary>, OrderError> {
+        if first.step > 0 {
             return Ok(None);
         }
-        if self.wraps() {
-            let Some(before) = self.step_number(id)?.checked_sub(1) else { return Ok(None) };
-            let (line, first) = (self.line(id.epoch, 0)?, (before + 1) * self.step_records());
-            let place = line.begin + first.saturating_sub(line.rest.map_or(0, Remainder::len));
-            return Ok(Some((self.numbered_step(before)?.epoch, place)));
-        }
-        if let Some(Remainder { epoch, goes_on_at: Some(place), .. }) = self.rest()
-            && self.rests().last().is_some_and(|behind| behind.epoch == id.epoch)
-        {
-            return Ok(Some((*epoch, *place)));
-        }
-        let before = id.epoch.checked_sub(1).filter(|_| self.rest_of(id.epoch).is_none());
-        Ok(before.map(|before| (before, self.job().records_of_epoch() * id.epoch)))
+        let records = self.job().records_of_epoch();
+        let (epoch, place) = if self.wraps() {
+            let Some(before) = self.step_number(first)?.checked_sub(1) else { return Ok(None) };
+            let (line, place) = (self.line(first.epoch, 0)?, (before + 1) * self.step_records());
+            let place = line.begin + place.saturating_sub(line.rest.map_or(0, Remainder::len));
+            (self.numbered_step(before)?.epoch, place)
+        } else {
+            let Some(before) = first.epoch.checked_sub(1) else { return Ok(None) };
+            // The epochs that may have had the step before: what was left of one, and dropped, had none.
+            let rests = self.rests().rev().map(|rest| rest.epoch);
+            let mut epochs = std::iter::once(before).chain(rests).filter(|&epoch| epoch < first.epoch);
+            let has_steps = |epoch: &u64| self.steps(*epoch).is_ok_and(|steps| steps > 0);
+            let Some(epoch) = epochs.find(has_steps) else { return Ok(None) };
+            let inside = self.rest_of(first.epoch).and(self.rest()).and_then(|rest| rest.goes_on_at);
+            match inside {
+                Some(place) => (epoch, place),
+                None if epoch == before => return Ok(Some(Boundary { epoch, goes_on_at: None })),
+                None => (epoch, records_before(first.epoch, records)?),
+            }
+        };
+        Ok(Some(Boundary { epoch, goes_on_at: (place > records * (epoch + 1)).then_some(place) }))
     }
 
     /// The epochs of the records in an epoch's steps, as far as they are of what another job left: earlier
@@ -171,7 +186,7 @@ impl Plan {
         first.min(epoch)..=last.max(epoch)
     }
 
-    /// The epochs in which this plan resumes another job: one, and another one if batches had wrapped and no
+    /// The epochs in which this plan resumes another job: one, and a second one if batches had wrapped and no
     /// longer do.
     pub(crate) fn resumed_epochs(&self) -> impl Iterator<Item = u64> {
         self.rests().map(|rest| rest.epoch)
@@ -308,6 +323,27 @@ mod tests {
         let all: Vec<_> = again.share(0, 0, 0).unwrap().map(|id| (id.epoch, id.index)).collect();
         assert_eq!((next, all), (vec![StepId { epoch: 0, step: 0 }], vec![(1, 1)]));
         assert_eq!(again.share(1, 0, 0).unwrap().len(), 16);
+    }
+
+    #[test]
+    fn what_is_left_and_dropped_is_no_epoch_for_others_to_lag_behind() {
+        let job = |replicas, batch, last| {
+            let world = World::new(1, replicas).unwrap();
+            Job::new([10], BatchSize::PerReplica(batch), world).last_batch(last)
+        };
+        // Replica 1 has had nothing: its places are 3 to 5 and 12 to 14. The others go on at 18.
+        let next = [(1, 0), (0, 0), (1, 0)].map(Into::into);
+        let wraps = job(3, 3, LastBatch::Wrap).plan().unwrap();
+        let (drops, _) = wraps.resumed(&job(2, 2, LastBatch::Drop), &next).unwrap();
+        assert_eq!((drops.steps(0), drops.steps(1), drops.steps(2)), (Ok(1), Ok(0), Ok(2)));
+        // One replica has got to the end, so two places of either epoch are dropped.
+        let next = [(1, 0), (0, 0)].map(Into::into);
+        let (plan, next) = drops.resumed(&job(1, 7, LastBatch::Keep), &next).unwrap();
+        let left: Vec<_> = plan.share(0, 0, 0).unwrap().map(|id| (id.epoch, id.index)).collect();
+        assert_eq!((next, left), (vec![StepId::default()], vec![(0, 5), (1, 2)]));
+        assert_eq!((plan.steps(1), plan.rests().count()), (Ok(0), 1));
+        assert_eq!(plan.share(2, 0, 0).unwrap().next().map(|id| (id.epoch, id.index)), Some((2, 0)));
+        assert_eq!(plan.normalized(StepId { epoch: 1, step: 0 }), Ok(StepId { epoch: 2, step: 0 }));
     }
 
     #[test]

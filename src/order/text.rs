@@ -158,7 +158,12 @@ impl Plan {
             let farthest = end.saturating_add(records.saturating_mul(APART_MAX as u64)).min(COUNTED_MAX);
             let places = end.saturating_add(1)..=farthest;
             let place = found.parse().ok().filter(|place| places.contains(place));
-            let wrong = || facts.fault_before("\"goes-on-at ...\" with a place behind the epoch", found);
+            let wrong = || {
+                facts.fault_before(
+                    "\"goes-on-at ...\" with a place after the epoch, by at most 2^20 epochs",
+                    found,
+                )
+            };
             rest.goes_on_at = Some(place.ok_or_else(wrong)?);
         }
         while let Some(found) = facts.next_if("left") {

@@ -30,8 +30,6 @@ pub(super) struct PartyProgress<'a> {
     pub(super) given: BTreeMap<usize, Multiset>,
     /// The number of steps of the epoch.
     pub(super) of: u64,
-    /// Whether any replica was given the last step.
-    pub(super) is_at_end: bool,
     pub(super) missing: Vec<MissingSteps>,
 }
 

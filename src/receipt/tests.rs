@@ -261,6 +261,22 @@ fn a_run_may_go_on_with_another_number_of_ranks() {
     assert_eq!((lacking.epochs[0].state, lacking.epochs[0].missing.count), (EpochState::Broken, 4));
 }
 
+#[test]
+fn a_run_that_goes_on_with_less_than_a_step_has_covered_its_epoch() {
+    let before = plan(13, 4, 1);
+    let job = before.job().clone().batch(BatchSize::Global(9)).last_batch(LastBatch::Drop);
+    let (after, next) = before.resumed(&job, &[StepId { epoch: 0, step: 2 }]).unwrap();
+    assert_eq!((after.steps(0), next[0]), (Ok(0), StepId::default()));
+    let found: Vec<Given> = given(&before, 0..1).into_iter().take(2).collect();
+    let begun = receipts(&before, &found);
+    let under_way = verdict(&begun);
+    assert_eq!((under_way.epochs[0].state, under_way.epochs[0].pending), (EpochState::UnderWay, 5));
+    // Its receipt has no step, and says as whose run it went on.
+    let whole = verdict(&[begun, receipts(&after, &[])].concat());
+    assert_eq!((whole.epochs[0].state, whole.epochs[0].dropped), (EpochState::Covered, 5), "{whole:?}");
+    assert_eq!(whole.first_not_covered(1), None);
+}
+
 /// What a replica is given from a step on, for at most this many batches and until an epoch begins; and its
 /// next step.
 fn given_from(
@@ -313,7 +329,9 @@ proptest! {
             next.push(at);
         }
         let (after_plan, next) = plan.resumed(&job, &next).unwrap();
-        let until = next[0].epoch + 2;
+        // With an epoch more, should a step have taken whole ones.
+        let mut later = next[0].epoch + 1..;
+        let until = later.find(|&epoch| after_plan.steps(epoch).unwrap() > 0).unwrap() + 1;
         let replicas = 0..after_plan.world().replicas();
         let given_after = |replica| given_from(&after_plan, replica, next[replica], usize::MAX, until).0;
         let after: Vec<Given> = replicas.flat_map(given_after).collect();

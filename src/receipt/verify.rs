@@ -301,12 +301,8 @@ impl<'a> Audit<'a> {
             let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
             let has_records = |&of: &u64| of != epoch && plan.epochs_in(of).contains(&epoch);
             for of in std::iter::once(epoch).chain(plan.resumed_epochs().filter(has_records)) {
-                let steps = plan.steps(of).map_err(|error| not_of_plan(name, error))?;
-                let given = self.given(party, of);
-                let is_at_end = given.values().any(|given| given.bounds().end == steps);
-                // A plan that resumes with less than a step leaves all of it out, when it gets there.
-                let is_all = steps == 0 && self.has_reached(party, of)?;
-                if is_at_end || is_all || is_only && of == epoch && !given.is_empty() {
+                let is_under_way = is_only && of == epoch && !self.given(party, of).is_empty();
+                if is_under_way || self.has_ended(party, of)? || self.resumes_with_nothing(party, of)? {
                     let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
                     let records = shares.into_iter().flatten().filter(|record| record.epoch == epoch);
                     left_out.extend(records.map(|record| record.index));
@@ -316,21 +312,31 @@ impl<'a> Audit<'a> {
         Ok(left_out)
     }
 
-    /// Whether `epoch` is one in which a party's plan resumes, and the party has been given all steps of such
-    /// epochs before it.
-    fn has_reached(&self, party: &Party<'_>, epoch: u64) -> Result<bool, ReceiptError> {
-        let Party { plan, witnesses } = party;
-        for of in plan.resumed_epochs() {
-            if of == epoch {
-                return Ok(true);
-            }
-            let steps = plan.steps(of);
-            let steps = steps.map_err(|error| not_of_plan(self.witnesses[witnesses[0]].name, error))?;
-            if steps > 0 && !self.given(party, of).values().any(|given| given.bounds().end == steps) {
+    /// Whether `epoch` is one in which a party's plan resumes with less than a step, all of which it leaves
+    /// out when it gets there.
+    fn resumes_with_nothing(&self, party: &Party<'_>, epoch: u64) -> Result<bool, ReceiptError> {
+        let Party { plan, .. } = party;
+        if self.steps(party, epoch)? > 0 || !plan.resumed_epochs().any(|of| of == epoch) {
+            return Ok(false);
+        }
+        for before in plan.resumed_epochs().filter(|&of| of < epoch) {
+            if self.steps(party, before)? > 0 && !self.has_ended(party, before)? {
                 return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
+    }
+
+    /// The number of steps of an epoch, by a party's plan.
+    fn steps(&self, party: &Party<'_>, epoch: u64) -> Result<u64, ReceiptError> {
+        let name = self.witnesses[party.witnesses[0]].name;
+        party.plan.steps(epoch).map_err(|error| not_of_plan(name, error))
+    }
+
+    /// Whether any of a party's replicas was given the last step of an epoch.
+    fn has_ended(&self, party: &Party<'_>, epoch: u64) -> Result<bool, ReceiptError> {
+        let steps = self.steps(party, epoch)?;
+        Ok(self.given(party, epoch).values().any(|given| given.bounds().end == steps))
     }
 
     /// The steps of an epoch that a party's replicas were given.
@@ -415,21 +421,26 @@ impl<'a> Audit<'a> {
     /// How far each party has got in an epoch.
     fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'_>, ReceiptError> {
         let mut parties = Vec::new();
-        let mut is_resumed = false;
+        let (mut is_resumed, mut has_ended) = (false, false);
         for party in &self.parties {
             let Party { plan, witnesses } = party;
-            // With or without steps of its own, it has records of the epoch.
-            is_resumed |= plan.resumed_epochs().any(|of| plan.epochs_in(of).contains(&epoch) && epoch <= of);
+            // With or without steps of its own, it has records of the epoch. An epoch into which another job
+            // had wrapped is not one of them: all of its steps are this plan's.
+            let of = |of: &u64| epoch <= *of && plan.epochs_in(*of).contains(&epoch);
+            for of in plan.resumed_epochs().filter(of) {
+                is_resumed = true;
+                has_ended |= self.resumes_with_nothing(party, of)?;
+            }
             let given = self.given(party, epoch);
             if !given.is_empty() {
                 let name = self.witnesses[witnesses[0]].name;
-                let of = plan.steps(epoch).map_err(|error| not_of_plan(name, error))?;
-                let is_at_end = given.values().any(|steps| steps.bounds().end == of);
+                let (of, is_at_end) = (self.steps(party, epoch)?, self.has_ended(party, epoch)?);
                 let missing = Vec::new();
-                parties.push(PartyProgress { name, plan, witnesses, given, of, is_at_end, missing });
+                has_ended |= is_at_end;
+                parties.push(PartyProgress { name, plan, witnesses, given, of, missing });
             }
         }
-        let must_be_covered = epoch < last_claimed || parties.iter().any(|party| party.is_at_end);
+        let must_be_covered = epoch < last_claimed || has_ended;
         let is_only = parties.len() == 1 && !is_resumed;
         parties.iter_mut().for_each(|party| party.find_missing(is_only, must_be_covered));
         Ok(Progress { parties, must_be_covered, is_only })

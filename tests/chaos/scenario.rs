@@ -204,7 +204,7 @@ impl Scenario {
             _ => None,
         };
         let job = Job { workers, lanes, size, last };
-        let needs_a_step = self.last_batch(job).is_some_and(|last| !LAST_BATCHES[..2].contains(&last));
+        let needs_a_step = matches!(self.last_batch(job), Some(LastBatch::Drop | LastBatch::Wrap));
         (job != self.job && (!needs_a_step || self.records >= job.step())).then_some(job)
     }
 

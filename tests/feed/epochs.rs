@@ -393,3 +393,19 @@ fn one_pass_and_another_number_of_epochs_contradict_each_other() {
         assert_eq!(feed.steps().map(|step| step.unwrap()[0].len()).sum::<usize>(), 7);
     });
 }
+
+#[test]
+fn an_epoch_of_which_less_than_a_step_was_left_has_no_batch() {
+    let begun = feed(images(10), 1).batch_size(4).epochs(3).seed(7).shuffle(Shuffle::Global);
+    let mut begun = begun.build().unwrap();
+    assert_eq!(begun.epoch().unwrap().take(2).filter(Result::is_ok).count(), 2);
+    let snapshot = begun.snapshot().unwrap();
+    let resumed = feed(images(10), 1).batch_size(7).epochs(3).seed(7).shuffle(Shuffle::Global);
+    let mut resumed = resumed.last_batch(LastBatch::Drop).resume(&snapshot).build().unwrap();
+    let epochs: Vec<Vec<u64>> = (0..3)
+        .map(|_| resumed.epoch().unwrap().map(|batch| batch.unwrap().step().unwrap().epoch).collect())
+        .collect();
+    assert_eq!(epochs, [vec![], vec![1], vec![2]], "each call is the next epoch");
+    let error = resumed.epoch().unwrap_err();
+    assert!(error.to_string().contains("there is no step 0 in epoch 0"), "{error}");
+}

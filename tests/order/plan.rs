@@ -310,9 +310,9 @@ fn give(
     next
 }
 
-/// Behind the epoch in which a plan resumes, and the next one with steps: a step of a job that wrapped may
-/// have taken all records of some epochs.
-fn two_epochs_behind(plan: &Plan, start: StepId) -> u64 {
+/// The end of the epoch in which a plan resumes and of the next one with steps: one step of a job that wraps
+/// may have taken whole epochs.
+fn end_of_two_epochs(plan: &Plan, start: StepId) -> u64 {
     let mut epochs = start.epoch + 1..;
     epochs.find(|&epoch| plan.steps(epoch).unwrap() > 0).unwrap() + 1
 }
@@ -402,7 +402,7 @@ proptest! {
         }
         let job = run.clone().batch(BatchSize::Global(7)).world(World::new(1, replicas).unwrap());
         (plan, next) = plan.resumed(&job, &next).unwrap();
-        let end = two_epochs_behind(&plan, next[0]);
+        let end = end_of_two_epochs(&plan, next[0]);
         for (replica, next) in next.iter().enumerate() {
             give(&plan, replica, *next, |next, _| next.epoch == end, &mut given);
         }
@@ -436,7 +436,7 @@ proptest! {
             }
         }
         (plan, next) = plan.resumed(&run.clone().batch(BatchSize::Global(7)), &next).unwrap();
-        let end = two_epochs_behind(&plan, next[0]);
+        let end = end_of_two_epochs(&plan, next[0]);
         give(&plan, 0, next[0], |next, _| next.epoch == end, &mut given);
         prop_assert!(given.values().all(|&count| count == 1), "{given:?}");
         // The same number of each file in every epoch, pass after pass.

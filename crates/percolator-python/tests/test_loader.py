@@ -247,6 +247,19 @@ def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
     assert seen == Counter(range(100)), "the epoch, across both jobs, has every record once"
 
 
+def test_an_epoch_of_which_less_than_a_step_was_left_is_empty(numbers: str) -> None:
+    begun = loader(numbers, batch_size=40)
+    taken = [label.tolist() for _, (_, label) in zip(range(2), begun)]
+    assert sum(map(len, taken)) == 80
+    resumed = loader(numbers, batch_size=30, drop_last=True)
+    resumed.load_state_dict(begun.state_dict())
+    assert len(resumed) == 0 and flat(resumed) == [] and resumed.epoch == 0
+    for epoch in (1, 2):
+        assert flat(resumed) == list(range(90)) and resumed.epoch == epoch
+    resumed.set_epoch(0)
+    assert flat(resumed) == []
+
+
 def flat_of(numbers: str, rank: int) -> list[int]:
     other = loader(numbers, shuffle=True, rank=rank, world_size=3, batch_size=5, environment=False)
     other.set_epoch(1)

@@ -171,10 +171,11 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self._next_epoch
-        if epoch != self._rest and self._feed.next_steps[0] != (epoch, 0):
+        # The rest of an epoch may be empty. So is an epoch of which less than a step was left, and dropped.
+        has_steps = self._plan.steps(epoch) > 0
+        if has_steps and epoch != self._rest and self._feed.next_steps[0] != (epoch, 0):
             self._feed.seek(epoch, 0)
-        # The rest of an epoch may be empty.
-        is_over = self._feed.next_steps[0][0] > epoch
+        is_over = not has_steps or self._feed.next_steps[0][0] > epoch
         self._rest = None
         self._epoch = epoch
         self._next_epoch = epoch + 1
