@@ -1,0 +1,157 @@
+//! Feeds end in every order: by a cancellation, by an error of the source, and with their parts dropped one
+//! after the other. What was complete is delivered, each lane is told once, and no thread stays.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use percolator::reader::{ReaderError, Registry};
+use percolator::{Feed, FeedError};
+
+use crate::common;
+use crate::common::process::{is_alone, must_end, open_files, settles, this_test, threads};
+use crate::lanes::{drain, due, hosts, images, over};
+
+#[test]
+fn cancelling_wakes_every_lane_once_after_what_was_complete() {
+    must_end("lanes that are cancelled", || {
+        let (source, mut stall) = images("cancelled", 20).stall_at(10);
+        let mut feed = over(source).batch_size(2).devices(hosts(2)).build().unwrap();
+        let canceller = feed.canceller();
+        let mut lanes = feed.take_lanes().unwrap();
+        std::thread::scope(|scope| {
+            let drains: Vec<_> =
+                lanes.iter_mut().map(|lane| scope.spawn(|| (lane.number(), drain(lane)))).collect();
+            stall.wait();
+            // The lanes wait for a source that does not answer: only the cancellation can wake them.
+            canceller.cancel();
+            canceller.cancel();
+            for drain in drains {
+                let (number, (seen, error)) = drain.join().unwrap();
+                assert_eq!(error, Some(FeedError::Cancelled));
+                assert_eq!(seen, due(20, number, 2, 2, 10)[..seen.len()], "the batches before, in order");
+            }
+        });
+        stall.release();
+    });
+}
+
+#[test]
+fn an_error_of_the_source_comes_once_to_every_lane_after_the_batches_before_it() {
+    must_end("lanes of a source that fails", || {
+        for lanes in [1, 2, 3] {
+            for is_panic in [false, true] {
+                let source = images("faulty", 20);
+                let source = if is_panic { source.panic_at(33) } else { source.fail_at(33) };
+                let mut feed = over(source).batch_size(4).devices(hosts(lanes)).build().unwrap();
+                let mut lanes_taken = feed.take_lanes().unwrap();
+                std::thread::scope(|scope| {
+                    for lane in &mut lanes_taken {
+                        scope.spawn(move || {
+                            let (seen, error) = drain(lane);
+                            let error = error.expect("every lane hears of it");
+                            match error {
+                                FeedError::Reader(ReaderError::Panicked { .. }) => assert!(is_panic),
+                                FeedError::Reader(ReaderError::Source(_)) => assert!(!is_panic),
+                                other => panic!("{other}"),
+                            }
+                            let mut due = due(20, lane.number(), lanes, 4, 33);
+                            due.retain(|batch| batch.len() == 4);
+                            assert!(seen.len() <= due.len() && seen == due[..seen.len()]);
+                            if lanes == 1 {
+                                assert_eq!(seen, due, "all that were complete");
+                            }
+                        });
+                    }
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_dropped_lane_takes_nothing_from_its_siblings_and_is_accounted_for() {
+    for batch_size in [1, 4, 16] {
+        let records = 100;
+        let mut feed = over(images("dropped", records))
+            .batch_size(batch_size)
+            .prefetch(1)
+            .devices(hosts(3))
+            .once()
+            .build()
+            .unwrap();
+        let mut lanes = feed.take_lanes().unwrap();
+        let mut leaving = lanes.remove(1);
+        let first = leaving.next().unwrap().unwrap();
+        assert_eq!(first.records(), due(records, 1, 3, batch_size, records)[0]);
+        drop(leaving);
+        std::thread::scope(|scope| {
+            for mut lane in lanes {
+                scope.spawn(move || {
+                    let number = lane.number();
+                    assert_eq!(drain(&mut lane), (due(records, number, 3, batch_size, records), None));
+                });
+            }
+        });
+        let stats = feed.stats();
+        assert!(stats.reader.undelivered > 0, "{stats}");
+        assert_eq!(
+            stats.reader.records + stats.reader.undelivered,
+            records as u64,
+            "no record is lost: {stats}"
+        );
+    }
+}
+
+#[test]
+fn feeds_end_in_every_order_and_leave_no_thread() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    common::write_images(folder.path(), 40, 1, 6, 6);
+    // The first feed may open what stays open. The system counts a thread for a moment after its join.
+    let threads_before = threads();
+    end_a_feed(folder.path(), 0);
+    settles(threads, &threads_before, "threads after the first feed");
+    let before = (threads_before, open_files());
+    let path = folder.path().to_owned();
+    must_end("the drop of a feed", move || (0..400).for_each(|number| end_a_feed(&path, number)));
+    settles(|| (threads(), open_files()), &before, "threads and open files");
+    assert!(Registry::global().is_empty());
+}
+
+/// Drops the parts of a feed in an order derived from `number`, some of them while it runs at full speed.
+fn end_a_feed(path: &std::path::Path, number: usize) {
+    let mut state = number as u64;
+    let mut below = |limit: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % limit
+    };
+    let lanes = 1 + below(3);
+    let mut builder =
+        Feed::builder().lmdb(path).batch_size(1 + below(9)).prefetch(1 + below(4)).threads(1 + below(3));
+    if below(4) == 0 {
+        builder = builder.once();
+    }
+    let mut feed = builder.devices(hosts(lanes)).build().unwrap();
+    let canceller = feed.canceller();
+    let mut parts: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
+    for mut lane in feed.take_lanes().unwrap() {
+        // At most one batch a lane: a second one might wait for a sibling's consumer.
+        if below(2) == 0
+            && let Some(batch) = lane.next()
+        {
+            parts.push(Box::new(batch.unwrap()));
+        }
+        parts.push(Box::new(lane));
+    }
+    parts.push(Box::new(feed));
+    if below(5) == 0 {
+        canceller.cancel();
+    }
+    while !parts.is_empty() {
+        let part = parts.swap_remove(below(parts.len()));
+        if below(3) == 0 {
+            std::thread::spawn(move || drop(part)).join().unwrap();
+        }
+    }
+}
