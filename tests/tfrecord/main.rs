@@ -9,9 +9,12 @@ mod copies;
 mod damage;
 mod damaged_examples;
 mod example;
+mod example_fields;
+mod example_refused;
 #[path = "../common/example_twin.rs"]
 mod example_twin;
 mod example_view;
+mod examples;
 mod feed;
 mod files;
 #[path = "../common/damage/mod.rs"]
