@@ -1,0 +1,138 @@
+//! A dump that fails must leave nothing behind that could be taken for its arrays: on a full disk, behind
+//! links, and where the folder or something else of that name is in the way. Files of others stay.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::dumps::{Arrays, Dump, LAYER, golden};
+
+#[test]
+fn the_arrays_are_whole_even_where_nobody_listens() {
+    let run = |dump: &Dump, stdout: Stdio| {
+        let mut command = dump.command("out", ["net.prototxt"]);
+        command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+    };
+    let net = LAYER.replace("top: 'data'", "top: 'data' top: 'label'");
+    let dump = Dump::with_net(&net);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert!(run(&dump, writer.into()).status.success());
+    assert_eq!(dump.names(), ["data.npy", "label.npy"]);
+
+    let dump = Dump::with_net(&net);
+    let output = run(&dump, fs::File::options().write(true).open("/dev/full").unwrap().into());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.starts_with("percolator: cannot write to the standard output: No space left"),
+        "{message}"
+    );
+    assert_eq!(dump.names(), ["data.npy", "label.npy"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_arrays_of_the_run_before_and_one_that_cannot_begin_leaves_them() {
+    let dump = Dump::with_net(LAYER);
+    dump.pass(["net.prototxt"]);
+    let arrays = dump.arrays();
+    assert_eq!(dump.run(["gone.prototxt"]).status.code(), Some(1));
+    assert_eq!(dump.arrays(), arrays);
+    dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
+}
+
+#[test]
+fn where_nothing_can_be_written_it_says_so() {
+    let dump = Dump::with_net(LAYER);
+    // Before it reads the data, which may take long.
+    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+        for out in ["net.prototxt", "net.prototxt/out", "net.prototxt/out/deep"] {
+            let output = dump.run_to(out, [source]);
+            let message = dump.check_failure(&output, &Arrays::new());
+            assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
+        }
+    }
+    let output = dump.run_to("deep/out", ["--lmdb=no_such_lmdb"]);
+    assert!(dump.check_failure(&output, &Arrays::new()).contains("no_such_lmdb"));
+    assert!(!dump.folder.path().join("deep").exists(), "nothing is made for a run that cannot begin");
+    // Something other than a regular file has the array's name, and stays.
+    let data = dump.folder.path().join("out/data.npy");
+    let refused = || String::from_utf8(dump.run(["net.prototxt"]).stderr).unwrap();
+    fs::create_dir_all(&data).unwrap();
+    let message = refused();
+    assert!(message.contains("cannot write out/data.npy: a folder is there"), "{message}");
+    fs::remove_dir(&data).unwrap();
+    assert!(Command::new("mkfifo").arg(&data).status().unwrap().success());
+    let message = refused();
+    assert!(message.contains("cannot write out/data.npy: a FIFO is there"), "{message}");
+    assert!(!fs::metadata(&data).unwrap().is_file());
+}
+
+#[test]
+fn arrays_are_written_where_links_lead() {
+    let dump = Dump::with_net(LAYER);
+    let at = |name: &str| dump.folder.path().join(name);
+    fs::create_dir_all(at("out")).unwrap();
+    fs::create_dir_all(at("elsewhere")).unwrap();
+    for name in ["data.npy", "label.npy"] {
+        std::os::unix::fs::symlink(at("elsewhere").join(name), at("out").join(name)).unwrap();
+    }
+    dump.pass(["net.prototxt"]);
+    let whole = fs::read(at("elsewhere/data.npy")).unwrap();
+    dump.pass(["net.prototxt"]);
+    assert!(at("out/data.npy").is_symlink() && whole.starts_with(b"\x93NUMPY"));
+    assert_eq!(fs::read(at("elsewhere/data.npy")).unwrap(), whole);
+    // A failed run leaves nothing behind that could be taken for its arrays.
+    assert!(!dump.run(["net.prototxt", "--batches", "1000000000000000000"]).status.success());
+    assert!(!at("elsewhere/data.npy").exists());
+}
+
+#[test]
+fn an_array_that_fits_no_disk_is_refused_before_any_of_it_is_made() {
+    let dump = Dump::with_net(LAYER);
+    dump.pass(["net.prototxt"]);
+    for batches in ["100000000000", "1000000000000000000"] {
+        let message = dump.fail(["net.prototxt", "--batches", batches]);
+        assert!(message.starts_with("out/data.npy"), "{message}");
+        // Nothing of this run or of an earlier one is left that could pass for the result.
+        assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn arrays_that_exist_stay() {
+    let dump = Dump::with_net(LAYER);
+    let at = |name: &str| dump.folder.path().join("out").join(name);
+    fs::create_dir(at("")).unwrap();
+    fs::write(at("label.npy"), "somebody's").unwrap();
+    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.args(["dump", source, "--out", "out", "--root"]).arg(golden(""));
+        let output = command.current_dir(dump.folder.path()).env_remove("RUST_LOG").output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains("out/label.npy: it already exists; give another folder"), "{message}");
+    }
+    // Even if they may be replaced: there is nothing to replace them with.
+    assert!(!dump.run(["--lmdb=no_such_lmdb"]).status.success());
+    assert_eq!(fs::read_to_string(at("label.npy")).unwrap(), "somebody's");
+    // The layer gives no labels, and an array of an earlier run could pass for theirs.
+    dump.pass(["net.prototxt"]);
+    assert_eq!(dump.names(), ["data.npy"]);
+}
+
+#[test]
+fn a_full_disk_leaves_no_array() {
+    let small = LAYER.replace("data_param", "transform_param { crop_size: 3 } data_param");
+    // A full disk is found while writing, or when the file is closed.
+    for net in [LAYER, &small] {
+        let dump = Dump::with_net(net);
+        // No file may have a byte, and a write returns an error instead of killing the process.
+        let command = dump.command("out", ["net.prototxt"]);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]).arg(command.get_program());
+        limited.args(command.get_args()).current_dir(dump.folder.path()).env_remove("RUST_LOG");
+        let message = dump.check_failure(&limited.output().unwrap(), &Arrays::new());
+        assert!(message.starts_with("cannot write out/data.npy"), "{message}");
+        assert!(message.contains("File too large"), "{message}");
+        assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
+    }
+}
