@@ -76,6 +76,14 @@ def decode_slowly(record: percolator.Record) -> dict[str, int]:
     return {"index": record.index}
 
 
+def interruptible(script: str, numbers: str) -> subprocess.Popen[str]:
+    """Starts Python in a process that Ctrl-C interrupts, even if this one ignores it: so does all that a shell
+    script starts in the background."""
+    heed = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    command = [sys.executable, "-c", heed + textwrap.dedent(script), numbers]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_ctrl_c_ends_a_wait_and_loses_nothing(numbers: str) -> None:
     script = """
         import sys, threading
@@ -111,8 +119,7 @@ def test_ctrl_c_ends_a_wait_and_loses_nothing(numbers: str) -> None:
         assert seen == list(range(100)), seen
         print("complete", flush=True)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = interruptible(script, numbers)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "waiting\n"
@@ -141,8 +148,7 @@ def test_ctrl_c_ends_the_wait_for_a_feed(numbers: str) -> None:
             print("interrupted", flush=True)
         held.set()
     """
-    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = interruptible(script, numbers)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "building\n"
@@ -165,8 +171,7 @@ def test_ctrl_c_may_end_the_program_while_a_feed_is_built(numbers: str) -> None:
 
         percolator.Feed(tfrecord=sys.argv[1], decode=decode, threads=2)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script), numbers]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = interruptible(script, numbers)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "building\n"
