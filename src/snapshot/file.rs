@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use super::text::read;
 use super::{Snapshot, SnapshotError};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter};
+use crate::base::checked_text::{TextFault, TextReader, TextWriter, lines};
 use crate::base::input_file;
 use crate::base::shown;
 use crate::base::whole_file::{self, folder_of, place_of};
@@ -226,7 +226,7 @@ impl Carried {
     fn to_text(&self) -> String {
         let mut text = TextWriter::new(CARRIED, CARRIED_VERSION);
         text.fact("place", encoded(&self.place));
-        self.text.lines().for_each(|line| text.fact("line", line));
+        lines(&self.text).for_each(|line| text.fact("line", line));
         text.checksum()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
-use crate::base::checked_text::OneLine;
+use crate::base::checked_text::{OneLine, lines};
 
 /// The name of the sample of a data set's index, which depends on the database's pages.
 pub(crate) const INDEX: &str = "index";
@@ -91,12 +91,12 @@ impl Identity {
 
     /// The facts.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.facts.lines()
+        lines(&self.facts)
     }
 
     /// The samples.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &str> {
-        self.samples.lines()
+        lines(&self.samples)
     }
 
     /// Adds a line returned by [`lines`](Self::lines).
@@ -120,7 +120,7 @@ impl Identity {
             return None;
         }
         let other = String::from_utf8_lossy(other);
-        let (mut ours, mut others) = (self.facts.lines(), other.lines());
+        let (mut ours, mut others) = (self.lines(), lines(&other));
         loop {
             match (ours.next(), others.next()) {
                 (Some(our), Some(other)) if our == other => {}
