@@ -124,7 +124,8 @@ pub(crate) struct TextReader<'a> {
 impl<'a> TextReader<'a> {
     /// Checks a text of this kind and returns its facts and its version, which is `newest` or earlier.
     pub(crate) fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
-        let first = lines(text).next().unwrap_or_default();
+        // A copy with other ends of lines is still of this kind, and was edited.
+        let first = text.lines().next().unwrap_or_default();
         let other = || TextFault::Other { wanted: kind, found: first.chars().take(60).collect() };
         let version = first.strip_prefix("percolator ").and_then(|rest| rest.strip_prefix(kind));
         let version: u32 = version.and_then(|rest| rest.strip_prefix(' ')?.parse().ok()).ok_or_else(other)?;
@@ -237,6 +238,12 @@ mod tests {
         let (mut facts, _) = TextReader::open(&text, "snapshot", 2).unwrap();
         assert_eq!(facts.next_if("path"), Some("a\r\r"));
         assert_eq!(facts.end(), Ok(()));
+    }
+
+    #[test]
+    fn a_copy_with_other_ends_of_lines_was_edited() {
+        let copy = written().replace('\n', "\r\n");
+        assert!(matches!(TextReader::open(&copy, "snapshot", 2), Err(TextFault::Edited { .. })));
     }
 
     #[test]

@@ -23,8 +23,9 @@ impl Feed {
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
     /// start over.
     ///
-    /// If the iterator is dropped early, the next call continues with the rest of its epoch. In a run that
-    /// [resumed](crate::FeedBuilder::resume) as another job, an epoch may be without a batch. In [round-robin
+    /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may be
+    /// without a batch: if a run that [resumes](crate::FeedBuilder::resume) as another job has less than a
+    /// step of it, and drops that, and if a step that wraps is larger than an epoch. In [round-robin
     /// order](crate::FeedBuilder::epochs), which has no epochs, it does not end.
     ///
     /// ```no_run
@@ -70,7 +71,9 @@ impl Feed {
             DealtBy::Plan(plan) => plan.steps(next).map_err(ConfigError::Order)? == 0,
             DealtBy::RoundRobin(_) => false,
         };
-        self.empty_epoch = is_empty.then_some(next);
+        if is_empty {
+            self.empty_epoch = Some(next);
+        }
         Ok(Epoch { steps: self.steps(), is_over: is_empty })
     }
 

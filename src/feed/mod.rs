@@ -108,7 +108,7 @@ pub struct Feed {
     gauges: Arc<Gauges>,
     /// The progress of each lane, taken or not.
     progress: Vec<Arc<Progress>>,
-    /// The epoch of the last iterator over [one](Self::epoch), if the plan has no step in it.
+    /// The last epoch without a step that an iterator over [one](Self::epoch) stood for.
     empty_epoch: Option<u64>,
     about: Arc<About>,
     /// The options that it was built with.

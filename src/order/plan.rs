@@ -7,6 +7,7 @@ use super::mixture::Mixture;
 use super::partition::Partition;
 use super::range::StridedRange;
 use super::remainder::Remainder;
+use super::resumed::APART_MAX;
 use super::sharding::{Files, Shard, ShardName};
 use super::share::{Line, ReplicaShare};
 use super::world::Seat;
@@ -36,6 +37,8 @@ pub struct Plan {
     rest: Option<Remainder>,
     /// What is left of the epoch inside which the run goes on after the rest, if batches end with the epoch.
     second_rest: Option<Remainder>,
+    /// The first epoch after the rest's own of which it has not all records; 0 if that is the next one.
+    goes_on_in: u64,
 }
 
 impl Job {
@@ -91,6 +94,7 @@ impl Plan {
             shards,
             rest: None,
             second_rest: None,
+            goes_on_in: 0,
         };
         plan.own_steps = plan.count_own_steps();
         Ok(plan)
@@ -159,23 +163,25 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`OrderError::TooMany`].
+    /// [`OrderError::TooFarApart`] and [`OrderError::TooMany`].
     pub(super) fn with_rest(self, rest: Option<Remainder>) -> Result<Self, OrderError> {
-        let place = rest.as_ref().and_then(|rest| rest.goes_on_at).filter(|_| !self.wraps());
-        let second_rest = match place {
-            None => None,
-            Some(place) => {
-                let all = self.job.shard(&Files::of(&self.job.files)?, ShardName::ALL)?;
-                // Not 0: a place is one of a record.
-                let epoch = place / all.records;
-                let mut second = Remainder::of(epoch);
-                let end = records_before(epoch + 1, all.records)?;
-                second.push(&all, StridedRange::within(place..end, end))?;
-                // A whole epoch is as it would have been.
-                Some(second).filter(|second| second.len() < all.records)
-            }
+        let place = rest.as_ref().and_then(|rest| Some((rest.epoch, rest.goes_on_at?)));
+        let Some((first, place)) = place else {
+            return Ok(Plan { rest, second_rest: None, goes_on_in: 0, ..self });
         };
-        Ok(Plan { rest, second_rest, ..self })
+        let all = self.job.shard(&Files::of(&self.job.files)?, ShardName::ALL)?;
+        // Not 0: a place is one of a record.
+        let epoch = place / all.records;
+        if epoch.saturating_sub(first) > APART_MAX as u64 {
+            let [first, last] = [first, epoch].map(|epoch| StepId { epoch, step: 0 });
+            return Err(OrderError::TooFarApart { first, last });
+        }
+        let mut second = Remainder::of(epoch);
+        let end = records_before(epoch + 1, all.records)?;
+        second.push(&all, StridedRange::within(place..end, end))?;
+        // A whole epoch is as it would have been.
+        let second_rest = Some(second).filter(|second| second.len() < all.records && !self.wraps());
+        Ok(Plan { rest, second_rest, goes_on_in: epoch, ..self })
     }
 
     /// How the epochs are shuffled, and the seed.
@@ -350,10 +356,8 @@ impl Plan {
     pub(super) fn epoch_after(&self, epoch: u64) -> u64 {
         let next = epoch.saturating_add(1);
         match &self.rest {
-            None => next,
             Some(rest) if next <= rest.epoch => rest.epoch,
-            Some(Remainder { goes_on_at: None, .. }) => next,
-            Some(Remainder { goes_on_at: Some(place), .. }) => next.max(place / self.job.records_of_epoch()),
+            _ => next.max(self.goes_on_in),
         }
     }
 

@@ -37,9 +37,10 @@ impl Plan {
     ///
     /// If the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, over
     /// all workers, is one stream that the other job divides among its replicas from step 0 on. Later epochs
-    /// are as they would have been, except for what batches that wrapped have taken of the next. Every record
-    /// is still delivered as often as it would have been: exactly once, except with
-    /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off).
+    /// are as they would have been, except for what batches that wrapped have taken of them. Every record is
+    /// still delivered as often as it would have been: exactly once, except with
+    /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off). A job that [drops](super::LastBatch::Drop) the
+    /// last records of an epoch leaves out less than a step of what is left, too.
     ///
     /// ```
     /// use percolator::order::{BatchSize, Job, World};
@@ -169,14 +170,15 @@ impl Plan {
             let mut epochs = std::iter::once(before).chain(rests).filter(|&epoch| epoch < first.epoch);
             let has_steps = |epoch: &u64| self.steps(*epoch).is_ok_and(|steps| steps > 0);
             let Some(epoch) = epochs.find(has_steps) else { return Ok(None) };
+            // Of an epoch that the run goes on inside, what is before that place is in the first rest.
             let inside = self.rest_of(first.epoch).and(self.rest()).and_then(|rest| rest.goes_on_at);
             match inside {
                 Some(place) => (epoch, place),
-                None if epoch == before => return Ok(Some(Boundary { epoch, goes_on_at: None })),
                 None => (epoch, records_before(first.epoch, records)?),
             }
         };
-        Ok(Some(Boundary { epoch, goes_on_at: (place > records * (epoch + 1)).then_some(place) }))
+        let end = records_before(epoch + 1, records)?;
+        Ok(Some(Boundary { epoch, goes_on_at: (place > end).then_some(place) }))
     }
 
     /// The epochs of the records in an epoch's steps, as far as they are of what another job left: earlier

@@ -30,8 +30,9 @@ impl Verdict {
     /// after each resume. A run may have resumed with other plans, as long as data set, seed and shuffle are
     /// the same.
     ///
-    /// An epoch must be covered if any receipt has its last step or a later epoch. Otherwise it is under way,
-    /// and steps that no replica has reached are not missing.
+    /// An epoch must be covered if any receipt has its last step or a later epoch, or is of a job that
+    /// resumed with less than a step of it, and drops that. Otherwise it is under way, and steps that no
+    /// replica has reached are not missing.
     ///
     /// # Errors
     ///

@@ -402,10 +402,17 @@ fn an_epoch_of_which_less_than_a_step_was_left_has_no_batch() {
     let snapshot = begun.snapshot().unwrap();
     let resumed = feed(images(10), 1).batch_size(7).epochs(3).seed(7).shuffle(Shuffle::Global);
     let mut resumed = resumed.last_batch(LastBatch::Drop).resume(&snapshot).build().unwrap();
-    let epochs: Vec<Vec<u64>> = (0..3)
-        .map(|_| resumed.epoch().unwrap().map(|batch| batch.unwrap().step().unwrap().epoch).collect())
-        .collect();
-    assert_eq!(epochs, [vec![], vec![1], vec![2]], "each call is the next epoch");
+    let epoch = |feed: &mut Feed| -> Vec<u64> {
+        feed.epoch().unwrap().map(|batch| batch.unwrap().step().unwrap().epoch).collect()
+    };
+    assert_eq!(epoch(&mut resumed), []);
+    drop(resumed.epoch().unwrap());
+    assert_eq!([epoch(&mut resumed), epoch(&mut resumed)], [[1], [2]], "each call is the next epoch");
     let error = resumed.epoch().unwrap_err();
     assert!(error.to_string().contains("there is no step 0 in epoch 0"), "{error}");
+    // A step that takes all of the next epoch.
+    let large = feed(images(10), 1).batch_size(25).epochs(3).last_batch(LastBatch::Wrap);
+    let mut large = large.build().unwrap();
+    let epochs: Vec<_> = (0..4).map(|_| epoch(&mut large)).collect();
+    assert_eq!(epochs, [vec![0], vec![], vec![2], vec![0]]);
 }

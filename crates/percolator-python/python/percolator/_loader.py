@@ -187,7 +187,7 @@ class DataLoader:
         """Makes the next ``iter()`` that of this epoch, whose order only the seed and its number decide.
 
         Without a call, each ``iter()`` is the epoch after the one before. An epoch that was loaded in its
-        middle goes on, if it is this one.
+        middle goes on, if it is this one. One before that, of other processes, has no batch left.
         """
         if epoch < 0:
             raise config(f"there is no epoch {epoch}: they are counted from 0")
@@ -219,7 +219,9 @@ class DataLoader:
         self._feed.close()
         self._feed, self._plan = feed, plan_of(feed)
         self._iterations += 1
-        self._begin_at(self._feed.next_steps[0][0] if epoch is None else epoch)
+        # Joined snapshots may be of an earlier epoch than the one that this process was in.
+        start = self._feed.next_steps[0][0]
+        self._begin_at(start if epoch is None else min(epoch, start))
 
     def stats(self) -> Stats:
         """What was done so far, and who waited for whom."""
