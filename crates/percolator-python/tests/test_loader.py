@@ -247,6 +247,21 @@ def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
     assert seen == Counter(range(100)), "the epoch, across both jobs, has every record once"
 
 
+def test_ranks_of_two_epochs_go_on_in_the_earlier_one(numbers: str) -> None:
+    ranks = [loader(numbers, rank=rank, world_size=2, batch_size=5, environment=False) for rank in range(2)]
+    seen = Counter(flat(ranks[0]))
+    iter(ranks[0])
+    for _, (_, label) in zip(range(4), ranks[1]):
+        seen.update(label.tolist())
+    states = [rank.state_dict() for rank in ranks]
+    joined = percolator.Snapshot.join([percolator.Snapshot(state["snapshot"]) for state in states])
+    alone = loader(numbers, batch_size=10)
+    alone.load_state_dict({**states[0], "snapshot": str(joined)})
+    seen.update(flat(alone))
+    assert alone.epoch == 0 and seen == Counter(range(100))
+    assert flat(alone) == list(range(100)) and alone.epoch == 1
+
+
 def test_an_epoch_of_which_less_than_a_step_was_left_is_empty(numbers: str) -> None:
     begun = loader(numbers, batch_size=40)
     taken = [label.tolist() for _, (_, label) in zip(range(2), begun)]
