@@ -54,13 +54,16 @@ fn varint(bytes: &[u8], at: &mut usize) -> usize {
 
 impl Database {
     /// Whether a log, or the MANIFEST, ends where it may have ended once, and every other file is as it was.
+    /// A log that the MANIFEST does not name yet, the newer one of two, may not have been there.
     fn is_cut_between_records(&self, case: &Case) -> bool {
-        self.stated().iter().all(|file| {
-            let is_log = file.name.ends_with(".log") || file.name.contains("MANIFEST");
-            case.bytes(&file.name).is_some_and(|bytes| {
-                let is_cut = || file.bytes.starts_with(bytes) && ends(&file.bytes).contains(&bytes.len());
-                bytes == file.bytes || is_log && is_cut()
-            })
+        let stated = self.stated();
+        let logs: Vec<&str> = stated.iter().map(|file| &file.name[..]).filter(|name| is_log(name)).collect();
+        stated.iter().all(|file| {
+            let Some(bytes) = case.bytes(&file.name) else {
+                return logs.len() > 1 && logs.last().is_some_and(|newest| *newest == file.name);
+            };
+            let is_cut = || file.bytes.starts_with(bytes) && ends(&file.bytes).contains(&bytes.len());
+            bytes == file.bytes || (is_log(&file.name) || file.name.contains("MANIFEST")) && is_cut()
         })
     }
 
@@ -83,6 +86,10 @@ impl Database {
         };
         paths.into_iter().map(stated).collect()
     }
+}
+
+fn is_log(name: &str) -> bool {
+    name.ends_with(".log")
 }
 
 /// What rusty-leveldb reads of these files, in the order of the keys. It writes to a database that it opens.
@@ -272,8 +279,8 @@ impl Format for Database {
     }
 
     /// A cut that is told. What was lost may have been newer values, or deletions; so other records may come.
-    /// Where a file of another database fits, or a log ends between two of its records, nothing can show it:
-    /// then another reader reads the same.
+    /// Where a file of another database fits, or a log ends between two of its records, or has not begun,
+    /// nothing can show it: then another reader reads the same.
     fn allows(&self, case: &Case, way: &'static str, found: &Reading<Record>) -> bool {
         match &found.error {
             Some(error) => error.starts_with(CUT),
