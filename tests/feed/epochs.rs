@@ -405,7 +405,7 @@ fn an_epoch_of_which_less_than_a_step_was_left_has_no_batch() {
     let epoch = |feed: &mut Feed| -> Vec<u64> {
         feed.epoch().unwrap().map(|batch| batch.unwrap().step().unwrap().epoch).collect()
     };
-    assert_eq!(epoch(&mut resumed), []);
+    assert!(epoch(&mut resumed).is_empty());
     drop(resumed.epoch().unwrap());
     assert_eq!([epoch(&mut resumed), epoch(&mut resumed)], [[1], [2]], "each call is the next epoch");
     let error = resumed.epoch().unwrap_err();
