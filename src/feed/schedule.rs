@@ -211,10 +211,9 @@ impl FeedBuilder {
         let end = schedule.epochs.filter(|&epochs| epochs > 0).or(schedule.passes().map(Into::into));
         let end = end.map(|epoch| StepId { epoch, step: 0 });
         let starts = next.get(lanes).expect("each lane is one of the requested replicas").to_vec();
-        // A run that has ended may be at a later step: the next one that the plan has.
-        let is_past =
-            |(start, end): &(&StepId, StepId)| *start > plan.normalized(*end).as_ref().unwrap_or(end);
-        if let Some((start, end)) = starts.iter().min().zip(end).filter(is_past) {
+        // A run that has ended is at the next step that the plan has.
+        let ended_at = end.map(|end| plan.normalized(end).unwrap_or(end));
+        if let Some((start, end)) = starts.iter().min().zip(ended_at).filter(|(start, end)| *start > end) {
             tracing::warn!(
                 %start, %end,
                 "the run resumes past its last epoch: nothing comes; epochs count from the run's beginning"

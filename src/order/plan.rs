@@ -7,7 +7,6 @@ use super::mixture::Mixture;
 use super::partition::Partition;
 use super::range::StridedRange;
 use super::remainder::Remainder;
-use super::resumed::APART_MAX;
 use super::sharding::{Files, Shard, ShardName};
 use super::share::{Line, ReplicaShare};
 use super::world::Seat;
@@ -17,6 +16,10 @@ use crate::record::StepId;
 /// The most records that are counted, in a run or in a step. Multiplied by the most replicas, they fit 64
 /// bits.
 pub(super) const COUNTED_MAX: u64 = 1 << 43;
+
+/// The most shares by which replicas may be apart, including those that they were given. It bounds what
+/// snapshots and receipts write about them, and how many epochs a single step may have taken.
+pub(super) const APART_MAX: usize = 1 << 20;
 
 /// Which record goes where, and when. Computed for any step of any replica, without reading anything.
 #[derive(Clone, Debug, PartialEq, Eq)]

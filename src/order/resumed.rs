@@ -3,16 +3,12 @@
 use std::ops::RangeInclusive;
 
 use super::job::Job;
-use super::plan::records_before;
+use super::plan::{APART_MAX, records_before};
 use super::range::StridedRange;
 use super::remainder::Remainder;
 use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
-
-/// The most shares by which replicas may be apart, including those that they were given. It bounds what
-/// snapshots and receipts write about them, and how many epochs a single step may have taken.
-pub(super) const APART_MAX: usize = 1 << 20;
 
 /// Where the steps before an epoch's first step end.
 struct Boundary {

@@ -1,10 +1,9 @@
 //! A job and a plan as text, as snapshots and receipts contain them.
 
 use super::job::{Assignment, BatchSize, Job, LastBatch};
-use super::plan::COUNTED_MAX;
+use super::plan::{APART_MAX, COUNTED_MAX};
 use super::range::StridedRange;
 use super::remainder::Remainder;
-use super::resumed::APART_MAX;
 use super::sharding::{Files, Shard, ShardName};
 use super::{AutoShardPolicy, Plan, Shuffle, World};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
@@ -229,6 +228,17 @@ mod tests {
         }
     }
 
+    /// Checks that a plan is read as it is written, and returns its text.
+    fn read_as_written(plan: &Plan) -> String {
+        let mut text = TextWriter::new("plan", 1);
+        plan.write(&mut text);
+        let text = text.checksum();
+        let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(Plan::read(&mut facts).as_ref(), Ok(plan));
+        assert_eq!(facts.end(), Ok(()));
+        text
+    }
+
     #[test]
     fn a_plan_that_resumes_is_read_as_it_was_written() {
         let job = |workers, batch| {
@@ -236,13 +246,8 @@ mod tests {
         };
         let file = job(2, 7).policy(AutoShardPolicy::File).plan().unwrap();
         let (plan, _) = file.resumed(&job(3, 5), &[(4, 1).into(), (4, 2).into()]).unwrap();
-        let mut text = TextWriter::new("plan", 1);
-        plan.write(&mut text);
-        let text = text.checksum();
+        let text = read_as_written(&plan);
         assert!(text.contains("\nrest 4\nleft file 0 2 "), "{text}");
-        let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
-        assert_eq!(Plan::read(&mut facts), Ok(plan));
-        assert_eq!(facts.end(), Ok(()));
     }
 
     #[test]
@@ -257,13 +262,8 @@ mod tests {
         let pads = wraps.clone().last_batch(LastBatch::Pad);
         for job_after in [&wraps, &pads] {
             let (plan, _) = job(3).plan().unwrap().resumed(job_after, &next).unwrap();
-            let mut text = TextWriter::new("plan", 1);
-            plan.write(&mut text);
-            let whole = text.checksum();
-            assert!(whole.contains("\nrest 0\ngoes-on-at 12\nleft data 0 1 8 1 2\n"), "{whole}");
-            let (mut facts, _) = TextReader::open(&whole, "plan", 1).unwrap();
-            assert_eq!(Plan::read(&mut facts), Ok(plan));
-            assert_eq!(facts.end(), Ok(()));
+            let text = read_as_written(&plan);
+            assert!(text.contains("\nrest 0\ngoes-on-at 12\nleft data 0 1 8 1 2\n"), "{text}");
         }
         let large = Job::new([COUNTED_MAX / 4], BatchSize::PerReplica(2), World::new(1, 1).unwrap());
         let large = large.last_batch(LastBatch::Wrap);

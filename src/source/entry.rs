@@ -10,19 +10,19 @@ use super::tfrecord::TfRecordError;
 /// A record as a cursor returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) value: &'a [u8],
-    pub(super) lender: Option<&'a Lender>,
+    key: &'a [u8],
+    value: &'a [u8],
+    lender: Option<&'a Lender>,
     /// Whether the lender's promise covers the key as well as the value.
-    pub(super) is_key_lent: bool,
-    pub(super) companion: Option<Companion<'a>>,
+    is_key_lent: bool,
+    companion: Option<Companion<'a>>,
     /// The deferred checksum of the block that the value is in, if its user has to verify it. `lender` lends
     /// it.
-    pub(super) unverified: Option<UnverifiedTable<'a>>,
+    unverified: Option<UnverifiedTable<'a>>,
     /// Whether the value is most of a cursor's buffer, which the cursor can give away.
     is_whole: bool,
     /// Why its bytes cannot be used, if its cursor could go on behind it.
-    pub(super) damage: Option<&'a SourceError>,
+    damage: Option<&'a SourceError>,
 }
 
 /// The value of a record's companion.
@@ -58,16 +58,7 @@ impl<'a> Entry<'a> {
     /// - nobody in this process writes to them.
     #[must_use]
     pub unsafe fn lent(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry {
-            key,
-            value,
-            lender: Some(lender),
-            is_key_lent: true,
-            companion: None,
-            unverified: None,
-            is_whole: false,
-            damage: None,
-        }
+        Entry { lender: Some(lender), is_key_lent: true, ..Entry::borrowed(key, value) }
     }
 
     /// A record whose value outlasts the cursor's next step but whose key does not: prefix-compressed keys
@@ -78,16 +69,7 @@ impl<'a> Entry<'a> {
     /// The same as for [`Entry::lent`], for `value` alone.
     #[must_use]
     pub unsafe fn lent_value(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry {
-            key,
-            value,
-            lender: Some(lender),
-            is_key_lent: false,
-            companion: None,
-            unverified: None,
-            is_whole: false,
-            damage: None,
-        }
+        Entry { lender: Some(lender), ..Entry::borrowed(key, value) }
     }
 
     /// Attaches the value of another source's record, such as an image's mask or labels. It stays with this
@@ -135,6 +117,32 @@ impl<'a> Entry<'a> {
     /// Checks that what was read of the record is as it was when it was lent.
     pub(crate) fn check_used(&self) -> Result<(), SourceError> {
         self.lender.map_or(Ok(()), Lender::check_used)
+    }
+
+    /// Who lends the value, if anybody does. Only [`lent`](Self::lent) and [`lent_value`](Self::lent_value)
+    /// name a lender: their callers made the promise.
+    pub(super) fn lender(&self) -> Option<&'a Lender> {
+        self.lender
+    }
+
+    /// Whether the lender's promise covers the key as well as the value.
+    pub(super) fn is_key_lent(&self) -> bool {
+        self.is_key_lent
+    }
+
+    /// The companion's value and who lends it, if there is a companion.
+    pub(super) fn lent_companion(&self) -> Option<Companion<'a>> {
+        self.companion
+    }
+
+    /// The table of the value's block, if that is still to be verified.
+    pub(super) fn unverified_table(&self) -> Option<UnverifiedTable<'a>> {
+        self.unverified
+    }
+
+    /// Why the record cannot be used, if its cursor could go on behind it.
+    pub(super) fn damage(&self) -> Option<&'a SourceError> {
+        self.damage
     }
 
     /// Whether the block of the value is still to be verified.

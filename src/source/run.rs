@@ -122,17 +122,18 @@ impl Run {
     /// If some of the run's records have a companion and others do not, which is a bug of the source. If a
     /// record has a deferred checksum but is not lent, which caller-implemented sources cannot cause.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        let Entry { key, value, lender, is_key_lent, companion, unverified, damage, .. } = entry;
+        let (key, value, companion) = (entry.key(), entry.value(), entry.lent_companion());
+        let lender = entry.lender();
         if self.places.is_empty() {
             self.lenders.begin(lender);
             self.companion_lenders.begin(companion.and_then(|companion| companion.lender));
         }
         let lender = lender.map(|lender| self.lenders.take_in(lender));
-        if let Some(unverified) = unverified {
+        if let Some(unverified) = entry.unverified_table() {
             self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
         }
-        self.damages.extend(damage.map(|damage| (self.places.len(), damage.clone())));
-        let of_key = lender.filter(|_| is_key_lent);
+        self.damages.extend(entry.damage().map(|damage| (self.places.len(), damage.clone())));
+        let of_key = lender.filter(|_| entry.is_key_lent());
         let place = Place { id, key: self.keep(key, of_key), value: self.keep(value, lender) };
         self.places.push(place);
         self.value_bytes += value.len();

@@ -187,7 +187,7 @@ class DataLoader:
         """Makes the next ``iter()`` that of this epoch, whose order only the seed and its number decide.
 
         Without a call, each ``iter()`` is the epoch after the one before. An epoch that was loaded in its
-        middle goes on, if it is this one. One before that, of other processes, has no batch left.
+        middle goes on, if it is this one. An epoch before a state of other processes has no batch.
         """
         if epoch < 0:
             raise config(f"there is no epoch {epoch}: they are counted from 0")
