@@ -71,10 +71,12 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// # Errors
     ///
     /// What is wrong with the record. The feed is then not built; one that goes on after [bad
-    /// records](crate::BadRecords) takes the fields from the next record.
+    /// records](crate::BadRecords) takes the fields from the next record, also if this one cannot be
+    /// [decoded](Self::decode).
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
-    /// Creates a worker's scratch memory; called once on each worker's thread.
+    /// Creates a worker's scratch memory; called once on each worker's thread, and for each record that is
+    /// decoded to see whether its batch may have its shape.
     fn scratch(&self, setup: WorkerSetup) -> Self::Scratch;
 
     /// Writes all fields of a record to its row.

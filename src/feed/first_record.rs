@@ -51,9 +51,12 @@ impl FirstRecord {
             let looked = entry.check().map_err(BatchFault::from).and_then(|()| {
                 // Of the first record that can be read, whether it can be used or not.
                 identity.get_or_insert_with(|| identified(source, seed, &record));
-                Ok((processor.fields(&record)?, Self::input(processor, image, &record)?))
+                let (fields, scratch_bytes) = processor.fields(&record)?;
+                let input = Self::input(processor, image, &record)?;
+                processor.check_good(&record, &fields)?;
+                Ok((fields, scratch_bytes, input))
             });
-            let ((fields, scratch_bytes), input) = match looked {
+            let (fields, scratch_bytes, input) = match looked {
                 Ok(looked) => looked,
                 Err(fault) if processor.is_bad(&fault) => {
                     first_fault.get_or_insert(fault);

@@ -1,10 +1,14 @@
 //! The first good record of a batch, which decides its layout, and the bad ones before it.
 
+use std::sync::Arc;
+
 use super::Prefetcher;
-use crate::batch::fault::BatchFault;
+use crate::batch::BatchLayout;
+use crate::batch::fault::{BatchFault, RecordError};
 use crate::error::FeedError;
 use crate::reader::Lease;
 use crate::record::StepEnd;
+use crate::source::Record;
 
 impl Prefetcher {
     /// Finds the layout of the batch that this run begins, which its first good record requires. A run
@@ -14,7 +18,7 @@ impl Prefetcher {
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
-            let layout = verified.and_then(|()| Ok(self.processor.layout(&record, &self.layout)?));
+            let layout = verified.and_then(|()| Ok(self.layout_of(&record)?));
             // Bytes that somebody wrote to in the meantime look wrong too.
             run.check_used()?;
             match layout {
@@ -27,6 +31,17 @@ impl Prefetcher {
             }
         }
         Ok(if faults.is_empty() { Ok(()) } else { Err(faults) })
+    }
+
+    /// The layout of the batch that a record starts. If it is not that of the source's first record, which is
+    /// good, the record is tried before others have to fit it. What came before in this run makes no
+    /// difference, for a resumed run does not know it.
+    fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
+        let layout = self.processor.layout(record, &self.layout)?;
+        if layout.rows() > 1 && layout != self.first_layout {
+            self.processor.check_good(record, layout.fields())?;
+        }
+        Ok(layout)
     }
 
     /// Keeps the records of a run of which all are bad, until it is known what their batch is like.

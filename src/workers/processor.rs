@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::bad::{BadAction, BadRecord, Quarantine};
-use crate::base::sync::panic_message;
+use crate::base::sync::{bounded, panic_message};
 use crate::batch::fault::{BatchFault, RecordCause, RecordError};
 use crate::batch::field::Field;
-use crate::batch::{BatchLayout, LayoutError, Row};
+use crate::batch::memory::PageMemory;
+use crate::batch::{BatchLayout, Frame, LayoutError, Row};
 use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
 use crate::record::Key;
@@ -97,15 +98,30 @@ impl Processor {
                     shown(&fields)
                 )));
             }
-            match BatchLayout::new(fields, layout.rows()) {
-                Ok(layout) => Ok(Arc::new(layout)),
-                Err(LayoutError::Fields(error)) => Err(error.into()),
-                Err(LayoutError::TooLarge) => {
-                    Err(RecordCause::BatchTooLarge { records: layout.rows() }.into())
-                }
-            }
+            laid_out(fields, layout.rows())
         };
         self.caught(first, look)
+    }
+
+    /// Checks, where a feed goes on after bad records, that a record is not one before its shape is taken for
+    /// that of others: its header may be good and its pixels bad. Writes it to memory of its own. What is not
+    /// of the record ends the feed when a worker meets it.
+    pub(crate) fn check_good(&self, record: &Record<'_>, fields: &[Field]) -> Result<(), Box<RecordError>> {
+        if self.on_bad.action == BadAction::Fail {
+            return Ok(());
+        }
+        let look = || {
+            let layout = laid_out(fields, 1)?;
+            let memory = PageMemory::new(layout.bytes())
+                .map_err(|error| DecodeFailure::not_of_record(error.to_string()))?;
+            let mut place = Frame::new(Box::new(memory), 1, bounded(1).0).begin(&layout).take(1);
+            let mut row = place.get(0, self.seed);
+            row.leave_id(record.id);
+            self.decoder.decode(record, &mut row, &mut self.scratch())?;
+            Ok(row.check_written()?)
+        };
+        self.caught(record, look)
+            .or_else(|error| if error.cause.is_of_record() { Err(error) } else { Ok(()) })
     }
 
     /// Runs a decoder's look at a record; a panic becomes the record's error.
@@ -162,6 +178,15 @@ impl Processor {
     #[cold]
     pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
         RecordError::new(self.files.path_of(record.id.index), record, cause)
+    }
+}
+
+/// The layout of a batch of these fields.
+fn laid_out(fields: impl Into<Arc<[Field]>>, rows: usize) -> Result<Arc<BatchLayout>, DecodeFailure> {
+    match BatchLayout::new(fields, rows) {
+        Ok(layout) => Ok(Arc::new(layout)),
+        Err(LayoutError::Fields(error)) => Err(error.into()),
+        Err(LayoutError::TooLarge) => Err(RecordCause::BatchTooLarge { records: rows }.into()),
     }
 }
 

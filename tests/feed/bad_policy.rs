@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use percolator::bad::{BadAction, BadRecords, Quarantined};
-use percolator::batch::{Extents, Field};
+use percolator::batch::Field;
 use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
 use percolator::receipt::{EpochState, Verdict};
@@ -20,6 +20,7 @@ use percolator::{
 };
 use proptest::prelude::*;
 
+use crate::bad_shapes::png;
 use crate::common::process::must_end;
 
 /// What a batch has: the name and the bytes of each row, and its bad records with what replaced them.
@@ -472,14 +473,7 @@ fn a_tfrecord_with_a_wrong_checksum_is_bad_however_its_file_is_read() {
 #[test]
 fn a_listed_file_that_is_not_there_is_bad() {
     let folder = tempfile::tempdir().unwrap();
-    let image = std::fs::read(crate::common::repository().join("tests/data/images/red.png"));
-    let image = image.unwrap_or_else(|_| {
-        let mut png = Vec::new();
-        let mut encoder = png::Encoder::new(&mut png, 4, 4);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.write_header().unwrap().write_image_data(&[7; 48]).unwrap();
-        png
-    });
+    let image = png(4, 7);
     let mut list = String::new();
     for number in 0..9 {
         list += &format!("{number}.png {number}\n");
@@ -507,30 +501,4 @@ fn a_listed_file_that_is_not_there_is_bad() {
     assert_eq!(labels, [1, 2, 3, 5, 6, 7]);
     assert_eq!(reasons.len(), 3);
     assert!(reasons[0].contains("line 1") && reasons[0].contains("0.png"), "{}", reasons[0]);
-}
-
-#[test]
-fn the_first_good_record_of_a_batch_decides_its_shape() {
-    use crate::common::source::MemorySource;
-    use crate::common::{datum, key};
-
-    // Batches of 4: the first two images are bad, and each batch has a shape of its own.
-    let records = (0..12_usize).map(|index| {
-        let side = i32::try_from(2 + index / 4).unwrap();
-        let pixels = vec![u8::try_from(index).unwrap(); usize::try_from(3 * side * side).unwrap()];
-        let value = if index % 4 < 2 { vec![0xff] } else { datum(3, side, side, 1, pixels) };
-        (key(index), value)
-    });
-    for threads in [1, 3] {
-        let builder = Feed::builder().source(MemorySource::new("shapes", records.clone()));
-        let builder = builder.batch_size(4).once().threads(threads).bad_records(any_policy());
-        let mut feed = builder.build().unwrap();
-        let shapes: Vec<(usize, Extents)> = feed
-            .steps()
-            .flat_map(Result::unwrap)
-            .map(|batch| (batch.len(), batch.get::<f32>("data").unwrap().shape()))
-            .collect();
-        let expected: Vec<_> = [2, 3, 4].map(|side| (2, Extents::new(&[2, 3, side, side]))).into();
-        assert_eq!(shapes, expected);
-    }
 }

@@ -2,6 +2,7 @@
 
 mod bad_policy;
 mod bad_records;
+mod bad_shapes;
 mod bad_stored;
 mod bench;
 mod blocks;
