@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::memory_limit::MemoryLimit;
 use crate::base::offload::NotYet;
 use crate::batch::fault::BatchFault;
 use crate::batch::field::Field;
@@ -32,13 +33,14 @@ pub(super) struct FirstRecord {
 
 impl FirstRecord {
     /// Looks at the source's first record that is not bad. `seed` picks the further records that the data set
-    /// is recognised by.
+    /// is recognised by. A record that would take more than `limit` is not decoded: the budget will say so.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,
         image: Option<&ImageDecoder>,
         threads: usize,
         seed: u64,
+        limit: Option<&MemoryLimit>,
     ) -> Result<Self, FeedError> {
         let helpers = Arc::new(NotYet { threads });
         let mut cursor = source.deferring_cursor(VerifiesLater::promised(Some(helpers)))?;
@@ -53,7 +55,9 @@ impl FirstRecord {
                 identity.get_or_insert_with(|| identified(source, seed, &record));
                 let (fields, scratch_bytes) = processor.fields(&record)?;
                 let input = Self::input(processor, image, &record)?;
-                processor.check_good(&record, &fields)?;
+                if limit.is_none_or(|limit| bytes_alone(&fields, &scratch_bytes) <= limit.bytes) {
+                    processor.check_good(&record, &fields)?;
+                }
                 Ok((fields, scratch_bytes, input))
             });
             let (fields, scratch_bytes, input) = match looked {
@@ -90,6 +94,13 @@ impl FirstRecord {
         let input = image.map(|image| image.input(record)).transpose();
         Ok(input.map_err(|cause| processor.error(record, cause))?)
     }
+}
+
+/// The memory that one record takes by itself: its row, and a worker's scratch memory.
+fn bytes_alone(fields: &[Field], scratch_bytes: &ScratchBytes) -> usize {
+    let row_bytes = |field: &Field| field.row_elements()?.checked_mul(field.dtype().size());
+    let rows = fields.iter().map(|field| row_bytes(field).unwrap_or(usize::MAX));
+    rows.chain(scratch_bytes.iter().map(|&(_, bytes)| bytes)).fold(0, usize::saturating_add)
 }
 
 /// What the data set is recognised by, given its first record.

@@ -123,8 +123,9 @@ impl ResolvedFeed {
         let Opened { source, mut processor, image } = builder.open(&seeds)?;
         let image_decoder = image.as_deref();
         builder.make_ready(&*source)?;
-        let mut first =
-            FirstRecord::look(&*source, &processor, image_decoder, best.threads, spec.seed.of_order())?;
+        let limit = MemoryLimit::lowest(spec.memory_limit);
+        let (threads, seed, limit) = (best.threads, spec.seed.of_order(), limit.as_ref());
+        let mut first = FirstRecord::look(&*source, &processor, image_decoder, threads, seed, limit)?;
         builder.know_digest(&*source, &mut first.identity)?;
         let schedule_slice =
             builder.schedule_slice(&*source, &first.identity, first.value_bytes, batch_size)?;
@@ -146,7 +147,7 @@ impl ResolvedFeed {
             layout: &layout,
             capacity,
         };
-        let (sizing, budget) = needs.choose(&choices)?;
+        let (sizing, budget) = needs.choose(&choices, limit)?;
         // Counts all batches of the rings as they are at the start: before a slot is filled again, all others
         // have been.
         processor.setup.is_past_caches =
@@ -416,12 +417,15 @@ struct Needs<'a> {
 impl Needs<'_> {
     /// Returns the best choice within the memory limit. It is determined before anything is allocated, so a
     /// feed over its limit costs nothing.
-    fn choose(&self, choices: &[Sizing]) -> Result<(Sizing, MemoryBudget), ConfigError> {
-        let limit = MemoryLimit::lowest(self.builder.spec.memory_limit);
+    fn choose(
+        &self,
+        choices: &[Sizing],
+        limit: Option<&MemoryLimit>,
+    ) -> Result<(Sizing, MemoryBudget), ConfigError> {
         let mut over = None;
         for sizing in choices {
             let budget = self.budget(sizing);
-            match (budget.check(limit.as_ref()), &over) {
+            match (budget.check(limit), &over) {
                 (Err(error), _) => over = Some(error),
                 (Ok(()), None) => return Ok((*sizing, budget)),
                 (Ok(()), Some(over)) => {

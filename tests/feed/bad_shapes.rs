@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use percolator::batch::{Extents, Field};
 use percolator::decoder::{Decoded, WorkerSetup};
+use percolator::feed::ConfigError;
 use percolator::proto::Datum;
 use percolator::source::Record;
 use percolator::{BadRecords, DecodeFailure, Dtype, Feed, FeedBuilder, FeedError, RecordDecoder, Row};
@@ -145,6 +146,15 @@ fn the_first_good_record_of_a_source_decides_the_fields() {
     let mut feed = sized(&records, &decoded).bad_records(skip()).build().unwrap();
     let error = feed.steps().find_map(Result::err).unwrap();
     assert!(error.to_string().contains("a panic of the test"), "{error}");
+}
+
+#[test]
+fn a_first_record_beyond_the_limit_of_memory_is_refused_and_not_decoded() {
+    let decoded = Arc::new(AtomicUsize::new(0));
+    let records: [&[u8]; 1] = [&[255, 0]];
+    let build = |limit| sized(&records, &decoded).bad_records(skip()).memory_limit(limit).build();
+    assert!(matches!(build(254), Err(FeedError::Config(ConfigError::OverBudget { .. }))));
+    assert_eq!(decoded.load(Relaxed), 0);
 }
 
 #[test]
