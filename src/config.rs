@@ -390,6 +390,7 @@ impl MemoryBudget {
             line("queues: offloaded tasks", terms.offloaded, terms.offloaded_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
             line("source: its own memory", 1, terms.held_bytes),
+            line("prefetch: a record that is tried", terms.lanes, terms.tried_bytes),
         ];
         let is_used = |line: &BudgetLine| line.bytes() > 0;
         lines.retain(is_used);
@@ -430,6 +431,8 @@ pub(crate) struct BudgetTerms<'a> {
     /// Bytes of a record's key, value and companion that are copied because they are not lent.
     pub(crate) copied_bytes: usize,
     pub(crate) held_bytes: usize,
+    /// Bytes of a record that is decoded alone, to see whether it is good; 0 if no record is.
+    pub(crate) tried_bytes: usize,
     /// One worker's scratch memory, holder by holder.
     pub(crate) scratch_bytes: &'a [(&'static str, usize)],
     pub(crate) mean_elements: usize,

@@ -19,21 +19,24 @@ pub(crate) struct BadCount {
 
 impl BadCount {
     /// Counts a batch: the ids of its rows, and its bad records. A later epoch starts the count again, and
-    /// one before it counts as this one. `look` gets the count of each epoch that has bad records here, with
-    /// the last of these.
+    /// one before it counts as this one. In a mixture, where an id's epoch is the number of a pass over its
+    /// own database, `of` is the epoch of all. `look` gets the count of each epoch that has bad records here,
+    /// with the last of these.
     pub(crate) fn add(
         &mut self,
         ids: &[RecordId],
         bad: &[BadRecord],
+        of: Option<u64>,
         mut look: impl FnMut(&BadCount, &BadRecord),
     ) {
+        let epoch_of = |id: &RecordId| of.unwrap_or(id.epoch);
         if bad.is_empty() {
             // Most batches; nothing is allocated for them.
-            let latest = ids.iter().map(|id| id.epoch).max().filter(|latest| *latest > self.epoch);
+            let latest = ids.iter().map(epoch_of).max().filter(|latest| *latest > self.epoch);
             match latest {
                 None => self.records += ids.len() as u64,
                 Some(epoch) => {
-                    let records = ids.iter().filter(|id| id.epoch == epoch).count() as u64;
+                    let records = ids.iter().filter(|id| epoch_of(id) == epoch).count() as u64;
                     *self = BadCount { epoch, records, bad: 0 };
                 }
             }
@@ -41,10 +44,10 @@ impl BadCount {
         }
         let mut epochs: BTreeMap<u64, (u64, Vec<&BadRecord>)> = BTreeMap::new();
         for id in good(ids, bad) {
-            epochs.entry(id.epoch.max(self.epoch)).or_default().0 += 1;
+            epochs.entry(epoch_of(&id).max(self.epoch)).or_default().0 += 1;
         }
         for bad in bad {
-            epochs.entry(bad.id.epoch.max(self.epoch)).or_default().1.push(bad);
+            epochs.entry(epoch_of(&bad.id).max(self.epoch)).or_default().1.push(bad);
         }
         for (epoch, (good, bad)) in epochs {
             if epoch > self.epoch {
@@ -105,7 +108,7 @@ mod tests {
         let mut count = BadCount::default();
         let mut add = |ids: &[RecordId], bad: &[BadRecord]| {
             let mut seen = Vec::new();
-            count.add(ids, bad, |count, last| {
+            count.add(ids, bad, None, |count, last| {
                 seen.push((count.epoch, count.records, count.bad, last.id.index))
             });
             (seen, count)
@@ -117,6 +120,17 @@ mod tests {
         assert_eq!((seen, now), (vec![(0, 5, 2, 7)], BadCount { epoch: 1, records: 1, bad: 0 }));
         // A block of an epoch before.
         assert_eq!(add(&[], &[bad(0, id(0, 1), None)]).0, [(1, 2, 1, 1)]);
+    }
+
+    #[test]
+    fn all_of_a_mixture_is_of_its_own_epoch_whatever_pass_a_record_is_of() {
+        let mut count = BadCount::default();
+        count.add(&[id(5, 0), id(0, 9)], &[], Some(0), |_, _| unreachable!("none is bad"));
+        let mut seen = Vec::new();
+        count.add(&[id(0, 8)], &[bad(1, id(6, 1), None)], Some(0), |count, _| seen.push(*count));
+        assert_eq!(seen, [BadCount { epoch: 0, records: 4, bad: 1 }]);
+        count.add(&[id(6, 2)], &[], Some(1), |_, _| unreachable!("none is bad"));
+        assert_eq!(count, BadCount { epoch: 1, records: 1, bad: 0 });
     }
 
     #[test]

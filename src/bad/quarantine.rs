@@ -6,10 +6,10 @@
 //! which the next one cuts off.
 
 use std::collections::HashSet;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -216,8 +216,7 @@ impl Quarantine {
         name: (PathBuf, u64),
         entry: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), QuarantineError> {
-        let file = self.open(known)?;
-        self.lock(&file)?;
+        let file = self.open_locked(known)?;
         let written = self.learn(known, &file).and_then(|()| {
             if !known.named.contains(&name) {
                 self.add(known, &file, &entry())?;
@@ -228,6 +227,21 @@ impl Quarantine {
         // Fails only if the lock is not held.
         let _ = file.unlock();
         written
+    }
+
+    /// The file under its name, with its lock. If another one has that name by now, or none, what was known
+    /// is of a file that was moved away.
+    fn open_locked(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
+        let id = |found: Metadata| (found.dev(), found.ino());
+        loop {
+            let file = self.open(known)?;
+            self.lock(&file)?;
+            let named = std::fs::metadata(&self.path).map(id).ok();
+            if file.metadata().map(id).ok() == named {
+                return Ok(file);
+            }
+            *known = Known::default();
+        }
     }
 
     /// Waits for the file's lock, which others hold while they add a record.
@@ -362,6 +376,22 @@ mod tests {
     fn numbers(file: &Path) -> Vec<u64> {
         let entries = Quarantined::read(file).expect("a quarantine file that was just written");
         entries.iter().map(|entry| entry.number).collect()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn a_file_that_was_moved_away_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, away] = ["bad.tfrecord", "away"].map(|name| folder.path().join(name));
+        let quarantine = Quarantine::at(&path).unwrap();
+        note(&quarantine, 3).unwrap();
+        std::fs::rename(&path, &away).unwrap();
+        note(&quarantine, 4).unwrap();
+        note(&Quarantine::at(&path).unwrap(), 5).unwrap();
+        note(&quarantine, 6).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        note(&quarantine, 7).unwrap();
+        assert_eq!((numbers(&away), numbers(&path)), (vec![3], vec![7]));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) struct FirstRecord {
     /// If it is an image: its properties before the transform.
     pub(super) input: Option<Input>,
     pub(super) scratch_bytes: ScratchBytes,
+    /// The memory that decoding it alone takes.
+    pub(super) alone_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) copied_bytes: usize,
     /// Whether the workers must verify it (a deferred checksum).
@@ -32,8 +34,9 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    /// Looks at the source's first record that is not bad. `seed` picks the further records that the data set
-    /// is recognised by. A record that would take more than `limit` is not decoded: the budget will say so.
+    /// Looks at the source's first record that is not bad, or, if all are bad, at the first one of which
+    /// the fields can be told. `seed` picks the further records that the data set is recognised by. A record
+    /// that would take more than `limit` is not decoded: the budget will say so.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,
@@ -45,7 +48,7 @@ impl FirstRecord {
         let helpers = Arc::new(NotYet { threads });
         let mut cursor = source.deferring_cursor(VerifiesLater::promised(Some(helpers)))?;
         let mut identity = None;
-        let mut first_fault = None;
+        let (mut first_fault, mut first_told) = (None, None);
         for index in 0..BAD_AT_START_MAX {
             let Some(entry) = cursor.advance()? else { break };
             let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
@@ -55,12 +58,14 @@ impl FirstRecord {
                 identity.get_or_insert_with(|| identified(source, seed, &record));
                 let (fields, scratch_bytes) = processor.fields(&record)?;
                 let input = Self::input(processor, image, &record)?;
-                if limit.is_none_or(|limit| bytes_alone(&fields, &scratch_bytes) <= limit.bytes) {
-                    processor.check_good(&record, &fields)?;
-                }
-                Ok((fields, scratch_bytes, input))
+                let alone_bytes = bytes_alone(&fields, &scratch_bytes);
+                let is_within = limit.is_none_or(|limit| alone_bytes <= limit.bytes);
+                let is_good = !is_within || processor.check_good(&record, &fields).is_ok();
+                Ok((fields, scratch_bytes, alone_bytes, input, is_good))
             });
-            let (fields, scratch_bytes, input) = match looked {
+            // Bytes that somebody wrote to in the meantime look wrong too.
+            entry.check_used()?;
+            let (fields, scratch_bytes, alone_bytes, input, is_good) = match looked {
                 Ok(looked) => looked,
                 Err(fault) if processor.is_bad(&fault) => {
                     first_fault.get_or_insert(fault);
@@ -71,16 +76,24 @@ impl FirstRecord {
             let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
             let (is_unverified, first_bytes) = (entry.is_unverified(), value.len());
             let cursor_bytes = cursor.held_bytes(first_bytes);
-            return Ok(FirstRecord {
-                identity: identity.unwrap_or_default(),
+            let first = FirstRecord {
+                identity: identity.clone().unwrap_or_default(),
                 fields,
                 input,
                 scratch_bytes,
+                alone_bytes,
                 value_bytes,
                 copied_bytes,
                 is_unverified,
                 cursor_bytes,
-            });
+            };
+            if is_good {
+                return Ok(first);
+            }
+            first_told.get_or_insert(first);
+        }
+        if let Some(first) = first_told {
+            return Ok(first);
         }
         let empty = || SourceError::Empty { path: source.path().to_owned() }.into();
         Err(first_fault.map_or_else(empty, FeedError::from))

@@ -275,6 +275,7 @@ impl ResolvedFeed {
             pads,
             bad_records: self.builder.spec.bad_records.clone(),
             bad_count: progress.bad_count(),
+            is_mixed: !self.builder.spec.schedule.mix.is_empty(),
             depth: Depth::of(prefetch, prefetch_max),
             governor: shared.governor.clone(),
             meters: meters.clone(),

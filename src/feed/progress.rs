@@ -34,6 +34,11 @@ pub(super) struct About {
 }
 
 impl About {
+    /// Whether databases are mixed. A record's epoch is then the number of a pass over its own database.
+    fn is_mixed(&self) -> bool {
+        matches!(&self.dealt_by, DealtBy::Plan(plan) if plan.job().is_mixed())
+    }
+
     /// Everything that decides which record comes when, and to whom, from a step on.
     pub(super) fn schedule_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
@@ -120,7 +125,8 @@ impl Progress {
         if let Some(ledger) = ledger {
             ledger.fold(batch.step(), batch.records(), batch.contents(), batch.bad_records());
         }
-        bad.add(batch.records(), batch.bad_records(), |_, _| {});
+        let mixed = batch.step().filter(|_| self.about.is_mixed()).map(|step| step.epoch);
+        bad.add(batch.records(), batch.bad_records(), mixed, |_, _| {});
     }
 
     /// Whether the consumer has everything that the plan delivers.

@@ -11,7 +11,7 @@ use super::open::Opened;
 use super::sizing::Sizing;
 use super::sources;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
-use crate::bad::BadRecords;
+use crate::bad::{BadAction, BadRecords};
 use crate::base::cache_lines;
 use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Topology;
@@ -415,8 +415,8 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Returns the best choice within the memory limit. It is determined before anything is allocated, so a
-    /// feed over its limit costs nothing.
+    /// Returns the best choice within the memory limit. It is determined before the rings are allocated; until
+    /// then there was one record at most, which was tried.
     fn choose(
         &self,
         choices: &[Sizing],
@@ -446,6 +446,8 @@ impl Needs<'_> {
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
         let checksum_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
         let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
+        let fails = self.processor.on_bad.action == BadAction::Fail;
+        let tried_bytes = if fails { 0 } else { self.first.alone_bytes };
         MemoryBudget::of(&BudgetTerms {
             lanes: self.builder.spec.devices.len(),
             prefetch: sizing.prefetch_max,
@@ -463,6 +465,7 @@ impl Needs<'_> {
             offloaded_bytes: size_of::<Task>(),
             copied_bytes: self.first.copied_bytes,
             held_bytes: self.source.held_bytes() + self.first.cursor_bytes,
+            tried_bytes,
             scratch_bytes: &self.first.scratch_bytes,
             mean_elements: self.image.map_or(0, ImageDecoder::mean_elements),
         })

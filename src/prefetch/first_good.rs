@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Prefetcher;
+use crate::bad::BadRecord;
 use crate::batch::BatchLayout;
 use crate::batch::fault::{BatchFault, RecordError};
 use crate::error::FeedError;
@@ -10,11 +11,19 @@ use crate::reader::Lease;
 use crate::record::StepEnd;
 use crate::source::Record;
 
+/// What a run begins its batch with.
+pub(super) enum Front {
+    /// These bad records, and then a good one, which has the current layout; or nothing, and no record.
+    Good(Vec<BadRecord>),
+    /// Bad records alone: all of the run.
+    Bad(Vec<BadRecord>),
+}
+
 impl Prefetcher {
     /// Finds the layout of the batch that this run begins, which its first good record requires. A run
-    /// without records keeps the current one. If all records are bad, returns why.
-    pub(super) fn first_good(&mut self, run: &Lease) -> Result<Result<(), Vec<BatchFault>>, FeedError> {
-        let (mut checksums, mut faults) = (run.deferred_checksums(), Vec::new());
+    /// without records takes that of the source's first: a resumed run does not know what came before.
+    pub(super) fn front(&mut self, run: &Lease) -> Result<Front, FeedError> {
+        let (mut checksums, mut bad) = (run.deferred_checksums(), Vec::new());
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
@@ -24,18 +33,21 @@ impl Prefetcher {
             match layout {
                 Ok(layout) => {
                     self.layout = layout;
-                    return Ok(Ok(()));
+                    return Ok(Front::Good(bad));
                 }
-                Err(fault) if self.processor.is_bad(&fault) => faults.push(fault),
-                Err(fault) => return Err(fault.into()),
+                Err(fault) => bad.push(self.processor.bad(&record, fault)?),
             }
         }
-        Ok(if faults.is_empty() { Ok(()) } else { Err(faults) })
+        if bad.is_empty() {
+            self.layout = self.first_layout.clone();
+            return Ok(Front::Good(bad));
+        }
+        Ok(Front::Bad(bad))
     }
 
-    /// The layout of the batch that a record starts. If it is not that of the source's first record, which is
-    /// good, the record is tried before others have to fit it. What came before in this run makes no
-    /// difference, for a resumed run does not know it.
+    /// The layout of the batch that a record starts. If it is not that of the source's first good record, this
+    /// one is tried before others have to fit it. What was delivered before makes no difference, for a resumed
+    /// run does not know it.
     fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
         let layout = self.processor.layout(record, &self.layout)?;
         if layout.rows() > 1 && layout != self.first_layout {
@@ -45,21 +57,17 @@ impl Prefetcher {
     }
 
     /// Keeps the records of a run of which all are bad, until it is known what their batch is like.
-    pub(super) fn put_early(&mut self, run: &Lease, faults: Vec<BatchFault>) {
-        for (record, fault) in run.iter().zip(faults) {
-            self.draws.next(record.id);
-            match self.processor.bad(&record, fault) {
-                Ok(bad) => self.state.early.push(bad),
-                Err(fault) => return self.fail(fault.into()),
-            }
+    pub(super) fn put_early(&mut self, run: &Lease, bad: Vec<BadRecord>) {
+        for bad in &bad {
+            self.draws.next(bad.id);
         }
+        self.state.early.extend(bad);
         if let Some(end) = run.step_end() {
             self.begin_and_close(Some(end));
         }
     }
 
-    /// Makes a batch of bad records alone, with the layout that the source's first record requires: a run
-    /// that resumes does not know what came before.
+    /// Makes a batch of bad records alone, with the layout of the source's first.
     pub(super) fn begin_and_close(&mut self, end: Option<StepEnd>) {
         self.layout = self.first_layout.clone();
         match self.begin() {

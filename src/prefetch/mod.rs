@@ -59,6 +59,7 @@ use crate::batch::{BatchLayout, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::first_good::Front;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::record::StepEnd;
@@ -97,6 +98,8 @@ pub(crate) struct Prefetcher {
     /// How many bad records there may be, and how many there were.
     pub(crate) bad_records: BadRecords,
     pub(crate) bad_count: BadCount,
+    /// Whether databases are mixed.
+    pub(crate) is_mixed: bool,
     pub(crate) depth: Depth,
     pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
@@ -380,10 +383,11 @@ impl Prefetcher {
     /// Gives the run's records their places and passes them to the workers.
     fn take_in(&mut self, run: Lease) {
         self.governor.look(Instant::now());
+        let mut bad = Vec::new();
         if self.state.open.is_none() {
-            match self.first_good(&run) {
-                Ok(Ok(())) => {}
-                Ok(Err(faults)) => return self.put_early(&run, faults),
+            match self.front(&run) {
+                Ok(Front::Good(before)) => bad = before,
+                Ok(Front::Bad(all)) => return self.put_early(&run, all),
                 Err(error) => return self.fail(error),
             }
             if let Err(error) = self.begin() {
@@ -398,11 +402,14 @@ impl Prefetcher {
         for (position, record) in run.iter().enumerate() {
             places.get(position, 0).leave_draw(self.draws.next(record.id));
         }
+        // Settled here: in the good record's layout a worker may find them good.
+        let settled = bad.len();
+        bad.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
         // The send succeeds: the workers outlive the lanes, and a lost worker stays to take and drop tasks
         // until the queue ends. Without that, the records would never be written.
-        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places, lane, batch })) {
+        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places, settled, lane, batch })) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
             return self.fail(self.first_error.get().unwrap_or(FeedError::Panicked { name, message }));
@@ -509,7 +516,8 @@ impl Prefetcher {
             let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
             let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
-            let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane };
+            let mixed = header.step.filter(|_| self.is_mixed).map(|step| step.epoch);
+            let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane, mixed };
             let submitted = submit(header, pending, Some(tolerance));
             drop(submitting);
             match submitted {

@@ -9,14 +9,16 @@ pub(crate) struct Tolerance<'a> {
     pub(super) policy: &'a BadRecords,
     pub(super) count: &'a mut BadCount,
     pub(super) lane: usize,
+    /// In a mixture: the epoch of the batch's step.
+    pub(super) mixed: Option<u64>,
 }
 
 impl Tolerance<'_> {
     /// Counts the records of a complete batch. It is an error if too many of an epoch are bad.
     pub(super) fn count(self, filled: &Filled) -> Result<(), FeedError> {
-        let Tolerance { policy, count, lane } = self;
+        let Tolerance { policy, count, lane, mixed } = self;
         let mut excess = None;
-        count.add(filled.ids(), filled.bad(), |count, last| {
+        count.add(filled.ids(), filled.bad(), mixed, |count, last| {
             let (BadCount { epoch, records, bad }, allowed) = (*count, count.allowed(policy));
             if bad > allowed && excess.is_none() {
                 let record = Box::new(last.clone());

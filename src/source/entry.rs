@@ -114,9 +114,10 @@ impl<'a> Entry<'a> {
         self.is_whole && self.companion.is_none()
     }
 
-    /// Checks that what was read of the record is as it was when it was lent.
+    /// Checks that what was read of the record, and of its companion, is as it was when it was lent.
     pub(crate) fn check_used(&self) -> Result<(), SourceError> {
-        self.lender.map_or(Ok(()), Lender::check_used)
+        let companions = self.companion.and_then(|companion| companion.lender);
+        self.lender.into_iter().chain(companions).try_for_each(Lender::check_used)
     }
 
     /// Who lends the value, if anybody does. Only [`lent`](Self::lent) and [`lent_value`](Self::lent_value)

@@ -69,6 +69,8 @@ pub(super) struct Lenders {
     /// Kept across `begin` while the next first lender is the same: a run that one cursor fills again and
     /// again clones the lender once.
     first: Option<Lender>,
+    /// Whether the first one has lent anything since `begin`.
+    first_lends: bool,
     others: Vec<Lender>,
 }
 
@@ -76,6 +78,7 @@ impl Lenders {
     /// Starts over when no lent bytes are held. `next` is the lender of the next record, if that is lent.
     pub(super) fn begin(&mut self, next: Option<&Lender>) {
         self.others.clear();
+        self.first_lends = false;
         if let Some(next) = next
             && !self.first.as_ref().is_some_and(|first| first.is(next))
         {
@@ -85,18 +88,14 @@ impl Lenders {
 
     /// Room for this many records, each with its own lender.
     pub(super) fn with_capacity(records: usize) -> Self {
-        Lenders { first: None, others: Vec::with_capacity(records) }
+        Lenders { first: None, first_lends: false, others: Vec::with_capacity(records) }
     }
 
     /// Takes a lender in unless it is found; returns its number.
     pub(super) fn take_in(&mut self, lender: &Lender) -> usize {
-        match &self.first {
-            Some(first) if first.is(lender) => return 0,
-            Some(_) => {}
-            None => {
-                self.first = Some(lender.clone());
-                return 0;
-            }
+        if self.first.get_or_insert_with(|| lender.clone()).is(lender) {
+            self.first_lends = true;
+            return 0;
         }
         // A cursor that alternates between a few lenders finds them here. If every record has its own lender,
         // a full search would take quadratic time. Holding a lender twice does no harm.
@@ -108,9 +107,9 @@ impl Lenders {
         self.others.len()
     }
 
-    /// All lenders.
+    /// All lenders of what is held.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Lender> {
-        self.first.iter().chain(&self.others)
+        self.first.iter().filter(|_| self.first_lends).chain(&self.others)
     }
 
     /// The lender with this number, which something that is lent has.

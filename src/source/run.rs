@@ -396,6 +396,27 @@ mod tests {
             self.1.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
+
+        fn check_used(&self) -> Result<(), SourceError> {
+            let error = SourceError::Empty { path: "changed".into() };
+            if self.0 == b"changed" { Err(error) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn who_lent_an_earlier_run_is_not_asked_about_this_one() {
+        let owner = Arc::new(Counting(b"changed".to_vec(), AtomicUsize::new(0)));
+        let lender = Lender::keeping(owner.clone());
+        // SAFETY: as above.
+        let lent = || unsafe { Entry::lent_value(b"key", &owner.0, &lender) };
+        let mut run = Run::with_capacity(2);
+        run.push(id(0), lent());
+        assert!(run.check_used().is_err(), "it was written to in the meantime");
+        run.clear();
+        run.push(id(1), Entry::borrowed(b"key", b"copied"));
+        run.check_used().unwrap();
+        run.push(id(2), lent());
+        assert!(run.check_used().is_err(), "it lends again");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) enum Task {
 pub(crate) struct Fill {
     pub(crate) run: Lease,
     pub(crate) places: Places,
+    /// How many of the first records are known to be bad, and marked.
+    pub(crate) settled: usize,
     /// The batch of the places, for traces.
     pub(crate) lane: usize,
     pub(crate) batch: u64,
@@ -58,7 +60,7 @@ impl Fill {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             let mut checksums = self.run.deferred_checksums();
-            for (position, record) in self.run.iter().enumerate() {
+            for (position, record) in self.run.iter().enumerate().skip(self.settled) {
                 at = position;
                 if let Some(next) = self.run.get(position + 1) {
                     cache_lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));

@@ -98,7 +98,13 @@ impl Processor {
                     shown(&fields)
                 )));
             }
-            laid_out(fields, layout.rows())
+            match BatchLayout::new(fields, layout.rows()) {
+                Ok(layout) => Ok(Arc::new(layout)),
+                Err(LayoutError::Fields(error)) => Err(error.into()),
+                Err(LayoutError::TooLarge) => {
+                    Err(RecordCause::BatchTooLarge { records: layout.rows() }.into())
+                }
+            }
         };
         self.caught(first, look)
     }
@@ -110,8 +116,9 @@ impl Processor {
         if self.on_bad.action == BadAction::Fail {
             return Ok(());
         }
+        // Who builds the feed says what is wrong with its fields.
+        let Ok(layout) = BatchLayout::new(fields, 1).map(Arc::new) else { return Ok(()) };
         let look = || {
-            let layout = laid_out(fields, 1)?;
             let memory = PageMemory::new(layout.bytes())
                 .map_err(|error| DecodeFailure::not_of_record(error.to_string()))?;
             let mut place = Frame::new(Box::new(memory), 1, bounded(1).0).begin(&layout).take(1);
@@ -178,15 +185,6 @@ impl Processor {
     #[cold]
     pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
         RecordError::new(self.files.path_of(record.id.index), record, cause)
-    }
-}
-
-/// The layout of a batch of these fields.
-fn laid_out(fields: impl Into<Arc<[Field]>>, rows: usize) -> Result<Arc<BatchLayout>, DecodeFailure> {
-    match BatchLayout::new(fields, rows) {
-        Ok(layout) => Ok(Arc::new(layout)),
-        Err(LayoutError::Fields(error)) => Err(error.into()),
-        Err(LayoutError::TooLarge) => Err(RecordCause::BatchTooLarge { records: rows }.into()),
     }
 }
 

@@ -162,6 +162,19 @@ proptest! {
 }
 
 #[test]
+fn a_receipt_to_which_steps_with_bad_records_were_added_twice_says_so() {
+    let mut feed =
+        feed(8, &BTreeSet::from([1])).epochs(1).receipts(true).bad_records(any_policy()).build().unwrap();
+    feed.steps().for_each(|step| drop(step.unwrap()));
+    let mut receipt = feed.receipt().unwrap();
+    receipt.merge(&receipt.clone()).unwrap();
+    let read: Receipt = receipt.to_string().parse().unwrap();
+    assert_eq!(read, receipt);
+    let verdict = Verdict::of([("twice", &read)]).unwrap();
+    assert_eq!((verdict.epochs[0].state, verdict.epochs[0].doubled.count), (EpochState::Broken, 8));
+}
+
+#[test]
 fn a_run_that_resumes_skips_the_same_and_keeps_count() {
     let bad = BTreeSet::from([1, 2, 9, 17, 30]);
     let builder = || {
@@ -501,4 +514,34 @@ fn a_listed_file_that_is_not_there_is_bad() {
     assert_eq!(labels, [1, 2, 3, 5, 6, 7]);
     assert_eq!(reasons.len(), 3);
     assert!(reasons[0].contains("line 1") && reasons[0].contains("0.png"), "{}", reasons[0]);
+}
+
+/// In a mixture the smaller database is passed over again and again within an epoch.
+#[test]
+fn limits_in_a_mixture_are_of_its_own_epochs() {
+    let made = |name: &'static str, records: u64, bad: u64| {
+        FnSource::new(name, records, move |position, to| {
+            to.extend([0, u8::from(position == bad)]);
+            Ok(())
+        })
+    };
+    // An epoch of the mixture has 40 records of each, so the bad one comes four times.
+    let mixed = |most| {
+        let builder = Feed::builder().source(made("small", 10, 3)).and_source(made("large", 40, 100));
+        let builder = builder.fields(fields()).decode(decode).batch_size(8).mix([1, 1]).epochs(2);
+        builder.last_batch(LastBatch::Wrap).bad_records(BadRecords::skip().at_most(most).at_most_rate(1.0))
+    };
+    let (whole, error) = steps(mixed(4), usize::MAX);
+    assert_eq!((whole.len(), error), (20, None));
+    let (_, error) = steps(mixed(3), usize::MAX);
+    let Some(FeedError::TooManyBad(excess)) = error else { panic!("{error:?}") };
+    assert_eq!((excess.epoch, excess.bad, excess.allowed), (0, 4, 3));
+    // A run that resumes goes on with the count.
+    let mut feed = mixed(4).build().unwrap();
+    feed.steps().take(5).for_each(|step| drop(step.unwrap()));
+    let snapshot = feed.snapshot().unwrap();
+    assert_eq!(snapshot.bad_records(), 2);
+    assert_eq!(steps(mixed(4).resume(&snapshot), usize::MAX).1, None);
+    let (_, error) = steps(mixed(3).resume(&snapshot), usize::MAX);
+    assert!(matches!(error, Some(FeedError::TooManyBad(excess)) if excess.bad == 4));
 }

@@ -10,7 +10,9 @@ use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::feed::ConfigError;
 use percolator::proto::Datum;
 use percolator::source::Record;
-use percolator::{BadRecords, DecodeFailure, Dtype, Feed, FeedBuilder, FeedError, RecordDecoder, Row};
+use percolator::{
+    BadRecords, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, RecordDecoder, Row,
+};
 use prost::Message as _;
 
 use crate::common::source::MemorySource;
@@ -111,6 +113,10 @@ impl RecordDecoder for Sized {
 
     fn scratch(&self, _setup: WorkerSetup) {}
 
+    fn reshape(&self, first: &Record<'_>, _fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        self.fields(first).map(Some)
+    }
+
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
         self.0.fetch_add(1, Relaxed);
         match record.value {
@@ -138,14 +144,86 @@ fn the_first_good_record_of_a_source_decides_the_fields() {
         .flat_map(|batch| batch.get::<u8>("bytes").unwrap().to_vec())
         .collect();
     assert_eq!(bytes, [3, 0, 5, 3, 0, 6]);
-    // The first three were tried, and then all four decoded.
-    assert_eq!(decoded.load(Relaxed), 7);
+    // The first three were tried at the start, the first two once more for their batch's shape.
+    assert_eq!(decoded.load(Relaxed), 3 + 2 + 2);
+
+    // If there is none, all batches are empty.
+    let mut feed = sized(&[&[9, 1], &[8, 1]], &decoded).bad_records(skip()).build().unwrap();
+    let records: Vec<_> = feed.steps().flat_map(Result::unwrap).map(|batch| batch.len()).collect();
+    assert_eq!(records, [0]);
 
     // A decoder that panics is met by a worker, not by the build.
     let records: [&[u8]; 2] = [&[2, 2], &[2, 0]];
     let mut feed = sized(&records, &decoded).bad_records(skip()).build().unwrap();
     let error = feed.steps().find_map(Result::err).unwrap();
     assert!(error.to_string().contains("a panic of the test"), "{error}");
+}
+
+/// A record that is bad in its own layout may be a good one in that of the next.
+#[test]
+fn the_records_before_the_first_good_one_are_bad_however_runs_are_cut() {
+    let decoded = Arc::new(AtomicUsize::new(0));
+    for size in [2, 4, 7, 8, 16, 64] {
+        let batch = (0..size).map(|at| if at == 1 { &[9, 0, 5][..] } else { &[3, 0, 6] });
+        // The first batch has a shape of its own, so that a good record follows the bad one.
+        let batch: Vec<_> = batch.skip(1).chain([&[3, 0, 6][..]]).collect();
+        let records = [batch.clone(), batch].concat();
+        for threads in [1, 3] {
+            let builder = sized(&records, &decoded).batch_size(size).threads(threads);
+            let mut feed = builder.bad_records(skip()).build().unwrap();
+            let seen: Vec<_> = feed
+                .steps()
+                .flat_map(Result::unwrap)
+                .map(|batch| (batch.len(), batch.bad_records().iter().map(|bad| bad.id.index).collect()))
+                .collect();
+            assert_eq!(seen, [(size - 1, vec![0]), (size - 1, vec![size as u64])], "{size} {threads}");
+        }
+    }
+}
+
+/// A share without records has the shape of the source's first one, wherever the run began.
+#[test]
+fn an_empty_batch_has_the_same_shape_after_a_resume() {
+    let records = (0..17_usize).map(|index| {
+        let side = if index < 8 { 3 } else { 5 };
+        (key(index), datum(1, side, side, 1, vec![1; usize::try_from(side * side).unwrap()]))
+    });
+    let records: Vec<_> = records.collect();
+    let builder = || {
+        let builder = Feed::builder().source(MemorySource::new("empty", records.clone())).batch_size(4);
+        builder.epochs(1).last_batch(LastBatch::Pad).devices([0, 1].map(Device::host))
+    };
+    let shapes = |feed: &mut Feed| -> Vec<(usize, Extents)> {
+        let batches = feed.steps().flat_map(Result::unwrap);
+        batches.map(|batch| (batch.len(), batch.get::<f32>("data").unwrap().shape())).collect()
+    };
+    let whole = shapes(&mut builder().build().unwrap());
+    assert_eq!(whole.last(), Some(&(0, Extents::new(&[4, 1, 3, 3]))));
+    let mut feed = builder().build().unwrap();
+    feed.seek((0, 2)).unwrap();
+    assert_eq!(shapes(&mut feed), whole[4..]);
+}
+
+#[test]
+fn fields_that_cannot_be_are_no_bad_record() {
+    struct Twice;
+
+    impl RecordDecoder for Twice {
+        type Scratch = ();
+
+        fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+            Ok(["a", "a"].map(|name| Field::scalar(name, Dtype::U8)).into())
+        }
+
+        fn scratch(&self, _setup: WorkerSetup) {}
+
+        fn decode(&self, _record: &Record<'_>, _row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+            unreachable!("the feed is not built")
+        }
+    }
+    let source = MemorySource::new("twice", [(key(0), vec![0])]);
+    let error = Feed::builder().source(source).decoder(Twice).bad_records(skip()).build().unwrap_err();
+    assert!(matches!(&error, FeedError::Config(ConfigError::Fields(_))), "{error}");
 }
 
 #[test]
