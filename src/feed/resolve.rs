@@ -415,8 +415,8 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Returns the best choice within the memory limit. It is determined before the rings are allocated; until
-    /// then there was one record at most, which was tried.
+    /// Returns the best choice within the memory limit. It is determined before the rings are allocated;
+    /// until then there was one record at most, which was tried.
     fn choose(
         &self,
         choices: &[Sizing],

@@ -45,9 +45,9 @@ impl Prefetcher {
         Ok(Front::Bad(bad))
     }
 
-    /// The layout of the batch that a record starts. If it is not that of the source's first good record, this
-    /// one is tried before others have to fit it. What was delivered before makes no difference, for a resumed
-    /// run does not know it.
+    /// The layout of the batch that a record starts. If it is not that of the source's first good record,
+    /// this one is tried before others have to fit it. What was delivered before makes no difference, for a
+    /// resumed run does not know it.
     fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
         let layout = self.processor.layout(record, &self.layout)?;
         if layout.rows() > 1 && layout != self.first_layout {
