@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it waits before it asks for the lock again: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(20)];
 
+/// How many times the file is opened again when others move it away before it is locked.
+const OPENED_MAX: usize = 100;
+
 /// Fewer bytes are not the beginning of an entry.
 const ENTRY_BYTES_MIN: u64 = 12;
 
@@ -190,7 +193,9 @@ impl Quarantine {
             }
             Err(other) => return Err(error(other)),
         }
-        Ok(Quarantine { path: path.to_owned(), patience: PATIENCE, known: Mutex::default() })
+        // It is opened again by its name, after the process may have changed its folder.
+        let path = std::path::absolute(path).map_err(error)?;
+        Ok(Quarantine { path, patience: PATIENCE, known: Mutex::default() })
     }
 
     /// Names a record, unless the file does so already.
@@ -233,15 +238,21 @@ impl Quarantine {
     /// is of a file that was moved away.
     fn open_locked(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
         let id = |found: Metadata| (found.dev(), found.ino());
-        loop {
+        for _ in 0..OPENED_MAX {
             let file = self.open(known)?;
             self.lock(&file)?;
-            let named = std::fs::metadata(&self.path).map(id).ok();
-            if file.metadata().map(id).ok() == named {
+            let cannot_look = |error| QuarantineError::io(&self.path, "look at it", &error);
+            let named = match std::fs::metadata(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                found => Some(id(found.map_err(cannot_look)?)),
+            };
+            if named == Some(id(file.metadata().map_err(cannot_look)?)) {
                 return Ok(file);
             }
             *known = Known::default();
         }
+        let error = io::Error::other("each time that it is opened, another file has its name");
+        Err(QuarantineError::io(&self.path, "add a record to it", &error))
     }
 
     /// Waits for the file's lock, which others hold while they add a record.
@@ -389,6 +400,7 @@ mod tests {
         note(&quarantine, 4).unwrap();
         note(&Quarantine::at(&path).unwrap(), 5).unwrap();
         note(&quarantine, 6).unwrap();
+        assert_eq!(numbers(&path), [4, 5, 6]);
         std::fs::remove_file(&path).unwrap();
         note(&quarantine, 7).unwrap();
         assert_eq!((numbers(&away), numbers(&path)), (vec![3], vec![7]));

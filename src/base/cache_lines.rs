@@ -239,6 +239,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "stores past the caches are inline assembly")]
     fn memory_of_any_length_is_filled() {
         #[repr(C, align(64))]
         struct Memory([u8; 9000]);

@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use crate::base::shown;
+
 /// What a caller decides about the names that match.
 #[derive(Debug)]
 pub struct Rules {
@@ -33,8 +35,9 @@ pub fn is_pattern(text: &OsStr) -> bool {
 ///
 /// # Errors
 ///
-/// [`io::Error`] if the only folder that names are looked for in exists and cannot be listed. Of several
-/// folders, those that cannot be listed have no matches.
+/// [`io::Error`], which names the path, if a folder that names are looked for in cannot be listed, or a name
+/// that matches cannot be looked at, for example because it is a broken link: nobody knows what is
+/// there, and leaving it out could leave records out. What is not there at all has no matches.
 pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![root.to_owned()];
     let mut components = pattern.components().peekable();
@@ -44,7 +47,7 @@ pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<Path
             Component::Normal(name) if is_pattern(name) => found = in_folders(found, name, is_last, rules)?,
             other => {
                 found.iter_mut().for_each(|path| path.push(other));
-                found.retain(|path| is_wanted(path, is_last, rules));
+                found = wanted(found, is_last, rules)?;
             }
         }
     }
@@ -61,39 +64,58 @@ fn in_folders(
 ) -> io::Result<Vec<PathBuf>> {
     let elements = characters(pattern.as_bytes());
     let shows_hidden = rules.hidden || pattern.as_bytes().starts_with(b".");
-    let is_only = folders.len() == 1;
     let mut found = Vec::new();
     for folder in folders {
         let place = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
         let entries = match fs::read_dir(place) {
-            Err(error) if is_only && !is_missing(&error) => return Err(error),
-            Err(_) => continue,
-            Ok(entries) => entries,
+            Err(error) if is_missing(&error) => continue,
+            entries => entries.map_err(|error| named(place, &error))?,
         };
         for entry in entries {
-            let name = entry?.file_name();
+            let name = entry.map_err(|error| named(place, &error))?.file_name();
             let is_hidden = !shows_hidden && name.as_bytes().starts_with(b".");
             let is_left_out = is_last && (rules.is_left_out)(&name);
             if is_hidden || is_left_out || !is_match(&elements, &characters(name.as_bytes())) {
                 continue;
             }
-            let path = folder.join(&name);
-            found.extend(is_wanted(&path, is_last, rules).then_some(path));
+            found.push(folder.join(&name));
         }
     }
-    Ok(found)
+    wanted(found, is_last, rules)
 }
 
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether something that can be the next part of a path is there.
-fn is_wanted(path: &Path, is_last: bool, rules: &Rules) -> bool {
-    fs::metadata(path).is_ok_and(|found| match is_last {
-        true => !rules.files || found.is_file(),
-        false => found.is_dir(),
-    })
+/// Those of the paths at which something is that can be the next part of a path.
+fn wanted(paths: Vec<PathBuf>, is_last: bool, rules: &Rules) -> io::Result<Vec<PathBuf>> {
+    let mut wanted = Vec::with_capacity(paths.len());
+    for path in paths {
+        let is_wanted = match fs::metadata(&path) {
+            Ok(found) if is_last => !rules.files || found.is_file(),
+            Ok(found) => found.is_dir(),
+            Err(error)
+                if is_missing(&error) && fs::symlink_metadata(&path).is_err_and(|at| is_missing(&at)) =>
+            {
+                false
+            }
+            Err(error) => return Err(named(&path, &error)),
+        };
+        wanted.extend(is_wanted.then_some(path));
+    }
+    Ok(wanted)
+}
+
+/// An error with the path that it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let shown = shown::path(path);
+    let said = match is_link && is_missing(error) {
+        true => format!("{shown} is a link that leads nowhere: remove it, or mount what it leads to"),
+        false => format!("{shown}: {error}"),
+    };
+    io::Error::new(error.kind(), said)
 }
 
 /// A text's characters. Bytes that are not UTF-8 come after all characters.
@@ -295,5 +317,35 @@ mod tests {
         let all = Rules { hidden: true, files: false, is_left_out: |name| name == "x" };
         assert_eq!(found("a/*", &all), ["a/.z", "a/x.md", "a/y"]);
         assert_eq!(found("*", &all), [".c", "a", "a-b", "b"]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes links")]
+    fn what_cannot_be_looked_at_is_an_error_and_not_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["a/x-0", "b/x-0"] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink("nowhere", root.join("a/x-1")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("c")).unwrap();
+        let found = |pattern: &str| {
+            let found = expand(root, Path::new(pattern), &SHELL).map_err(|error| error.to_string());
+            found.map(|paths| paths.len())
+        };
+        assert_eq!(found("b/x-*"), Ok(1));
+        assert_eq!(found("a/x-0"), Ok(1));
+        assert_eq!(found("[ab]/x-0"), Ok(2));
+        for pattern in ["a/x-*", "?/x-0", "c/x-*", "a/x-1"] {
+            let error = found(pattern).unwrap_err();
+            assert!(error.contains("is a link that leads nowhere"), "{pattern}: {error}");
+        }
+        // A loop of links.
+        fs::remove_file(root.join("c")).unwrap();
+        std::os::unix::fs::symlink("d", root.join("d")).unwrap();
+        let error = found("?/x-0").unwrap_err();
+        assert!(error.contains("/d: "), "{error}");
     }
 }

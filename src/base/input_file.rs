@@ -19,10 +19,29 @@ pub fn open(path: &Path) -> io::Result<(File, u64)> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         let found = kind_of(metadata.file_type());
-        let message = format!("found {found}, but only regular files are read: copy it to one first");
+        let advice = if metadata.is_dir() { "" } else { ": copy it to one first" };
+        let message = format!("found {found}, but only regular files are read{advice}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok((file, metadata.len()))
+}
+
+/// Whether an error says that a file is not there to be read, and not that reading failed this time, as when
+/// the process has no more handles.
+#[must_use]
+pub fn is_of_file(error: io::ErrorKind) -> bool {
+    use io::ErrorKind;
+
+    matches!(
+        error,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+            | ErrorKind::FileTooLarge
+    )
 }
 
 /// Reads a file of at most `bytes_max` bytes.
@@ -75,6 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "opens files without waiting")]
     fn a_file_is_read_up_to_what_it_may_have() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -92,6 +112,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "makes a FIFO")]
     fn what_is_no_regular_file_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");

@@ -424,6 +424,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
     fn what_is_no_regular_file_is_neither_replaced_nor_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -455,6 +456,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
     fn what_killed_writers_left_is_swept_and_what_others_write_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -488,6 +490,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
     fn a_large_folder_is_swept_once_for_many_files() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -508,6 +511,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
     fn many_write_one_file_at_once_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

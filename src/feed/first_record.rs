@@ -60,7 +60,11 @@ impl FirstRecord {
                 let input = Self::input(processor, image, &record)?;
                 let alone_bytes = bytes_alone(&fields, &scratch_bytes);
                 let is_within = limit.is_none_or(|limit| alone_bytes <= limit.bytes);
-                let is_good = !is_within || processor.check_good(&record, &fields).is_ok();
+                let tried = if is_within { processor.check_good(&record, &fields) } else { Ok(()) };
+                let is_good = match tried.map_err(BatchFault::from) {
+                    Err(fault) if !processor.is_bad(&fault) => return Err(fault),
+                    tried => tried.is_ok(),
+                };
                 Ok((fields, scratch_bytes, alone_bytes, input, is_good))
             });
             // Bytes that somebody wrote to in the meantime look wrong too.

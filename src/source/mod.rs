@@ -450,6 +450,8 @@ pub enum SourceError {
         file: PathBuf,
         /// The operating system's message.
         message: String,
+        /// Whether the fault lies with the file, so that trying again would fail too.
+        is_of_file: bool,
     },
     /// A LevelDB cannot be read.
     #[error(transparent)]

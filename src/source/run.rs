@@ -201,6 +201,8 @@ impl Run {
     pub fn clear(&mut self) {
         self.places.clear();
         self.companions.clear();
+        self.lenders.begin(None);
+        self.companion_lenders.begin(None);
         self.checksums.clear();
         self.damages.clear();
         self.copied_bytes = 0;
@@ -413,6 +415,7 @@ mod tests {
         run.push(id(0), lent());
         assert!(run.check_used().is_err(), "it was written to in the meantime");
         run.clear();
+        run.check_used().unwrap();
         run.push(id(1), Entry::borrowed(b"key", b"copied"));
         run.check_used().unwrap();
         run.push(id(2), lent());

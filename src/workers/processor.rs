@@ -110,17 +110,20 @@ impl Processor {
     }
 
     /// Checks, where a feed goes on after bad records, that a record is not one before its shape is taken for
-    /// that of others: its header may be good and its pixels bad. Writes it to memory of its own. What is not
-    /// of the record ends the feed when a worker meets it.
+    /// that of others: its header may be good and its pixels bad. Writes it to memory of its own. What its
+    /// decoder reports that is not of the record ends the feed when a worker meets it. A lack of memory is an
+    /// error that is not of the record.
     pub(crate) fn check_good(&self, record: &Record<'_>, fields: &[Field]) -> Result<(), Box<RecordError>> {
         if self.on_bad.action == BadAction::Fail {
             return Ok(());
         }
         // Who builds the feed says what is wrong with its fields.
         let Ok(layout) = BatchLayout::new(fields, 1).map(Arc::new) else { return Ok(()) };
+        let memory = PageMemory::new(layout.bytes()).map_err(|error| {
+            let message = format!("there is no memory to try it in: {error}");
+            self.error(record, RecordCause::NotOfRecord { message })
+        })?;
         let look = || {
-            let memory = PageMemory::new(layout.bytes())
-                .map_err(|error| DecodeFailure::not_of_record(error.to_string()))?;
             let mut place = Frame::new(Box::new(memory), 1, bounded(1).0).begin(&layout).take(1);
             let mut row = place.get(0, self.seed);
             row.leave_id(record.id);

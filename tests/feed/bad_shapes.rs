@@ -74,10 +74,12 @@ fn expected() -> Vec<(usize, Extents)> {
 fn the_first_good_record_of_a_batch_decides_its_shape() {
     let mixed = |index: usize| if index.is_multiple_of(3) { vec![0xff] } else { damaged(9) };
     let kinds: [&dyn Fn(usize) -> Vec<u8>; 3] = [&|_| vec![0xff], &|_| damaged(9), &mixed];
+    let replaced: Vec<_> = [2, 3, 4].map(|side| (4, Extents::new(&[4, 3, side, side]))).into();
     for bad in kinds {
         for threads in [1, 3] {
-            let builder = shapes(bad).threads(threads).bad_records(skip());
-            assert_eq!(seen(&mut builder.build().unwrap()), expected());
+            let feed = |policy| shapes(bad).threads(threads).bad_records(policy).build().unwrap();
+            assert_eq!(seen(&mut feed(skip())), expected());
+            assert_eq!(seen(&mut feed(BadRecords::replace().at_most_rate(1.0))), replaced);
         }
     }
 }
@@ -165,7 +167,7 @@ fn the_records_before_the_first_good_one_are_bad_however_runs_are_cut() {
     let decoded = Arc::new(AtomicUsize::new(0));
     for size in [2, 4, 7, 8, 16, 64] {
         let batch = (0..size).map(|at| if at == 1 { &[9, 0, 5][..] } else { &[3, 0, 6] });
-        // The first batch has a shape of its own, so that a good record follows the bad one.
+        // Record 0 of each batch is bad in its own shape; the rest are good.
         let batch: Vec<_> = batch.skip(1).chain([&[3, 0, 6][..]]).collect();
         let records = [batch.clone(), batch].concat();
         for threads in [1, 3] {

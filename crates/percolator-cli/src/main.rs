@@ -54,7 +54,9 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The exit code reports the failure even if nobody reads this.
-            let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&said::chain(&error)));
+            let said = format!("percolator: {}\n", shown::message(&said::chain(&error)));
+            // At once: other processes may write to the same place.
+            let _ = std::io::stderr().write_all(said.as_bytes());
             ExitCode::FAILURE
         }
     }

@@ -257,6 +257,13 @@ fn passes_and_tasks_may_have_large_numbers() {
     let options = Options { flags: many, all_tasks: true, ..Options::default() };
     let summary = prepare(&options, &Progress::new()).unwrap();
     assert_eq!((summary.passes.len(), summary.tasks_without_files), (1, 40_000_000 - 1));
+    for (task, num_task) in [(1, 1), (5, 5), (3, 2)] {
+        let error = message(&run(&Flags { task, num_task, ..flags.clone() }).unwrap_err());
+        assert!(
+            error.contains(&format!("--task {task}: with --num-task {num_task}, tasks are 0 to")),
+            "{error}"
+        );
+    }
     let wide = Flags { bsz_per_host: u32::MAX - 3, ..flags };
     assert!(message(&run(&wide).unwrap_err()).contains("too few for one batch"));
 }

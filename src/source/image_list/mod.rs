@@ -263,8 +263,9 @@ impl Cursor for ListCursor {
             line: number + 1,
             file: self.file.clone(),
             message: error.to_string(),
+            is_of_file: input_file::is_of_file(error.kind()),
         };
-        match self.goes_on && is_of_file(error.kind()) {
+        match self.goes_on && input_file::is_of_file(error.kind()) {
             true => Ok(Some(Entry::damaged(name, &[], self.damage.insert(damage)))),
             false => Err(damage),
         }
@@ -310,20 +311,6 @@ impl List {
         path.push(OsStr::from_bytes(&self.root_folder));
         path.push(OsStr::from_bytes(name));
     }
-}
-
-/// Whether an error says that a file is not there to be read, and not that reading failed this time.
-fn is_of_file(error: ErrorKind) -> bool {
-    matches!(
-        error,
-        ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory
-            | ErrorKind::InvalidFilename
-            | ErrorKind::InvalidInput
-            | ErrorKind::FileTooLarge
-    )
 }
 
 /// Makes a Datum from a file, as Caffe's `ReadFileToDatum` does.

@@ -3,7 +3,7 @@
 mod report;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -220,17 +220,18 @@ impl Feed {
 
     /// Checks now that the files of the run's end can be written: the end may be days away.
     fn check_places(&self) -> anyhow::Result<()> {
-        // A path to which nothing can be written is named below.
-        if let (Some(snapshot), Some(receipt)) = (&self.snapshot, &self.receipt)
-            && whole_file::is_same_place(snapshot, receipt).unwrap_or(false)
-        {
-            bail!("--snapshot and --receipt are both {}: give each a file of its own", shown::path(receipt));
-        }
-        for (other, option) in [(&self.snapshot, "--snapshot"), (&self.receipt, "--receipt")] {
-            if let (Some(other), Some(trace)) = (other, self.observe.trace())
-                && whole_file::is_same_place(other, trace).unwrap_or(false)
-            {
-                bail!("{option} and --trace are both {}: give each a file of its own", shown::path(trace));
+        let places = [
+            (self.snapshot.as_deref(), "--snapshot"),
+            (self.receipt.as_deref(), "--receipt"),
+            (self.quarantine.as_deref(), "--quarantine"),
+            (self.observe.trace(), "--trace"),
+        ];
+        let mut places = places.into_iter().filter_map(|(path, option)| Some((path?, option)));
+        while let Some((path, option)) = places.next() {
+            // A path to which nothing can be written is named below.
+            let is_same = |(other, _): &(&Path, _)| whole_file::is_same_place(path, other).unwrap_or(false);
+            if let Some((at, other)) = places.clone().find(is_same) {
+                bail!("{option} and {other} are both {}: give each a file of its own", shown::path(at));
             }
         }
         for (path, kind) in [(&self.snapshot, FileKind::Snapshot), (&self.receipt, FileKind::Receipt)] {

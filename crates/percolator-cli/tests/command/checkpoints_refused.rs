@@ -82,10 +82,7 @@ fn files_that_cannot_be_read_or_written_are_named() {
     fs::create_dir(place.file("one", &second)).unwrap();
     let (code, printed, _) = place.run("verify");
     assert_eq!(code, 1);
-    assert!(
-        printed.contains(&format!("one: {}: could not read a checkpoint from", second.uuid)),
-        "{printed}"
-    );
+    assert!(printed.contains(&format!("one: {}: could not open ", second.uuid)), "{printed}");
     let said = place.pass("restore --id one --out out");
     assert!(
         said.contains(&format!("an older checkpoint, {}; checkpoint {}: could", first.uuid, second.uuid))

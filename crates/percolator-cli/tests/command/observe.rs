@@ -136,6 +136,8 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     fs::write(folder.path().join("run.json"), "{\"displayTimeUnit\":\"ms\"").unwrap();
     let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 1);
     assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
+    let skips = ["--bad-records", "skip", "--quarantine", "s", "--snapshot", "./s"];
+    assert!(of_feed(&skips, 1).contains("--snapshot and --quarantine are both s"));
     assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
     assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "{\"displayTimeUnit\":\"ms\"");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

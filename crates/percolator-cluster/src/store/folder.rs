@@ -147,7 +147,8 @@ impl Store for FolderStore {
 
     fn open<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn Read + Send + 'a>, StoreError> {
         let path = self.path_of(id, name);
-        Ok(Box::new(File::open(&path).map_err(Self::at_file("open", &path))?))
+        let (file, _) = percolator::input_file::open(&path).map_err(Self::at_file("open", &path))?;
+        Ok(Box::new(file))
     }
 
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
@@ -251,6 +252,26 @@ mod tests {
 
     fn entries(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
+    }
+
+    /// A pipe would be waited for, and a device may have no end.
+    #[test]
+    fn only_a_regular_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderStore::open(folder.path()).unwrap();
+        let id = Id::new("shard").unwrap();
+        let name = put(&store, &id, b"bytes");
+        let path = folder.path().join("shard").join(name.to_string());
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = || {
+            let error = store.open(&id, name).map(drop).unwrap_err();
+            std::error::Error::source(&error).unwrap().to_string()
+        };
+        assert!(refused().contains("only regular files are read"), "{}", refused());
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(refused().contains("only regular files are read"), "{}", refused());
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn the_newest_that_is_whole_is_restored() {
         (longer, "its file has 6 bytes, and had 5"),
         (changed, "the MD5 of its file is"),
         (gone, "there is no file"),
-        (folder, "could not read"),
+        (folder, "found a folder, but only regular files are read"),
     ] {
         let place = Place::new();
         let saved = place.save(3, &[b"zero", b"one", b"two", b"three"]);

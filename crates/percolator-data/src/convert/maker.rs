@@ -3,16 +3,26 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::decoder::ImageFileDecoder;
+use percolator::input_file::is_of_file;
 use percolator::record::Pixels;
 use percolator::{ColorMode, shown};
 
 use super::image::ImageOptions;
 use super::record::{RecordOptions, put_file, put_pixels};
 use crate::content::check_datum_bytes;
-use crate::input::{Item, read_file};
+use crate::input::{InputError, Item, read_file};
 
 /// Channels, rows and columns.
 pub(super) type Size = [usize; 3];
+
+/// Why an item has no value.
+#[derive(Debug)]
+pub(super) enum Unmade {
+    /// What is wrong with it.
+    Item(String),
+    /// Its file cannot be read this time. Nothing is known of the item.
+    Reading(InputError),
+}
 
 /// Makes values, one after another, and keeps its buffers.
 #[derive(Debug)]
@@ -30,12 +40,16 @@ impl<'a> Maker<'a> {
 
     /// Appends the value of an item's record, and returns the size of its image if it is one's. An error says
     /// why there is none; `out` then stays as it was.
-    pub(super) fn make(&mut self, item: &Item, out: &mut Vec<u8>) -> Result<Option<Size>, String> {
+    pub(super) fn make(&mut self, item: &Item, out: &mut Vec<u8>) -> Result<Option<Size>, Unmade> {
+        if let Item::File { path, .. } = item {
+            read_file(path, &mut self.file).map_err(|error| match is_of_file(error.kind()) {
+                true => Unmade::Item(format!("cannot read {}: {error}", shown::path(path))),
+                false => Unmade::Reading(InputError::io(path, "read the file")(error)),
+            })?;
+        }
         let before = out.len();
         let made = catch_unwind(AssertUnwindSafe(|| match item {
-            Item::File { path, label, key } => {
-                read_file(path, &mut self.file)
-                    .map_err(|error| format!("cannot read {}: {error}", shown::path(path)))?;
+            Item::File { label, key, .. } => {
                 self.make_image(&String::from_utf8_lossy(key), *label, out).map(Some)
             }
             Item::Pixels { shape, pixels, label, .. } => {
@@ -58,7 +72,7 @@ impl<'a> Maker<'a> {
         if made.is_err() {
             out.truncate(before);
         }
-        made
+        made.map_err(Unmade::Item)
     }
 
     /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can

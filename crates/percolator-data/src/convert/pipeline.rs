@@ -10,7 +10,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::error::ConvertError;
-use super::maker::{Maker, Size};
+use super::maker::{Maker, Size, Unmade};
 use super::{Convert, Progress};
 use crate::input::{InputError, Item, ItemReader};
 
@@ -71,7 +71,7 @@ pub(super) fn run(
                     for (items, result) in taken {
                         let bytes = spare.try_recv().unwrap_or_default();
                         // The writer may have left.
-                        let _ = result.send(Ok(made_of(items, bytes, &mut maker)));
+                        let _ = result.send(made_of(items, bytes, &mut maker));
                     }
                 };
                 spawn(format!("convert:{worker}")).spawn_scoped(scope, work)?;
@@ -154,13 +154,16 @@ fn gather(reader: &mut dyn ItemReader) -> (Vec<Item>, Option<InputError>) {
     (items, None)
 }
 
-fn made_of(items: Vec<Item>, bytes: Vec<u8>, maker: &mut Maker<'_>) -> Made {
+fn made_of(items: Vec<Item>, bytes: Vec<u8>, maker: &mut Maker<'_>) -> Done {
     let mut made = Made { bytes, items: Vec::with_capacity(items.len()) };
     for item in items {
         let start = made.bytes.len();
-        let value = maker.make(&item, &mut made.bytes);
-        let end = made.bytes.len();
-        made.items.push((item, value.map(|size| (start..end, size))));
+        let value = match maker.make(&item, &mut made.bytes) {
+            Ok(size) => Ok((start..made.bytes.len(), size)),
+            Err(Unmade::Item(reason)) => Err(reason),
+            Err(Unmade::Reading(error)) => return Err(error),
+        };
+        made.items.push((item, value));
     }
-    made
+    Ok(made)
 }

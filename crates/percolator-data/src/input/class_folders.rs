@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ impl ClassFolders {
     ///
     /// # Errors
     ///
-    /// [`InputError`] if a folder cannot be listed, if there is no class, or a class has no image.
+    /// [`InputError`] if a folder cannot be listed, if an entry that may be a folder cannot be looked at, if
+    /// there is no class, or a class has no image.
     pub fn open(root: &Path) -> Result<Self, InputError> {
         let (mut folders, _) = entries(root)?;
         folders.sort();
@@ -105,8 +107,19 @@ fn entries(folder: &Path) -> Result<(Names, Names), InputError> {
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).map_err(failed())? {
         let entry = entry.map_err(failed())?;
-        // A link that leads nowhere is a file that cannot be read.
-        let is_folder = fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
+        let is_folder = match fs::metadata(entry.path()) {
+            Ok(found) => found.is_dir(),
+            // It has gone since.
+            Err(_)
+                if fs::symlink_metadata(entry.path()).is_err_and(|at| at.kind() == ErrorKind::NotFound) =>
+            {
+                continue;
+            }
+            // An image is missed when it is read. Programs keep broken links of their own under hidden names.
+            Err(_) if is_image(&entry.file_name()) || entry.file_name().as_bytes().starts_with(b".") => false,
+            // It may be a folder of images: a link may lead to a disk that is not mounted.
+            Err(error) => return Err(InputError::io(&entry.path(), "look at it")(error)),
+        };
         if is_folder { &mut folders } else { &mut files }.push(entry.file_name());
     }
     Ok((folders, files))

@@ -51,7 +51,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    pub(super) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> InputError + use<> {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> InputError + use<> {
         let path = path.to_owned();
         move |source| InputError::Io { path, action, source }
     }

@@ -15,7 +15,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
     let found = file.metadata()?;
     match found.is_file() {
         true => Ok((file, found.len())),
-        false => Err(io::Error::other("it is not a regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
 
@@ -27,7 +27,8 @@ pub(crate) fn read_file(path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
     let (file, length) = open_file(path)?;
     bytes.clear();
     let room = usize::try_from(length).ok().filter(|_| length <= FILE_BYTES_MAX).ok_or_else(|| {
-        io::Error::other(format!("it has {length} bytes, and an image file may have {FILE_BYTES_MAX}"))
+        let found = format!("it has {length} bytes, and an image file may have {FILE_BYTES_MAX}");
+        io::Error::new(io::ErrorKind::FileTooLarge, found)
     })?;
     bytes.try_reserve(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
     // Without a limit, a file that keeps growing would be read for ever.

@@ -1,7 +1,7 @@
 //! Finds out what a path is, by the names of a folder's files, or by a file's first bytes.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -20,18 +20,25 @@ pub(super) enum What {
 }
 
 pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
-    let has = |name: &str| fs::symlink_metadata(path.join(name)).is_ok();
-    if has("data.mdb") {
+    let has = |name: &str| match fs::symlink_metadata(path.join(name)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // A folder without permission to search it, too.
+        Err(error) => Err(cannot(&path.join(name), "look at it", error)),
+    };
+    if has("data.mdb")? {
         return Ok(What::Records(Kind::Lmdb));
     }
-    if has("CURRENT") {
+    if has("CURRENT")? {
         return Ok(What::Records(Kind::LevelDb));
     }
-    if ["saved_model.pb", "saved_model.pbtxt", "checkpoint"].into_iter().any(has) {
-        return Ok(What::Model);
+    for name in ["saved_model.pb", "saved_model.pbtxt", "checkpoint"] {
+        if has(name)? {
+            return Ok(What::Model);
+        }
     }
-    let entries = fs::read_dir(path).map_err(|error| cannot(path, "read the folder", error))?;
-    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let names = fs::read_dir(path).and_then(|entries| entries.map(|at| Ok(at?.file_name())).collect());
+    let mut names: Vec<_> = names.map_err(|error| cannot(path, "read the folder", error))?;
     names.sort_unstable();
     if names.is_empty() {
         return Err(OpenError::Unknown { path: path.to_owned(), found: "an empty folder".to_owned() });

@@ -183,7 +183,10 @@ impl<'a> Feeder<'a> {
         self.faults_in_a_row += 1;
         let is_final = matches!(
             error,
-            SourceError::WrittenTo { .. } | SourceError::Busy { .. } | SourceError::Replaced { .. }
+            SourceError::WrittenTo { .. }
+                | SourceError::Busy { .. }
+                | SourceError::Replaced { .. }
+                | SourceError::ListedFile { is_of_file: false, .. }
         );
         if self.on_damage == OnDamage::End || is_final || self.cursor.is_none() {
             return Err(error);

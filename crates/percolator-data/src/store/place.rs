@@ -119,7 +119,7 @@ impl Place {
                 replace::check(&output.path, output.kind, self.existing)?;
             }
         }
-        let can_go_on = self.partial.join(STATE).exists();
+        let can_go_on = exists(&self.partial.join(STATE))?;
         match earlier {
             Earlier::Resume => Ok(()),
             Earlier::Refuse if can_go_on => {
@@ -218,8 +218,16 @@ impl Place {
 
     /// Says that all outputs in the folder are whole, and returns their names.
     fn list(&self) -> Result<Vec<String>, StoreError> {
-        let names = self.outputs.iter().map(|output| output.name.clone());
-        let names: Vec<_> = names.filter(|name| self.partial.join(name).exists()).collect();
+        let mut names = Vec::with_capacity(self.outputs.len());
+        for Output { name, kind, .. } in &self.outputs {
+            let path = self.partial.join(name);
+            match (exists(&path)?, kind) {
+                (true, _) => names.push(name.clone()),
+                // A run has a file beside the stores or has none, and has every store.
+                (false, Kind::File) => {}
+                (false, Kind::Store) => return Err(gone(path)),
+            }
+        }
         let path = self.partial.join(WHOLE);
         let text = serde_json::to_vec(&names).map_err(io::Error::other);
         let written = text.and_then(|text| whole_file::write(&path, &[&text]));
@@ -229,16 +237,10 @@ impl Place {
 
     /// Whether an output has its name already. It is one of `moved` then, and no longer in the folder.
     fn is_moved(&self, output: &Output, moved: &[String]) -> Result<bool, StoreError> {
-        if !moved.contains(&output.name) || fs::symlink_metadata(self.partial.join(&output.name)).is_ok() {
+        if !moved.contains(&output.name) || exists(&self.partial.join(&output.name))? {
             return Ok(false);
         }
-        match fs::symlink_metadata(&output.path) {
-            Ok(_) => Ok(true),
-            Err(_) => {
-                let found = "it was whole, and is gone".to_owned();
-                Err(StoreError::Changed { path: output.path.clone(), found })
-            }
-        }
+        if exists(&output.path)? { Ok(true) } else { Err(gone(output.path.clone())) }
     }
 
     /// Removes the folder, and what was written.
@@ -253,6 +255,20 @@ impl Place {
             .and_then(|()| replace::remove(&self.done));
         removed.map_err(StoreError::io(&self.partial, "remove the folder"))
     }
+}
+
+/// Whether something is there, if that can be told.
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io(path, "look at it")(error)),
+    }
+}
+
+/// The error of an output that somebody else has removed.
+fn gone(path: PathBuf) -> StoreError {
+    StoreError::Changed { path, found: "it was whole, and is gone".to_owned() }
 }
 
 fn store_name(number: usize) -> String {
@@ -439,6 +455,20 @@ mod tests {
         take(Existing::Replace, Earlier::Resume).unwrap().finish().unwrap();
         assert_eq!((read(&name), fs::read_to_string(&list).unwrap()), ("new".into(), "new".into()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_loss_of_a_store_is_noticed_before_the_old_one_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        write(&name, "old");
+        let outputs = vec![Output::store(0, name.clone())];
+        let place = Place::take(&name, outputs, Existing::Replace, Earlier::Refuse).unwrap();
+        write(&place.store(0), "new");
+        fs::remove_dir_all(place.store(0)).unwrap();
+        let error = place.finish().unwrap_err();
+        assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+        assert_eq!(read(&name), "old");
     }
 
     #[test]

@@ -185,6 +185,31 @@ fn the_folders_are_the_classes() {
     fs::create_dir(root.join("empty")).unwrap();
     let error = ClassFolders::open(&root).unwrap_err().to_string();
     assert!(error.contains("root/empty: the class has no file whose name ends as an image's"), "{error}");
+    // What cannot be looked at may be a class, or a folder of images: a disk that is not mounted.
+    fs::remove_dir(root.join("empty")).unwrap();
+    let class = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
+    for place in [root.join("linked"), class.unwrap().join("linked")] {
+        std::os::unix::fs::symlink("not mounted", &place).unwrap();
+        let error = ClassFolders::open(&root).unwrap_err().to_string();
+        assert!(error.contains("linked: cannot look at it"), "{error}");
+        fs::remove_file(place).unwrap();
+    }
+    ClassFolders::open(&root).unwrap();
+}
+
+/// A list's file that cannot be read this time, and may be good: here a link to itself, which no error kind
+/// of the standard library's stable part tells from a lack of handles.
+#[test]
+fn a_failure_to_read_is_not_an_image_that_cannot_be_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    fs::write(root.join("good.png"), png()).unwrap();
+    std::os::unix::fs::symlink("loop.png", root.join("loop.png")).unwrap();
+    fs::write(root.join("list"), "good.png 1\nloop.png 2\n").unwrap();
+    let input = ListedImages::open(&root.join("list"), root.join(""), None).unwrap();
+    let error = Convert::new(input, root.join("made"), Backend::Lmdb).run(&Progress::new()).unwrap_err();
+    assert!(error.to_string().contains("loop.png: cannot read the file"), "{error}");
+    assert!(!root.join("made").exists());
 }
 
 #[test]

@@ -96,6 +96,12 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let shape = flags.shape()?;
     let first = u64::from(flags.pass_id);
     let passes = first..first + u64::from(options.num_passes.max(1));
+    let Flags { task, num_task, .. } = *flags;
+    if !options.all_tasks && task >= num_task {
+        let last = num_task - 1;
+        let message = format!("--task {task}: with --num-task {num_task}, tasks are 0 to {last}");
+        return Err(PrepareError::Flags(message));
+    }
     let tasks = if options.all_tasks { 0..flags.num_task } else { flags.task..flags.task.saturating_add(1) };
     // The last seed is the largest: if it is valid, all are.
     Flags::numpy_seed(tasks.end - 1, passes.end - 1)?;
