@@ -36,8 +36,8 @@ pub fn is_pattern(text: &OsStr) -> bool {
 /// # Errors
 ///
 /// [`io::Error`], which names the path, if a folder that names are looked for in cannot be listed, or a name
-/// that matches cannot be looked at, for example because it is a broken link: nobody knows what is
-/// there, and leaving it out could leave records out. What is not there at all has no matches.
+/// that matches cannot be looked at, for example because it is a broken link: nobody knows what is there, and
+/// leaving it out could leave records out. What is not there at all has no matches.
 pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![root.to_owned()];
     let mut components = pattern.components().peekable();

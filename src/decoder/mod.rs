@@ -71,8 +71,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// # Errors
     ///
     /// What is wrong with the record. The feed is then not built; one that goes on after [bad
-    /// records](crate::BadRecords) takes the fields from the next record, even if it is only found that
-    /// this one cannot be [decoded](Self::decode).
+    /// records](crate::BadRecords) takes the fields from the next record. It does the same if this record
+    /// cannot be [decoded](Self::decode).
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
     /// Creates a worker's scratch memory; called once on each worker's thread, and for each record that is
