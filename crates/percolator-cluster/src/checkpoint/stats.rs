@@ -32,7 +32,8 @@ pub struct CheckpointStats {
     pub puts_failed: u64,
     /// Whether a file is written whose record could not be put yet.
     pub is_waiting: bool,
-    /// How many files were removed after a newer one was recorded.
+    /// How many files were removed after a newer one was recorded. Those that could not be removed then go
+    /// after the next one.
     pub files_removed: u64,
     /// How often a state was larger than expected, and updates waited for memory.
     pub growths: u64,
