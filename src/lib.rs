@@ -209,7 +209,7 @@ pub use transform::{ColorMode, Phase, Transform};
 pub use half;
 
 #[doc(hidden)]
-pub use base::{glob, input_file, shown, trace, whole_file};
+pub use base::{folder_turn, glob, input_file, shown, trace, whole_file};
 
 #[cfg(test)]
 #[cfg(not(shuttle))]

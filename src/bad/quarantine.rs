@@ -6,19 +6,18 @@
 //! which the next one cuts off.
 
 use std::collections::HashSet;
-use std::fs::{File, Metadata, TryLockError};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::BadRecord;
 use crate::base::sync::Mutex;
-use crate::base::whole_file::kind_of;
-use crate::base::{input_file, shown};
+use crate::base::whole_file::{self, kind_of};
+use crate::base::{file_lock, input_file, shown};
 use crate::record::Key;
 use crate::record::example::{Example, ExampleWriter};
 use crate::source::Record;
@@ -27,9 +26,6 @@ use crate::source::tfrecord::{FrameFault, read_frame, write_record};
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long it waits before it asks for the lock again: at first, and at most.
-const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(20)];
 
 /// How many times the file is opened again when others move it away before it is locked.
 const OPENED_MAX: usize = 100;
@@ -151,6 +147,13 @@ impl QuarantineError {
     }
 }
 
+/// How the file is opened to add records.
+fn to_add() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+    options
+}
+
 /// A quarantine file that records are added to. It is made, and read, when there is something to add.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
@@ -174,7 +177,7 @@ struct Known {
 }
 
 impl Quarantine {
-    /// Checks that the file may be there.
+    /// Checks that the file can be written, or made: hours later, at the first bad record, is too late.
     pub(crate) fn at(path: &Path) -> Result<Self, QuarantineError> {
         let error = |error: io::Error| QuarantineError::io(path, "use it", &error);
         let refused = |kind, message: String| Err(error(io::Error::new(kind, message)));
@@ -183,13 +186,14 @@ impl Quarantine {
                 let message = format!("found {}: name a regular file", kind_of(found.file_type()));
                 return refused(io::ErrorKind::InvalidInput, message);
             }
-            Ok(_) => {}
+            Ok(_) => drop(to_add().open(path).map_err(error)?),
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
                     let message = format!("there is no folder {}", shown::path(folder));
                     return refused(io::ErrorKind::NotFound, message);
                 }
+                whole_file::check(path).map_err(error)?;
             }
             Err(other) => return Err(error(other)),
         }
@@ -257,28 +261,11 @@ impl Quarantine {
 
     /// Waits for the file's lock, which others hold while they add a record.
     fn lock(&self, file: &File) -> Result<(), QuarantineError> {
-        let [mut pause, longest] = PAUSES;
         let bytes = || file.metadata().map_or(0, |found| found.len());
-        let (mut start, mut known) = (Instant::now(), bytes());
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(()),
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(TryLockError::Error(error)) => {
-                    return Err(QuarantineError::io(&self.path, "lock it", &error));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let (waited, found) = (start.elapsed(), bytes());
-                    if found != known {
-                        // The others go on.
-                        (start, known) = (Instant::now(), found);
-                    } else if waited >= self.patience {
-                        return Err(QuarantineError::Locked { path: self.path.clone(), waited });
-                    }
-                    thread::sleep(pause);
-                    pause = longest.min(2 * pause);
-                }
-            }
+        match file_lock::lock(file, self.patience, bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(QuarantineError::Locked { path: self.path.clone(), waited: self.patience }),
+            Err(error) => Err(QuarantineError::io(&self.path, "lock it", &error)),
         }
     }
 
@@ -287,10 +274,8 @@ impl Quarantine {
         if let Some(file) = &known.file {
             return Ok(file.clone());
         }
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
-        let file =
-            options.open(&self.path).map_err(|error| QuarantineError::io(&self.path, "open it", &error))?;
+        let file = to_add().create(true).open(&self.path);
+        let file = file.map_err(|error| QuarantineError::io(&self.path, "open it", &error))?;
         Ok(known.file.insert(Arc::new(file)).clone())
     }
 
@@ -374,6 +359,8 @@ fn read_entries(
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::record::RecordId;
 
@@ -387,6 +374,15 @@ mod tests {
     fn numbers(file: &Path) -> Vec<u64> {
         let entries = Quarantined::read(file).expect("a quarantine file that was just written");
         entries.iter().map(|entry| entry.number).collect()
+    }
+
+    /// Here nobody can make a file, whatever they may do elsewhere.
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
+    fn a_file_that_cannot_be_written_is_an_error_before_there_is_a_bad_record() {
+        let error = Quarantine::at(Path::new("/proc/bad.tfrecord")).unwrap_err().to_string();
+        assert!(error.starts_with("the quarantine file /proc/bad.tfrecord: cannot use it: "), "{error}");
     }
 
     #[test]

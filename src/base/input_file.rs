@@ -1,4 +1,5 @@
-//! Small files that are read whole. Only regular files are read, up to a maximum size.
+//! Files that are to be read: whether they are there, and small ones as a whole. Only regular files are read,
+//! up to a maximum size.
 //!
 //! A FIFO would block until somebody writes, and a device may have no end, so neither is read.
 
@@ -42,6 +43,19 @@ pub fn is_of_file(error: io::ErrorKind) -> bool {
             | ErrorKind::InvalidInput
             | ErrorKind::FileTooLarge
     )
+}
+
+/// Whether something is at a path, be it a link that leads nowhere.
+///
+/// # Errors
+///
+/// [`io::Error`] if that cannot be told, as in a folder that may not be searched.
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads a file of at most `bytes_max` bytes.

@@ -3,7 +3,9 @@
 
 pub(crate) mod cache_lines;
 pub(crate) mod checked_text;
+pub(crate) mod file_lock;
 pub(crate) mod first_error;
+pub mod folder_turn;
 pub mod glob;
 pub mod input_file;
 pub(crate) mod keyed;

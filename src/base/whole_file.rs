@@ -21,6 +21,25 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
+/// What happens to a file that is already at an output's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and finding it is an error, even if it appears while the output is written.
+    #[default]
+    Refuse,
+    /// It is replaced once the output is whole, if it is of the same kind. Anything else is refused: a
+    /// mistyped path must not cost a folder.
+    Replace,
+}
+
+impl Existing {
+    /// What a command does whose user has given `--force`, or has not.
+    #[must_use]
+    pub fn replaced_if(is_forced: bool) -> Self {
+        if is_forced { Existing::Replace } else { Existing::Refuse }
+    }
+}
+
 /// Writes a file that consists of these pieces. The file gets its name only once it is complete and on the
 /// disk, and what was there before stays until then. Several threads or processes may write it at once; the
 /// last one's file stays.
@@ -29,13 +48,22 @@ use parking_lot::Mutex;
 ///
 /// [`io::Error`] if it cannot be written, or if something other than a regular file is there.
 pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
-    let mut file = WholeFile::create(path)?;
-    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
-    file.finish()
+    write_over(path, pieces, Existing::Replace)
 }
 
-/// The same without waiting for the disk, for a file that is verified whenever it is read, and that can be
-/// made again: if the machine loses its power, the file may be cut or empty.
+/// The same, if what is there may be replaced.
+///
+/// # Errors
+///
+/// As [`write`], and [`io::ErrorKind::AlreadyExists`] if a file is there that is to stay.
+pub fn write_over(path: &Path, pieces: &[&[u8]], existing: Existing) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+    file.finish_over(existing)
+}
+
+/// The same as [`write`] without waiting for the disk, for a file that is verified whenever it is read, and
+/// that can be made again: if the machine loses its power, the file may be cut or empty.
 ///
 /// # Errors
 ///
@@ -167,6 +195,18 @@ impl WholeFile {
         }
         self.sync_name();
         Ok(())
+    }
+
+    /// [Finishes](Self::finish) the file, or [does so](Self::finish_new) unless another has its name.
+    ///
+    /// # Errors
+    ///
+    /// As these two.
+    pub fn finish_over(self, existing: Existing) -> io::Result<()> {
+        match existing {
+            Existing::Refuse => self.finish_new(),
+            Existing::Replace => self.finish(),
+        }
     }
 
     /// Syncs the folder. A failure is not worth an error: at worst the previous file is still there.
@@ -331,6 +371,18 @@ fn sweep(folder: &Path) -> usize {
         }
     }
     found
+}
+
+/// The bytes of the unfinished files that are to have this path, as far as they can be seen: they grow while
+/// somebody writes one.
+pub(crate) fn unfinished_bytes(path: &Path) -> u64 {
+    let Some(name) = path.file_name() else { return 0 };
+    let mut front = stem(name);
+    front.push(".");
+    let is_its = |name: &OsStr| name.as_bytes().starts_with(front.as_bytes()) && maker_of(name).is_some();
+    let entries = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
+    let unfinished = entries.filter(|entry| is_its(&entry.file_name()));
+    unfinished.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
 /// The boot that made a temporary file, if the name is a temporary file's.

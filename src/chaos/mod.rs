@@ -22,7 +22,7 @@
 //! let chaos = Chaos::new(Fault::record(17).fails("the disk does not answer"));
 //! let feed = Feed::builder().source(chaos.source(records)).decoder(RawBytes::fixed()).batch_size(8).once();
 //! let error = train(feed.build()?).unwrap_err();
-//! assert_eq!(error.to_string(), "numbers: the disk does not answer at record 17");
+//! assert_eq!(error.to_string(), "numbers: record 17: the disk does not answer");
 //! assert_eq!(chaos.struck(), 1);
 //! # Ok::<(), FeedError>(())
 //! ```

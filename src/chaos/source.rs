@@ -10,7 +10,7 @@ use crate::base::splitmix::{SplitMix, fold};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::record::RecordId;
 use crate::source::files::Files;
-use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
+use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
 use crate::source::{
     Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater,
 };
@@ -277,7 +277,7 @@ impl CursorInternals for ChaosCursor {
         self.inner.leave_buffers();
     }
 
-    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
         self.inner.held_bytes(value_bytes)
     }
 }

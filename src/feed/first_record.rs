@@ -79,7 +79,7 @@ impl FirstRecord {
             };
             let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
             let (is_unverified, first_bytes) = (entry.is_unverified(), value.len());
-            let cursor_bytes = cursor.held_bytes(first_bytes);
+            let cursor_bytes = cursor.held_bytes(first_bytes).total();
             let first = FirstRecord {
                 identity: identity.clone().unwrap_or_default(),
                 fields,

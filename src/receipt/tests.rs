@@ -277,6 +277,25 @@ fn a_run_that_goes_on_with_less_than_a_step_has_covered_its_epoch() {
     assert_eq!(whole.first_not_covered(1), None);
 }
 
+/// Some replicas were ahead by a step that wraps, and the rest of two epochs is less than a step each.
+#[test]
+fn an_epoch_of_which_everything_is_dropped_is_covered() {
+    let world = World::new(2, 4).unwrap();
+    let job = Job::new([20], BatchSize::PerReplica(4), world).policy(AutoShardPolicy::Data);
+    let before = job.clone().last_batch(LastBatch::Wrap).plan().unwrap();
+    let taken = [1, 1, 3, 1].into_iter().enumerate();
+    let taken =
+        taken.map(|(replica, batches)| given_from(&before, replica, StepId::default(), batches, 1000));
+    let (found, next): (Vec<_>, Vec<_>) = taken.unzip();
+    let (after, next) = before.resumed(&job.last_batch(LastBatch::Drop), &next).unwrap();
+    assert_eq!((after.steps(2), after.steps(3)), (Ok(0), Ok(1)));
+    let later = (0..4).flat_map(|replica| given_from(&after, replica, next[replica], usize::MAX, 4).0);
+    let of_both = [receipts(&before, &found.concat()), receipts(&after, &later.collect::<Vec<_>>())].concat();
+    let whole = verdict(&of_both);
+    assert!(whole.is_sound() && whole.first_not_covered(4).is_none(), "{whole:?}");
+    assert_eq!((whole.epochs[2].epoch, whole.epochs[2].dropped), (2, 20));
+}
+
 /// What a replica is given from a step on, for at most this many batches and until an epoch begins; and its
 /// next step.
 fn given_from(

@@ -69,6 +69,7 @@ impl Audit<'_> {
             entries().filter(|(_, entry)| has_steps(entry)).map(|(&epoch, _)| epoch).collect();
         let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
         let last_claimed = claimed.last().copied().unwrap_or(0);
+        said.extend(audit.without_a_record(last_claimed)?);
         let mut epochs = Vec::new();
         // The steps of an epoch have records of that epoch and of later ones, and of earlier ones if the run
         // resumed while its replicas were at different steps.
@@ -311,6 +312,20 @@ impl<'a> Audit<'a> {
             }
         }
         Ok(left_out)
+    }
+
+    /// The epochs before this one of which no receipt has anything, because a run resumed there with less than
+    /// a step.
+    fn without_a_record(&self, last: u64) -> Result<Vec<u64>, ReceiptError> {
+        let mut without = Vec::new();
+        for party in &self.parties {
+            for epoch in party.plan.resumed_epochs().filter(|&epoch| epoch < last) {
+                if self.resumes_with_nothing(party, epoch)? {
+                    without.push(epoch);
+                }
+            }
+        }
+        Ok(without)
     }
 
     /// Whether `epoch` is one in which a party's plan resumes with less than a step, all of which it leaves

@@ -3,7 +3,8 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// A file's device and inode. A file that replaced another one has a different id.
+/// A file's device and inode. No other file has them while this one is open or mapped; once it is gone, the
+/// next file may get its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,
@@ -13,5 +14,28 @@ pub(super) struct FileId {
 impl FileId {
     pub(super) fn of(metadata: &Metadata) -> Self {
         FileId { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// What a file must still be if it is opened again by its path. One that was removed and made anew may have
+/// the same inode and length, but hardly the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileState {
+    pub(super) id: FileId,
+    pub(super) bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl FileState {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        FileState { id: FileId::of(metadata), bytes: metadata.len(), modified }
+    }
+
+    /// Whether this may be the file that was in the other state: some file systems in user space number their
+    /// files anew.
+    pub(super) fn is_like(self, other: Self) -> bool {
+        (self.bytes, self.modified) == (other.bytes, other.modified)
     }
 }

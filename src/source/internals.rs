@@ -172,11 +172,25 @@ pub trait CursorInternals {
     /// entry's bytes are gone afterwards. A cursor in the middle of a compressed file also closes the file.
     fn leave_buffers(&mut self) {}
 
-    /// The most bytes that the cursor keeps in memory, if its values have `value_bytes` bytes. A feed's
-    /// memory budget counts them, and asks at the first record. Other sources report theirs in
-    /// [`Source::held_bytes`].
-    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
-        0
+    /// The most memory that the cursor keeps, if its values have `value_bytes` bytes. A feed's memory budget
+    /// counts it, and asks at the first record. Other sources report theirs in [`Source::held_bytes`].
+    fn held_bytes(&mut self, _value_bytes: usize) -> HeldBytes {
+        HeldBytes::default()
+    }
+}
+
+/// The memory that a cursor keeps, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// It keeps this also while another source is read.
+    pub own: usize,
+    /// The cursors of joined sources [share](CursorInternals::share_buffers) this: each counts all of it.
+    pub shared: usize,
+}
+
+impl HeldBytes {
+    pub fn total(self) -> usize {
+        self.own.saturating_add(self.shared)
     }
 }
 
@@ -261,7 +275,7 @@ impl dyn Cursor + '_ {
         }
     }
 
-    pub(crate) fn held_bytes(&mut self, value_bytes: usize) -> usize {
-        self.internals().map_or(0, |own| own.held_bytes(value_bytes))
+    pub(crate) fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        self.internals().map_or_else(HeldBytes::default, |own| own.held_bytes(value_bytes))
     }
 }

@@ -11,7 +11,7 @@ use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
+use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -463,10 +463,12 @@ impl CursorInternals for JoinedCursor {
         self.members[self.here].cursor.leave_buffers();
     }
 
-    fn held_bytes(&mut self, value_bytes: usize) -> usize {
-        // Buffers and the blocks unpacked ahead are shared: each cursor that has started counts all of them.
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
         let held = self.members.iter_mut().map(|member| member.cursor.held_bytes(value_bytes));
-        held.max().unwrap_or_default()
+        held.fold(HeldBytes::default(), |all, one| HeldBytes {
+            own: all.own.saturating_add(one.own),
+            shared: all.shared.max(one.shared),
+        })
     }
 }
 
@@ -489,7 +491,7 @@ mod tests {
             for _ in 0..steps {
                 cursor.advance().unwrap().unwrap();
             }
-            cursor.held_bytes(0)
+            cursor.held_bytes(0).shared
         };
         let joined = (1..8).fold(Joined::new(open()), |joined, _| joined.and(open()));
         let (one, eight) = (held(&open(), 1), held(&joined, 1));

@@ -19,6 +19,7 @@ mod in_memory;
 mod index;
 pub(crate) mod internals;
 pub(crate) mod joined;
+mod kept_maps;
 mod lenders;
 pub mod leveldb;
 pub(crate) mod lmdb;
@@ -200,7 +201,7 @@ pub trait Cursor {
     }
 }
 
-/// An error of a database as a whole.
+/// An error of a source, or of one of its records or files.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
@@ -212,7 +213,7 @@ pub enum SourceError {
         /// The source's message.
         message: String,
     },
-    /// Nothing is at the path, or it is not accessible.
+    /// The system refuses: nothing is at the path, or it cannot be read or mapped.
     #[error("{}: cannot {action}: {message}", shown::path(path))]
     Io {
         /// The file or folder.
@@ -281,7 +282,7 @@ pub enum SourceError {
         hint: &'static str,
     },
     /// The database ended or changed where it must not.
-    #[error("{}: {message} at record {index}", shown::path(path))]
+    #[error("{}: record {index}: {message}", shown::path(path))]
     Broken {
         /// The database.
         path: PathBuf,
@@ -308,9 +309,16 @@ pub enum SourceError {
     },
     /// The database was written to, and nothing kept the writer from the pages that were read.
     #[error(
-        "{}: transaction {found} was committed to it while transaction {transaction} was read without a \
-         lock; read it when nobody writes to it, or with its lock",
-        shown::path(path)
+        "{}: {} transaction {transaction} was read without a lock; {}",
+        shown::path(path),
+        match found > transaction {
+            true => format!("transaction {found} was committed to it while"),
+            false => format!("another database, of transaction {found}, was written over it while"),
+        },
+        match found > transaction {
+            true => "read it when nobody writes to it, or with its lock",
+            false => "read it again; replace a database by renaming, and not by writing over it",
+        }
     )]
     WrittenTo {
         /// The database.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::record::Key;
-use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers, VerifiesLater};
+use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers, VerifiesLater};
 
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
@@ -270,9 +270,13 @@ impl CursorInternals for PairedCursor {
         self.second.leave_buffers();
     }
 
-    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
+    fn held_bytes(&mut self, _value_bytes: usize) -> HeldBytes {
         let [first, second] = self.bytes;
-        self.first.held_bytes(first).saturating_add(self.second.held_bytes(second))
+        let (first, second) = (self.first.held_bytes(first), self.second.held_bytes(second));
+        HeldBytes {
+            own: first.own.saturating_add(second.own),
+            shared: first.shared.saturating_add(second.shared),
+        }
     }
 }
 

@@ -160,7 +160,7 @@ fn a_fault_strikes_as_often_as_it_says_and_only_when_it_is_armed() {
         assert_eq!(built.into_iter().filter(Result::is_ok).count(), 2);
         chaos.arm();
         let error = feed(chaos.source(images(8))).build().unwrap_err();
-        assert_eq!(error.to_string(), "memory/chaos: first at record 0");
+        assert_eq!(error.to_string(), "memory/chaos: record 0: first");
         let chaos = Chaos::new(Fault::cursor(0).fails("too many open files"));
         let error = feed(chaos.source(images(8))).build().unwrap_err();
         assert_eq!(error.to_string(), "memory/chaos: too many open files");

@@ -372,7 +372,7 @@ fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
         assert_eq!(lane.next().unwrap().unwrap().len(), 4);
         match lane.next().unwrap() {
             Err(FeedError::Reader(ReaderError::Source(error @ SourceError::Broken { index: 10, .. }))) => {
-                assert!(error.to_string().contains("but the database ends at record 10"), "{error}");
+                assert!(error.to_string().contains("record 10: expected"), "{error}");
             }
             other => panic!("{other:?}"),
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::source::{Access, Lmdb, LmdbOptions, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Lmdb, LmdbOptions, Source, SourceError};
 use percolator::{Dtype, Feed};
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 use crate::common;
 use crate::common::log::Log;
@@ -339,6 +339,37 @@ fn a_commit_ends_a_walk_without_a_lock_and_not_one_that_has_a_slot() {
     written_by_another_process(folder.path());
     let rest = std::iter::from_fn(|| cursor.advance().unwrap().map(|entry| entry.key().to_vec()));
     assert!(std::iter::once(first).chain(rest).eq(records.into_iter().map(|(key, _)| key)));
+}
+
+/// As `cp` does it: the file stays, and its bytes are another database's, with as many commits or fewer.
+#[test]
+fn another_database_written_over_the_file_ends_a_walk_without_a_lock() {
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    let [folder, other] = folders.each_ref().map(TempDir::path);
+    // A commit for each thousand.
+    common::write_lmdb(folder, (0..2000).map(|index| common::image(index, 3, 4, 4)));
+    for (count, is_by_index) in [(2000, false), (2000, true), (900, false), (900, true)] {
+        let _ = fs::remove_file(other.join("data.mdb"));
+        common::write_lmdb(other, (0..count).map(|index| (common::key(index), value(index, 480))));
+        let data = fs::read(folder.join("data.mdb")).unwrap();
+        let source = Lmdb::options().access(Access::Read).without_lock().open(folder).unwrap();
+        source.index(&IndexPlace::Memory).unwrap();
+        let mut cursor = source.cursor().unwrap();
+        cursor.advance().unwrap().unwrap();
+        if is_by_index {
+            cursor.seek(1000).unwrap();
+        }
+        fs::write(folder.join("data.mdb"), fs::read(other.join("data.mdb")).unwrap()).unwrap();
+        let error = loop {
+            match cursor.advance() {
+                Ok(entry) => assert!(entry.is_some(), "nothing was said of the other database"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+        assert!(error.to_string().contains("was written over it while transaction"), "{error}");
+        fs::write(folder.join("data.mdb"), data).unwrap();
+    }
 }
 
 #[test]

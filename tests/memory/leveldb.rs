@@ -296,17 +296,22 @@ fn a_table_that_is_cut_is_an_error_of_the_walk_and_one_that_is_deleted_is_read()
         fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
     }
     let (due, _) = read(folder.path()).unwrap();
-    let (deleted, cut) = (LevelDb::open(folder.path()).unwrap(), LevelDb::open(folder.path()).unwrap());
+    let source = LevelDb::open(folder.path()).unwrap();
     let table = folder.path().join("000005.ldb");
     let bytes = fs::read(&table).unwrap();
+    // It is deleted; then another table has its name; then that is the one that is cut.
     fs::remove_file(&table).unwrap();
-    let mut cursor = deleted.cursor().unwrap();
-    for (key, value) in &due {
-        let entry = cursor.advance().unwrap().unwrap();
-        assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+    for other in [&bytes[..0], &bytes[..9], &bytes] {
+        let mut cursor = source.cursor().unwrap();
+        for (key, value) in &due {
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+        }
+        assert!(cursor.advance().unwrap().is_none());
+        fs::write(&table, other).unwrap();
     }
-    assert!(cursor.advance().unwrap().is_none());
-    fs::write(&table, &bytes[..9]).unwrap();
+    let cut = LevelDb::open(folder.path()).unwrap();
+    fs::File::options().write(true).open(&table).unwrap().set_len(9).unwrap();
     let error = cut.cursor().unwrap().advance().map(|_| ()).unwrap_err();
     assert!(matches!(error, SourceError::LevelDb(LevelDbError::Length { found: 9, .. })), "{error}");
 }

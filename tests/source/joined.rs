@@ -443,7 +443,7 @@ fn a_database_that_ends_before_it_said_is_an_error_that_names_it() {
         let feed = feed.and_source(says("c", Some(5))).batch_size(3);
         match error_of(if is_planned { feed.epochs(1) } else { feed.once() }) {
             FeedError::Reader(ReaderError::Source(error)) => {
-                let due = "memory/b: expected 6 records, but the database ends at record 5";
+                let due = "memory/b: record 5: expected 6 records, but the database ends";
                 assert_eq!(error.to_string(), due);
             }
             other => panic!("{other}"),
@@ -464,7 +464,7 @@ fn an_error_and_a_panic_of_the_second_source_end_the_feed_with_its_own_words() {
     let second = || MemorySource::images("b", 4, 3, 2, 2);
     let feed = |second: MemorySource| quiet(Feed::builder().source(first()).and_source(second)).batch_size(2);
     let error = error_of(feed(second().fail_at(2))).to_string();
-    assert_eq!(error, "memory/b: a fault of the test at record 2");
+    assert_eq!(error, "memory/b: record 2: a fault of the test");
     let error = error_of(feed(second().panic_at(3))).to_string();
     assert!(error.contains("a panic of the test at position 3"), "{error}");
 }

@@ -2,6 +2,7 @@
 //! order and by position.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use percolator::proto::Datum;
 use percolator::source::{Access, IndexPlace, Joined, Lmdb, Source, SourceError, TfRecord};
@@ -297,8 +298,16 @@ fn a_file_that_is_replaced_or_changes_its_length_is_not_read_on() {
     let path = folder.path().join("file");
     for (compression, access) in [(Compression::Plain, Access::Read), (Compression::Gzip, Access::Mapped)] {
         write(&path, &mixed(5), compression, 1);
-        let source = open(&path, access);
         let bytes = fs::read(&path).unwrap();
+        let source = open(&path, access);
+        // Other bytes, as many, in a file that may have the inode of the one before.
+        fs::write(&path, vec![0; bytes.len()]).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
+        assert!(matches!(error, SourceError::TfRecord(TfRecordError::Changed { .. })), "{error}");
+        fs::write(&path, &bytes).unwrap();
+        let source = open(&path, access);
         fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
         let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
         assert!(matches!(error, SourceError::TfRecord(TfRecordError::Changed { .. })), "{error}");
@@ -328,9 +337,12 @@ fn many_files_are_read_in_any_order_with_few_open() {
     for number in 0..1500 {
         write(&folder.path().join(format!("{number:05}")), &records, Compression::Plain, 1);
     }
-    for access in BOTH {
+    // The second time beside the files, their indexes are found.
+    let places = [IndexPlace::Memory, IndexPlace::Beside, IndexPlace::Beside];
+    for (access, place) in BOTH.into_iter().flat_map(|access| places.iter().map(move |place| (access, place)))
+    {
         let source = TfRecord::options().access(access).open_all([folder.path()]).unwrap();
-        source.index(&IndexPlace::Memory).unwrap();
+        source.index(place).unwrap();
         let mut cursor = source.cursor().unwrap();
         for step in 0..3000_u64 {
             let position = step * 1103 % 3000;

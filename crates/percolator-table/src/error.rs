@@ -82,6 +82,14 @@ pub enum TableError {
         /// The most that `bytes` bytes can yield.
         allowed: usize,
     },
+    /// There is no memory for a block.
+    #[error("the snappy block at byte {offset} holds {bytes} bytes, for which there is no memory")]
+    Memory {
+        /// Where the block starts.
+        offset: usize,
+        /// Its uncompressed length.
+        bytes: usize,
+    },
     /// A block of the snappy type is not a snappy stream.
     #[error("the snappy block at byte {offset} is damaged: {message}")]
     Snappy {
@@ -136,6 +144,7 @@ impl TableError {
             TableError::Checksum { offset, .. }
             | TableError::Compression { offset, .. }
             | TableError::SnappyLength { offset, .. }
+            | TableError::Memory { offset, .. }
             | TableError::Snappy { offset, .. }
             | TableError::Restarts { offset, .. }
             | TableError::KeyLength { offset, .. }

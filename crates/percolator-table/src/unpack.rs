@@ -1,5 +1,6 @@
 //! Compressed blocks: their trailers, and how they are unpacked.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use super::block::TRAILER_BYTES;
@@ -37,7 +38,7 @@ pub(super) fn unpack(file: &[u8], block: Range<usize>, buffer: &mut Vec<u8>) -> 
     let offset = block.start;
     let packed = file.get(block).unwrap_or_default();
     let bytes = unpacked_bytes(packed, offset)?;
-    grow(buffer, bytes);
+    grow(buffer, bytes).map_err(|_| TableError::Memory { offset, bytes })?;
     unpack_to(packed, offset, buffer)
 }
 
@@ -63,7 +64,7 @@ pub fn unpack_ahead(
         return None;
     }
     DeferredChecksum::new(block, stored).check(file, AHEAD_BYTES).ok()?;
-    grow(buffer, end);
+    grow(buffer, end).ok()?;
     unpack_to(packed, block.start, buffer.get_mut(start..end)?).ok()?;
     Some(start..end)
 }
@@ -87,9 +88,10 @@ fn damaged(offset: usize, error: &snap::Error) -> TableError {
 }
 
 /// Grows `buffer` to `bytes`. Bytes that are there already are not cleared again.
-fn grow(buffer: &mut Vec<u8>, bytes: usize) {
+fn grow(buffer: &mut Vec<u8>, bytes: usize) -> Result<(), TryReserveError> {
     if let Some(more) = bytes.checked_sub(buffer.len()) {
-        buffer.reserve_exact(more);
+        buffer.try_reserve_exact(more)?;
         buffer.resize(bytes, 0);
     }
+    Ok(())
 }

@@ -116,6 +116,7 @@ impl RecordIndex {
     fn write(subject: &Subject<'_>, places: &[u64]) {
         let records = (places.len() as u64).checked_div(subject.kind.numbers());
         let database = subject.database.display();
+        let mut refused = None;
         for path in sidecars(subject.place, &subject.database) {
             match sidecar::write(&path, subject.kind, &subject.identity, places) {
                 Ok(()) => {
@@ -125,14 +126,16 @@ impl RecordIndex {
                 Err(error) => {
                     let index = path.display();
                     tracing::info!(%database, %index, %error, "a record index cannot be kept there");
+                    refused.get_or_insert(format!("{index}: {error}"));
                 }
             }
         }
         if *subject.place != IndexPlace::Memory {
             tracing::warn!(
                 %database,
-                "the record index is kept in memory only, so each process rebuilds it; set a folder for it \
-                 with IndexPlace::Folder"
+                why = refused.as_deref().unwrap_or("there is no place for it"),
+                "the record index is kept in memory only, so each process rebuilds it: name a folder for it \
+                 that can be written (IndexPlace::Folder, --index)"
             );
         }
     }

@@ -11,15 +11,15 @@
 //! process. The head is read and verified when the file is opened, a part when a place in it is first needed.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
 use once_cell::sync::OnceCell;
 use percolator_table::checksum::crc32c;
 
-use crate::base::{input_file, whole_file};
+use crate::base::{input_file, shown, whole_file};
 use crate::source::Identity;
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";
@@ -87,10 +87,12 @@ impl From<io::Error> for Unusable {
     }
 }
 
-/// An open sidecar whose head is valid.
+/// A sidecar whose head is valid. It is open only while a part of it is read: there may be one for each of
+/// thousands of files. So another may take its place meanwhile: the head has the checksum of each part. If it
+/// is gone by then, the index is built anew.
 #[derive(Debug)]
 pub(super) struct Sidecar {
-    file: File,
+    path: PathBuf,
     /// The total count of numbers in the places.
     numbers: u64,
     /// Where the places begin.
@@ -114,22 +116,20 @@ struct Fixed {
 }
 
 impl Sidecar {
-    /// Opens the file and verifies that it is of this kind and state of a database. Reads only the head.
+    /// Finds the file and verifies that it is of this kind and state of a database. Reads only the head.
     pub(super) fn open(path: &Path, kind: Kind, identity: &Identity) -> Result<Self, Unusable> {
-        // Opening a pipe without a writer would block for ever.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(damaged("it is not a regular file"));
-        }
+        let (file, file_bytes) = input_file::open(path)?;
         let mut fixed = [0; FIXED_BYTES];
-        if metadata.len() < fixed.len() as u64 {
-            return Err(damaged(format!("it has {} bytes, fewer than a head", metadata.len())));
+        if file_bytes < fixed.len() as u64 {
+            return Err(damaged(format!("it has {file_bytes} bytes, fewer than a head")));
         }
         file.read_exact_at(&mut fixed, 0)?;
         let Fixed { kind: found_kind, numbers, identity_bytes, parts, head_bytes } =
-            read_fixed(&fixed, metadata.len())?;
-        let mut head = vec![0; head_bytes];
+            read_fixed(&fixed, file_bytes)?;
+        let mut head = Vec::new();
+        // A file may state a length that it has, and that no memory holds: most of it is a hole.
+        head.try_reserve_exact(head_bytes).map_err(io::Error::from)?;
+        head.resize(head_bytes, 0);
         file.read_exact_at(&mut head, 0)?;
         let (checksums, found) = read_head(&head, identity_bytes, parts)?;
         if found_kind != kind as u32 {
@@ -139,8 +139,12 @@ impl Sidecar {
         if let Some((wanted, found)) = identity.difference(found) {
             return Err(Unusable::Stale { found, wanted });
         }
-        let parts = checksums.map(|checksum| Part { checksum, places: OnceCell::new() }).collect();
-        Ok(Sidecar { file, numbers, places_at: head_bytes as u64, parts })
+        let mut all = Vec::new();
+        all.try_reserve_exact(parts).map_err(io::Error::from)?;
+        all.extend(checksums.map(|checksum| Part { checksum, places: OnceCell::new() }));
+        // The process may change its folder before it reads a part.
+        let (path, parts) = (std::path::absolute(path)?, all.into_boxed_slice());
+        Ok(Sidecar { path, numbers, places_at: head_bytes as u64, parts })
     }
 
     pub(super) fn numbers(&self) -> u64 {
@@ -168,8 +172,11 @@ impl Sidecar {
         let bytes = numbers.saturating_mul(NUMBER_BYTES as u64);
         let mut part = vec![0; usize::try_from(bytes).unwrap_or(PART_BYTES)];
         let at = self.places_at.saturating_add(first.saturating_mul(NUMBER_BYTES as u64));
-        let read = self.file.read_exact_at(&mut part, at);
-        read.map_err(|error| Damage(format!("the part of the places at byte {at} cannot be read: {error}")))?;
+        let read = input_file::open(&self.path).and_then(|(file, _)| file.read_exact_at(&mut part, at));
+        read.map_err(|error| {
+            let path = shown::path(&self.path);
+            Damage(format!("the part of the places at byte {at} of {path} cannot be read: {error}"))
+        })?;
         let found = crc32c(&part);
         if found != checksum {
             let message = format!(

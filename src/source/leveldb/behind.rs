@@ -53,11 +53,12 @@ impl Behind {
 /// is done.
 #[cfg(target_os = "linux")]
 fn drop_table(database: &Database, level: usize, table: usize) {
+    use super::map::open_file;
     use crate::source::page_cache::dropped::drop_pages;
 
     let path = database.table_path(level, table);
     let slot = database.tables(level)[table].slot;
-    match std::fs::File::open(&path) {
+    match open_file(&path) {
         Ok(file) => drop_pages(&file, 0, None, || database.lending().store().empty_map(slot)),
         // A writer has merged the table into others: its pages go when its map goes.
         Err(error) => {

@@ -15,7 +15,7 @@ use super::opened::OpenTable;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
-use crate::source::internals::CursorInternals;
+use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
@@ -163,7 +163,7 @@ impl CursorInternals for LevelDbCursor {
         !self.is_by_position && self.merge.give(id, run)
     }
 
-    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
         self.merge.held_bytes(value_bytes)
     }
 }

@@ -17,12 +17,15 @@ use super::opened::{OpenTable, OpenTables};
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
+use crate::source::file_id::FileState;
 
 /// A table of a level.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) file: TableFile,
     pub(super) name: TableName,
+    /// The state of its file when the database was opened.
+    pub(super) state: FileState,
     /// Its number in the store. Each cursor maps tables past the store's last one for itself.
     pub(super) slot: usize,
 }
@@ -121,12 +124,12 @@ impl Database {
 
     /// Returns the bytes of a table, mapped or read.
     pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
-        let Table { file, slot, .. } = &self.levels[level][table];
+        let Table { file, slot, state, .. } = &self.levels[level][table];
         if self.reading == Reading::Read {
             let (open, path) = (self.open_file(level, table)?, self.table_path(level, table));
             return open.read(&path, file.bytes).map(TableBytes::Own);
         }
-        let opened = self.lending.open_table(*slot, || self.table_path(level, table), file.bytes);
+        let opened = self.lending.open_table(*slot, || self.table_path(level, table), *state);
         opened.map_err(|error| match error {
             SourceError::Io { kind: io::ErrorKind::NotFound, .. } => self.went_away(level, table),
             error => error,
@@ -135,10 +138,11 @@ impl Database {
 
     /// Returns an open table, to be read.
     pub(super) fn open_file(&self, level: usize, table: usize) -> Result<Arc<OpenTable>, SourceError> {
-        if let Some(open) = self.open_tables.get(self.levels[level][table].slot) {
+        let Table { slot, state, .. } = &self.levels[level][table];
+        if let Some(open) = self.open_tables.get(*slot) {
             return Ok(open.clone());
         }
-        match OpenTable::open(&self.table_path(level, table)) {
+        match OpenTable::open(&self.table_path(level, table), *state) {
             Ok(open) => Ok(Arc::new(open)),
             Err(SourceError::Io { kind: io::ErrorKind::NotFound, .. }) => Err(self.went_away(level, table)),
             Err(error) => Err(error),
@@ -163,8 +167,8 @@ impl Database {
         if self.reading == Reading::Read {
             // In slot order: `OpenTables` is indexed by slot.
             for (level, table) in tables.take(open_max) {
-                let path = self.table_path(level, table);
-                if !self.open_tables.keep(&path)? {
+                let (path, state) = (self.table_path(level, table), self.levels[level][table].state);
+                if !self.open_tables.keep(&path, state)? {
                     break;
                 }
             }
@@ -172,8 +176,8 @@ impl Database {
         }
         let kept = |&(level, table): &(usize, usize)| self.lending.keeps(self.levels[level][table].slot);
         for (level, table) in tables.filter(kept) {
-            let Table { file, slot, .. } = &self.levels[level][table];
-            self.lending.open_table(*slot, || self.table_path(level, table), file.bytes)?;
+            let Table { slot, state, .. } = &self.levels[level][table];
+            self.lending.open_table(*slot, || self.table_path(level, table), *state)?;
         }
         Ok(())
     }
@@ -181,8 +185,8 @@ impl Database {
     /// Checks that a table still has its length, for a cursor that is about to enter it: reading a map past
     /// the end of its file ends the process with a signal. The map of a deleted table stays readable.
     pub(super) fn check_length(&self, level: usize, table: usize) -> Result<(), SourceError> {
-        let Table { file, slot, .. } = &self.levels[level][table];
-        self.lending.check_length(*slot, file.bytes)
+        let Table { slot, state, .. } = &self.levels[level][table];
+        self.lending.check_length(*slot, *state)
     }
 
     /// Returns the error for a table that was there when the database was opened, and is gone.

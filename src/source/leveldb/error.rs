@@ -52,7 +52,7 @@ pub enum LevelDbError {
         manifest: PathBuf,
     },
     /// There is something under a file's name that is not a regular file.
-    #[error("{}: expected a file, but it is not a regular file", file.display())]
+    #[error("{}: expected a file, but it is not a regular file; {COPY_AGAIN}", file.display())]
     NoFile {
         /// Its path.
         file: PathBuf,
@@ -70,8 +70,18 @@ pub enum LevelDbError {
         /// The length it was written with.
         wanted: u64,
     },
+    /// A table is another file than the one that was there when the database was opened, or was written to.
+    #[error(
+        "{}: another file has taken the table's place since the database was opened, or it was written to; \
+         open the database again once its writer is done",
+        file.display()
+    )]
+    Replaced {
+        /// The table.
+        file: PathBuf,
+    },
     /// A log, or the MANIFEST, is damaged.
-    #[error("{}: damaged at byte {offset} (block {block}): {fault}", file.display())]
+    #[error("{}: damaged at byte {offset} (block {block}): {fault}; {COPY_AGAIN}", file.display())]
     Log {
         /// The file.
         file: PathBuf,
@@ -83,7 +93,7 @@ pub enum LevelDbError {
         fault: LogFault,
     },
     /// A batch of writes in a log is malformed, although its checksums match.
-    #[error("{}: the batch at byte {offset} is malformed: {message}", file.display())]
+    #[error("{}: the batch at byte {offset} is malformed: {message}; {COPY_AGAIN}", file.display())]
     Batch {
         /// The log.
         file: PathBuf,
@@ -168,7 +178,7 @@ pub enum LevelDbError {
         error: String,
     },
     /// The MANIFEST's checksums match, but it says something impossible.
-    #[error("{}: the edit at byte {offset} is malformed: {message}", file.display())]
+    #[error("{}: the edit at byte {offset} is malformed: {message}; {COPY_AGAIN}", file.display())]
     Manifest {
         /// The MANIFEST.
         file: PathBuf,
@@ -189,7 +199,7 @@ pub enum LevelDbError {
         found: String,
     },
     /// A table is damaged.
-    #[error("{}: {error}", file.display())]
+    #[error("{}: {error}; {}", file.display(), table_remedy(error))]
     Table {
         /// The table.
         file: PathBuf,
@@ -197,7 +207,7 @@ pub enum LevelDbError {
         error: TableError,
     },
     /// A table has a key that LevelDB would not write.
-    #[error("{}: in the block at byte {block}: {message}", file.display())]
+    #[error("{}: in the block at byte {block}: {message}; {COPY_AGAIN}", file.display())]
     Key {
         /// The table.
         file: PathBuf,
@@ -218,6 +228,7 @@ impl LevelDbError {
             | LevelDbError::MissingTables { file, .. }
             | LevelDbError::NoFile { file, .. }
             | LevelDbError::Length { file, .. }
+            | LevelDbError::Replaced { file }
             | LevelDbError::Log { file, .. }
             | LevelDbError::Batch { file, .. }
             | LevelDbError::KeyLength { file, .. }
@@ -237,6 +248,17 @@ fn due(wanted: Option<u64>) -> String {
     match wanted {
         Some(wanted) => format!("but write {wanted} is due"),
         None => "but no write before that is intact".to_owned(),
+    }
+}
+
+/// The remedy for damage.
+const COPY_AGAIN: &str = "copy the database again, with all its files";
+
+/// The remedy for a table that cannot be read.
+fn table_remedy(error: &TableError) -> &'static str {
+    match error {
+        TableError::Memory { .. } => "free memory, or let fewer threads read",
+        _ => COPY_AGAIN,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
 use crate::source::access::Reading;
+use crate::source::file_id::{FileId, FileState};
+use crate::source::kept_maps::KeptMaps;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableChecksum};
 
 /// The most bytes the kernel reads for one request, however many are requested.
@@ -35,11 +37,28 @@ pub(super) enum FileBytes {
 /// Opens a path that must be a regular file.
 pub(super) fn open_file(path: &Path) -> Result<File, SourceError> {
     let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
-    // Checked before opening: opening a pipe waits for a writer.
     if !std::fs::metadata(path).map_err(io("look at the file"))?.is_file() {
         return Err(LevelDbError::NoFile { file: path.to_owned() }.into());
     }
-    File::open(path).map_err(io("open the file"))
+    // Opening a pipe that has taken its place does not wait for a writer.
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(io("open the file"))
+}
+
+/// Opens a table that must be in the state in which it was when the database was opened: a database that was
+/// made anew may have a table of the same name and length.
+pub(super) fn open_table(path: &Path, state: FileState) -> Result<File, SourceError> {
+    let file = open_file(path)?;
+    let now = file.metadata().map_err(|error| SourceError::io(path, "look at the file", &error))?;
+    let now = FileState::of(&now);
+    if now.is_like(state) {
+        return Ok(file);
+    }
+    let file = path.to_owned();
+    let changed = match now.id == state.id && now.bytes != state.bytes {
+        true => LevelDbError::Length { file, found: now.bytes, wanted: state.bytes },
+        false => LevelDbError::Replaced { file },
+    };
+    Err(changed.into())
 }
 
 /// Appends `bytes` bytes of a file, starting at `at`, or as many of them as there are.
@@ -193,6 +212,7 @@ pub(super) struct Store {
     joined: Vec<u8>,
     /// By the table's number in the store.
     tables: Box<[OnceCell<TableMap>]>,
+    _kept: KeptMaps,
 }
 
 /// A mapped table, and its path for messages.
@@ -203,8 +223,10 @@ struct TableMap {
 }
 
 impl Store {
+    /// With places for the maps of this many tables, or for as many as may be kept.
     pub(super) fn new(logs: Vec<FileBytes>, joined: Vec<u8>, tables: usize) -> Self {
-        Store { logs, joined, tables: (0..tables).map(|_| OnceCell::new()).collect() }
+        let kept = KeptMaps::take(tables);
+        Store { logs, joined, tables: (0..kept.count()).map(|_| OnceCell::new()).collect(), _kept: kept }
     }
 
     /// Returns how many bytes it holds besides mapped files.
@@ -308,13 +330,14 @@ impl Lending {
     }
 
     /// Checks that a mapped table still has its length, if its file is still there.
-    pub(super) fn check_length(&self, table: usize, wanted: u64) -> Result<(), SourceError> {
+    pub(super) fn check_length(&self, table: usize, state: FileState) -> Result<(), SourceError> {
         let Some(TableMap { path, .. }) = self.store.tables.get(table).and_then(OnceCell::get) else {
             return Ok(());
         };
         match std::fs::metadata(path) {
-            Ok(metadata) if metadata.len() != wanted => {
-                Err(LevelDbError::Length { file: path.clone(), found: metadata.len(), wanted }.into())
+            Ok(metadata) if FileId::of(&metadata) == state.id && metadata.len() != state.bytes => {
+                let (found, wanted) = (metadata.len(), state.bytes);
+                Err(LevelDbError::Length { file: path.clone(), found, wanted }.into())
             }
             // The map is there, whatever happened to the path.
             Ok(_) | Err(_) => Ok(()),
@@ -327,14 +350,16 @@ impl Lending {
         &self,
         table: usize,
         path: impl FnOnce() -> PathBuf,
-        wanted: u64,
+        state: FileState,
     ) -> Result<TableBytes, SourceError> {
+        let open =
+            |path: &Path| FileBytes::of(&open_table(path, state)?, path, Some(state.bytes), Reading::Mapped);
         let Some(cell) = self.store.tables.get(table) else {
-            return Ok(TableBytes::Own(FileBytes::open(&path(), Some(wanted), Reading::Mapped)?));
+            return Ok(TableBytes::Own(open(&path())?));
         };
         cell.get_or_try_init(|| {
             let path = path();
-            FileBytes::open(&path, Some(wanted), Reading::Mapped).map(|map| TableMap { map, path })
+            open(&path).map(|map| TableMap { map, path })
         })?;
         Ok(TableBytes::Kept { store: self.store.clone(), table })
     }

@@ -29,7 +29,7 @@ use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::record::RecordId;
 use crate::source::access::Reading;
-use crate::source::internals::CursorInternals;
+use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 
 /// A walk over the keys from `start` (inclusive) to `end` (exclusive).
@@ -173,8 +173,8 @@ impl MergeCursor {
 
     /// Moves to the next record and returns its place; `None` past the last one.
     ///
-    /// If the record is alone in an unverified block, its value is not touched. No damage changes the number
-    /// of records of such a block, and the next reader of its place verifies it.
+    /// If the record is alone in an unverified block, its value is not touched: the next reader of its place
+    /// verifies the block. Damage may make two records look like one; that reader finds it.
     pub(super) fn next_place(&mut self) -> Result<Option<RecordPlace>, SourceError> {
         if !self.step()? {
             return Ok(None);
@@ -327,16 +327,17 @@ impl CursorInternals for MergeCursor {
         }
     }
 
-    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
+    fn held_bytes(&mut self, _value_bytes: usize) -> HeldBytes {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
         let levels = self.children.iter().filter_map(|child| match child {
             Child::Memory(_) => None,
             Child::Level(level) => Some(level),
         });
-        let read = levels.clone().map(LevelCursor::read_bytes_max).fold(0, usize::saturating_add);
-        let Some(pool) = self.pool.as_ref().filter(|_| packed > 0) else { return read };
+        let own = levels.clone().map(LevelCursor::read_bytes_max).fold(0, usize::saturating_add);
         // Tables of other databases that share the pool count as compressed too.
-        read.saturating_add(pool.held_bytes(packed + pool.tables().saturating_sub(levels.count())))
+        let pool = self.pool.as_ref().filter(|_| packed > 0);
+        let shared = pool.map(|pool| pool.held_bytes(packed + pool.tables().saturating_sub(levels.count())));
+        HeldBytes { own, shared: shared.unwrap_or_default() }
     }
 }
 

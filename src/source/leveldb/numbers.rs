@@ -19,7 +19,7 @@ use super::edit::{LEVELS, LogStart};
 use super::error::LevelDbError;
 use super::folder::Folder;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
-use super::map::FileBytes;
+use super::map::{FileBytes, open_table};
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
@@ -100,7 +100,8 @@ impl Numbers<'_> {
             let path = self.folder.table(table.file.number, table.name);
             tracing::debug!(file = %path.display(), "read for the number of its last write");
             let damaged = |error| LevelDbError::Table { file: path.clone(), error };
-            let bytes = FileBytes::open(&path, Some(table.file.bytes), self.reading)?;
+            let file = open_table(&path, table.state)?;
+            let bytes = FileBytes::of(&file, &path, Some(table.file.bytes), self.reading)?;
             cursor.open(bytes, Verify::AtOnce).map_err(damaged)?;
             while cursor.advance_with(&mut NoShelf).map_err(damaged)? {
                 last = last.max(key::split(cursor.key()).map_or(0, |(_, tag)| tag.sequence()));

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::LevelDbError;
-use super::map::{FileBytes, open_file, read_at};
+use super::map::{FileBytes, open_table, read_at};
 use crate::source::SourceError;
 use crate::source::access::Reading;
+use crate::source::file_id::FileState;
 
 /// The most tables that stay open, over all databases: a process is often limited to 1,024 open files.
 const KEPT_MAX: usize = 512;
@@ -36,8 +37,8 @@ impl Drop for Kept {
 }
 
 impl OpenTable {
-    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
-        Ok(OpenTable { file: open_file(path)?, _kept: None })
+    pub(super) fn open(path: &Path, state: FileState) -> Result<Self, SourceError> {
+        Ok(OpenTable { file: open_table(path, state)?, _kept: None })
     }
 
     /// Reads all of the table, which must have `wanted` bytes.
@@ -94,13 +95,13 @@ pub(super) struct OpenTables(Vec<Arc<OpenTable>>);
 
 impl OpenTables {
     /// Keeps the next table open; returns `false` if no more can be.
-    pub(super) fn keep(&mut self, path: &Path) -> Result<bool, SourceError> {
+    pub(super) fn keep(&mut self, path: &Path, state: FileState) -> Result<bool, SourceError> {
         let one_more = |kept: usize| (kept < KEPT_MAX).then_some(kept + 1);
         if KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             return Ok(false);
         }
         let kept = Kept;
-        match open_file(path) {
+        match open_table(path, state) {
             Ok(file) => {
                 self.0.push(Arc::new(OpenTable { file, _kept: Some(kept) }));
                 Ok(true)
@@ -127,4 +128,31 @@ impl OpenTables {
 /// Returns whether an error on opening a file may have a cause other than the file.
 fn is_of_the_process(kind: io::ErrorKind) -> bool {
     !matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// A table that no cursor had open when its database was made anew.
+    #[test]
+    fn a_table_that_another_has_replaced_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000005.ldb");
+        fs::write(&path, "a table").unwrap();
+        let state = FileState::of(&fs::metadata(&path).unwrap());
+        OpenTable::open(&path, state).unwrap();
+        // It may have the inode of the one before, as here.
+        fs::write(&path, "another").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1);
+        File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        let error = OpenTable::open(&path, state).unwrap_err();
+        assert!(matches!(error, SourceError::LevelDb(LevelDbError::Replaced { .. })), "{error}");
+        fs::write(&path, "longer than it was").unwrap();
+        let error = OpenTable::open(&path, state).unwrap_err();
+        assert!(matches!(error, SourceError::LevelDb(LevelDbError::Length { found: 18, .. })), "{error}");
+    }
 }

@@ -34,6 +34,7 @@ use super::{LevelDbOptions, LogCut};
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
+use crate::source::file_id::FileState;
 
 /// Opens the database at `path`; at most `held` of its tables stay mapped or open.
 pub(super) fn open(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {
@@ -216,7 +217,7 @@ fn find_table(folder: &Folder, file: TableFile, slot: usize) -> Result<Result<Ta
         let (found, wanted) = (metadata.len(), file.bytes);
         return Err(LevelDbError::Length { file: path(), found, wanted }.into());
     }
-    Ok(Ok(Table { file, name, slot }))
+    Ok(Ok(Table { file, name, state: FileState::of(&metadata), slot }))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::pages::Pages;
 use super::tree::Walk;
 use super::values::Values;
 use crate::record::RecordId;
-use crate::source::internals::CursorInternals;
+use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
@@ -307,7 +307,11 @@ impl CursorInternals for LmdbCursor {
         true
     }
 
-    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
-        if self.view.pages().is_mapped() { 0 } else { self.walk.held_bytes() + self.values.held_bytes() }
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        let own = match self.view.pages().is_mapped() {
+            true => 0,
+            false => self.walk.held_bytes().saturating_add(self.values.held_bytes(value_bytes)),
+        };
+        HeldBytes { own, shared: 0 }
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::fault::{Fault, fault};
 use super::files::{DataFile, Files};
 use super::free::FreePages;
-use super::meta::{Commit, Metas, newest_transaction};
+use super::meta::{Commit, Metas, newest_tree};
 use super::page::{Holds, Tree};
 use super::pages::Pages;
 use super::slot::{NoLock, Slot, Slots};
@@ -111,7 +111,9 @@ impl Environment {
 
     /// The newest commit.
     pub(super) fn newest(&self) -> Result<Commit, Fault> {
-        Ok(read_metas(self.pages.lock().file())?.newest)
+        // Not under the lock: a file system that does not answer would keep others from it.
+        let pages = self.pages.lock().clone();
+        Ok(read_metas(pages.file())?.newest)
     }
 
     /// The pages of a commit. The file may have grown since it was mapped.
@@ -283,9 +285,13 @@ impl View {
             return Ok(());
         }
         let pages = &*self.pages;
-        let found = newest_transaction(pages.file(), pages.page_bytes())?;
-        let transaction = self.commit.transaction;
-        if found > transaction { Err(Fault::WrittenTo { transaction, found }) } else { Ok(()) }
+        let (found, tree) = newest_tree(pages.file(), pages.page_bytes())?;
+        let Commit { transaction, tree: known, .. } = self.commit;
+        // An older one is another database's, which was copied over this one; so is another tree.
+        if (found, tree) == (transaction, known) {
+            return Ok(());
+        }
+        Err(Fault::WrittenTo { transaction, found })
     }
 
     /// The tree of the database of this name within the unnamed one.

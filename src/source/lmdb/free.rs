@@ -14,6 +14,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ impl FreePages {
     pub(super) fn read(commit: &Commit, pages: &Pages) -> Result<Self, Fault> {
         let Some(root) = commit.free.root else { return Ok(Self::default()) };
         let mut walk = Walk::new(commit.free, Holds::Records, Self::default());
-        let mut lists = Lists::of(commit, pages);
+        let mut lists = Lists::of(commit, pages)?;
         lists.read(&mut walk, pages).map_err(|wrong| match wrong {
             Fault::Databases | Fault::SeveralValues => {
                 fault(walk.page(), "has more than lists of free pages")
@@ -102,14 +103,18 @@ struct Lists {
 }
 
 impl Lists {
-    fn of(commit: &Commit, pages: &Pages) -> Self {
+    fn of(commit: &Commit, pages: &Pages) -> io::Result<Self> {
         let last_page = commit.free.last_page;
         // The file may be shorter than its last page says, and no tree can lead to pages beyond its end.
         let there = pages.file_bytes().checked_div(pages.page_bytes() as u64).unwrap_or_default();
         let words = there.min(last_page.saturating_add(1)).div_ceil(64);
-        let bits = vec![0; usize::try_from(words).unwrap_or(usize::MAX)].into_boxed_slice();
+        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        let mut bits = Vec::new();
+        // Most of a long file may be a hole.
+        bits.try_reserve_exact(words)?;
+        bits.resize(words, 0);
         let (transaction, bytes_left) = (commit.transaction, pages.file_bytes());
-        Lists { bits, transaction, last_page, bytes_left }
+        Ok(Lists { bits: bits.into_boxed_slice(), transaction, last_page, bytes_left })
     }
 
     fn read(&mut self, walk: &mut Walk, pages: &Pages) -> Result<(), Fault> {

@@ -1,5 +1,6 @@
 //! The index of an LMDB's records: for each record, its leaf page and the number of its node there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,11 +30,11 @@ pub(super) struct Indexed {
 }
 
 impl Indexed {
-    fn new(view: &View, tree: Tree, place: &IndexPlace, index: RecordIndex) -> Self {
+    fn new(view: &View, tree: Tree, place: &IndexPlace, index: RecordIndex) -> Result<Self, SourceError> {
         let pages = view.pages().clone();
-        let checked = Arc::new(Checked::of(&pages, &tree));
+        let checked = Checked::of(&pages, &tree).map_err(|error| view.error(error.into(), None))?;
         let (transaction, place) = (view.transaction(), place.clone());
-        Indexed { transaction, place, tree, index: Arc::new(index), checked, pages }
+        Ok(Indexed { transaction, place, tree, index: Arc::new(index), checked: Arc::new(checked), pages })
     }
 
     pub(super) fn checksum(&self) -> u32 {
@@ -50,12 +51,16 @@ impl Indexed {
 pub(super) struct Checked(Box<[AtomicU64]>);
 
 impl Checked {
-    fn of(pages: &Pages, tree: &Tree) -> Self {
+    fn of(pages: &Pages, tree: &Tree) -> io::Result<Self> {
         // A file may be much longer than the part of it that is used.
         let pages = (pages.file_bytes() / pages.page_bytes() as u64).min(tree.last_page.saturating_add(1));
         let words = pages / 64 + 1;
         let words = usize::try_from(words).unwrap_or(usize::MAX);
-        Checked((0..words).map(|_| AtomicU64::new(0)).collect())
+        let mut bits = Vec::new();
+        // Most of it may be a hole.
+        bits.try_reserve_exact(words)?;
+        bits.resize_with(words, AtomicU64::default);
+        Ok(Checked(bits.into_boxed_slice()))
     }
 
     fn word(&self, page: u64) -> Option<&AtomicU64> {
@@ -105,7 +110,7 @@ impl Lmdb {
             Some(index) if index.records() == tree.entries => index,
             _ => Self::make_index(&view, &tree, &subject)?,
         };
-        *self.indexed.lock() = Some(Indexed::new(&view, tree, place, index));
+        *self.indexed.lock() = Some(Indexed::new(&view, tree, place, index)?);
         Ok(())
     }
 
@@ -128,7 +133,7 @@ impl Lmdb {
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let tree = self.tree(view)?;
         let index = Self::make_index(view, &tree, &self.subject(view, &tree, &place)?)?;
-        let indexed = Indexed::new(view, tree, &place, index);
+        let indexed = Indexed::new(view, tree, &place, index)?;
         *self.indexed.lock() = Some(indexed.clone());
         Ok(indexed)
     }

@@ -10,6 +10,7 @@
 //! are not seen.
 
 use std::fs;
+use std::io;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -21,6 +22,7 @@ use rustix::{
     io::Errno,
 };
 
+use crate::base::input_file::is_of_file;
 use crate::source::file_id::FileId;
 
 /// The lock files of our environments.
@@ -42,11 +44,15 @@ impl Turn {
         Turn(OPEN.lock())
     }
 
-    /// Whether this process has a lock file open, as far as can be determined.
-    pub(super) fn is_open_here(&self, lock: &Path) -> bool {
+    /// Whether this process has a lock file open. An error means that it cannot be told this time; a system
+    /// that never tells, such as one without `/proc`, is taken to say no.
+    pub(super) fn is_open_here(&self, lock: &Path) -> io::Result<bool> {
         // The file is not opened for this: closing it would end the locks that this process has on it.
-        let Ok(metadata) = fs::metadata(lock) else { return false };
-        self.0.contains(&FileId::of(&metadata)) || is_mapped(lock, &metadata)
+        let metadata = match fs::metadata(lock) {
+            Err(error) if is_of_file(error.kind()) => return Ok(false),
+            metadata => metadata?,
+        };
+        Ok(self.0.contains(&FileId::of(&metadata)) || is_mapped(lock, &metadata)?)
     }
 
     /// Takes the space on the disk that a lock file needs, before liblmdb maps it: a write to a map for which
@@ -111,17 +117,19 @@ impl Turn {
 
 /// Whether this process has a lock file mapped, as every environment with a lock has.
 #[cfg(target_os = "linux")]
-fn is_mapped(lock: &Path, metadata: &fs::Metadata) -> bool {
+fn is_mapped(lock: &Path, metadata: &fs::Metadata) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
 
-    let Ok(lock) = lock.canonicalize() else { return false };
-    let Ok(maps) = fs::read("/proc/self/maps") else { return false };
-    has_mapped(&maps, &lock, metadata.dev(), metadata.ino())
+    let lock = lock.canonicalize()?;
+    match fs::read("/proc/self/maps") {
+        Err(error) if is_of_file(error.kind()) => Ok(false),
+        maps => Ok(has_mapped(&maps?, &lock, metadata.dev(), metadata.ino())),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_mapped(_lock: &Path, _metadata: &fs::Metadata) -> bool {
-    false
+fn is_mapped(_lock: &Path, _metadata: &fs::Metadata) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Whether a file is among the maps of a process, by its device and inode, or by its path: on some file
@@ -156,22 +164,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [lock, link, other] = ["lock", "link", "other"].map(|name| folder.path().join(name));
         let mut turn = Turn::take();
-        assert!(!turn.is_open_here(&lock), "no such file");
+        assert!(!turn.is_open_here(&lock).unwrap(), "no such file");
         let made = turn.opening(&lock, || fs::write(&lock, "made by it"));
         let (_, first) = made.unwrap();
         fs::hard_link(&lock, &link).unwrap();
         fs::write(&other, "another").unwrap();
-        assert!(turn.is_open_here(&lock) && turn.is_open_here(&link), "by any name");
-        assert!(!turn.is_open_here(&other));
+        assert!(turn.is_open_here(&lock).unwrap() && turn.is_open_here(&link).unwrap(), "by any name");
+        assert!(!turn.is_open_here(&other).unwrap());
         assert!(turn.opening(&other, || Err::<(), _>("no")).is_err());
-        assert!(!turn.is_open_here(&other), "the opening failed");
+        assert!(!turn.is_open_here(&other).unwrap(), "the opening failed");
         // While it is being opened, another file takes its place.
         let replaced = turn.opening(&other, || fs::rename(&lock, &other));
         let (_, second) = replaced.unwrap();
         turn.forget(&second);
-        assert!(turn.is_open_here(&link), "the first one is still open");
+        assert!(turn.is_open_here(&link).unwrap(), "the first one is still open");
         turn.forget(&first);
-        assert!(!turn.is_open_here(&link));
+        assert!(!turn.is_open_here(&link).unwrap());
     }
 
     /// The tests of the command show what this is for, on a disk that is full.

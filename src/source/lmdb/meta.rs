@@ -179,7 +179,7 @@ impl Commit {
         let page = number & 1;
         let at = page.saturating_mul(page_bytes as u64);
         let bytes = twice_the_same(|| read_once(file, at))?;
-        let newest = newest_transaction(file, page_bytes)?;
+        let (newest, _) = newest_tree(file, page_bytes)?;
         if transaction(&bytes) != number {
             return Ok((None, newest));
         }
@@ -225,16 +225,27 @@ fn read_once(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
     }
 }
 
-/// The number of the newest transaction, whatever else the pages say.
-pub(super) fn newest_transaction(file: &File, page_bytes: usize) -> Result<u64, Fault> {
-    let mut newest = 0;
-    for number in 0..METAS {
-        let mut bytes = [0; size_of::<u64>()];
-        let at = number.saturating_mul(page_bytes as u64).saturating_add(TRANSACTION_AT as u64);
-        file.read_exact_at(&mut bytes, at)?;
-        newest = newest.max(u64::from_le_bytes(bytes));
-    }
-    Ok(newest)
+/// The number of the newest transaction, and its tree, whatever else the pages say.
+pub(super) fn newest_tree(file: &File, page_bytes: usize) -> Result<(u64, Tree), Fault> {
+    /// The tree of the unnamed database, the last page and the transaction: the end of what a meta page says.
+    const PART_BYTES: usize = META_BYTES - MAIN_TREE_AT;
+
+    let read = |number: u64| {
+        let mut bytes = [0; PART_BYTES];
+        let at = number.saturating_mul(page_bytes as u64).saturating_add(MAIN_TREE_AT as u64);
+        file.read_exact_at(&mut bytes, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "the file was cut while it was read")
+            }
+            _ => error,
+        })?;
+        let last_page = whole(&bytes, LAST_PAGE_AT - MAIN_TREE_AT).unwrap_or_default();
+        let transaction = whole(&bytes, TRANSACTION_AT - MAIN_TREE_AT).unwrap_or_default();
+        let tree = bytes.first_chunk().unwrap_or(&[0; Tree::BYTES]);
+        Ok::<_, io::Error>((transaction, Tree::read(tree, last_page)))
+    };
+    let (first, second) = (read(0)?, read(1)?);
+    Ok(if second.0 > first.0 { second } else { first })
 }
 
 fn transaction(bytes: &[u8; META_BYTES]) -> u64 {

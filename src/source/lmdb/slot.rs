@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::fs::{File, Metadata};
+use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ pub(super) enum NoLock {
     ReadOnly,
     /// This process has the lock file open already.
     OpenHere(PathBuf),
+    /// It cannot be told whether it has.
+    Unknown(PathBuf, io::Error),
     /// It is a symbolic link, or no file. Whoever made the database may have put it there, and liblmdb would
     /// write its table over whatever the link leads to.
     Link(PathBuf),
@@ -72,6 +75,12 @@ impl fmt::Display for NoLock {
             NoLock::OpenHere(lock) => write!(
                 f,
                 "this process already has the database's lock file open ({}), and LMDB cannot open it twice",
+                lock.display()
+            ),
+            NoLock::Unknown(lock, error) => write!(
+                f,
+                "cannot tell whether this process already has the database's lock file open ({}: {error}), and \
+                 LMDB cannot open it twice",
                 lock.display()
             ),
             NoLock::Link(lock) => {
@@ -119,8 +128,10 @@ impl Slots {
         file_bytes: u64,
     ) -> Result<Result<Self, NoLock>, SourceError> {
         let mut turn = Turn::take();
-        if turn.is_open_here(&files.lock) {
-            return Ok(Err(NoLock::OpenHere(files.lock.clone())));
+        match turn.is_open_here(&files.lock) {
+            Ok(false) => {}
+            Ok(true) => return Ok(Err(NoLock::OpenHere(files.lock.clone()))),
+            Err(error) => return Ok(Err(NoLock::Unknown(files.lock.clone(), error))),
         }
         if files.lock.symlink_metadata().is_ok_and(|found| !found.is_file()) {
             return Ok(Err(NoLock::Link(files.lock.clone())));

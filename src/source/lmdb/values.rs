@@ -3,6 +3,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::io;
 use std::ops::Range;
 
 use super::fault::Fault;
@@ -37,9 +38,11 @@ pub(super) struct Read {
 }
 
 impl Values {
-    /// The memory of the buffer at its full size: the first record may not have used it yet.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.buffer.capacity().max(KEY_BYTES.saturating_add(WINDOW_BYTES))
+    /// The memory of the buffer at its full size, if values have this many bytes: the first record may not
+    /// have used it yet.
+    pub(super) fn held_bytes(&self, value_bytes: usize) -> usize {
+        let most = WINDOW_BYTES.max(HEAD_BYTES.saturating_add(value_bytes));
+        self.buffer.capacity().max(KEY_BYTES.saturating_add(most))
     }
 
     /// The bytes of the buffer in this range.
@@ -85,7 +88,12 @@ impl Values {
                 check_overflow(&head, page, bytes, pages.page_bytes())?;
             }
             let file_end = pages.file_bytes().max(end);
-            self.fill(pages, start..start.saturating_add(wanted).min(file_end).max(end))?;
+            let window = start..start.saturating_add(wanted).min(file_end).max(end);
+            match self.fill(pages, window.clone()) {
+                // What cannot be read may be a value behind this one.
+                Err(_) if window.end > end => self.fill(pages, start..end)?,
+                filled => filled?,
+            }
         }
         let from = usize::try_from(start.saturating_sub(self.part.start)).unwrap_or(usize::MAX);
         let head = KEY_BYTES.saturating_add(from)..KEY_BYTES.saturating_add(from).saturating_add(HEAD_BYTES);
@@ -100,11 +108,50 @@ impl Values {
         let bytes = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
         let end = KEY_BYTES.saturating_add(bytes);
         // The buffer never shrinks: old bytes are overwritten.
-        if self.buffer.len() < end {
+        if let Some(more) = end.checked_sub(self.buffer.len()) {
+            self.buffer.try_reserve(more).map_err(io::Error::from)?;
             self.buffer.resize(end, 0);
         }
         pages.read_at(self.buffer.get_mut(KEY_BYTES..end).unwrap_or_default(), part.start)?;
         self.part = part;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::source::access::Reading;
+
+    /// Neighbouring values are read together. One that cannot be read costs none of those before it.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
+    fn a_value_that_can_be_read_by_itself_is_read() {
+        const PAGE_BYTES: usize = 4096;
+        const VALUE_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
+
+        let mut file = tempfile::tempfile().unwrap();
+        for page in 0..20_u8 {
+            // Its number, nothing, that it is of a value, how many pages that has.
+            let head = [&u64::from(page).to_le_bytes()[..], &[0, 0, 4, 0], &1_u32.to_le_bytes()].concat();
+            file.write_all(&head).unwrap();
+            file.write_all(&vec![page; VALUE_BYTES]).unwrap();
+        }
+        let bytes = file.metadata().unwrap().len();
+        let pages =
+            Pages::open(Arc::new(file.try_clone().unwrap()), bytes, PAGE_BYTES, Reading::Read).unwrap();
+        file.set_len(bytes / 2).unwrap();
+        let mut values = Values::default();
+        for page in 2..20_u8 {
+            let read = values.read(&pages, page.into(), VALUE_BYTES);
+            assert_eq!(read.is_ok(), page < 10, "page {page}");
+            if let Ok((read, _)) = read {
+                assert_eq!(values.bytes(read.range), [page; VALUE_BYTES]);
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
@@ -45,7 +46,8 @@ impl Mapped {
     ///
     /// If `address` is in a shared map of a file, that map stays for as long as the result lives.
     pub(super) unsafe fn find(path: &Path, id: FileId, address: usize) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        // A pipe may have taken its place.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         let metadata = file.metadata().ok()?;
         if FileId::of(&metadata) != id {
             tracing::debug!(path = %path.display(), "another file has replaced the mapped one");

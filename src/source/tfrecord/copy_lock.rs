@@ -2,17 +2,23 @@
 //!
 //! The lock (`flock`) is on a file of its own beside the copy, `X.percolator-unpacked.percolator-lock`, which
 //! its holder removes. The kernel releases the lock of a process that is killed. Its file stays then; it is
-//! empty, and the next holder removes it.
+//! empty, and the next holder removes it. Nobody waits for ever for a holder that is
+//! stopped.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::base::{file_lock, whole_file};
 use crate::source::file_id::FileId;
 
 const ENDING: &str = ".percolator-lock";
+
+/// How long a holder is waited for while its copy does not grow: longer than it takes to sync a large one.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// Held while a copy is made.
 #[derive(Debug)]
@@ -29,28 +35,27 @@ impl CopyLock {
         let mut path = OsString::from(copy);
         path.push(ENDING);
         let path = PathBuf::from(path);
-        match Self::wait(&path) {
+        match Self::wait(&path, copy, PATIENCE) {
             Ok(file) => Some(CopyLock { path, _file: file }),
             Err(error) => {
-                tracing::debug!(lock = %path.display(), %error, "an unpacked copy is made without a lock");
+                tracing::info!(lock = %path.display(), %error, "an unpacked copy is made without a lock");
                 None
             }
         }
     }
 
-    fn wait(path: &Path) -> io::Result<File> {
+    fn wait(path: &Path, copy: &Path, patience: Duration) -> io::Result<File> {
         loop {
             let mut options = File::options();
             options.read(true).write(true).create(true).truncate(false);
             let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) => {
-                    let lock = path.display();
-                    tracing::info!(%lock, "another process unpacks this file: waiting for it");
-                    wait_for(&file)?;
-                }
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                let lock = path.display();
+                tracing::info!(%lock, "another process unpacks this file: waiting for it");
+            }
+            if !file_lock::lock(&file, patience, || whole_file::unfinished_bytes(copy))? {
+                let message = format!("its holder has made no progress for {patience:?}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             // The last holder removed the file, and perhaps another process has made it again since.
             let ours = FileId::of(&file.metadata()?);
@@ -61,19 +66,33 @@ impl CopyLock {
     }
 }
 
-/// Waits until a file is unlocked, and locks it.
-fn wait_for(file: &File) -> io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            locked => return locked,
-        }
-    }
-}
-
 impl Drop for CopyLock {
     fn drop(&mut self) {
         // Before the lock is released, so that nobody else has the file by then.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::base::whole_file::WholeFile;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn a_holder_that_does_not_go_on_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("file.percolator-unpacked");
+        let held = CopyLock::take(&copy).unwrap();
+        let mut unfinished = WholeFile::create(&copy).unwrap();
+        unfinished.write_all(b"some").unwrap();
+        assert_eq!(whole_file::unfinished_bytes(&copy), 4);
+        let error = CopyLock::wait(&held.path, &copy, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let path = held.path.clone();
+        drop(held);
+        CopyLock::wait(&path, &copy, Duration::ZERO).unwrap();
     }
 }

@@ -15,7 +15,7 @@ use super::plain::{Map, Plain};
 use super::walk::{LARGE_BYTES, Place, Walk};
 use super::{Body, TfRecord};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, SpareBuffers};
+use crate::source::internals::{CursorInternals, HeldBytes, SpareBuffers};
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
@@ -539,11 +539,12 @@ impl CursorInternals for TfRecordCursor {
         }
     }
 
-    fn held_bytes(&mut self, value_bytes: usize) -> usize {
-        match &self.at {
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        let shared = match &self.at {
             At::Plain(plain) if plain.forward.is_some() => 0,
             At::Plain(plain) => plain.walk.held_bytes(value_bytes),
             At::Packed { walk, .. } => walk.held_bytes(value_bytes),
-        }
+        };
+        HeldBytes { own: 0, shared }
     }
 }

@@ -24,8 +24,12 @@ pub(super) struct Indexed {
 impl Indexed {
     /// Where the record at a position starts and ends; `None` past the last one, or if the index is damaged.
     pub(super) fn place(&self, position: u64) -> Option<(u64, u64)> {
-        let [start] = self.index.place(position).ok()??;
-        let next = self.index.place(position.saturating_add(1)).ok()?;
+        let of = |position| {
+            let place = self.index.place(position);
+            place.inspect_err(|damage| tracing::warn!(%damage, "a record index cannot be used")).ok()
+        };
+        let [start] = of(position)??;
+        let next = of(position.saturating_add(1))?;
         Some((start, next.map_or(self.plain.bytes, |[next]| next)))
     }
 }
@@ -98,7 +102,10 @@ impl TfRecord {
         Err(SourceError::Broken {
             path: self.path.clone(),
             index: records.min(known),
-            message: format!("expected {known} records, but the file has {records}; read it again"),
+            message: format!(
+                "expected {known} records, but the file has {records}; read it again, and if that does not \
+                 help, remove its record index"
+            ),
         })
     }
 }

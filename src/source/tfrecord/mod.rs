@@ -227,7 +227,8 @@ impl TfRecord {
     }
 
     fn open_with(path: &Path, options: &TfRecordOptions) -> Result<Self, SourceError> {
-        let (file, id, bytes) = open_files::open(path)?;
+        let (file, state) = open_files::open(path)?;
+        let bytes = state.bytes;
         let failed = |error: std::io::Error| SourceError::io(path, "read the file", &error);
         let mut head = [0; HEAD_BYTES];
         let read = bytes.min(HEAD_BYTES as u64);
@@ -239,10 +240,10 @@ impl TfRecord {
         let body = match compression {
             Compression::Plain => {
                 let reading = access.of(&file);
-                Body::Plain(Arc::new(Plain::open(path, (&file, id, bytes), bytes, reading, None)?))
+                Body::Plain(Arc::new(Plain::open(path, (&file, state), bytes, reading, None)?))
             }
             compression => {
-                Body::Packed(Arc::new(Packed { path: path.to_owned(), id, bytes, compression, access }))
+                Body::Packed(Arc::new(Packed { path: path.to_owned(), state, compression, access }))
             }
         };
         tracing::debug!(path = %path.display(), bytes, ?compression, "opened a TFRecord file");

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::error::TfRecordError;
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
-use crate::source::file_id::FileId;
+use crate::source::file_id::FileState;
 
 /// The most files that stay open, over all data sets, besides those being read: a process is often limited to
 /// 1,024 open files.
@@ -25,7 +25,7 @@ type Slot = Mutex<Option<Arc<File>>>;
 static KEPT: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Opens a path that must be a regular file, without waiting for a pipe.
-pub(super) fn open(path: &Path) -> Result<(File, FileId, u64), SourceError> {
+pub(super) fn open(path: &Path) -> Result<(File, FileState), SourceError> {
     let io = |action| move |error: std::io::Error| SourceError::io(path, action, &error);
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = file.map_err(io("open the file"))?;
@@ -34,18 +34,21 @@ pub(super) fn open(path: &Path) -> Result<(File, FileId, u64), SourceError> {
         let found = kind_of(found.file_type());
         return Err(TfRecordError::NoFile { file: path.to_owned(), found }.into());
     }
-    Ok((file, FileId::of(&found), found.len()))
+    Ok((file, FileState::of(&found)))
 }
 
-/// Opens a file that was open before. It must still be the same file, of the same length.
-pub(super) fn open_again(path: &Path, id: FileId, bytes: u64) -> Result<File, SourceError> {
-    let (file, found_id, found_bytes) = open(path)?;
-    let found = match found_id == id {
-        true if found_bytes == bytes => return Ok(file),
-        true => format!("it has {found_bytes} now"),
-        false => "another file has taken its place".to_owned(),
+/// Opens a file that was open before. It must still be the same file, in the same state.
+pub(super) fn open_again(path: &Path, state: FileState) -> Result<File, SourceError> {
+    let (file, now) = open(path)?;
+    if now == state {
+        return Ok(file);
+    }
+    let found = match () {
+        () if now.id != state.id => "another file has taken its place".to_owned(),
+        () if now.bytes != state.bytes => format!("it has {} now", now.bytes),
+        () => "it was written to since, or another file has taken its place".to_owned(),
     };
-    Err(TfRecordError::Changed { file: path.to_owned(), was: bytes, found }.into())
+    Err(TfRecordError::Changed { file: path.to_owned(), was: state.bytes, found }.into())
 }
 
 /// A cursor's file. It is opened when needed, and may be closed between two uses.
@@ -54,12 +57,12 @@ pub(super) struct OpenFile(Option<Arc<Slot>>);
 
 impl OpenFile {
     /// The file, opened again if it has been closed.
-    pub(super) fn get(&mut self, path: &Path, id: FileId, bytes: u64) -> Result<Arc<File>, SourceError> {
+    pub(super) fn get(&mut self, path: &Path, state: FileState) -> Result<Arc<File>, SourceError> {
         let slot = self.0.get_or_insert_default();
         if let Some(file) = &*slot.lock() {
             return Ok(file.clone());
         }
-        let file = Arc::new(open_again(path, id, bytes)?);
+        let file = Arc::new(open_again(path, state)?);
         *slot.lock() = Some(file.clone());
         let mut kept = KEPT.lock();
         kept.push_back(Arc::downgrade(slot));

@@ -12,7 +12,7 @@ use super::inflate::Inflate;
 use super::open_files::open_again;
 use crate::source::SourceError;
 use crate::source::access::Access;
-use crate::source::file_id::FileId;
+use crate::source::file_id::FileState;
 
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;
@@ -25,9 +25,7 @@ const RATIO_MAX: u64 = 1032;
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
     pub(super) path: PathBuf,
-    pub(super) id: FileId,
-    /// The length of the file.
-    pub(super) bytes: u64,
+    pub(super) state: FileState,
     pub(super) compression: Compression,
     /// How an unpacked copy is read.
     pub(super) access: Access,
@@ -36,12 +34,17 @@ pub(super) struct Packed {
 impl Packed {
     /// The most bytes that the file can unpack to.
     pub(super) fn unpacked_bytes_max(&self) -> u64 {
-        self.bytes.saturating_mul(RATIO_MAX)
+        self.bytes().saturating_mul(RATIO_MAX)
+    }
+
+    /// The length of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.bytes
     }
 
     /// What the file unpacks to, from the start.
     pub(super) fn stream(&self) -> Result<Stream, SourceError> {
-        Ok(self.stream_of(open_again(&self.path, self.id, self.bytes)?))
+        Ok(self.stream_of(open_again(&self.path, self.state)?))
     }
 
     /// What this open file unpacks to.

@@ -208,7 +208,7 @@ impl PackedWalk {
             let read = self.fill(0..piece)?;
             left = left.saturating_sub(read as u64);
             if read < piece {
-                let (file, was) = (self.packed.path.clone(), self.packed.bytes);
+                let (file, was) = (self.packed.path.clone(), self.packed.bytes());
                 let found = format!("it unpacks to {} bytes now", self.offset.saturating_sub(left));
                 return Err(TfRecordError::Changed { file, was, found }.into());
             }
@@ -243,7 +243,7 @@ impl PackedWalk {
         match Frame::read(head, offset, allowed.saturating_add(BOTH_BYTES)) {
             Ok(frame) => Ok(Some(frame)),
             Err(BadFrame::Cut { needed }) if read == HEAD_BYTES => {
-                let (file, at, packed_bytes) = (self.packed.path.clone(), self.at(), self.packed.bytes);
+                let (file, at, packed_bytes) = (self.packed.path.clone(), self.at(), self.packed.bytes());
                 let length = needed.saturating_sub(BOTH_BYTES);
                 Err(TfRecordError::TooLong { file, at, length, packed_bytes, allowed }.into())
             }

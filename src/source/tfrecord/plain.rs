@@ -17,7 +17,8 @@ use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use crate::base::cache_lines;
 use crate::source::access::Reading;
 use crate::source::checksum::{Keeper, TableChecksum};
-use crate::source::file_id::FileId;
+use crate::source::file_id::FileState;
+use crate::source::kept_maps::KeptMaps;
 use crate::source::page_cache::PageCache;
 use crate::source::{Lender, SourceError};
 
@@ -29,11 +30,10 @@ const PIECE_BYTES: usize = 128 << 10;
 pub(super) struct Plain {
     /// As messages name it.
     pub(super) path: PathBuf,
-    pub(super) id: FileId,
+    /// The state of the whole file.
+    pub(super) state: FileState,
     /// The bytes of its records; an unpacked copy has more after them.
     pub(super) bytes: u64,
-    /// The length of the file.
-    pub(super) file_bytes: u64,
     /// The compressed file, if it is an unpacked copy of one.
     origin: Option<PathBuf>,
     /// `None` if the file is read.
@@ -46,27 +46,25 @@ impl Plain {
     /// Opens the first `bytes` bytes of a file as records.
     pub(super) fn open(
         path: &Path,
-        (file, id, file_bytes): (&File, FileId, u64),
+        (file, state): (&File, FileState),
         bytes: u64,
         reading: Reading,
         origin: Option<&Path>,
     ) -> Result<Self, SourceError> {
         let map = match reading {
             Reading::Read => None,
-            Reading::Mapped => match Map::open(file, path, bytes, origin) {
-                Ok(map) => Some(Arc::new(map)),
-                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
-                    // A map can fail: a process may have only 65,530 of them.
+            Reading::Mapped => {
+                let map = Map::open(file, path, bytes, origin)?;
+                if map.is_none() {
                     let path = path.display();
-                    tracing::debug!(%path, %error, "a file cannot be mapped: reading it instead");
-                    None
+                    tracing::debug!(%path, "no more files can be mapped: reading it instead");
                 }
-                Err(error) => return Err(SourceError::io(path, "map the file", &error)),
-            },
+                map.map(Arc::new)
+            }
         };
         let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
         let map_by_position = OnceCell::new();
-        Ok(Plain { path, id, bytes, file_bytes, origin, map, map_by_position })
+        Ok(Plain { path, state, bytes, origin, map, map_by_position })
     }
 
     /// The map in which a cursor reads from record to record; `None` if the file is read.
@@ -76,13 +74,11 @@ impl Plain {
 
     /// The map in which a cursor seeks. A page fault in it reads no neighbouring pages.
     pub(super) fn map_by_position(&self) -> Result<Option<&Arc<Map>>, SourceError> {
-        if self.map.is_none() {
-            return Ok(None);
-        }
+        let Some(forward) = &self.map else { return Ok(None) };
         let open = || {
-            let file = super::open_files::open_again(&self.path, self.id, self.file_bytes)?;
-            let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref());
-            let map = map.map_err(|error| SourceError::io(&self.path, "map the file", &error))?;
+            let file = super::open_files::open_again(&self.path, self.state)?;
+            let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref())?;
+            let Some(map) = map else { return Ok(forward.clone()) };
             if let Err(error) = map.map.advise(Advice::Random) {
                 tracing::debug!(%error, "the kernel does not accept advice about a map");
             }
@@ -98,7 +94,7 @@ impl Plain {
     /// The map that the cursor reads is one of this file's, and outlives the result.
     pub(super) unsafe fn page_cache(&self) -> PageCache {
         // SAFETY: the map exists, and stays for as long as the caller keeps it.
-        unsafe { PageCache::of(&self.path, self.id) }
+        unsafe { PageCache::of(&self.path, self.state.id) }
     }
 
     pub(super) fn error(&self, error: TfRecordError) -> SourceError {
@@ -120,16 +116,31 @@ pub(super) struct Map {
     map: Mmap,
     path: PathBuf,
     origin: Option<PathBuf>,
+    _kept: KeptMaps,
 }
 
 impl Map {
-    fn open(file: &File, path: &Path, bytes: u64, origin: Option<&Path>) -> io::Result<Self> {
-        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    /// Maps the first `bytes` bytes of a file; `None` if the process has no map left.
+    fn open(
+        file: &File,
+        path: &Path,
+        bytes: u64,
+        origin: Option<&Path>,
+    ) -> Result<Option<Self>, SourceError> {
+        let failed = |error: io::Error| SourceError::io(path, "map the file", &error);
+        let length = usize::try_from(bytes).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
+        let kept = KeptMaps::take(1);
+        if kept.count() == 0 {
+            return Ok(None);
+        }
         // SAFETY: the map gives out shared references alone. That no other program writes to the file or cuts
         // it is the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
-        let map = unsafe { MmapOptions::new().len(length).map(file) }?;
+        let map = match unsafe { MmapOptions::new().len(length).map(file) } {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(None),
+            map => map.map_err(failed)?,
+        };
         let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
-        Ok(Map { map, path, origin })
+        Ok(Some(Map { map, path, origin, _kept: kept }))
     }
 
     /// The bytes of this range of the file, as far as the file has them.

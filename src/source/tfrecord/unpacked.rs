@@ -40,7 +40,7 @@ use super::packed_walk::PackedWalk;
 use super::plain::Plain;
 use crate::base::whole_file::{self, WholeFile, folder_of};
 use crate::source::SourceError;
-use crate::source::file_id::FileId;
+use crate::source::file_id::{FileId, FileState};
 use crate::source::index::{IndexPlace, file_in};
 
 const EXTENSION: &str = "percolator-unpacked";
@@ -90,7 +90,7 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
 /// Makes a copy, and opens it. If another process completes one first, that one is used.
 fn make(packed: &Packed, copy: &Path) -> Result<Found, SourceError> {
     let write = |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", copy.display()));
-    let file = open_again(&packed.path, packed.id, packed.bytes)?;
+    let file = open_again(&packed.path, packed.state)?;
     let needed = least_bytes(packed, &file);
     check_room(packed, folder_of(copy), needed)?;
     let mut out = WholeFile::create(copy).map_err(write)?;
@@ -142,12 +142,14 @@ fn look(packed: &Packed, copy: &Path) -> Result<Look, SourceError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
         _ => {}
     }
-    let (file, id, file_bytes) = open_files::open(copy)?;
-    let Some(trailer) = read_trailer(&file, file_bytes) else {
+    let (file, state) = open_files::open(copy)?;
+    let id = state.id;
+    let trailer = read_trailer(&file, state.bytes);
+    let Some(trailer) = trailer.map_err(|error| SourceError::io(copy, "read the copy", &error))? else {
         return Ok(Look::Useless { id, why: "it has no valid trailer".to_owned(), is_copy: false });
     };
-    let source = open_again(&packed.path, packed.id, packed.bytes)?;
-    if trailer.packed_bytes != packed.bytes {
+    let source = open_again(&packed.path, packed.state)?;
+    if trailer.packed_bytes != packed.bytes() {
         let why = format!("it is of a file of {} bytes", trailer.packed_bytes);
         return Ok(Look::Useless { id, why, is_copy: true });
     }
@@ -159,7 +161,7 @@ fn look(packed: &Packed, copy: &Path) -> Result<Look, SourceError> {
         }
     }
     let reading = packed.access.of(&file);
-    let plain = Plain::open(copy, (&file, id, file_bytes), trailer.bytes, reading, Some(&packed.path))?;
+    let plain = Plain::open(copy, (&file, state), trailer.bytes, reading, Some(&packed.path))?;
     Ok(Look::Valid(plain))
 }
 
@@ -191,11 +193,11 @@ fn read_failed(packed: &Packed, error: &io::Error) -> SourceError {
 /// a GZIP file ends with the length of its last member, modulo 2^32.
 fn least_bytes(packed: &Packed, file: &File) -> u64 {
     let stated = match packed.compression {
-        Compression::Gzip => tail_at(file, packed.bytes).unwrap_or_default(),
+        Compression::Gzip => tail_at(file, packed.bytes()).unwrap_or_default(),
         Compression::Zlib | Compression::Plain => [0; TAIL_BYTES],
     };
     let [.., b0, b1, b2, b3] = stated;
-    packed.bytes.max(u64::from(u32::from_le_bytes([b0, b1, b2, b3])))
+    packed.bytes().max(u64::from(u32::from_le_bytes([b0, b1, b2, b3])))
 }
 
 /// Checks that a folder has room for this many bytes, as far as the file system tells.
@@ -232,33 +234,45 @@ struct Trailer {
     members: Vec<(u64, [u8; TAIL_BYTES])>,
 }
 
-fn read_trailer(file: &File, file_bytes: u64) -> Option<Trailer> {
+/// Reads the trailer at the end of a file, if there is one.
+fn read_trailer(file: &File, file_bytes: u64) -> io::Result<Option<Trailer>> {
     let mut fixed = [0; FIXED_BYTES];
-    let fixed_at = file_bytes.checked_sub(FIXED_BYTES as u64)?;
-    file.read_exact_at(&mut fixed, fixed_at).ok()?;
+    let Some(fixed_at) = file_bytes.checked_sub(FIXED_BYTES as u64) else { return Ok(None) };
+    file.read_exact_at(&mut fixed, fixed_at)?;
+    let Some((bytes, members)) = members_in(&fixed, fixed_at) else { return Ok(None) };
+    let mut trailer = vec![0; members];
+    file.read_exact_at(&mut trailer, bytes)?;
+    trailer.extend_from_slice(&fixed);
+    Ok(trailer_in(&trailer))
+}
+
+/// Where the members begin in a file whose trailer ends like this, at this place, and how many bytes they
+/// are.
+fn members_in(fixed: &[u8; FIXED_BYTES], fixed_at: u64) -> Option<(u64, usize)> {
     let (numbers, rest) = fixed.split_at_checked(16)?;
-    let (packed_bytes, bytes) = (numbers.first_chunk()?, numbers.last_chunk()?);
-    let (packed_bytes, bytes) = (u64::from_le_bytes(*packed_bytes), u64::from_le_bytes(*bytes));
-    let (count, rest) = rest.split_first_chunk()?;
-    let (checksum, magic) = rest.split_first_chunk()?;
-    if magic != MAGIC {
-        return None;
-    }
+    let bytes = u64::from_le_bytes(*numbers.last_chunk()?);
+    let count = u64::from(u32::from_le_bytes(*rest.first_chunk()?));
     let members_bytes = fixed_at.checked_sub(bytes)?;
-    let count = u64::from(u32::from_le_bytes(*count));
     // As many as `unpack` writes at most: the file may be forged.
-    if count > MEMBERS_MAX || members_bytes != count.checked_mul(MEMBER_BYTES as u64)? {
+    let is_stated = count <= MEMBERS_MAX && members_bytes == count.checked_mul(MEMBER_BYTES as u64)?;
+    (rest.ends_with(&MAGIC) && is_stated).then_some((bytes, usize::try_from(members_bytes).ok()?))
+}
+
+/// Parses a trailer, and verifies its checksum.
+fn trailer_in(trailer: &[u8]) -> Option<Trailer> {
+    let (sealed, _magic) = trailer.split_last_chunk::<{ MAGIC.len() }>()?;
+    let (summed, checksum) = sealed.split_last_chunk()?;
+    if crc32c(summed) != u32::from_le_bytes(*checksum) {
         return None;
     }
-    let mut trailer = vec![0; usize::try_from(members_bytes).ok()?];
-    file.read_exact_at(&mut trailer, bytes).ok()?;
-    let members = trailer.as_chunks::<MEMBER_BYTES>().0.iter().map(|member| {
+    let (members, fixed) = trailer.split_at_checked(trailer.len().checked_sub(FIXED_BYTES)?)?;
+    let members = members.as_chunks::<MEMBER_BYTES>().0.iter().map(|member| {
         let (end, tail) = (member.first_chunk()?, member.last_chunk()?);
         Some((u64::from_le_bytes(*end), *tail))
     });
-    let members = members.collect::<Option<Vec<_>>>()?;
-    trailer.extend_from_slice(fixed.get(..20)?);
-    (crc32c(&trailer) == u32::from_le_bytes(*checksum)).then_some(Trailer { packed_bytes, bytes, members })
+    let (packed_bytes, rest) = fixed.split_first_chunk()?;
+    let (packed_bytes, bytes) = (u64::from_le_bytes(*packed_bytes), u64::from_le_bytes(*rest.first_chunk()?));
+    Some(Trailer { packed_bytes, bytes, members: members.collect::<Option<_>>()? })
 }
 
 /// The bytes that end here; zeros if there are too few.
@@ -305,10 +319,10 @@ fn unpack(packed: &Packed, file: File, out: &mut dyn Write) -> Result<Made, Fail
     }
     let trailer = trailer_of(packed, &source, &walk).map_err(read)?;
     let after = state_of(&source.metadata().map_err(read)?);
-    open_again(&packed.path, packed.id, packed.bytes).map_err(Failed::Read)?;
+    open_again(&packed.path, packed.state).map_err(Failed::Read)?;
     if after != before {
         let found = "it was written to while it was unpacked".to_owned();
-        let error = TfRecordError::Changed { file: packed.path.clone(), was: packed.bytes, found };
+        let error = TfRecordError::Changed { file: packed.path.clone(), was: packed.bytes(), found };
         return Err(Failed::Read(error.into()));
     }
     let bytes = walk.offset;
@@ -319,12 +333,12 @@ fn unpack(packed: &Packed, file: File, out: &mut dyn Write) -> Result<Made, Fail
 /// The trailer of a copy of a file that was unpacked to its end.
 fn trailer_of(packed: &Packed, source: &File, walk: &PackedWalk) -> io::Result<Vec<u8>> {
     let mut trailer = Vec::new();
-    let ends: Vec<u64> = walk.member_ends().iter().copied().chain([packed.bytes]).collect();
+    let ends: Vec<u64> = walk.member_ends().iter().copied().chain([packed.bytes()]).collect();
     for end in &ends {
         trailer.extend_from_slice(&end.to_le_bytes());
         trailer.extend_from_slice(&tail_at(source, *end)?);
     }
-    trailer.extend_from_slice(&packed.bytes.to_le_bytes());
+    trailer.extend_from_slice(&packed.bytes().to_le_bytes());
     trailer.extend_from_slice(&walk.offset.to_le_bytes());
     trailer.extend_from_slice(&u32::try_from(ends.len()).unwrap_or(u32::MAX).to_le_bytes());
     let checksum = crc32c(&trailer);
@@ -333,9 +347,9 @@ fn trailer_of(packed: &Packed, source: &File, walk: &PackedWalk) -> io::Result<V
     Ok(trailer)
 }
 
-/// What differs once a file was written to: its identity, its length, and when it was changed.
-fn state_of(file: &Metadata) -> (FileId, u64, [i64; 4]) {
-    (FileId::of(file), file.len(), [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()])
+/// What differs once an open file was written to, also by somebody who then sets back its time.
+fn state_of(file: &Metadata) -> (FileState, [i64; 2]) {
+    (FileState::of(file), [file.ctime(), file.ctime_nsec()])
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ fn write_stored(path: &Path, seed: u8) {
 }
 
 fn packed(path: &Path) -> Packed {
-    let (_, id, bytes) = open_files::open(path).unwrap();
+    let (_, state) = open_files::open(path).unwrap();
     let (compression, access) = (Compression::Gzip, crate::source::access::Access::Mapped);
-    Packed { path: path.to_owned(), id, bytes, compression, access }
+    Packed { path: path.to_owned(), state, compression, access }
 }
 
 /// Does something at the first write.
@@ -45,7 +45,7 @@ impl<F: FnOnce()> Write for AtFirst<F> {
 
 fn unpack_while(path: &Path, act: impl FnOnce()) -> Result<Vec<u8>, String> {
     let packed = packed(path);
-    let file = open_again(path, packed.id, packed.bytes).unwrap();
+    let file = open_again(path, packed.state).unwrap();
     let mut out = AtFirst(Some(act), Vec::new());
     match unpack(&packed, file, &mut out) {
         Ok(_) => Ok(out.1),
@@ -69,16 +69,19 @@ fn a_file_that_changes_while_it_is_unpacked_gets_no_copy() {
     assert_eq!(fs::metadata(at("file")).unwrap().len(), fs::metadata(at("other")).unwrap().len());
     let replaced = unpack_while(&at("file"), || fs::rename(at("other"), at("file")).unwrap()).unwrap_err();
     assert!(replaced.contains("another file has taken its place"), "{replaced}");
-    // Its last bytes, which have been read, and its own bytes once more.
-    for from in [1_500_000, 0] {
+    // Its last bytes, which have been read, and its own bytes once more, with the time that it had.
+    for (from, said) in [(1_500_000, "it was written to since"), (0, "it was written to while")] {
         write("file", 0);
         let bytes = fs::read(at("file")).unwrap();
         let rewrite = || {
             let file = File::options().write(true).open(at("file")).unwrap();
             file.write_all_at(&bytes[from..], from as u64).unwrap();
+            if from == 0 {
+                file.set_modified(long_ago).unwrap();
+            }
         };
         let error = unpack_while(&at("file"), rewrite).unwrap_err();
-        assert!(error.contains("it was written to while it was unpacked"), "{error}");
+        assert!(error.contains(said), "{error}");
     }
     write("file", 0);
     assert!(unpack_while(&at("file"), || ()).unwrap() == unchanged);
@@ -95,7 +98,7 @@ fn without_locks_the_first_copy_stays() {
     let found: Vec<_> = std::thread::scope(|scope| {
         let make = || {
             start.wait();
-            make(&packed, &copy).unwrap().0.id
+            make(&packed, &copy).unwrap().0.state.id
         };
         let threads: Vec<_> = (0..6).map(|_| scope.spawn(make)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -121,7 +124,7 @@ fn a_copy_needs_room() {
     write_stored(&path, 0);
     let packed = packed(&path);
     let file = File::open(&path).unwrap();
-    assert_eq!(least_bytes(&packed, &file), packed.bytes, "what is stored takes as much");
+    assert_eq!(least_bytes(&packed, &file), packed.bytes(), "what is stored takes as much");
     let zeros = folder.path().join("zeros");
     let mut out = GzEncoder::new(File::create(&zeros).unwrap(), flate2::Compression::fast());
     out.write_all(&[0; 300_000]).unwrap();
@@ -151,14 +154,14 @@ fn a_forged_trailer_takes_no_memory() {
     let packed = packed(&path);
     let count = u32::MAX;
     let mut fixed = Vec::new();
-    fixed.extend_from_slice(&packed.bytes.to_le_bytes());
+    fixed.extend_from_slice(&packed.bytes().to_le_bytes());
     fixed.extend_from_slice(&0_u64.to_le_bytes());
     fixed.extend_from_slice(&count.to_le_bytes());
     fixed.extend_from_slice(&[0; 4]);
     fixed.extend_from_slice(&MAGIC);
     let file = File::create_new(&copy).unwrap();
     file.write_all_at(&fixed, u64::from(count) * MEMBER_BYTES as u64).unwrap();
-    assert!(read_trailer(&File::open(&copy).unwrap(), file.metadata().unwrap().len()).is_none());
+    assert!(read_trailer(&File::open(&copy).unwrap(), file.metadata().unwrap().len()).unwrap().is_none());
     assert!(matches!(look(&packed, &copy).unwrap(), Look::Useless { .. }));
     let source = TfRecord::open(&path).unwrap();
     fs::rename(&copy, folder.path().join("file.percolator-unpacked")).unwrap();

@@ -268,12 +268,12 @@ impl Read {
 }
 
 fn read_at(file: &mut OpenFile, plain: &Plain, into: &mut [u8], at: u64) -> Result<(), SourceError> {
-    let Plain { path, id, file_bytes, .. } = plain;
-    let file = file.get(path, *id, *file_bytes)?;
+    let Plain { path, state, .. } = plain;
+    let file = file.get(path, *state)?;
     file.read_exact_at(into, at).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             let found = format!("it has {} now", file.metadata().map_or(0, |found| found.len()));
-            TfRecordError::Changed { file: path.clone(), was: *file_bytes, found }.into()
+            TfRecordError::Changed { file: path.clone(), was: state.bytes, found }.into()
         }
         _ => failed(plain, &error),
     })
