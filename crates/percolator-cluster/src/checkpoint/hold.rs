@@ -17,7 +17,10 @@ pub(super) struct Keys {
     pub(super) record: String,
     /// Who holds the id.
     pub(super) held: String,
-    /// Records that could not be read, which others took the place of.
+    /// That the id was begun with these metadata, when there were no files of it.
+    pub(super) begun: String,
+    /// Records that could not be read, which others took the place of, and why files stay that no record
+    /// names.
     pub(super) unreadable: String,
 }
 
@@ -32,6 +35,7 @@ impl Keys {
         Keys {
             record: format!("{}{id}", Self::of_records()),
             held: format!("/checkpoints-held/{id}"),
+            begun: format!("/checkpoints-begun/{id}"),
             unreadable: format!("/checkpoints-unreadable/{id}/"),
         }
     }
@@ -58,6 +62,8 @@ pub(super) enum Taken {
     Ours(Hold),
     /// A condition did not hold.
     Refused(Records),
+    /// Nobody has answered: the id may be held under this lease, until that is given back or ends.
+    Unanswered(LeaseId, MetadataError),
 }
 
 impl Hold {
@@ -77,11 +83,12 @@ impl Hold {
         let held = Held { host, pid, since: nanoseconds(SystemTime::now()) };
         let held = serde_json::to_vec(&held).expect("texts and numbers have a JSON");
         let take = also.when_missing(&keys.held).put_under(lease.id(), &keys.held, held);
-        match metadata.transact(&take)? {
-            Outcome::Committed(_) => Ok(Taken::Ours(Hold { lease })),
-            Outcome::Refused(found) => Ok(Taken::Refused(found)),
-        }
-        // If nobody answers, dropping the lease lets go of what may have been taken.
+        Ok(match metadata.transact(&take) {
+            Ok(Outcome::Committed(_)) => Taken::Ours(Hold { lease }),
+            Ok(Outcome::Refused(found)) => Taken::Refused(found),
+            // Dropping the lease lets go of what may have been taken, if that is heard.
+            Err(error) => Taken::Unanswered(lease.id(), error),
+        })
     }
 
     /// Takes the id, once nobody else has it.
@@ -115,7 +122,7 @@ impl Hold {
                     // A short look again makes up for a wait that others' changes would end.
                     metadata.wait(&keys.held, found.revision, left.min(ttl)).err()
                 }
-                Err(error) => Some(error),
+                Ok(Taken::Unanswered(_, error)) | Err(error) => Some(error),
             };
             if let Some(error) = failed {
                 let is_passing =

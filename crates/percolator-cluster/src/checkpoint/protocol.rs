@@ -8,11 +8,11 @@ use std::time::Duration;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::entry::Entry;
+use super::entry::{Entry, Writer};
 use super::error::CheckpointError;
 use super::hold::{Hold, Keys, Taken, holder, read_exactly};
 use super::record::{Record, RecordError, SPARED_MAX};
-use crate::metadata::{Metadata, Outcome, Records, Revision, Transaction};
+use crate::metadata::{LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::store::{Id, Store};
 
 /// So many files may wait for an answer that says whether their record was put. No more are written then.
@@ -38,6 +38,8 @@ pub(super) struct Protocol {
     /// How many checkpoints are kept.
     keep: usize,
     hold: Hold,
+    /// The lease of a try to take the id again that nobody has answered: the id may be held under it.
+    tried: Option<LeaseId>,
     seen: Option<Revision>,
     /// The checkpoints that count, the newest first.
     good: Vec<Entry>,
@@ -46,9 +48,10 @@ pub(super) struct Protocol {
     named: BTreeSet<Uuid>,
     /// Checkpoints whose record was put, as far as this process knows, or was not.
     unresolved: Vec<Entry>,
-    /// The bytes of a record that is not understood, to be kept elsewhere when it is replaced.
+    /// What is to be kept elsewhere when the record is replaced: the bytes of one that is not understood, or
+    /// that does not go with the store.
     set_aside: Option<Vec<u8>>,
-    /// A record that was not understood may name any file: only those of `dropped` are removed.
+    /// A record that is not known, or not understood, may name any file: only those of `dropped` are removed.
     spares_unknown: bool,
     dropped: BTreeSet<Uuid>,
 }
@@ -63,6 +66,8 @@ pub(super) enum Put {
 /// What a record's place says.
 pub(super) enum Found {
     Nothing,
+    /// No record, although there are so many files.
+    NoRecord(usize),
     Record(Record),
     Unreadable(RecordError),
 }
@@ -89,6 +94,7 @@ impl Protocol {
             ttl,
             keep,
             hold,
+            tried: None,
             seen: None,
             good: Vec::new(),
             spared: Vec::new(),
@@ -98,7 +104,10 @@ impl Protocol {
             spares_unknown,
             dropped: BTreeSet::new(),
         };
-        let Some(record) = records.get(&protocol.keys.record) else { return Ok((protocol, Found::Nothing)) };
+        let Some(record) = records.get(&protocol.keys.record) else {
+            let found = protocol.begin_without_record()?;
+            return Ok((protocol, found));
+        };
         protocol.seen = Some(record.modified);
         match Record::parse(&record.value) {
             Ok(record) => {
@@ -115,6 +124,39 @@ impl Protocol {
         }
     }
 
+    /// There is no record. Files that are there are what a process left that was killed before its first
+    /// record, if the id was begun with these metadata. If it was not, another record names them, in other
+    /// metadata, or one that was lost: they stay.
+    fn begin_without_record(&mut self) -> Result<Found, CheckpointError> {
+        if !read_exactly(&*self.metadata, &[&self.keys.begun])?.records.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let files = self.store.list(&self.id)?.len();
+        if files > 0 {
+            let (store, writer) = (self.store.place(), Writer::this());
+            self.spare_unknown(
+                format!("no record was found of {files} files in {store}, by {writer}").into(),
+            );
+            return Ok(Found::NoRecord(files));
+        }
+        let begin = self.when_seen(self.when_held()).put(&self.keys.begun, Writer::this().to_string());
+        match self.metadata.transact(&begin)? {
+            Outcome::Committed(_) => Ok(Found::Nothing),
+            Outcome::Refused(found) => Err(self.superseded(&found)),
+        }
+    }
+
+    /// Files stay that no record names, from now on and for later processes. What is set aside says why.
+    pub(super) fn spare_unknown(&mut self, set_aside: Vec<u8>) {
+        self.spares_unknown = true;
+        self.set_aside.get_or_insert(set_aside);
+    }
+
+    /// Somebody has said that files may go although no record was found that names them.
+    pub(super) fn give_up_unknown(&mut self) {
+        (self.spares_unknown, self.set_aside) = (false, None);
+    }
+
     /// Takes a checkpoint that cannot be restored out of those that the next record will name, unless nothing
     /// shows that it is damaged: then it is spared.
     pub(super) fn reject(&mut self, uuid: Uuid, is_damaged: bool) {
@@ -128,6 +170,11 @@ impl Protocol {
             warn!(id = %self.id, uuid = %entry.uuid, "a checkpoint that could not be read is given up: \
                    there are too many of them");
         }
+    }
+
+    /// What messages call the metadata and the store.
+    pub(super) fn places(&self) -> (String, String) {
+        (self.metadata.place(), self.store.place())
     }
 
     /// The record that makes `newest` count.
@@ -161,8 +208,8 @@ impl Protocol {
         let before = std::mem::replace(&mut self.named, named);
         self.dropped.extend(before.difference(&self.named));
         if self.set_aside.take().is_some() {
-            warn!(id = %self.id, key = self.keys.unreadable, "a record that is not understood was replaced, \
-                   and is kept under this key");
+            warn!(id = %self.id, key = self.keys.unreadable, "files stay that no record names: what is kept \
+                   under this key says why");
         }
     }
 
@@ -194,6 +241,19 @@ impl Protocol {
         CheckpointError::Superseded { id: self.id.clone(), by: by.map(Box::new) }
     }
 
+    /// Somebody else has the id, or has written; or this process has it, by a try to take it again that
+    /// nobody has answered, and whose lease ends by itself.
+    fn refused(&self, found: &Records) -> CheckpointError {
+        let lease = found.get(&self.keys.held).and_then(|held| held.lease);
+        if lease.is_none() || lease != self.tried || !self.is_unchanged(found) {
+            return self.superseded(found);
+        }
+        let (place, what) = (self.id.to_string(), "take the id again");
+        let message = "an earlier try of this process, whose answer was lost, has taken it for a while";
+        let source = Arc::new(std::io::Error::other(message));
+        MetadataError::Failed { place, what, source }.into()
+    }
+
     /// Whether one more file may be written: the ones that wait for an answer are bounded.
     pub(super) fn has_room(&self) -> bool {
         self.unresolved.len() < UNRESOLVED_MAX
@@ -221,6 +281,9 @@ impl Protocol {
             }
             let record = self.record(entry).to_json();
             let mut put = self.when_seen(self.when_held()).put(&self.keys.record, record);
+            if self.seen.is_none() {
+                put = put.remove(&self.keys.begun);
+            }
             if let Some(bytes) = &self.set_aside {
                 put = put.put(format!("{}{}", self.keys.unreadable, entry.uuid), bytes.clone());
             }
@@ -244,7 +307,7 @@ impl Protocol {
                     if self.is_unchanged(&found) && !is_held {
                         return Ok(Put::HoldLost);
                     }
-                    return Err(self.superseded(&found));
+                    return Err(self.refused(&found));
                 }
             }
         }
@@ -256,6 +319,10 @@ impl Protocol {
         loop {
             let also = self.when_seen(Transaction::new());
             match Hold::take(&self.metadata, &self.keys, self.ttl, also)? {
+                Taken::Unanswered(lease, error) => {
+                    self.tried = Some(lease);
+                    return Err(error.into());
+                }
                 Taken::Ours(hold) => {
                     info!(id = %self.id, "the lease of the id had ended, and it was taken again");
                     self.hold = hold;
@@ -265,7 +332,7 @@ impl Protocol {
                 }
                 Taken::Refused(found) => {
                     if !self.resolve(&found) {
-                        return Err(self.superseded(&found));
+                        return Err(self.refused(&found));
                     }
                 }
             }

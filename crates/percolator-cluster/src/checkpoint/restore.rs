@@ -35,6 +35,20 @@ pub enum Fault {
     /// removed.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// There is no record, although the store has files. These are not the metadata that name them, or the
+    /// record was lost. No file is removed.
+    #[error(
+        "{metadata} has no record of it, and {store} has {files} file(s) of it, which stay: end this process \
+         if these are not their metadata"
+    )]
+    NoRecord {
+        /// How many files there are.
+        files: usize,
+        /// The metadata.
+        metadata: String,
+        /// The store.
+        store: String,
+    },
     /// The file is not there, or cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -251,6 +265,11 @@ pub(super) fn restore<S: Checkpoint>(
     let mut rejected = Vec::new();
     let record = match found {
         Found::Nothing => None,
+        Found::NoRecord(files) => {
+            let (metadata, store) = protocol.places();
+            rejected.push(Rejected { entry: None, fault: Fault::NoRecord { files, metadata, store } });
+            None
+        }
         Found::Record(record) => Some(record),
         Found::Unreadable(error) => {
             rejected.push(Rejected { entry: None, fault: error.into() });
@@ -263,6 +282,12 @@ pub(super) fn restore<S: Checkpoint>(
         Ok::<_, CheckpointError>(read)
     };
     let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
+    let is_missing = |rejected: &Rejected| matches!(rejected.fault, Fault::Store(StoreError::Missing { .. }));
+    if let Some(record) = record.as_ref().filter(|_| rejected.iter().any(is_missing)) {
+        // The record may be an older one than was put last, as from a copy of the metadata: then the store
+        // has files that it does not know.
+        protocol.spare_unknown(record.to_json());
+    }
     for Rejected { entry, fault } in &rejected {
         if let Some(entry) = entry {
             protocol.reject(entry.uuid, fault.is_damage());

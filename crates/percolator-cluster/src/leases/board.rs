@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::live::{Live, Open};
@@ -86,13 +88,14 @@ impl Board {
     pub(super) fn join(metadata: Arc<dyn Metadata>, name: &str, job: JobRecord) -> Result<Self, LeaseError> {
         let keys = Keys::new(name)?;
         let first = NextRecord::default();
+        let job = JobRecord { id: Some(Uuid::new_v4()), ..job };
         let begin = Transaction::new()
             .when_missing(keys.job())
             .put(keys.job(), write(&job))
             .put(keys.next(), write(&first));
         // Made twice, it changes nothing.
-        let begun = match metadata.transact(&begin)? {
-            Outcome::Committed(revision) => revision,
+        let (job, begun) = match metadata.transact(&begin)? {
+            Outcome::Committed(revision) => (job, revision),
             Outcome::Refused(found) => {
                 let missing = || LeaseError::NoJob { job: name.to_owned() };
                 let record = found.get(&keys.job()).ok_or_else(missing)?;
@@ -101,7 +104,7 @@ impl Board {
                     return Err(LeaseError::Reset { job: name.to_owned() });
                 }
                 check_same(name, &job, &stated)?;
-                record.modified
+                (stated, record.modified)
             }
         };
         Ok(Board { metadata, keys, job, name: name.to_owned(), begun })
@@ -127,6 +130,17 @@ impl Board {
         match found.get(&self.keys.job()) {
             Some(record) if record.modified == self.begun => Ok(()),
             _ => Err(LeaseError::Reset { job: self.name.clone() }),
+        }
+    }
+
+    /// Checks that the job is still this one, after a time in which the metadata may have lost their data.
+    pub(super) fn check_identity(&self) -> Result<(), LeaseError> {
+        let found = self.metadata.read(&self.keys.job())?;
+        self.check_job(&found)?;
+        let stated: Option<JobRecord> = found.get(&self.keys.job()).map(read).transpose()?;
+        match stated.is_some_and(|stated| stated.id == self.job.id) {
+            true => Ok(()),
+            false => Err(LeaseError::Reset { job: self.name.clone() }),
         }
     }
 

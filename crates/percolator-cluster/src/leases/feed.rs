@@ -130,6 +130,7 @@ fn job_of(resolved: &ResolvedFeed, options: &LeaseOptions) -> Result<JobRecord, 
         steps,
         duplicates_below: options.duplicates_below,
         is_removed: false,
+        id: None,
     })
 }
 

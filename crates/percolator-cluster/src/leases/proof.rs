@@ -1,5 +1,7 @@
 //! What the workers of a job have delivered, and what that proves.
 
+use std::collections::BTreeSet;
+
 use percolator::Receipt;
 use percolator::receipt::{DataDigest, Verdict};
 
@@ -76,7 +78,10 @@ impl JobStatus {
         let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);
         let done = first_open.min(self.next.epoch);
         let blocks = self.blocks_per_epoch;
-        let under_way = (done..=self.next.epoch).map(|epoch| {
+        // Only the epochs that have open blocks: the records may say that there are any number between them.
+        let begun: BTreeSet<u64> =
+            self.open.iter().map(|open| open.block.epoch).chain([self.next.epoch]).collect();
+        let under_way = begun.into_iter().map(|epoch| {
             let of_epoch = || self.open.iter().filter(move |open| open.block.epoch == epoch);
             let (open, held) =
                 (of_epoch().count(), of_epoch().filter(|open| !open.holders.is_empty()).count());

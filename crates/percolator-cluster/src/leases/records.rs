@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::error::LeaseError;
 use super::keys::BlockId;
@@ -30,6 +31,10 @@ pub(super) struct JobRecord {
     /// The job is being removed. Its workers are to end, and nobody joins it.
     #[serde(default)]
     pub(super) is_removed: bool,
+    /// Drawn by whoever began the job. In other metadata, or in those that were set up anew, a job of this
+    /// name may have the revision of this one.
+    #[serde(default)]
+    pub(super) id: Option<Uuid>,
 }
 
 /// The first block that was never opened.
@@ -160,6 +165,7 @@ mod tests {
             steps: 10,
             duplicates_below: None,
             is_removed: false,
+            id: None,
         };
         let block = |epoch, number| BlockId { epoch, number };
         assert_eq!(job.blocks(), 3);

@@ -79,6 +79,7 @@ fn removed(record: Option<&Record>) -> JobRecord {
         steps: 0,
         duplicates_below: None,
         is_removed: true,
+        id: None,
     });
     JobRecord { is_removed: true, ..known }
 }

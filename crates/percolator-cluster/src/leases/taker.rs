@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use percolator::order::{Block, Blocks, Plan};
 
@@ -75,9 +75,13 @@ fn take(
 fn wait(worker: &Worker, revision: Revision, is_stopping: &dyn Fn() -> bool) -> Result<(), LeaseError> {
     /// How long a worker waits for others before it looks whether it shall stop.
     const LOOK: Duration = Duration::from_millis(100);
+    let start = Instant::now();
     while !is_stopping() {
         let has_changed = worker.patiently(is_stopping, || worker.board.wait(revision, LOOK))?;
-        if has_changed || worker.options.duplicates_below.is_some() {
+        // Metadata that were set back to a copy may not come to this revision for long: the worker asks again
+        // now and then, whatever it hears.
+        let is_late = start.elapsed() >= worker.options.ttl || worker.lease.lock().has_ended();
+        if has_changed || is_late || worker.options.duplicates_below.is_some() {
             break;
         }
     }

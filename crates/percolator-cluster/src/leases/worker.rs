@@ -117,6 +117,7 @@ impl Worker {
     /// Gets another lease in place of one that has ended: what was taken under that is lost.
     pub(super) fn go_on_after(&self, ended: LeaseId, next: &mut Option<Lease>) -> Result<(), LeaseError> {
         self.lose_under(ended);
+        self.board.check_identity()?;
         let lease = register(&self.board, &self.name, &self.who, self.options.ttl, next)?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
         *self.lease.lock() = Arc::new(lease);

@@ -15,6 +15,9 @@ use crate::clock::{BootClock, Clock as _};
 /// How often a lease is renewed in its time.
 const RENEWALS: u32 = 3;
 
+/// And how often after a try that failed, while the lease may still last.
+const RENEWALS_AFTER_ERROR: u32 = 20;
+
 /// A lease, kept alive until it is dropped: its end is then made known, and its records go. If the process
 /// dies, or cannot reach the place of the records for too long, the lease ends by itself.
 ///
@@ -141,7 +144,12 @@ impl Keeper {
                     warn!(lease = %self.id, "a lease has ended: it was not kept alive in time");
                     return;
                 }
-                Err(error) => warn!(lease = %self.id, %error, "a lease could not be kept alive"),
+                Err(error) => {
+                    warn!(lease = %self.id, %error, "a lease could not be kept alive");
+                    // The answer may have been waited for until little of the lease is left.
+                    let may_last = BootClock.now() < state.lasts_until;
+                    pause = self.ttl / if may_last { RENEWALS_AFTER_ERROR } else { RENEWALS };
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Records in the memory of one process: for its threads, for tests, and as the model that the other
 //! implementations are compared with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,9 +49,15 @@ struct Book {
     /// When each lease ends, and how long it lasts.
     leases: BTreeMap<LeaseId, (Duration, Duration)>,
     last_lease: i64,
-    /// When a record of this key was last removed.
-    removed: BTreeMap<String, Revision>,
+    /// The keys that were removed last, and when.
+    removed: BTreeSet<(Revision, String)>,
+    /// Whoever waits for changes since one before this is told that there was one: removals as old as this
+    /// are not remembered.
+    forgotten: Revision,
 }
+
+/// How many removals are remembered.
+const REMOVALS_MAX: usize = 4096;
 
 impl Default for MemoryMetadata {
     fn default() -> Self {
@@ -73,7 +79,8 @@ impl MemoryMetadata {
             records: BTreeMap::new(),
             leases: BTreeMap::new(),
             last_lease: 0,
-            removed: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            forgotten: Revision(i64::MIN),
         };
         let (book, changed) = (Mutex::new(book), Condvar::new());
         MemoryMetadata { shared: Arc::new(Shared { clock: Arc::new(clock), book, changed }) }
@@ -108,7 +115,7 @@ impl Book {
         let held = self.records.values().filter(|record| record.lease == Some(lease));
         for key in held.map(|record| record.key.clone()).collect::<Vec<_>>() {
             self.records.remove(&key);
-            self.removed.insert(key, next);
+            self.remember_removal(next, key);
             self.revision = next;
         }
     }
@@ -149,7 +156,7 @@ impl Book {
                 }
                 Change::Remove { key } => {
                     if self.records.remove(key).is_some() {
-                        self.removed.insert(key.clone(), next);
+                        self.remember_removal(next, key.clone());
                         self.revision = next;
                     }
                 }
@@ -158,13 +165,21 @@ impl Book {
         Ok(Outcome::Committed(self.revision))
     }
 
+    fn remember_removal(&mut self, revision: Revision, key: String) {
+        self.removed.insert((revision, key));
+        if self.removed.len() > REMOVALS_MAX
+            && let Some((oldest, _)) = self.removed.pop_first()
+        {
+            self.forgotten = oldest;
+        }
+    }
+
     fn has_changed(&self, prefix: &str, after: Revision) -> bool {
-        let from = prefix.to_owned()..;
-        let put = self.records.range(from.clone()).take_while(|(key, _)| key.starts_with(prefix));
-        let removed = self.removed.range(from).take_while(|(key, _)| key.starts_with(prefix));
-        put.map(|(_, record)| record.modified)
-            .chain(removed.map(|(_, &revision)| revision))
-            .any(|revision| revision > after)
+        let put = self.records.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let mut removed = self.removed.range((Revision(after.0.saturating_add(1)), String::new())..);
+        after < self.forgotten
+            || put.map(|(_, record)| record.modified).any(|revision| revision > after)
+            || removed.any(|(_, key)| key.starts_with(prefix))
     }
 }
 

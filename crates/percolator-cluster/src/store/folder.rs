@@ -1,7 +1,7 @@
 //! Files in a folder, which machines may share.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirEntry, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -61,9 +61,11 @@ impl FolderStore {
     fn make_folder_of(&self, id: &Id) -> Result<(), StoreError> {
         let folder = self.folder_of(id);
         match fs::create_dir(&folder) {
-            Ok(()) => sync(&self.folder).map_err(StoreError::at("sync the folder", &self.folder)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(StoreError::at("make the folder", &folder)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(StoreError::at("make the folder", &folder)(error))
+            }
+            // Whoever made it may have died before its name was on the disk.
+            Ok(()) | Err(_) => sync(&self.folder).map_err(StoreError::at("sync the folder", &self.folder)),
         }
     }
 
@@ -86,9 +88,7 @@ impl FolderStore {
         mut look: impl FnMut(&Path) -> Result<(), StoreError>,
     ) -> Result<usize, StoreError> {
         let mut paths = Vec::new();
-        self.each_name(id, |name| {
-            paths.extend(is_partial(name).then(|| self.folder_of(id).join(name)));
-        })?;
+        self.each_entry(id, |entry| paths.extend(is_partial(&entry.file_name()).then(|| entry.path())))?;
         let mut found = 0;
         for path in paths {
             // What cannot be opened is none of ours: a pipe, a link, another user's.
@@ -106,14 +106,14 @@ impl FolderStore {
     }
 
     /// Looks at each entry of the folder of an id, which may not be there.
-    fn each_name(&self, id: &Id, mut look: impl FnMut(&OsStr)) -> Result<(), StoreError> {
+    fn each_entry(&self, id: &Id, mut look: impl FnMut(&DirEntry)) -> Result<(), StoreError> {
         let folder = self.folder_of(id);
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.map_err(StoreError::at("list the folder", &folder))?,
         };
         for entry in entries {
-            look(&entry.map_err(StoreError::at("list the folder", &folder))?.file_name());
+            look(&entry.map_err(StoreError::at("list the folder", &folder))?);
         }
         Ok(())
     }
@@ -153,7 +153,11 @@ impl Store for FolderStore {
 
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
         let mut names = Vec::new();
-        self.each_name(id, |name| names.extend(uuid_of(name.as_bytes())))?;
+        self.each_entry(id, |entry| {
+            // A folder is none of ours, whatever its name is.
+            let is_folder = || entry.file_type().is_ok_and(|found| found.is_dir());
+            names.extend(uuid_of(entry.file_name().as_bytes()).filter(|_| !is_folder()));
+        })?;
         Ok(names)
     }
 
@@ -285,6 +289,7 @@ mod tests {
         let elsewhere = put(&store, &other, b"others");
         fs::write(folder.path().join("shard/notes.txt"), "a user's").unwrap();
         fs::write(folder.path().join("shard").join(name.simple().to_string()), "no name of ours").unwrap();
+        fs::create_dir(folder.path().join("shard").join(Uuid::new_v4().to_string())).unwrap();
         assert_eq!(store.list(&id).unwrap(), [name]);
         assert_eq!(store.length(&id, name).unwrap(), 5);
         fs::create_dir(folder.path().join(".hidden")).unwrap();
@@ -298,7 +303,7 @@ mod tests {
         dropped.write_all(b"half").unwrap();
         assert_eq!(store.list(&id).unwrap(), [name]);
         drop(dropped);
-        assert_eq!(entries(&folder.path().join("shard")), 3);
+        assert_eq!(entries(&folder.path().join("shard")), 4);
 
         store.remove(&id, name).unwrap();
         store.remove(&id, name).unwrap();

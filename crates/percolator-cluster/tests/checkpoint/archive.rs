@@ -9,8 +9,8 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{
-    Archive, ArchiveError, Checkpoint as _, CheckpointError, Checkpoints, CleanOptions, Left, Origin, Parts,
-    Writer,
+    Archive, ArchiveError, Checkpoint as _, CheckpointError, Checkpoints, CleanOptions, Existing, Left,
+    Origin, Parts, Writer,
 };
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _};
 use percolator_cluster::store::{Id, Store as _};
@@ -83,7 +83,7 @@ fn what_reads_sees_whole_checkpoints_while_one_is_written_after_the_other() {
                     assert!(verified.is_whole() && !verified.checked.is_empty(), "{verified:?}");
                     continue;
                 }
-                let extracted = archive.extract(&id(), None, &target, true).unwrap();
+                let extracted = archive.extract(&id(), None, &target, Existing::Replace).unwrap();
                 assert!(matches!(extracted.restored.origin, Origin::Newest(_)), "{extracted:?}");
                 let bytes = std::fs::read(&target).unwrap();
                 assert!(bytes.len() == 1000 && bytes.chunks(2).all(|pair| pair == &bytes[..2]));
@@ -162,7 +162,7 @@ fn a_part_is_of_the_newest_checkpoint() {
     }
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("part");
-    let extract = |part| place.archive().extract(&id(), Some(part), &target, false);
+    let extract = |part| place.archive().extract(&id(), Some(part), &target, Existing::Refuse);
     let error = extract("model").unwrap_err();
     assert!(matches!(error, ArchiveError::NoPart { .. }), "{error}");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is left");
@@ -213,21 +213,23 @@ fn a_failing_store_or_target_is_no_damage() {
     save(&checkpoints, &[1]).unwrap();
     let archive = place.archive();
     let target = folder.path().join("none/state");
-    let error = archive.extract(&id(), None, &target, false).unwrap_err();
+    let error = archive.extract(&id(), None, &target, Existing::Refuse).unwrap_err();
     assert!(matches!(&error, ArchiveError::Target { path, .. } if *path == target), "{error}");
-    let error = archive.extract(&id(), None, folder.path(), false).unwrap_err();
+    let error = archive.extract(&id(), None, folder.path(), Existing::Refuse).unwrap_err();
     assert!(matches!(error, ArchiveError::Exists { .. }), "{error}");
     let none = Id::new("none").unwrap();
-    let error = archive.extract(&none, None, &folder.path().join("state"), false).unwrap_err();
+    let error = archive.extract(&none, None, &folder.path().join("state"), Existing::Refuse).unwrap_err();
     assert!(matches!(&error, ArchiveError::NoRecord { files: 0, .. }), "{error}");
     // A file that cannot be opened.
     let judge = |operation| if operation == Operation::Open { Verdict::Fail } else { Verdict::Go };
     let (store, metadata) = faulty(place.store.clone(), place.metadata.clone(), judge);
-    let error = Archive::new(store, metadata).extract(&id(), None, &folder.path().join("state"), false);
+    let error =
+        Archive::new(store, metadata).extract(&id(), None, &folder.path().join("state"), Existing::Refuse);
     assert!(matches!(error, Err(ArchiveError::Checkpoint(CheckpointError::Store(_)))), "{error:?}");
     assert!(archive.verify(&id()).unwrap().is_whole());
     // Parts of a state that has none.
-    let error = archive.extract(&id(), Some("model"), &folder.path().join("state"), false).unwrap_err();
+    let error =
+        archive.extract(&id(), Some("model"), &folder.path().join("state"), Existing::Refuse).unwrap_err();
     let ArchiveError::NoPart { source, .. } = &error else { panic!("{error}") };
     assert!(source.to_string().contains("ends within its first line"), "{source}");
     assert!(!folder.path().join("state").exists());

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{Archive, Bundle, Checkpoint as _, Parts};
+use percolator_cluster::checkpoint::{Archive, Bundle, Checkpoint as _, Existing, Parts};
 use percolator_cluster::metadata::MemoryMetadata;
 use percolator_cluster::store::{FolderStore, Id};
 use percolator_tensorflow::{DataType, Tensor};
@@ -148,7 +148,7 @@ fn what_tensorflow_wrote_is_kept_and_opens_in_tensorflow() {
         // The same, without this crate: what the command takes out of a checkpoint is an archive.
         let archive = Archive::new(store.clone(), metadata.clone());
         let file = at(&format!("{name}.tar"));
-        archive.extract(&Id::new("shard").unwrap(), Some(name), &file, false).unwrap();
+        archive.extract(&Id::new("shard").unwrap(), Some(name), &file, Existing::Refuse).unwrap();
         std::fs::create_dir(at(&format!("unpacked {name}"))).unwrap();
         let target = at(&format!("unpacked {name}"));
         let unpacked = Command::new("tar").arg("xf").arg(&file).arg("-C").arg(&target).status().unwrap();

@@ -12,6 +12,7 @@ mod killed;
 mod limits;
 mod memory_store;
 mod numbered_state;
+mod other_metadata;
 mod outages;
 mod periodic;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]

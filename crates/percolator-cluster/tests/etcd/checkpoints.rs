@@ -111,8 +111,8 @@ fn a_paused_etcd_does_not_stop_the_training() {
     etcd.go_on();
     until("the checkpoint counts", || checkpoints.stats().written == 2);
     assert!(steps > 1 && checkpoints.steps() == steps);
-    // If the lease ends, or etcd is late, after the record was put and before the older file was removed, that
-    // file goes with a later checkpoint.
+    // If the lease ends, or etcd is late, after the record was put and before the older file was removed,
+    // that file goes with a later checkpoint.
     until("what is not needed is gone", || save(&checkpoints, b"two").is_ok() && files(store.path()) == 1);
     drop(checkpoints);
     assert_eq!(*begin(&etcd.options(), store.path()).state().read(), b"two");

@@ -6,6 +6,7 @@ mod faults;
 mod job;
 mod refused;
 mod reset;
+mod set_back;
 mod slow;
 
 use std::collections::BTreeMap;

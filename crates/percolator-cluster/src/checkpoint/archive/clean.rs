@@ -24,7 +24,8 @@ pub struct CleanOptions {
     pub keep: Option<usize>,
     /// Checkpoints are removed that a restore could not read, although nothing shows that they are damaged.
     pub spared: bool,
-    /// Files are removed of an id that has no record at all. With the wrong metadata, no id has one.
+    /// Files are removed of an id that has no record at all, or none of a newest checkpoint that is there.
+    /// With the wrong metadata, or with an old copy of them, no id has one.
     pub without_record: bool,
     /// Nothing is removed: what would be is returned.
     pub dry_run: bool,
@@ -57,9 +58,13 @@ pub enum Left {
         /// How many files it has.
         files: usize,
     },
+    /// The file of the newest checkpoint is missing: the record may be older than they are, and it was not
+    /// said that they are to go all the same.
+    NewestMissing(Uuid),
     /// The record is not understood: it may name any of them.
     NotUnderstood(RecordError),
-    /// Records that were not understood are kept under these keys, and may name any of them.
+    /// What is kept under these keys says why: records that were not understood, or that do not go with the
+    /// files.
     Unreadable(Vec<String>),
 }
 
@@ -92,12 +97,16 @@ fn plan(
     };
     let taken_out = taken_out(record, options, is_whole)?;
     let is_out = |uuid| taken_out.iter().any(|entry| entry.uuid == uuid);
-    let is_unknown = |uuid| !record.names(uuid);
-    let may_go = |uuid| is_out(uuid) || (is_unknown(uuid) && kept.unreadable.is_empty());
+    let newest = record.newest.uuid;
+    let stay = match () {
+        () if kept.unnamed().next().is_none() => None,
+        () if !kept.unreadable.is_empty() => Some(Left::Unreadable(kept.unreadable.clone())),
+        () if !options.without_record && kept.file(newest).is_none() => Some(Left::NewestMissing(newest)),
+        () => None,
+    };
+    let may_go = |uuid| is_out(uuid) || (!record.names(uuid) && stay.is_none());
     let removed = kept.files.iter().map(|file| file.uuid).filter(|&uuid| may_go(uuid)).collect();
-    let stays = !kept.unreadable.is_empty() && kept.unnamed().next().is_some();
-    let left = stays.then(|| Left::Unreadable(kept.unreadable.clone()));
-    Ok(Cleaned { taken_out, removed, left, ..cleaned })
+    Ok(Cleaned { taken_out, removed, left: stay, ..cleaned })
 }
 
 /// Which checkpoints a record is to lose: those that come after as many whole ones as are to be kept, so that
@@ -170,6 +179,9 @@ impl Archive {
             Ok(protocol) => protocol,
             Err(by) => return Ok(held(by)),
         };
+        if options.without_record {
+            protocol.give_up_unknown();
+        }
         // What was seen before the id was taken may have changed.
         let planned = plan(&self.look(id)?, options, &mut is_whole)?;
         if !planned.taken_out.is_empty() {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator::whole_file::WholeFile;
+use percolator::whole_file::{Existing, WholeFile};
 
 use super::{Archive, ArchiveError};
 use crate::checkpoint::parts::copy_part;
@@ -84,16 +84,16 @@ impl Archive {
     ///
     /// [`ArchiveError::NoRecord`] if there is no checkpoint; [`ArchiveError::NoneWhole`], with every reason,
     /// if none can be read; [`ArchiveError::NoPart`] if the newest that is whole has no such part;
-    /// [`ArchiveError::Exists`] if there is a file at `path`, unless `replace` is set;
+    /// [`ArchiveError::Exists`] if there is a file at `path` that is to stay;
     /// [`ArchiveError::Target`] if it cannot be written; [`ArchiveError::Checkpoint`].
     pub fn extract(
         &self,
         id: &Id,
         part: Option<&str>,
         path: &Path,
-        replace: bool,
+        existing: Existing,
     ) -> Result<Extracted, ArchiveError> {
-        if !replace && path.symlink_metadata().is_ok() {
+        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
             return Err(ArchiveError::Exists { path: path.to_owned() });
         }
         let mut looks = 1..=LOOKS_MAX;
@@ -122,8 +122,7 @@ impl Archive {
             let Some((Copied { file, bytes }, origin)) = found else {
                 return Err(ArchiveError::NoneWhole { id: id.clone(), rejected });
             };
-            let finished = if replace { file.finish() } else { file.finish_new() };
-            finished.map_err(|error| ArchiveError::target(path, error))?;
+            file.finish_over(existing).map_err(|error| ArchiveError::target(path, error))?;
             return Ok(Extracted { restored: Restored { origin, rejected }, bytes });
         }
     }

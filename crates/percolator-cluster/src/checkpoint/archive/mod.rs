@@ -30,7 +30,7 @@ use crate::store::{Id, Store};
 /// use std::sync::Arc;
 ///
 /// use percolator_cluster::Checkpointer;
-/// use percolator_cluster::checkpoint::Archive;
+/// use percolator_cluster::checkpoint::{Archive, Existing};
 /// use percolator_cluster::metadata::MemoryMetadata;
 /// use percolator_cluster::store::{FolderStore, Id};
 ///
@@ -45,7 +45,7 @@ use crate::store::{Id, Store};
 ///     assert!(archive.verify(&id)?.is_whole());
 /// }
 /// let target = folder.path().join("state");
-/// archive.extract(&Id::new("shard-0")?, None, &target, false)?;
+/// archive.extract(&Id::new("shard-0")?, None, &target, Existing::Refuse)?;
 /// assert_eq!(std::fs::read(&target)?, [7; 4]);
 /// # Ok(())
 /// # }
