@@ -141,6 +141,12 @@ impl Feed {
         Ok(Batches::new(slf.clone().unbind(), Until::EndOfEpoch))
     }
 
+    /// The batches of the rest of the epoch, each as a function of it returns it: for the loader.
+    fn _converted(slf: &Bound<'_, Self>, convert: Py<PyAny>) -> PyResult<Batches> {
+        slf.get().check_single(slf.py())?;
+        Ok(Batches::converted(slf.clone().unbind(), convert))
+    }
+
     /// The steps of all devices.
     fn steps(slf: &Bound<'_, Self>) -> PyResult<Steps> {
         slf.get().running.check_process(slf.py())?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use percolator::FeedError;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
@@ -11,7 +13,7 @@ use crate::batch::{Batch, Taken};
 use crate::feed::Feed;
 use crate::process::OfProcess;
 use crate::receipt::Receipt;
-use crate::running::{Close, Found, TURN, Turn, closed_at_exit, wait, without_interpreter};
+use crate::running::{Close, TURN, Turn, closed_at_exit, next, taken, without_interpreter};
 use crate::snapshot::Snapshot;
 
 /// Where an iterator ends.
@@ -29,21 +31,23 @@ pub(crate) struct Batches {
     feed: Py<Feed>,
     until: Until,
     is_over: AtomicBool,
+    /// A function of a batch: what it returns is handed over in the batch's place.
+    convert: Option<Py<PyAny>>,
+    /// A batch that was taken, and not handed over.
+    left: Mutex<Option<Py<Batch>>>,
 }
 
 impl Batches {
     pub(crate) fn new(feed: Py<Feed>, until: Until) -> Self {
-        Batches { feed, until, is_over: AtomicBool::new(false) }
-    }
-}
-
-#[pymethods]
-impl Batches {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
+        Batches { feed, until, is_over: AtomicBool::new(false), convert: None, left: Mutex::new(None) }
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+    /// The rest of an epoch, converted.
+    pub(crate) fn converted(feed: Py<Feed>, convert: Py<PyAny>) -> Self {
+        Batches { convert: Some(convert), ..Batches::new(feed, Until::EndOfEpoch) }
+    }
+
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Py<Batch>>> {
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -52,10 +56,64 @@ impl Batches {
         if batch.as_ref().is_none_or(|batch| self.until == Until::EndOfEpoch && is_last(batch)) {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        batch.map(|batch| Batch::new(py, batch)).transpose()
+        batch.map(|batch| Py::new(py, Batch::new(py, batch)?)).transpose()
+    }
+
+    /// Hands a batch over as its consumer wants it.
+    ///
+    /// The conversion is Python, where Ctrl-C may raise, and the feed counts the batch already. So the batch
+    /// is handed over all the same, and Ctrl-C comes again: the interpreter handles it where the consumer has
+    /// the batch. If something else breaks the conversion off, as a program that exits does, the next call
+    /// hands the batch over. What merely fails, as for a type that a framework lacks, is not tried again.
+    fn hand_over(&self, py: Python<'_>, convert: &Py<PyAny>, batch: Py<Batch>) -> PyResult<Py<PyAny>> {
+        let again = |interrupt: PyErr| {
+            if !interrupt.is_instance_of::<PyKeyboardInterrupt>(py) || !can_interrupt_again(py)? {
+                return Err(interrupt);
+            }
+            let converted = convert.call1(py, (&batch,))?;
+            // It only notes the signal.
+            py.import("_thread")?.call_method0("interrupt_main")?;
+            Ok(converted)
+        };
+        let converted = convert.call1(py, (&batch,)).or_else(again);
+        if converted.as_ref().is_err_and(|error| !error.is_instance_of::<PyException>(py)) {
+            *self.left.lock() = Some(batch);
+        }
+        converted
+    }
+}
+
+/// Whether this thread is the one that Python's signals interrupt, and Ctrl-C is among them.
+fn can_interrupt_again(py: Python<'_>) -> PyResult<bool> {
+    let (threading, signal) = (py.import("threading")?, py.import("signal")?);
+    let is_main = threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?);
+    Ok(is_main && signal.call_method1("getsignal", (signal.getattr("SIGINT")?,))?.is_callable())
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let left = self.left.lock().take();
+        let batch = if left.is_some() { left } else { self.take(py)? };
+        let Some(batch) = batch else { return Ok(None) };
+        match &self.convert {
+            Some(convert) => self.hand_over(py, convert, batch).map(Some),
+            None => Ok(Some(batch.into_any())),
+        }
+    }
+
+    /// Whether nothing more comes, as far as that is known.
+    #[getter]
+    fn _is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed) && self.left.lock().is_none()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.convert.iter().try_for_each(|convert| visit.call(convert))?;
         visit.call(&self.feed)
     }
 }
@@ -133,16 +191,11 @@ impl Lane {
     fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let parts = self.shared.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
-        let next = wait(py, || {
-            let mut guard = parts.lane.lock();
-            let Some(lane) = &mut *guard else { return Ok(Found::Closed) };
-            if !lane.wait_timeout(TURN) {
-                MutexGuard::unlock_fair(guard);
-                return Ok(Found::NotYet);
-            }
-            Ok(Found::Next(lane.next().transpose()?.map(Taken::of).transpose()?))
-        })?;
-        next.map_err(|error| self.feed.get().running().exception(py, &error))
+        let batch = next(py, &parts.lane, |lane| lane.wait_timeout(TURN), percolator::Lane::next)?;
+        let one: Result<Option<Vec<Taken>>, FeedError> =
+            batch.map(|batch| Ok(taken(py, vec![batch?])?)).transpose();
+        let one = one.map_err(|error| self.feed.get().running().exception(py, &error))?;
+        Ok(one.and_then(|mut one| one.pop()))
     }
 }
 

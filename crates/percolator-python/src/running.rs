@@ -1,12 +1,12 @@
 //! A running feed, shared by the objects that Python has of it.
 //!
-//! A consumer waits in short turns, without the interpreter's lock. Between two turns it takes that lock and
+//! A consumer waits in short turns, without the interpreter's lock. After each turn it takes that lock and
 //! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing was taken then, and the next call goes
-//! on. The feed's own lock is free between turns as well: other threads ask for statistics or snapshots, or
-//! close the feed, meanwhile.
+//! on. Only after that is a batch taken, so a signal during a wait never costs one. The feed's own lock is
+//! free between turns as well: other threads ask for statistics or snapshots, or close the feed, meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -52,11 +52,24 @@ pub(crate) fn close_at_exit(py: Python<'_>) -> PyResult<()> {
         if live.is_empty() {
             return Ok(());
         }
+        let live = Arc::new(live);
+        let of_thread = live.clone();
         // A decoder that never returns would be waited for for ever: Ctrl-C ends that.
-        elsewhere(py, "close", move || live.iter().for_each(|value| value.close())).map(drop)
+        match start("close", move || close_all(&of_thread)) {
+            Ok(closed) => closed.wait(py).map(drop),
+            // No thread can start. Ctrl-C does not end this wait, but nothing stays open.
+            Err(_) => {
+                py.detach(|| close_all(&live));
+                Ok(())
+            }
+        }
     })?;
     py.import("atexit")?.call_method1("register", (close,))?;
     Ok(())
+}
+
+fn close_all(live: &[Arc<dyn Close>]) {
+    live.iter().for_each(|value| value.close());
 }
 
 /// Runs something that may wait for threads that need the interpreter.
@@ -88,38 +101,50 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What one turn of a wait found.
-pub(crate) enum Found<T> {
-    NotYet,
-    Closed,
-    /// The next value, or the end.
-    Next(Option<T>),
-}
-
-/// Waits, turn by turn. Each turn ends after [`TURN`] at the latest.
-pub(crate) fn wait<T: Send>(
+/// Takes the next of what a lock guards, or `None` at its end. Waits for it, turn by turn: `is_ready` waits
+/// no longer than [`TURN`] and takes nothing, and after it said yes, `take` does not wait.
+pub(crate) fn next<P: Send, T: Send>(
     py: Python<'_>,
-    turn: impl Fn() -> Result<Found<T>, FeedError> + Sync,
-) -> PyResult<Result<Option<T>, FeedError>> {
-    log::hand_on(py)?;
+    shared: &Mutex<Option<P>>,
+    is_ready: impl Fn(&mut P) -> bool + Sync,
+    take: impl Fn(&mut P) -> Option<Result<T, FeedError>> + Sync,
+) -> PyResult<Option<Result<T, FeedError>>> {
     loop {
-        match py.detach(&turn) {
-            Ok(Found::Next(next)) => return Ok(Ok(next)),
-            Ok(Found::NotYet) => {
-                py.check_signals()?;
-                log::hand_on(py)?;
+        log::hand_on(py)?;
+        let is_ready = py.detach(|| {
+            let mut guard = shared.lock();
+            let is_ready = guard.as_mut().map(&is_ready);
+            if is_ready == Some(false) {
+                // Whoever waits for the lock gets it before the next turn.
+                MutexGuard::unlock_fair(guard);
             }
-            Ok(Found::Closed) => return Err(errors::closed(py, CLOSED)),
-            Err(error) => return Ok(Err(error)),
+            is_ready
+        });
+        // What is taken counts as delivered. So a signal that came during the wait is handled first.
+        py.check_signals()?;
+        match is_ready {
+            Some(true) => break,
+            Some(false) => {}
+            None => return Err(errors::closed(py, CLOSED)),
         }
     }
+    // The interpreter stays: while it is gone, a signal may come that makes the caller lose what was taken. A
+    // thread that has the lock may need the interpreter, though, so this one does not wait for it here.
+    let taken = match shared.try_lock() {
+        Some(mut shared) => shared.as_mut().map(&take),
+        None => py.detach(|| shared.lock().as_mut().map(&take)),
+    };
+    taken.ok_or_else(|| errors::closed(py, CLOSED))
 }
 
 const CLOSED: &str = "the feed is closed: build another one";
 
-/// Batches that can be shared.
-pub(crate) fn taken(step: Vec<percolator::Batch>) -> Result<Vec<Taken>, DeviceError> {
-    step.into_iter().map(Taken::of).collect()
+/// Batches that can be shared. Waits, without the interpreter, for those that are still on their way to their
+/// device.
+pub(crate) fn taken(py: Python<'_>, step: Vec<percolator::Batch>) -> Result<Vec<Taken>, DeviceError> {
+    let have_arrived = step.iter().all(|batch| matches!(batch.arrival().is_complete(), Ok(true)));
+    let share = || step.into_iter().map(Taken::of).collect();
+    if have_arrived { share() } else { py.detach(share) }
 }
 
 /// Does something on a thread of its own. Ctrl-C ends the wait for it, and not the thread. `None` if it
@@ -129,7 +154,18 @@ fn elsewhere<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<Option<T>> {
-    let (sender, mut receiver) = mpsc::sync_channel(1);
+    start(name, run).map_err(|error| errors::feed(py, &error))?.wait(py)
+}
+
+/// What a thread of its own is making.
+struct Made<T>(Receiver<T>);
+
+/// Starts something on a thread of its own, which is waited for at exit at the latest.
+fn start<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<Made<T>, FeedError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
     let work = Arc::new(Work(OfProcess::new(Mutex::new(None))));
     closed_at_exit(&work);
     let of_thread = work.clone();
@@ -138,22 +174,33 @@ fn elsewhere<T: Send + 'static>(
         let _ = sender.send(run());
         drop(of_thread);
     };
-    *work.0.get_anywhere().lock() = Some(thread::Builder::new().name(name.to_owned()).spawn(run)?);
-    loop {
-        let received;
-        (receiver, received) = py.detach(move || {
-            let received = receiver.recv_timeout(TURN);
-            (receiver, received)
-        });
-        if let Err(interrupt) = log::hand_on(py).and_then(|()| py.check_signals()) {
-            // It may have been made meanwhile, and have threads that need the interpreter.
-            py.detach(move || drop((received, receiver)));
-            return Err(interrupt);
-        }
-        match received {
-            Ok(made) => return Ok(Some(made)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    let thread =
+        thread.map_err(|error| FeedError::Thread { name: name.to_owned(), message: error.to_string() })?;
+    *work.0.get_anywhere().lock() = Some(thread);
+    Ok(Made(receiver))
+}
+
+impl<T: Send> Made<T> {
+    /// Waits for it. `None` if the thread panicked.
+    fn wait(self, py: Python<'_>) -> PyResult<Option<T>> {
+        let Made(mut receiver) = self;
+        loop {
+            let received;
+            (receiver, received) = py.detach(move || {
+                let received = receiver.recv_timeout(TURN);
+                (receiver, received)
+            });
+            if let Err(interrupt) = log::hand_on(py).and_then(|()| py.check_signals()) {
+                // It may have been made meanwhile, and have threads that need the interpreter.
+                py.detach(move || drop((received, receiver)));
+                return Err(interrupt);
+            }
+            match received {
+                Ok(made) => return Ok(Some(made)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
         }
     }
 }
@@ -274,19 +321,8 @@ impl Running {
     pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
-        let step = wait(py, || {
-            let mut feed = parts.feed.lock();
-            let Some(running) = &mut *feed else { return Ok(Found::Closed) };
-            let mut steps = running.steps();
-            if !steps.wait_timeout(TURN) {
-                drop(steps);
-                // Whoever waits for the feed gets it before the next turn.
-                MutexGuard::unlock_fair(feed);
-                return Ok(Found::NotYet);
-            }
-            let step = steps.next().transpose()?;
-            Ok(Found::Next(step.map(taken).transpose()?))
-        })?;
+        let step = next(py, &parts.feed, |feed| feed.steps().wait_timeout(TURN), |feed| feed.steps().next())?;
+        let step: Result<Option<Vec<Taken>>, FeedError> = step.map(|step| Ok(taken(py, step?)?)).transpose();
         step.map_err(|error| self.exception(py, &error))
     }
 

@@ -2,16 +2,20 @@
 
 use std::path::PathBuf;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use percolator::Dtype;
 use percolator::example::ExampleWriter;
 use percolator::tfrecord::{Compression, TfRecordWriter as Writer};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::process::OfProcess;
 use crate::{errors, numbers, options};
+
+/// The bytes from which on a record is written without the interpreter. To let go of it for fewer takes
+/// longer than to write them, and a thread that computes then keeps it for milliseconds.
+const LONG_BYTES: usize = 2048;
 
 /// Writes a TFRecord file.
 #[pyclass(frozen, module = "percolator")]
@@ -22,8 +26,17 @@ pub(crate) struct TfRecordWriter {
 
 impl TfRecordWriter {
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
+        let shared = self.writer.get(py)?;
+        let write =
+            |mut writer: MutexGuard<'_, Option<Writer>>| writer.as_mut().map(|writer| writer.write(record));
         // The lock is free before an exception is made: that may run Python, and let other threads run.
-        let written = self.writer.get(py)?.lock().as_mut().map(|writer| writer.write(record));
+        let written = match shared.try_lock() {
+            Some(writer) if record.len() < LONG_BYTES => write(writer),
+            writer => {
+                drop(writer);
+                py.detach(|| write(shared.lock()))
+            }
+        };
         let written = written.ok_or_else(|| errors::closed(py, "the file is closed"))?;
         written.map_err(|error| errors::source(py, error))
     }
@@ -52,23 +65,39 @@ impl TfRecordWriter {
 
     /// Completes the file.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let writer = self.writer.get(py)?.lock().take();
-        let finished = writer.map_or(Ok(()), Writer::finish);
+        let shared = self.writer.get(py)?;
+        let finished = py.detach(|| {
+            let writer = shared.lock().take();
+            writer.map_or(Ok(()), Writer::finish)
+        });
         finished.map_err(|error| errors::source(py, error))
     }
 
     /// The number of records so far; `None` once it is closed.
     #[getter]
     fn records(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        Ok(self.writer.get(py)?.lock().as_ref().map(Writer::records))
+        let shared = self.writer.get(py)?;
+        Ok(py.detach(|| shared.lock().as_ref().map(Writer::records)))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Completes the file, unless something was raised: the records may then be some of those that were
+    /// meant, so there is no file, and an earlier one of that name stays.
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if exception.get_item(0).is_ok_and(|class| !class.is_none()) {
+            // A fork leaves the file to its parent, and what was raised goes on.
+            if let Ok(shared) = self.writer.get(py) {
+                py.detach(|| {
+                    let writer = shared.lock().take();
+                    drop(writer);
+                });
+            }
+            return Ok(());
+        }
         self.close(py)
     }
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIELDS
+from conftest import FIELDS, run_script
 
 import percolator
 
@@ -245,6 +245,40 @@ def test_a_gpu_that_is_not_there(numbers: str) -> None:
 def test_too_little_memory(numbers: str) -> None:
     with pytest.raises(percolator.ConfigError, match="but 10 are allowed"):
         feed(numbers, memory_limit=10)
+
+
+def test_a_thread_that_cannot_start_is_named(numbers: str) -> None:
+    script = """
+        import os, sys
+
+        # No stack of this size can be had.
+        os.environ["RUST_MIN_STACK"] = str(1 << 60)
+        import percolator
+
+        try:
+            percolator.Feed(tfrecord=sys.argv[1], fields="label:i64")
+        except percolator.FeedError as error:
+            print(error)
+    """
+    assert run_script(script, numbers).startswith("cannot start the thread build: ")
+
+
+def test_feeds_are_closed_at_exit_even_if_no_thread_can_start(numbers: str) -> None:
+    script = """
+        import atexit, os, resource, sys
+
+        os.environ["RUST_MIN_STACK"] = str(1 << 30)
+        atexit.register(lambda: print("closed:", feed.closed))
+        # What is registered later runs first.
+        import percolator
+
+        feed = percolator.Feed(tfrecord=sys.argv[1], fields="label:i64", threads=1)
+        next(iter(feed))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + (1 << 28)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    """
+    assert run_script(script, numbers) == "closed: True\n"
 
 
 def test_several_devices_come_as_steps(numbers: str) -> None:

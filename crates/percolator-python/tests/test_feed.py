@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
-from conftest import FIELDS, read_idx, DATA, write_numbers
+from conftest import FIELDS, read_idx, DATA, run_script, write_numbers
 
 import percolator
 
@@ -207,6 +207,50 @@ def test_writing_and_reading(tmp_path: Path) -> None:
         percolator.example({"x": [None]})
     with pytest.raises(percolator.SourceError):
         percolator.TfRecordWriter(tmp_path / "none" / "x")
+
+
+def test_a_file_whose_writing_is_broken_off_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.tfrecord"
+    for has_earlier in [False, True]:
+        whole = Path(write_numbers(path, 3)).read_bytes() if has_earlier else None
+        with pytest.raises(ZeroDivisionError), percolator.TfRecordWriter(path) as out:
+            out.write(b"one of many")
+            1 / 0
+        assert out.records is None, "it is closed"
+        out.close()
+        assert (path.read_bytes() if path.exists() else None) == whole
+        assert [entry.name for entry in tmp_path.iterdir()] == ([path.name] if has_earlier else [])
+    with percolator.TfRecordWriter(path) as out:
+        out.write(b"all")
+    assert path.read_bytes() != whole, "the next one replaces it"
+
+
+def test_other_threads_run_while_a_file_is_written(tmp_path: Path) -> None:
+    script = """
+        import random, sys, threading, time
+        import percolator
+
+        record, ticks, is_over = random.Random(1).randbytes(30_000_000), 0, False
+
+        def tick():
+            global ticks
+            while not is_over:
+                time.sleep(0.001)
+                ticks += 1
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        # Nobody takes the interpreter from a thread that does not let go of it by itself.
+        sys.setswitchinterval(1000)
+        out = percolator.TfRecordWriter(sys.argv[1], compression="gzip")
+        before = ticks
+        out.write(record)
+        during = ticks - before
+        is_over = True
+        out.close()
+        assert during > 0
+    """
+    run_script(script, str(tmp_path / "numbers.tfrecord"))
 
 
 def test_a_feed_is_a_context(numbers: str) -> None:

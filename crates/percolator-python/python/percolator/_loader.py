@@ -282,13 +282,15 @@ class Iteration:
     def __init__(self, loader: DataLoader, number: int, is_over: bool) -> None:
         self._loader = loader
         self._number = number
-        self._batches: Batches | None = None if is_over else iter(loader.feed)
+        self._batches: Batches | None = None if is_over else loader.feed._converted(loader._taken)
 
     def __iter__(self) -> Iteration:
         return self
 
     def __next__(self) -> Any:
-        if self._batches is None:
+        batches = self._batches
+        if batches is None or batches._is_over:
+            self._batches = None
             self._loader._end(self._number)
             raise StopIteration
         if self._number != self._loader._iterations:
@@ -296,15 +298,13 @@ class Iteration:
                 "the loader began another epoch, or loaded a state, after this iterator: a loader has one "
                 "iterator at a time; for two at once, build two loaders"
             )
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            self._batches = None
-            self._loader._end(self._number)
-            raise
-        if batch.is_last:
-            self._batches = None
-        return self._loader._taken(batch)
+        # Python handles signals after a call, but not between the next of a loop and its return. So Ctrl-C
+        # never comes between a batch's taking and its consumer, as it would after next(batches).
+        for arrays in batches:
+            return arrays
+        self._batches = None
+        self._loader._end(self._number)
+        raise StopIteration
 
 
 def config(message: str) -> ConfigError:
