@@ -11,27 +11,27 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
-use percolator::{Batch, Dtype, Field, shown, whole_file};
+use percolator::whole_file::{self, Existing};
+use percolator::{Batch, Dtype, Field, shown};
 use serde_json::{Value, json};
 
 use super::npy::{NpyType, NpyWriter};
+use super::output;
 
 /// The endings of the files that one field may have.
 const ENDINGS: [&str; 3] = ["npy", "lengths.npy", "offsets.npy"];
 
 /// Checks that this field's files may be written: that there are none, or that they are to be replaced.
-pub(super) fn check_free(folder: &Path, name: &str, is_forced: bool) -> anyhow::Result<()> {
+pub(super) fn check_free(folder: &Path, name: &str, existing: Existing) -> anyhow::Result<()> {
     for ending in ENDINGS {
         let path = folder.join(format!("{name}.{ending}"));
         let Ok(found) = path.metadata() else { continue };
-        ensure!(
-            is_forced || !found.is_file(),
-            "{}: it already exists; give another folder, or --force to replace it",
-            shown::path(&path)
-        );
+        if existing == Existing::Refuse && found.is_file() {
+            return Err(output::exists(&path));
+        }
         whole_file::check(&path).with_context(|| format!("cannot write {}", shown::path(&path)))?;
     }
     Ok(())
@@ -52,6 +52,8 @@ pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
 
 /// The arrays of one field, being written.
 pub(super) struct Arrays {
+    /// What the names of the files begin with.
+    name: String,
     /// The field's name in a batch.
     field: String,
     dtype: Dtype,
@@ -121,8 +123,13 @@ impl Arrays {
                 (NpyWriter::create(&path("npy"), element, &shape)?, element, Some(shape), None)
             }
         };
-        let (field, dtype) = (field.name().to_owned(), field.dtype());
-        Ok(Arrays { field, dtype, values, element, shape, counts, elements: 0, bytes: Vec::new() })
+        let (name, field, dtype) = (name.to_owned(), field.name().to_owned(), field.dtype());
+        Ok(Arrays { name, field, dtype, values, element, shape, counts, elements: 0, bytes: Vec::new() })
+    }
+
+    /// What the names of the files begin with.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Appends the field's rows of a batch.
@@ -177,13 +184,13 @@ impl Arrays {
     }
 
     /// Gives the files their names.
-    pub(super) fn finish(self) -> anyhow::Result<Written> {
+    pub(super) fn finish(self, existing: Existing) -> anyhow::Result<Written> {
         let Arrays { values, element, shape, counts, .. } = self;
         let counts = match counts {
-            Some((counts, kind)) => Some((kind, counts.finish()?)),
+            Some((counts, kind)) => Some((kind, counts.finish(existing)?)),
             None => None,
         };
-        Ok(Written { path: values.finish()?, element, shape, counts })
+        Ok(Written { path: values.finish(existing)?, element, shape, counts })
     }
 }
 

@@ -102,7 +102,7 @@ impl Cli {
             Command::Checkpoints(checkpoints) => return checkpoints.run(),
             Command::Bench(bench) => return bench.run(),
             Command::Doctor(doctor) => return doctor.run(),
-            Command::Dump(dump) => dump.run(),
+            Command::Dump(dump) => return dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),
             Command::Leases(leases) => leases.run(),

@@ -5,16 +5,16 @@ use std::io::{self, BufWriter, StdoutLock};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::Args;
 use percolator::leveldb::LogGaps;
-use percolator::{Progress, shown, tfrecord, whole_file};
+use percolator::{Progress, shown, tfrecord};
 use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 
 use crate::args::AccessArg;
 use crate::out::Out;
-use crate::output::{self, FileKind};
+use crate::output::{FileKind, Output};
 use crate::watch::{self, Ended, Lines};
 
 /// A data set, and how it is read and reported.
@@ -70,7 +70,7 @@ impl OpenArgs {
 
 impl DataArgs {
     pub(super) fn existing(&self) -> Existing {
-        if self.force { Existing::Replace } else { Existing::Refuse }
+        Existing::replaced_if(self.force)
     }
 
     pub(super) fn options(&self) -> OpenOptions {
@@ -98,9 +98,9 @@ impl DataArgs {
     }
 
     /// Checks that an output file can be written, before there is anything to write.
-    pub(super) fn check_output(&self, path: &Path, kind: FileKind) -> anyhow::Result<()> {
+    pub(super) fn output<'a>(&self, path: &'a Path, kind: FileKind) -> anyhow::Result<Output<'a>> {
         ensure!(!self.holds(path), "{}: it is a part of the data set: give another path", shown::path(path));
-        output::check_new(path, kind, self.force)
+        Output::check(path, kind, self.existing())
     }
 
     /// Whether a file that exists is one of the data set's.
@@ -110,12 +110,6 @@ impl DataArgs {
         let mut files = of_pattern.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
         files.any(|file| there.starts_with(file))
     }
-}
-
-/// Writes an output file, which is whole or absent.
-pub(super) fn write_output(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    whole_file::write(path, &[bytes])
-        .with_context(|| format!("{}: cannot write the file, and no part of it is left", shown::path(path)))
 }
 
 /// The standard output, buffered.

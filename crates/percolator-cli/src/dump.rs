@@ -1,20 +1,25 @@
 //! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::batch::BatchShape;
 use percolator::example::ExampleFields;
+use percolator::folder_turn::FolderTurn;
 use percolator::transform::CaffeEra;
-use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown, whole_file};
+use percolator::whole_file::{self, Existing};
+use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown};
 use serde_json::{Value, json};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
 use super::arrays::{self, Arrays, Written};
+use super::data_set::stdout;
 use super::fields::ExampleArgs;
+use super::stop::Signals;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
@@ -75,11 +80,10 @@ enum RandomArg {
 }
 
 impl Dump {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let names = self.names();
-        for name in &names {
-            arrays::check_free(&self.out, name, self.force)?;
-        }
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut names = self.names();
+        let existing = Existing::replaced_if(self.force);
+        names.iter().try_for_each(|name| arrays::check_free(&self.out, name, existing))?;
         // Checked before the data are read, which may take long.
         self.check_place(names.first().map_or("data", |name| name))?;
         let described = self.source.describe(&self.state, &self.transform)?;
@@ -92,14 +96,17 @@ impl Dump {
         // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
-        for name in &names {
-            arrays::remove_stale(&self.out, name)?;
-        }
+        self.make_room(&names, existing)?;
+        let signals = Signals::catch()?;
         let mut columns = self.columns(&first, has_labels)?;
+        names.extend(columns.iter().map(|column| column.name().to_owned()));
         let mut statistics = self.example.has_images().then(|| Statistics::new(shape));
         let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());
         for (number, batch) in batches.enumerate() {
             let batch = batch?;
+            if signals.caught().is_some() {
+                break;
+            }
             if batch.shape() != shape {
                 let (found, first) = (batch.shape(), shape);
                 bail!(
@@ -113,9 +120,20 @@ impl Dump {
                 statistics.add(&batch)?;
             }
         }
+        if let Some((signal, code)) = signals.caught() {
+            let before = if self.force { ", and those before are gone" } else { "" };
+            // Nobody may read it.
+            let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written{before}");
+            return Ok(ExitCode::from(code));
+        }
         // All files are complete before anything is printed, so a closed output does not lose them. The
         // data's file is finished last: if it is there, so are the others.
-        let finished = columns.into_iter().rev().map(Arrays::finish).collect::<Result<Vec<_>, _>>()?;
+        let turn = FolderTurn::take(&self.out);
+        // Another run may have named its arrays meanwhile.
+        self.make_room(&names, existing)?;
+        let finish = |column: Arrays| column.finish(existing);
+        let finished = columns.into_iter().rev().map(finish).collect::<Result<Vec<_>, _>>()?;
+        drop(turn);
         let written: Vec<_> = finished.into_iter().rev().collect();
         let labels = statistics.as_ref().map(|statistics| statistics.labels).filter(|_| has_labels);
         let channels = statistics.map(|statistics| statistics.channels);
@@ -123,7 +141,10 @@ impl Dump {
             true => facts(&written, channels.as_deref(), labels).to_string() + "\n",
             false => self.lines(&written, channels.as_deref(), labels),
         };
-        std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
+        let mut out = stdout();
+        out.write_all(said.as_bytes())?;
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// What was written, in lines. The first two arrays of images are the pixels and the labels.
@@ -155,6 +176,15 @@ impl Dump {
         let fields = self.example.fields().into_iter().flat_map(ExampleFields::fields);
         let fields = fields.map(|field| field.field().name().to_owned());
         images.iter().map(|&name| name.to_owned()).chain(fields).collect()
+    }
+
+    /// Removes the arrays that are replaced, or checks that there are none: with others beside them, they
+    /// would pass for this run's.
+    fn make_room(&self, names: &[String], existing: Existing) -> anyhow::Result<()> {
+        names.iter().try_for_each(|name| match existing {
+            Existing::Refuse => arrays::check_free(&self.out, name, existing),
+            Existing::Replace => arrays::remove_stale(&self.out, name),
+        })
     }
 
     /// The arrays to write. Images are called `data`, and labels, as f32, `label`; all other fields follow.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown;
+use percolator::shown::{self, count};
 use percolator_data::mean::{self, MeanOptions, Sums};
 use serde_json::json;
 
 use crate::args::{ChannelsArg, ColorArg, ContentArg, size};
-use crate::data_set::{DataArgs, stdout, write_output};
+use crate::data_set::{DataArgs, stdout};
 use crate::output::FileKind;
 use crate::watch::Ended;
 
@@ -43,9 +43,7 @@ pub(crate) struct Mean {
 
 impl Mean {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        if let Some(out) = &self.out {
-            self.data.check_output(out, FileKind::Mean)?;
-        }
+        let out = self.out.as_ref().map(|out| self.data.output(out, FileKind::Mean)).transpose()?;
         let data = self.data.options().open(&self.data.path)?;
         let options = MeanOptions {
             resize: self.resize.map(|sides| sides.map(|side| side as usize).into()),
@@ -61,8 +59,8 @@ impl Mean {
             Ended::Stopped(code) => return Ok(code),
         };
         // The file is there before anything is printed, so a closed output does not lose it.
-        if let Some(out) = &self.out {
-            write_output(out, &mean.to_binaryproto()?)?;
+        if let Some(out) = out {
+            out.write(&mean.to_binaryproto()?)?;
         }
         self.print(&mean)?;
         Ok(ExitCode::SUCCESS)
@@ -85,8 +83,7 @@ impl Mean {
             writeln!(out)?;
             return out.finish();
         }
-        let images =
-            if mean.records == 1 { "1 image".to_owned() } else { format!("{} images", mean.records) };
+        let images = count(mean.records, "image");
         match (&self.out, mean.shape) {
             (Some(path), Some(shape)) => {
                 writeln!(out, "{}: {shape}, the mean of {images}", shown::path(path))?

@@ -1,14 +1,16 @@
 //! NumPy's array files, version 1.0.
 
-use std::io::{BufWriter, IntoInnerError, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, ErrorKind, IntoInnerError, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use percolator::shown;
-use percolator::whole_file::WholeFile;
+use percolator::whole_file::{Existing, WholeFile};
 use percolator_tensorflow::convert::npy_header;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+
+use super::output;
 
 /// A type of elements, as NumPy names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,7 @@ impl NpyWriter {
     }
 
     /// Gives the file its name.
-    pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
+    pub(super) fn finish(self, existing: Existing) -> anyhow::Result<PathBuf> {
         assert!(self.left.is_none_or(|left| left == 0), "an array has all its elements");
         let NpyWriter { path, file, element, left, written } = self;
         // Now the length of an array that grows is known.
@@ -130,9 +132,12 @@ impl NpyWriter {
                 file.seek(SeekFrom::Start(0))?;
                 file.write_all(&header)?;
             }
-            whole.finish()
+            whole.finish_over(existing)
         });
-        whole.with_context(|| format!("cannot write {}", shown::path(&path)))?;
+        match whole {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(output::exists(&path)),
+            done => done.with_context(|| format!("cannot write {}", shown::path(&path)))?,
+        }
         Ok(path)
     }
 }
@@ -181,7 +186,7 @@ mod tests {
         writer.write(&bytes_of(&[1.0])).unwrap();
         assert!(!path.exists());
         writer.write(&bytes_of(&[-2.0])).unwrap();
-        writer.finish().unwrap();
+        writer.finish(Existing::Refuse).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes[bytes.len() - 8..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
         assert_eq!(bytes.len(), 128 + 8);
@@ -195,11 +200,11 @@ mod tests {
         writer.write(&bytes_of(&[1.0])).unwrap();
         writer.write(&[]).unwrap();
         writer.write(&bytes_of(&[2.0, 3.0])).unwrap();
-        writer.finish().unwrap();
+        writer.finish(Existing::Refuse).unwrap();
         let whole = folder.path().join("whole.npy");
         let mut writer = NpyWriter::create(&whole, NpyType::F32, &[3]).unwrap();
         writer.write(&bytes_of(&[1.0, 2.0, 3.0])).unwrap();
-        writer.finish().unwrap();
+        writer.finish(Existing::Refuse).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read(whole).unwrap());
     }
 

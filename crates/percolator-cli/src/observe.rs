@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
-use percolator::shown;
 use percolator_observe::metrics::{Endpoint, Feeds, PORT};
-use percolator_observe::trace::{Existing, Summary, TraceFile};
+use percolator_observe::trace::{Existing, Summary, TraceError, TraceFile};
 use percolator_observe::view::{self, Left, Local};
 
 use super::consumer::{self, Consumer};
@@ -52,18 +51,13 @@ pub(super) struct Observers {
 impl ObserveArgs {
     /// Starts what has to be there before the run, and the logging.
     pub(super) fn begin(&self) -> anyhow::Result<Observers> {
-        if let Some(path) = &self.trace {
-            output::check_new(path, FileKind::Trace, self.force)?;
+        let existing = Existing::replaced_if(self.force);
+        if let Some(path) = self.trace.as_ref().filter(|_| self.force) {
+            output::check(path, FileKind::Trace)?;
         }
-        let existing = if self.force { Existing::Replace } else { Existing::Refuse };
         let trace = self.trace.as_ref().map(|path| TraceFile::create(path, existing)).transpose();
         let trace = trace.map_err(|error| match &error {
-            percolator_observe::trace::TraceError::Exists { path } => {
-                anyhow!(
-                    "{}: it already exists; give another path, or --force to replace it",
-                    shown::path(path)
-                )
-            }
+            TraceError::Exists { path } => output::exists(path),
             _ => error.into(),
         })?;
         log::init(trace.as_ref(), self.nvtx);

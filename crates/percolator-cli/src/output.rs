@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use percolator::proto::BlobProto;
-use percolator::{shown, whole_file};
+use percolator::shown;
+use percolator::whole_file::{self, Existing};
 use prost::Message as _;
 
 /// What a file is.
@@ -84,14 +85,38 @@ pub(super) fn check(path: &Path, kind: FileKind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for a file that is replaced only if the user says so.
-pub(super) fn check_new(path: &Path, kind: FileKind, is_forced: bool) -> anyhow::Result<()> {
-    ensure!(
-        is_forced || path.symlink_metadata().is_err(),
-        "{}: it already exists; give another path, or --force to replace it",
-        shown::path(path)
-    );
-    check(path, kind)
+/// A file that will be written, and that replaces another only if the user says so.
+#[derive(Debug)]
+pub(super) struct Output<'a> {
+    path: &'a Path,
+    existing: Existing,
+}
+
+impl<'a> Output<'a> {
+    /// [Checks](check) the path, before there is anything to write.
+    pub(super) fn check(path: &'a Path, kind: FileKind, existing: Existing) -> anyhow::Result<Self> {
+        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        check(path, kind)?;
+        Ok(Output { path, existing })
+    }
+
+    /// Writes the file, which is whole or absent.
+    pub(super) fn write(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        whole_file::write_over(self.path, &[bytes], self.existing).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(self.path),
+            _ => anyhow::Error::new(error).context(format!(
+                "{}: cannot write the file, and no part of it is left",
+                shown::path(self.path)
+            )),
+        })
+    }
+}
+
+/// Something is at an output's path, perhaps only since the run began.
+pub(super) fn exists(path: &Path) -> anyhow::Error {
+    anyhow!("{}: it already exists; give another path, or --force to replace it", shown::path(path))
 }
 
 #[cfg(test)]
@@ -116,17 +141,26 @@ mod tests {
         let others: [&[u8]; 3] = [b"mine", b"\xff\xd8\xff\xe0", &[0; 4096]];
         for (kind, _) in of_kinds {
             let _ = fs::remove_file(&path);
-            check_new(&path, kind, false).unwrap();
+            let output = Output::check(&path, kind, Existing::Refuse).unwrap();
+            fs::write(&path, "meanwhile").unwrap();
+            let error = output.write(b"late").unwrap_err().to_string();
+            assert!(error.ends_with("--force to replace it"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"meanwhile");
             for (content, is_allowed) in [(&b""[..], true)]
                 .into_iter()
                 .chain(others.map(|other| (other, false)))
                 .chain(of_kinds.map(|(other, content)| (content, other == kind)))
             {
                 fs::write(&path, content).unwrap();
-                assert_eq!(check_new(&path, kind, true).is_ok(), is_allowed, "{kind:?} {content:?}");
+                let output = Output::check(&path, kind, Existing::Replace);
+                assert_eq!(output.is_ok(), is_allowed, "{kind:?} {content:?}");
                 assert_eq!(fs::read(&path).unwrap(), content);
-                let error = check_new(&path, kind, false).unwrap_err().to_string();
+                let error = Output::check(&path, kind, Existing::Refuse).unwrap_err().to_string();
                 assert!(error.ends_with("--force to replace it"), "{error}");
+                if let Ok(output) = output {
+                    output.write(b"new").unwrap();
+                    assert_eq!(fs::read(&path).unwrap(), b"new");
+                }
             }
         }
         let error = check(&path, FileKind::Receipt).unwrap_err().to_string();

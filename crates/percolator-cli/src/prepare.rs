@@ -1,6 +1,6 @@
 //! `percolator prepare`: makes data sets from raw data.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use percolator::shown::{self, count};
 use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
 use serde_json::{Value, json};
 
+use crate::data_set::stdout;
 use crate::watch::{Ended, megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
@@ -210,10 +211,12 @@ impl Xlnet {
         let done = watched(self.quiet, &progress, message, || Ok(xlnet::prepare(&options, &progress)?))?;
         match done {
             Ended::Done(summary) => {
+                let mut out = stdout();
                 match self.json {
-                    true => writeln!(std::io::stdout(), "{}", facts(&summary))?,
-                    false => report(&summary, start.elapsed())?,
+                    true => writeln!(out, "{}", facts(&summary))?,
+                    false => report(&summary, start.elapsed(), &mut out)?,
                 }
+                out.finish()?;
                 Ok(ExitCode::SUCCESS)
             }
             Ended::Stopped(code) => Ok(code),
@@ -254,8 +257,7 @@ fn facts(summary: &Summary) -> Value {
 }
 
 /// Prints what was written, and what was skipped.
-fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn report(summary: &Summary, took: Duration, out: &mut impl Write) -> std::io::Result<()> {
     for pass in &summary.passes {
         writeln!(
             out,

@@ -4,9 +4,10 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use percolator::bad::Quarantined;
-use percolator::shown;
+use percolator::{shown, whole_file};
 use percolator_data::scan::Progress;
 use percolator_data::verify::{self, Fault, Repaired, Since, Verified, VerifyOptions};
 use percolator_data::{Content, DataSet, inspect};
@@ -34,6 +35,10 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let (Some(quarantine), Some(copy)) = (&self.quarantine, &self.repair) {
+            let is_same = whole_file::is_same_place(quarantine, copy).unwrap_or(false);
+            ensure!(!is_same, "{}: the copy would take the place of the quarantine file", shown::path(copy));
+        }
         let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?;
         let data = self.data.options().open(&self.data.path)?;
         let found = self.data.watched_and_said(|progress, lines| self.look(&data, progress, lines))?;

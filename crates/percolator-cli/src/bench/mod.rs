@@ -25,15 +25,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::{ArgGroup, Args};
-use percolator::{shown, whole_file};
+use percolator::whole_file::Existing;
 
 use super::args::seconds;
 use super::input::InputArgs;
 use super::measured::measured;
 use super::out::Out;
-use super::output::{self, FileKind};
+use super::output::{FileKind, Output};
 use super::watch::Ended;
 use data::Format;
 use measure::Measured;
@@ -128,9 +128,9 @@ impl Bench {
              --drop-behind"
         );
         // Fails now, rather than after minutes, if the file cannot be written.
-        if let Some(path) = &self.plot {
-            output::check_new(path, FileKind::Plot, self.force)?;
-        }
+        let existing = Existing::replaced_if(self.force);
+        let plot =
+            self.plot.as_ref().map(|path| Output::check(path, FileKind::Plot, existing)).transpose()?;
         let mut out = Out::new(std::io::stdout().lock());
         let mut jobs = Vec::new();
         let wanted = match self.jobs()? {
@@ -146,9 +146,8 @@ impl Bench {
             self.print(&one, &mut out)?;
             jobs.push(one);
         }
-        if let Some(path) = &self.plot {
-            whole_file::write(path, &[plot::draw(&jobs, self.goal).as_bytes()])
-                .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
+        if let Some(plot) = plot {
+            plot.write(plot::draw(&jobs, self.goal).as_bytes())?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)

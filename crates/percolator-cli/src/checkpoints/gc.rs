@@ -88,11 +88,12 @@ fn reason(left: &Left) -> String {
             format!("there is no record of it, and its {files} file(s) stay: with --without-record they go")
         }
         Left::NotUnderstood(error) => format!("{error}; it may name any file, so all stay"),
+        Left::NewestMissing(newest) => format!(
+            "files stay that the record does not name: the file of its newest checkpoint, {newest}, is missing, \
+             so the record may be older than they are; with --without-record they go"
+        ),
         Left::Unreadable(keys) => {
-            format!(
-                "files stay that no record names: one that was not understood is under {}",
-                keys.join(", ")
-            )
+            format!("files stay that no record names; {} says why, until it is removed", keys.join(", "))
         }
         other => format!("{other:?}"),
     }

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use percolator::shown;
-use percolator_cluster::checkpoint::Origin;
+use percolator_cluster::checkpoint::{ArchiveError, Existing, Origin};
 use percolator_cluster::store::Id;
 use serde_json::json;
 
 use super::{Place, id, printable};
 use crate::out::Out;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(super) struct Restore {
@@ -37,7 +38,14 @@ pub(super) struct Restore {
 impl Restore {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let archive = self.place.open()?;
-        let done = archive.extract(&self.id, self.part.as_deref(), &self.out, self.force)?;
+        let existing = Existing::replaced_if(self.force);
+        let done =
+            archive.extract(&self.id, self.part.as_deref(), &self.out, existing).map_err(
+                |error| match error {
+                    ArchiveError::Exists { path } => output::exists(&path),
+                    error => error.into(),
+                },
+            )?;
         let (restored, bytes) = (&done.restored, done.bytes);
         let mut out = Out::new(std::io::stdout().lock());
         if self.json {

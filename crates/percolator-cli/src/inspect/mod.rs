@@ -8,17 +8,17 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
-use percolator::shown;
+use percolator::{shown, whole_file};
 use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture, PictureOptions};
 use percolator_data::scan::Progress;
 use percolator_data::{DataSet, Found};
 
 use crate::args::{ChannelsArg, ContentArg};
-use crate::data_set::{DataArgs, stdout, write_output};
+use crate::data_set::{DataArgs, stdout};
 use crate::model;
-use crate::output::FileKind;
+use crate::output::{FileKind, Output};
 use crate::watch::Ended;
 
 #[derive(Debug, Args)]
@@ -64,19 +64,24 @@ pub(crate) struct Inspect {
 const PICTURE_SIDE: usize = 112;
 
 impl Inspect {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let outputs =
-            [(&self.grid, FileKind::Picture), (&self.html, FileKind::Report), (&self.out, FileKind::Picture)];
-        for (output, kind) in outputs {
-            output.iter().try_for_each(|output| self.data.check_output(output, kind))?;
+    pub(crate) fn run<'a>(&'a self) -> anyhow::Result<ExitCode> {
+        if let (Some(grid), Some(html)) = (&self.grid, &self.html) {
+            let is_same = whole_file::is_same_place(grid, html).unwrap_or(false);
+            ensure!(!is_same, "{}: --grid and --html need a file each", shown::path(grid));
         }
+        let output = |path: &'a Option<PathBuf>, kind| {
+            path.as_ref().map(|path| self.data.output(path, kind)).transpose()
+        };
+        let grid = output(&self.grid, FileKind::Picture)?;
+        let html = output(&self.html, FileKind::Report)?;
+        let picture = output(&self.out, FileKind::Picture)?;
         let data = match self.data.options().find(&self.data.path)? {
             Found::DataSet(data) => data,
             Found::Model(path) => return self.list_model(&path),
         };
         match &self.record {
-            Some(word) => one::show(&data, word, self),
-            None => self.report(&data),
+            Some(word) => one::show(&data, word, picture, self),
+            None => self.report(&data, grid, html),
         }
     }
 
@@ -90,7 +95,12 @@ impl Inspect {
         model::list(path, self.data.json, self.data.quiet)
     }
 
-    fn report(&self, data: &DataSet) -> anyhow::Result<ExitCode> {
+    fn report(
+        &self,
+        data: &DataSet,
+        grid: Option<Output<'_>>,
+        html: Option<Output<'_>>,
+    ) -> anyhow::Result<ExitCode> {
         let options = InspectOptions {
             all: self.all,
             sample: self.sample,
@@ -105,11 +115,11 @@ impl Inspect {
             Ended::Done(looked) => looked,
             Ended::Stopped(code) => return Ok(code),
         };
-        if let Some(path) = &self.grid {
-            write_output(path, &inspect::sheet(&pictures).to_png()?)?;
+        if let Some(grid) = grid {
+            grid.write(&inspect::sheet(&pictures).to_png()?)?;
         }
-        if let Some(path) = &self.html {
-            write_output(path, inspect::html(&report, &pictures).as_bytes())?;
+        if let Some(html) = html {
+            html.write(inspect::html(&report, &pictures).as_bytes())?;
         }
         let mut out = stdout();
         if self.data.json {

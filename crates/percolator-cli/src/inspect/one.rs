@@ -11,19 +11,25 @@ use percolator_data::inspect::{self, Pixels, Which, half_blocks, key_text};
 use serde_json::{Map, Value, json};
 
 use super::Inspect;
-use crate::data_set::{stdout, write_output};
+use crate::data_set::stdout;
+use crate::output::Output;
 
-pub(super) fn show(data: &DataSet, word: &OsStr, how: &Inspect) -> anyhow::Result<ExitCode> {
+pub(super) fn show(
+    data: &DataSet,
+    word: &OsStr,
+    picture: Option<Output<'_>>,
+    how: &Inspect,
+) -> anyhow::Result<ExitCode> {
     let mut record = inspect::record(data, &Which::parse(word))?;
     if let Some(content) = how.content {
         record.content = content.into();
     }
     let image = record.image(how.channels.into()).map(|image| image.map(|(_, _, pixels)| pixels));
-    if let Some(path) = &how.out {
+    if let Some(picture) = picture {
         let key = key_text(&record.key);
         let pixels = image.as_ref().with_context(|| format!("the record {key} has no image"))?;
         let pixels = pixels.as_ref().map_err(|cause| anyhow!("the record {key}: {cause}"))?;
-        write_output(path, &pixels.to_png()?)?;
+        picture.write(&pixels.to_png()?)?;
     }
     let mut out = stdout();
     let fields = record.fields();

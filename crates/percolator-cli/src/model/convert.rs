@@ -7,14 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use percolator::shown;
+use percolator::shown::{self, count};
 use percolator_tensorflow::convert::{
-    Conversion, ConvertError, Format, LeftOut, Model, Options, Rules, Unmatched, UnusedRule,
+    Conversion, ConvertError, Existing, Format, LeftOut, Model, Options, Rules, Unmatched, UnusedRule,
 };
 use serde_json::{Value as Json, json};
 
 use super::work::{Ended, watched};
-use super::{How, check_prefix, printable, stdout};
+use super::{How, check_prefix, printable, stdout, with_force};
 
 /// The most unused rules that are named on the standard error.
 const UNUSED_MAX: usize = 20;
@@ -25,7 +25,7 @@ pub(super) struct Convert {
     /// a SavedModel, a .safetensors, .npz or .npy file, or a folder of .npy files.
     #[arg(value_name = "FROM")]
     from: PathBuf,
-    /// What is written. A file that is there is replaced; a folder must be empty.
+    /// What is written. A folder must be empty.
     #[arg(value_name = "TO")]
     to: PathBuf,
     /// The format of TO [default: the one that its ending tells].
@@ -49,6 +49,9 @@ pub(super) struct Convert {
     /// The data files of a checkpoint that is written [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroUsize>,
+    /// Replace a file or a checkpoint that is there.
+    #[arg(long)]
+    force: bool,
     /// Print what would be written under which names, and write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -100,7 +103,12 @@ impl Convert {
                 UnmatchedArg::Error => Unmatched::Error,
             });
         }
-        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.map_or(1, NonZeroUsize::get) })
+        Ok(Options {
+            rules,
+            leave_out: self.leave_out,
+            shards: self.shards.map_or(1, NonZeroUsize::get),
+            existing: Existing::replaced_if(self.force),
+        })
     }
 
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
@@ -111,13 +119,14 @@ impl Convert {
             ConvertError::NoSuchType { .. } => {
                 anyhow::Error::new(error).context("--leave-out leaves out such tensors")
             }
-            error => error.into(),
+            error => with_force(error),
         })?;
         warn_of_unused_rules(&conversion);
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
-        let summary = match watched(how.quiet, |progress| Ok(conversion.run(progress)?))? {
+        let converted = watched(how.quiet, |progress| conversion.run(progress).map_err(with_force))?;
+        let summary = match converted {
             Ended::Done(summary) => summary,
             Ended::Stopped(code) => return Ok(code),
         };
@@ -134,7 +143,7 @@ impl Convert {
             });
             writeln!(out, "{done:#}")?;
         } else {
-            writeln!(out, "{}: {tensors} tensors, {bytes} bytes", shown::path(&self.to))?;
+            writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
             write_left_out(&conversion, &mut out)?;
         }
         out.finish()?;
@@ -162,8 +171,8 @@ impl Convert {
                 }
             }
             write_left_out(conversion, &mut out)?;
-            let tensors = conversion.tensors().len();
-            writeln!(out, "{}: {tensors} tensors would be written", shown::path(&self.to))?;
+            let tensors = count(conversion.tensors().len(), "tensor");
+            writeln!(out, "{}: {tensors} would be written", shown::path(&self.to))?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)

@@ -1,22 +1,22 @@
 //! `percolator model copy`: a checkpoint's tensors, written anew.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
-use percolator::{shown, whole_file};
+use percolator::folder_turn::FolderTurn;
+use percolator::shown::{self, count};
 use percolator_tensorflow::checkpoint::StateFile;
-use percolator_tensorflow::convert::{Format, Model, copy_checkpoint};
+use percolator_tensorflow::convert::{CopyOptions, Existing, Format, Model, copy_checkpoint};
 use serde_json::json;
 
 use super::work::{Ended, watched};
-use super::{How, check_prefix, stdout};
+use super::{How, check_prefix, stdout, with_force};
 
 #[derive(Debug, Args)]
 pub(super) struct Copy {
@@ -30,6 +30,9 @@ pub(super) struct Copy {
     /// Write this many data files [default: as many as FROM has].
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroUsize>,
+    /// Replace a checkpoint that is there.
+    #[arg(long)]
+    force: bool,
 }
 
 impl Copy {
@@ -65,16 +68,15 @@ impl Copy {
         } else {
             check_prefix(&prefix)?;
         }
-        let graph = Graph::open(checkpoint.prefix())?;
-        let shards = self.shards.map(NonZeroUsize::get);
-        let copied =
-            watched(how.quiet, |progress| Ok(copy_checkpoint(checkpoint, &prefix, shards, progress)?))?;
+        let existing = Existing::replaced_if(self.force);
+        let options = CopyOptions { shards: self.shards.map(NonZeroUsize::get), existing };
+        let copied = watched(how.quiet, |progress| {
+            copy_checkpoint(checkpoint, &prefix, &options, progress).map_err(with_force)
+        })?;
         let summary = match copied {
             Ended::Done(summary) => summary,
             Ended::Stopped(code) => return Ok(code),
         };
-        let has_graph = graph.is_some();
-        copy_graph(graph, &prefix)?;
         if is_folder {
             name_as_latest(&self.to, &prefix)?;
         }
@@ -84,58 +86,21 @@ impl Copy {
             let prefix = prefix.to_string_lossy();
             writeln!(out, "{:#}", json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes }))?;
         } else {
-            let meta = if has_graph { ", and the .meta file" } else { "" };
-            writeln!(out, "{}: {tensors} tensors, {bytes} bytes{meta}", shown::path(&prefix))?;
+            let meta = if summary.has_graph { ", and the .meta file" } else { "" };
+            let tensors = count(tensors, "tensor");
+            writeln!(out, "{}: {tensors}, {bytes} bytes{meta}", shown::path(&prefix))?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The graph that a saver of TensorFlow 1 writes beside a checkpoint, open for reading.
-struct Graph {
-    path: PathBuf,
-    file: File,
-}
-
-impl Graph {
-    /// Opens the graph of a checkpoint, if it has one.
-    fn open(prefix: &Path) -> anyhow::Result<Option<Self>> {
-        let path = meta_path(prefix);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let file = File::open(&path).with_context(|| format!("cannot read {}", shown::path(&path)))?;
-        Ok(Some(Graph { path, file }))
-    }
-}
-
-fn meta_path(prefix: &Path) -> PathBuf {
-    let mut path = prefix.as_os_str().to_owned();
-    path.push(".meta");
-    path.into()
-}
-
-/// Writes a graph beside a checkpoint that was written.
-fn copy_graph(graph: Option<Graph>, prefix: &Path) -> anyhow::Result<()> {
-    let to = meta_path(prefix);
-    let Some(Graph { path, mut file }) = graph else {
-        // A graph that is there belongs to the checkpoint that was just replaced. If it is a link, others may
-        // have what it leads to.
-        return match fs::remove_file(&to) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            removed => removed.with_context(|| format!("cannot remove {}", shown::path(&to))),
-        };
-    };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", shown::path(&path)))?;
-    whole_file::write(&to, &[&bytes]).with_context(|| format!("cannot write {}", shown::path(&to)))
-}
-
 /// Writes the folder's file `checkpoint`, as a saver does. The checkpoints that it named before stay in its
 /// list.
 fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
     let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Another copy into the folder must not be dropped from the list.
+    let _turn = FolderTurn::take(folder);
     let file = StateFile::of(folder);
     let mut state = file.read()?.unwrap_or_default();
     let mut all: Vec<String> =

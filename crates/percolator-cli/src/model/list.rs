@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator::shown::count;
 use percolator_tensorflow::convert::{ConvertError, Model, Progress, TensorInfo};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
@@ -145,7 +146,7 @@ pub(super) fn write_table(
             bytes.to_string(),
         ]);
     }
-    let tensors = if order.len() == 1 { "1 tensor".to_owned() } else { format!("{} tensors", order.len()) };
+    let tensors = count(order.len(), "tensor").to_string();
     rows.push([tensors, String::new(), String::new(), total.to_string()]);
     // A longer cell pushes the rest of its own line to the right, and leaves the other lines as they are.
     let width =

@@ -18,8 +18,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use percolator::shown;
+use percolator_tensorflow::convert::ConvertError;
 
 use crate::out::Out;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(super) struct Model {
@@ -97,6 +99,14 @@ impl Model {
 /// Lists the tensors of a model, as `model list` does.
 pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     list::List::of(path).run(How { json, quiet })
+}
+
+/// Adds to an error how a file that is there is replaced.
+fn with_force(error: ConvertError) -> anyhow::Error {
+    match error {
+        ConvertError::Exists { path } => output::exists(&path),
+        error => error.into(),
+    }
 }
 
 /// Checks that nothing but a regular file has the name that a checkpoint's files would begin with. A folder

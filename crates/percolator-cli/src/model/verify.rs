@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown;
+use percolator::shown::{self, count};
 use percolator_tensorflow::Checkpoint;
 use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;
@@ -69,11 +69,10 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
     };
     let faults = match faults.len() {
         0 => "nothing is wrong".to_owned(),
-        1 => "1 fault".to_owned(),
-        faults => format!("{faults} faults"),
+        faults => count(faults, "fault").to_string(),
     };
-    let plural = if tensors == 1 { "" } else { "s" };
-    writeln!(out, "{}: {tensors} tensor{plural}; {verified}; {faults}", shown::path(model.path()))?;
+    let tensors = count(tensors, "tensor");
+    writeln!(out, "{}: {tensors}; {verified}; {faults}", shown::path(model.path()))?;
     out.finish()
 }
 

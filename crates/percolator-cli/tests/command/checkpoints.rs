@@ -181,7 +181,7 @@ fn a_checkpoint_or_a_part_of_it_is_written_to_a_file() {
     assert_eq!((printed, fs::read(&out).unwrap()), (due, b"third".to_vec()));
     let (code, _, said) = place.run("restore --id one --out out");
     assert_eq!(code, 1);
-    assert!(said.contains("out: a file is there already"), "{said}");
+    assert!(said.contains("out: it already exists; give another path, or --force"), "{said}");
     assert_eq!(fs::read(&out).unwrap(), b"third");
 
     // The newest is damaged, the one before it gone.

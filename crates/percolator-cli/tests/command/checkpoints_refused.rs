@@ -91,7 +91,7 @@ fn files_that_cannot_be_read_or_written_are_named() {
         ("none/out", "none/out: cannot write the file: No such file"),
         ("/dev/full --force", "/dev/full: cannot write the file: a character device is there"),
         ("store --force", "store: cannot write the file: a folder is there"),
-        ("/dev/null", "/dev/null: a file is there already"),
+        ("/dev/null", "/dev/null: it already exists; give another path"),
     ] {
         let (code, _, said) = place.run(&format!("restore --id one --out {out}"));
         assert!(code == 1 && said.contains(due), "{said}");

@@ -198,7 +198,7 @@ fn bad_input_is_refused() {
             "list img/ list x --resize_height=5 --resize_width=0",
             "an image is resized to both, or with 0 for both",
         ),
-        ("list wrong/ list x", "list: not one of its 12 item(s) could be converted; the first one"),
+        ("list wrong/ list x", "list: not one of its 12 items could be converted; the first one"),
         ("list img/ list nowhere/x", "nowhere/x.percolator-converting: cannot create the folder"),
         ("folders missing x", "missing: cannot list the folder: No such file"),
         ("folders list x", "list: cannot list the folder: Not a directory"),
@@ -212,7 +212,7 @@ fn bad_input_is_refused() {
         ("records made x --database none", "none"),
         ("cifar10 empty x --split test", "empty: --split chooses among the files of a folder"),
         ("list img/ list x --threads 60000", "60000 threads are too many; at most 1024 are allowed"),
-        ("records made x --shards 100", "made: 100 shards cannot be made of 12 item(s)"),
+        ("records made x --shards 100", "made: 100 shards cannot be made of 12 items"),
     ] {
         let said = fail(folder.path(), arguments);
         assert!(said.starts_with("percolator: ") && said.contains(message), "{arguments}: {said}");

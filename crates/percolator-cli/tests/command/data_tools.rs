@@ -111,6 +111,9 @@ fn inspect_reports_and_shows() {
     assert_eq!(report["shapes"][0]["shape"], serde_json::json!([3, 75, 53]));
     let (_, error) = exits(1, "inspect @ --grid @", &[&path, &sheet]);
     assert!(error.contains("it already exists"), "{error}");
+    let both = folder.path().join("both");
+    let (_, error) = exits(1, "inspect @ --grid @ --html @", &[&path, &both, &both]);
+    assert!(error.contains("--grid and --html need a file each"), "{error}");
 }
 
 /// What a list of the report leaves out is counted.

@@ -4,6 +4,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use percolator::folder_turn::FolderTurn;
+
 use crate::dumps::{Arrays, Dump, LAYER, golden};
 
 #[test]
@@ -109,7 +111,7 @@ fn arrays_that_exist_stay() {
         let output = command.current_dir(dump.folder.path()).env_remove("RUST_LOG").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(message.contains("out/label.npy: it already exists; give another folder"), "{message}");
+        assert!(message.contains("out/label.npy: it already exists; give another path"), "{message}");
     }
     // Even if they may be replaced: there is nothing to replace them with.
     assert!(!dump.run(["--lmdb=no_such_lmdb"]).status.success());
@@ -117,6 +119,69 @@ fn arrays_that_exist_stay() {
     // The layer gives no labels, and an array of an earlier run could pass for theirs.
     dump.pass(["net.prototxt"]);
     assert_eq!(dump.names(), ["data.npy"]);
+}
+
+/// Another dump into the same folder names its arrays while this one is about to.
+#[test]
+fn dumps_into_one_folder_at_once_do_not_mix() {
+    let dump = Dump::with_net(&LAYER.replace("top: 'data'", "top: 'data' top: 'label'"));
+    let at = |name: &str| dump.folder.path().join("out").join(name);
+    fs::create_dir(at("")).unwrap();
+    for is_forced in [false, true] {
+        let turn = FolderTurn::take(&at(""));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.args(["dump", "net.prototxt", "--out", "out", "--root"]).arg(golden(""));
+        command.args(is_forced.then_some("--force")).current_dir(dump.folder.path()).env_remove("RUST_LOG");
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // It has begun its arrays, and so it has looked at what is there.
+        let is_begun = || fs::read_dir(at("")).unwrap().any(|entry| is_partial(&entry.unwrap()));
+        while !is_begun() && running.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        for name in ["data.npy", "data.lengths.npy"] {
+            fs::write(at(name), "another's").unwrap();
+        }
+        drop(turn);
+        let output = running.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), is_forced, "{message}");
+        if is_forced {
+            assert_eq!(dump.names(), ["data.npy", "label.npy"], "the lengths were another's");
+            assert!(fs::read(at("data.npy")).unwrap().starts_with(b"\x93NUMPY"));
+        } else {
+            assert!(message.contains("out/data.npy: it already exists; give another path"), "{message}");
+            assert_eq!(dump.names(), ["data.lengths.npy", "data.npy"], "its labels are not beside them");
+            assert_eq!(fs::read_to_string(at("data.npy")).unwrap(), "another's");
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_dump_and_leaves_nothing() {
+    let small = LAYER.replace("data_param", "transform_param { crop_size: 1 } data_param");
+    let dump = Dump::with_net(&small);
+    // Far more than are made until the signal comes.
+    let mut command = dump.command("out", ["net.prototxt", "--batches", "10000000"]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let out = dump.folder.path().join("out");
+    // A file without bytes may be one that only shows that files can be made there.
+    let is_written =
+        |file: &fs::DirEntry| is_partial(file) && file.metadata().is_ok_and(|file| file.len() > 0);
+    let is_begun = || fs::read_dir(&out).is_ok_and(|mut files| files.any(|file| is_written(&file.unwrap())));
+    while !is_begun() && running.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let sent = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let output = running.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(143), "{message}");
+    assert!(message.starts_with("percolator: SIGTERM: stopped: no array was written"), "{message}");
+    assert!(dump.names().is_empty(), "{:?}", dump.names());
+}
+
+fn is_partial(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_string_lossy().ends_with(".percolator-partial")
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn a_copy_touches_only_what_is_its_own() {
     fs::create_dir(path.join("to")).unwrap();
     fs::write(path.join("to/graph.meta"), "of others").unwrap();
     std::os::unix::fs::symlink("graph.meta", path.join("to/model.meta")).unwrap();
-    pass(path, "copy model to/model");
+    pass(path, "copy model to/model --force");
     assert_eq!(fs::read(path.join("to/graph.meta")).unwrap(), b"of others");
     assert!(!path.join("to/model.meta").is_symlink());
     // A checkpoint that was put aside by a writer that was killed gets its own name back.
@@ -265,7 +265,7 @@ fn a_copy_touches_only_what_is_its_own() {
         path.join("back/model").display()
     );
     fs::write(path.join("back/checkpoint"), list).unwrap();
-    pass(path, "copy to/model back/");
+    pass(path, "copy to/model back/ --force");
     let list = fs::read_to_string(path.join("back/checkpoint")).unwrap();
     assert_eq!(list, "model_checkpoint_path: \"model\"\nall_model_checkpoint_paths: \"model\"\n");
 }
@@ -375,7 +375,7 @@ fn rules_that_match_nothing_are_reported() {
     }
     let many: String = (0..25).map(|number| format!("none{number} -> n{number}\n")).collect();
     fs::write(path.join("many"), format!("a -> x\n{many}")).unwrap();
-    let told = String::from_utf8(run(path, "convert model x.npz --rules many").stderr).unwrap();
+    let told = String::from_utf8(run(path, "convert model x.npz --rules many --force").stderr).unwrap();
     assert_eq!(told.lines().count(), 21, "{told}");
     assert!(told.ends_with("percolator: 5 more rules are not used\n"), "{told}");
     // Nothing would get a new name.
@@ -503,7 +503,7 @@ fn a_copy_keeps_the_folders_list_and_no_other_models_graph() {
     );
     fs::write(&state, before).unwrap();
     fs::write(path.join("to/model.meta"), "of another model").unwrap();
-    pass(path, "copy model to/");
+    pass(path, "copy model to/ --force");
     let found = fs::read_to_string(&state).unwrap();
     let front = format!("model_checkpoint_path: \"model\"\n{}{}", line("old"), line("model"));
     assert!(found.starts_with(&format!("{front}all_model_checkpoint_timestamps: 2.5\n")), "{found}");

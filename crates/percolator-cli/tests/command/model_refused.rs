@@ -46,6 +46,27 @@ fn a_checkpoint_is_not_written_beside_a_folder_or_a_device() {
 }
 
 #[test]
+fn what_is_there_is_replaced_only_by_force() {
+    let folder = written(&[("a", floats(&[1.0]))]);
+    let path = folder.path();
+    for subcommand in ["convert model x.npz", "convert model x.npy", "convert model x", "copy model copied/"]
+    {
+        pass(path, subcommand);
+        let (_, error) = fail(path, subcommand);
+        assert!(error.contains("it already exists; give another path, or --force to replace it"), "{error}");
+        pass(path, &format!("{subcommand} --force"));
+    }
+    // A part of a checkpoint, such as one that is being copied there, and a graph that has none.
+    for name in ["late.data-00001-of-00002", "late.meta"] {
+        fs::write(path.join(name), "another's").unwrap();
+        let (_, error) = fail(path, "copy model late");
+        assert!(error.contains("it already exists; give another path, or --force to replace it"), "{error}");
+        assert_eq!(fs::read_to_string(path.join(name)).unwrap(), "another's");
+        fs::remove_file(path.join(name)).unwrap();
+    }
+}
+
+#[test]
 fn options_without_effect_are_refused() {
     let folder = written(&[("a", floats(&[1.0]))]);
     let path = folder.path();

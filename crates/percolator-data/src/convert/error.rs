@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use percolator::shown;
+use percolator::shown::{self, count};
 
 use super::report::Skipped;
 use crate::input::InputError;
@@ -28,8 +28,8 @@ pub enum ConvertError {
     Stopped,
     /// It ended with this error, and what was written until then is kept.
     #[error(
-        "{cause}; the output of the first {items} item(s) is in {}: --resume goes on with it",
-        shown::path(partial)
+        "{cause}; the output of the first {} is in {}: --resume goes on with it while the input is the same",
+        count(*items, "item"), shown::path(partial)
     )]
     Kept {
         /// Why it ended.
@@ -47,8 +47,9 @@ pub enum ConvertError {
     },
     /// Not one item could be converted.
     #[error(
-        "{}: not one of its {skipped} item(s) could be converted{}",
+        "{}: not one of its {} could be converted{}",
         shown::path(path),
+        count(*skipped, "item"),
         first.as_ref().map(|first| format!("; the first one, {}: {}", first.key, first.reason))
             .unwrap_or_default()
     )]
@@ -67,7 +68,7 @@ pub enum ConvertError {
         found: usize,
     },
     /// There are more outputs than items.
-    #[error("{}: {shards} shards cannot be made of {items} item(s)", shown::path(path))]
+    #[error("{}: {shards} shards cannot be made of {}", shown::path(path), count(*items, "item"))]
     TooManyShards {
         /// The input.
         path: PathBuf,

@@ -164,7 +164,7 @@ impl Convert {
         let paths = self.paths(&name);
         let outputs = paths.outputs();
         outputs.iter().try_for_each(|output| self.check_is_no_input(&output.path))?;
-        let existing = if self.is_forced { Existing::Replace } else { Existing::Refuse };
+        let existing = Existing::replaced_if(self.is_forced);
         let earlier = match (self.is_resuming, self.is_forced) {
             (true, _) => Earlier::Resume,
             (false, true) => Earlier::Remove,

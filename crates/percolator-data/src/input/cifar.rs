@@ -8,9 +8,10 @@
 use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use percolator::input_file;
+
 use super::identity;
 use super::idx::{ended, pass};
-use super::read::open_file;
 use super::{Input, InputError, Item, ItemReader};
 
 const SIDE: u16 = 32;
@@ -86,7 +87,7 @@ impl Cifar {
         };
         let (mut files, mut identity) = (Vec::new(), format!("{kind:?}"));
         for path in paths {
-            let (_, bytes) = open_file(&path).map_err(InputError::io(&path, "open the file"))?;
+            let (_, bytes) = input_file::open(&path).map_err(InputError::io(&path, "open the file"))?;
             let record = record_bytes(kind) as u64;
             if bytes == 0 || bytes % record != 0 {
                 let found = format!(
@@ -144,7 +145,7 @@ impl Input for Cifar {
 impl Cifar {
     fn open_at(path: &Path, offset: u64) -> Result<BufReader<std::fs::File>, InputError> {
         let failed = |action| InputError::io(path, action);
-        let (file, _) = open_file(path).map_err(failed("open the file"))?;
+        let (file, _) = input_file::open(path).map_err(failed("open the file"))?;
         let mut file = BufReader::with_capacity(1 << 18, file);
         pass(&mut file, offset).map_err(failed("read it"))?;
         Ok(file)

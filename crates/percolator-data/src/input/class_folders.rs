@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use percolator::input_file;
 use sha2::{Digest as _, Sha256};
 
 use super::{Input, InputError, Item, ItemReader, file_key};
@@ -110,11 +110,7 @@ fn entries(folder: &Path) -> Result<(Names, Names), InputError> {
         let is_folder = match fs::metadata(entry.path()) {
             Ok(found) => found.is_dir(),
             // It has gone since.
-            Err(_)
-                if fs::symlink_metadata(entry.path()).is_err_and(|at| at.kind() == ErrorKind::NotFound) =>
-            {
-                continue;
-            }
+            Err(_) if matches!(input_file::is_there(&entry.path()), Ok(false)) => continue,
             // An image is missed when it is read. Programs keep broken links of their own under hidden names.
             Err(_) if is_image(&entry.file_name()) || entry.file_name().as_bytes().starts_with(b".") => false,
             // It may be a folder of images: a link may lead to a disk that is not mounted.

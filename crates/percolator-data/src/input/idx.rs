@@ -9,9 +9,9 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use percolator::input_file;
 
 use super::identity;
-use super::read::open_file;
 use super::{Input, InputError, Item, ItemReader};
 
 /// The numbers that the files start with.
@@ -126,7 +126,7 @@ fn check_end(file: &mut dyn BufRead, path: &Path, what: &str) -> Result<(), Inpu
 
 /// Opens a file that may be compressed.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, InputError> {
-    let (file, _) = open_file(path).map_err(InputError::io(path, "open the file"))?;
+    let (file, _) = input_file::open(path).map_err(InputError::io(path, "open the file"))?;
     let mut file = BufReader::with_capacity(1 << 18, file);
     let is_packed = file.fill_buf().map_err(InputError::io(path, "read it"))?.starts_with(&[0x1f, 0x8b]);
     Ok(if is_packed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })

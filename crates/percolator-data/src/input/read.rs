@@ -1,30 +1,16 @@
 //! Reads a file of a data set.
 
-use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
-/// Opens a regular file, and returns it with its length. A FIFO would block until somebody writes, and a
-/// device may have no end, so neither is opened.
-pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    match found.is_file() {
-        true => Ok((file, found.len())),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
-    }
-}
+use percolator::input_file;
 
 /// The longest image file that is read. Each worker has one in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads a whole image file into a buffer, whose content it replaces.
 pub(crate) fn read_file(path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let (file, length) = open_file(path)?;
+    let (file, length) = input_file::open(path)?;
     bytes.clear();
     let room = usize::try_from(length).ok().filter(|_| length <= FILE_BYTES_MAX).ok_or_else(|| {
         let found = format!("it has {length} bytes, and an image file may have {FILE_BYTES_MAX}");

@@ -1,14 +1,14 @@
 //! Finds out what a path is, by the names of a folder's files, or by a file's first bytes.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use percolator::shown;
 use percolator::source::{Source as _, SourceError, TfRecord};
 use percolator::tfrecord::TfRecordError;
+use percolator::{input_file, shown};
 
 use super::Kind;
 use super::error::{OpenError, cannot};
@@ -20,11 +20,9 @@ pub(super) enum What {
 }
 
 pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
-    let has = |name: &str| match fs::symlink_metadata(path.join(name)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        // A folder without permission to search it, too.
-        Err(error) => Err(cannot(&path.join(name), "look at it", error)),
+    let has = |name: &str| {
+        let path = path.join(name);
+        input_file::is_there(&path).map_err(|error| cannot(&path, "look at it", error))
     };
     if has("data.mdb")? {
         return Ok(What::Records(Kind::Lmdb));

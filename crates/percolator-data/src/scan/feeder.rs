@@ -9,6 +9,8 @@
 //! - A LevelDB's ends. A search for a later key finds the next block that is whole.
 //! - A list's goes on behind a file that cannot be read.
 
+use std::io;
+
 use percolator::leveldb::LevelDbError;
 use percolator::record::Key;
 use percolator::source::{Cursor, Source, SourceError};
@@ -187,11 +189,14 @@ impl<'a> Feeder<'a> {
                 | SourceError::Busy { .. }
                 | SourceError::Replaced { .. }
                 | SourceError::ListedFile { is_of_file: false, .. }
-        );
+        ) || matches!(error, SourceError::Io { kind, .. } if may_pass(kind));
         if self.on_damage == OnDamage::End || is_final || self.cursor.is_none() {
             return Err(error);
         }
-        let is_again = self.lost.as_ref().is_some_and(|lost| lost.error == error);
+        // The same error twice says that the cursor does not move. An LMDB's always does, and errors of the
+        // system do not say where they are.
+        let is_again =
+            self.data.kind() != Kind::Lmdb && self.lost.as_ref().is_some_and(|lost| lost.error == error);
         if !is_again {
             self.report(chunk);
         }
@@ -279,4 +284,21 @@ impl<'a> Feeder<'a> {
             chunk.push_unreadable(lost);
         }
     }
+}
+
+/// Whether a file may be read another time: nothing is known of the record then.
+fn may_pass(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind;
+
+    matches!(
+        kind,
+        ErrorKind::TimedOut
+            | ErrorKind::StaleNetworkFileHandle
+            | ErrorKind::OutOfMemory
+            | ErrorKind::NetworkDown
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ResourceBusy
+    )
 }

@@ -34,7 +34,8 @@ use serde::{Deserialize, Serialize};
 pub use self::error::{KeyError, StoreError};
 pub use self::new_store::NewStore;
 pub(crate) use self::place::{Earlier, Output, Place, STATE, followed, with_ending};
-pub use self::replace::Existing;
+#[doc(inline)]
+pub use percolator::whole_file::Existing;
 
 /// The longest key that an LMDB has, in bytes.
 pub const LMDB_KEY_BYTES_MAX: usize = 511;

@@ -17,10 +17,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file;
+use percolator::input_file;
+use percolator::whole_file::{self, Existing};
 
 use super::StoreError;
-use super::replace::{self, Existing, Kind};
+use super::replace::{self, Kind};
 
 /// The end of the name of a folder with a partial output.
 const CONVERTING: &str = ".percolator-converting";
@@ -259,11 +260,7 @@ impl Place {
 
 /// Whether something is there, if that can be told.
 fn exists(path: &Path) -> Result<bool, StoreError> {
-    match fs::symlink_metadata(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(StoreError::io(path, "look at it")(error)),
-    }
+    input_file::is_there(path).map_err(StoreError::io(path, "look at it"))
 }
 
 /// The error of an output that somebody else has removed.

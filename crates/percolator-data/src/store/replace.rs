@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator::source::{Source as _, TfRecord};
+use percolator::whole_file::Existing;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -13,18 +14,6 @@ use super::place::with_ending;
 
 /// The end of the name of what is being replaced.
 pub(super) const REPLACED: &str = ".percolator-replaced";
-
-/// What is done with what is at an output's path.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// It is refused.
-    #[default]
-    Refuse,
-    /// It is replaced once the new one is whole, if it is of the same kind: a database, a TFRecord file, or
-    /// a list beside them. Anything else is refused: a mistyped path must not cost a folder.
-    Replace,
-}
 
 /// The kind of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

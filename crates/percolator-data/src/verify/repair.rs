@@ -76,6 +76,7 @@ enum Copy {
     List {
         path: PathBuf,
         text: Vec<u8>,
+        existing: Existing,
     },
 }
 
@@ -146,7 +147,7 @@ impl Copy {
                     }
                 }
                 whole_file::check(out).map_err(|error| unwritten(out, error))?;
-                return Ok(Copy::List { path, text: Vec::new() });
+                return Ok(Copy::List { path, text: Vec::new(), existing });
             }
         };
         let created = NewStore::create(out, backend, existing);
@@ -172,9 +173,13 @@ impl Copy {
     fn finish(self) -> Result<(), RepairError> {
         match self {
             Copy::Store(store) => store.finish().map_err(removed),
-            Copy::List { path, text } => {
-                let written = whole_file::write(&path, &[&text]);
-                written.map_err(StoreError::io(&path, "write the list")).map_err(removed)
+            Copy::List { path, text, existing } => {
+                let written = whole_file::write_over(&path, &[&text], existing);
+                let refused = |error: io::Error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => StoreError::Exists { path },
+                    _ => StoreError::io(&path, "write the list")(error),
+                };
+                written.map_err(|error| removed(refused(error)))
             }
         }
     }

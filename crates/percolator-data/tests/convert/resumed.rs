@@ -151,7 +151,7 @@ fn shards_have_ranges() {
             .shards(4.try_into().unwrap())
             .run(&Progress::new())
             .unwrap_err();
-        assert_eq!(error.to_string(), "numbers: 4 shards cannot be made of 3 item(s)");
+        assert_eq!(error.to_string(), "numbers: 4 shards cannot be made of 3 items");
     }
 }
 

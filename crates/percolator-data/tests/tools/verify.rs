@@ -369,6 +369,15 @@ fn a_copy_replaces_no_image_of_its_list_and_lies_in_no_store() {
     let said = "one.png: it is no list of images, so it is not replaced: give the copy another path";
     assert!(error.ends_with(said), "{error}");
     assert_eq!(fs::read(root.join("one.png")).unwrap(), image);
+    // A copy that appears meanwhile stays: it may be that of another process.
+    fs::write(root.join("damaged.txt"), "one.png 3\nnone.png 4\n").unwrap();
+    let late = root.join("late.txt");
+    let images = percolator_data::OpenOptions::default().root_folder(root.join(""));
+    let (data, options) = (images.open(root.join("damaged.txt")).unwrap(), VerifyOptions::default());
+    let appears = |_: &Fault| fs::write(&late, "another's").unwrap();
+    let error = repair(&data, &late, Existing::Refuse, &options, &Progress::new(), appears).unwrap_err();
+    assert!(error.to_string().contains("late.txt: it already exists"), "{error}");
+    assert_eq!(fs::read_to_string(&late).unwrap(), "another's");
     // An older copy is a list.
     fs::write(root.join("copy.txt"), "gone.png 3\n").unwrap();
     mend(&root.join("list.txt"), &root.join("copy.txt")).unwrap();

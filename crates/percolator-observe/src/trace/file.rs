@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use percolator::shown;
-use percolator::whole_file::WholeFile;
+use percolator::whole_file::{Existing, WholeFile};
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
@@ -18,15 +18,6 @@ use super::layer::{Listener, targets};
 
 /// How many records may wait to be written: some milliseconds' worth, in about a megabyte.
 const RECORDS_MAX: usize = 8192;
-
-/// What becomes of a file that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays, and there is no trace.
-    Refuse,
-    /// The trace replaces it, once that is complete.
-    Replace,
-}
 
 /// A trace that cannot be written.
 #[non_exhaustive]
@@ -124,11 +115,7 @@ impl TraceFile {
             _ => TraceError::Write { path: self.path.clone(), error },
         };
         let Written { file, summary } = written.map_err(refused)?;
-        let named = match self.existing {
-            Existing::Refuse => file.finish_new(),
-            Existing::Replace => file.finish(),
-        };
-        named.map(|()| summary).map_err(refused)
+        file.finish_over(self.existing).map(|()| summary).map_err(refused)
     }
 
     /// Ends the recording and joins the thread; `None` if it has panicked, or was joined before.

@@ -36,7 +36,9 @@ mod rows;
 
 use std::time::Duration;
 
-pub use self::file::{Existing, Summary, TraceError, TraceFile};
+pub use self::file::{Summary, TraceError, TraceFile};
+#[doc(inline)]
+pub use percolator::whole_file::Existing;
 
 /// What the layer passes to the thread that writes.
 #[derive(Debug)]

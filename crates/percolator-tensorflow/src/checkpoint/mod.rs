@@ -37,6 +37,8 @@ pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint}
 pub use self::writer::{
     CheckpointWriter, TensorReason, TensorWriter, WriteError, data_file_bytes, write_data_file,
 };
+#[doc(inline)]
+pub use percolator::whole_file::Existing;
 
 use self::data::DataFiles;
 use self::index::Index;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::{self, WholeFile};
+use percolator::whole_file::{self, Existing, WholeFile};
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;
@@ -28,11 +28,14 @@ pub struct Options {
     pub leave_out: bool,
     /// The data files of a checkpoint; 1 by default.
     pub shards: usize,
+    /// What becomes of a file, or of a checkpoint, that is there; by default, it is an error. A folder is
+    /// never replaced.
+    pub existing: Existing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rules: Rules::none(), leave_out: false, shards: 1 }
+        Options { rules: Rules::none(), leave_out: false, shards: 1, existing: Existing::Refuse }
     }
 }
 
@@ -71,6 +74,9 @@ pub struct Summary {
     pub tensors: usize,
     /// The bytes of their elements.
     pub bytes: u64,
+    /// Whether a [copy](super::copy_checkpoint) has the graph that was beside the checkpoint, its `.meta`
+    /// file.
+    pub has_graph: bool,
 }
 
 /// A conversion that is checked and can be run.
@@ -83,16 +89,18 @@ pub struct Conversion<'m> {
     left_out: Vec<LeftOut>,
     unused_rules: Vec<UnusedRule>,
     shards: usize,
+    existing: Existing,
 }
 
 impl<'m> Conversion<'m> {
     /// Decides what is written to a path, and checks what can be checked before anything is read or written:
-    /// names, types, and that it is not what is read.
+    /// names, types, that it is not what is read, and that nothing is replaced which is to stay.
     ///
     /// # Errors
     ///
     /// [`ConvertError`] if names collide, if no rule that gives names matches a tensor, if the format cannot
-    /// hold a tensor, or if the target is the source, a folder that is not empty, or cannot be written.
+    /// hold a tensor, or if the target is the source, is [there](Options::existing), is a folder that is not
+    /// empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
         target: impl AsRef<Path>,
@@ -119,8 +127,9 @@ impl<'m> Conversion<'m> {
         if !model.tensors.is_empty() {
             options.rules.check_effect(&unused_rules)?;
         }
-        let shards = options.shards;
-        let conversion = Conversion { model, target, format, tensors, left_out, unused_rules, shards };
+        let Options { shards, existing, .. } = *options;
+        let conversion =
+            Conversion { model, target, format, tensors, left_out, unused_rules, shards, existing };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -202,7 +211,7 @@ impl<'m> Conversion<'m> {
             Format::Checkpoint if checkpoint::replaces(path, self.shards, &self.model.files())? => {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
-            Format::Checkpoint => return Ok(CheckpointWriter::check(path, self.shards)?),
+            Format::Checkpoint => return Ok(CheckpointWriter::check(path, self.shards, self.existing)?),
             Format::Safetensors | Format::Npz | Format::Npy => whole_file::check(path).map_err(write)?,
         }
         for file in self.model.files() {
@@ -210,6 +219,9 @@ impl<'m> Conversion<'m> {
             if whole_file::is_same_place(&file, path).map_err(ConvertError::read(&file))? {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
+        }
+        if self.existing == Existing::Refuse && path.symlink_metadata().is_ok() {
+            return Err(ConvertError::Exists { path: path.clone() });
         }
         Ok(())
     }
@@ -267,8 +279,8 @@ impl<'m> Run<'_, 'm> {
     }
 
     fn checkpoint(&mut self) -> Result<(), ConvertError> {
-        let Conversion { target, shards, .. } = self.conversion;
-        let mut writer = CheckpointWriter::create_sharded(target, *shards)?;
+        let Conversion { target, shards, existing, .. } = self.conversion;
+        let mut writer = CheckpointWriter::create_sharded(target, *shards)?.existing(*existing);
         for renamed in &self.conversion.tensors {
             let tensor = self.read(renamed)?;
             let (done, total) = (self.progress.done(), self.progress.total());
@@ -291,7 +303,7 @@ impl<'m> Run<'_, 'm> {
             out.write_all(tensor.bytes().unwrap_or_default()).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        finish(out, target)
+        self.finish(out, target)
     }
 
     fn npz(&mut self) -> Result<(), ConvertError> {
@@ -303,7 +315,7 @@ impl<'m> Run<'_, 'm> {
             archive.add(&renamed.to, &array).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        finish(archive.finish().map_err(ConvertError::write(target))?, target)
+        self.finish(archive.finish().map_err(ConvertError::write(target))?, target)
     }
 
     fn npy(&mut self, path: &Path, renamed: &Renamed) -> Result<(), ConvertError> {
@@ -312,7 +324,7 @@ impl<'m> Run<'_, 'm> {
         let mut out = self.create(path)?;
         array.write(&mut out).map_err(ConvertError::write(path))?;
         self.count(renamed.place, &tensor);
-        finish(out, path)
+        self.finish(out, path)
     }
 
     fn folder(&mut self) -> Result<(), ConvertError> {
@@ -326,9 +338,10 @@ impl<'m> Run<'_, 'm> {
         }
         new.finish()
     }
-}
 
-fn finish(out: BufWriter<WholeFile>, path: &Path) -> Result<(), ConvertError> {
-    let whole = out.into_inner().map_err(IntoInnerError::into_error).and_then(WholeFile::finish);
-    whole.map_err(ConvertError::write(path))
+    fn finish(&self, out: BufWriter<WholeFile>, path: &Path) -> Result<(), ConvertError> {
+        let whole = out.into_inner().map_err(IntoInnerError::into_error);
+        let named = whole.and_then(|file| file.finish_over(self.conversion.existing));
+        named.map_err(ConvertError::write(path))
+    }
 }

@@ -1,10 +1,24 @@
 //! A checkpoint, written anew: the same tensors, in the same slices, in the same order.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use percolator::whole_file::{self, Existing};
 
 use super::{ConvertError, Progress, Summary, checkpoint};
 use crate::Checkpoint;
 use crate::checkpoint::{CheckpointWriter, Place, Slice, TensorInfo};
+use crate::paths::with_suffix;
+
+/// How a checkpoint is copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopyOptions {
+    /// The data files of the copy; by default, as many as the checkpoint has.
+    pub shards: Option<usize>,
+    /// What becomes of a checkpoint that has the copy's prefix; by default, it is an error.
+    pub existing: Existing,
+}
 
 /// A tensor that was saved whole, or a slice of one.
 struct Piece<'a> {
@@ -16,24 +30,33 @@ struct Piece<'a> {
 
 /// Writes a checkpoint's tensors to another prefix: the data files have the same bytes in the same order,
 /// slices stay slices, and the index is TensorFlow's. So a checkpoint that TensorFlow wrote is copied byte
-/// for byte. With `shards`, the tensors are dealt anew to this many data files, in their order and by their
-/// bytes.
+/// for byte. If `shards` is set, the tensors are dealt anew to this many data files, in their order and by
+/// their bytes. The graph that a saver of TensorFlow 1 writes beside a checkpoint, a `.meta` file, is copied
+/// along; [`Summary::has_graph`] says so.
 ///
 /// Each checksum is verified. One tensor or slice is in memory at a time.
 ///
 /// # Errors
 ///
-/// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself.
+/// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself;
+/// [`ConvertError::Exists`] if there are files of another [that stays](CopyOptions::existing). If the graph
+/// cannot be copied, the checkpoint is there without it.
 pub fn copy_checkpoint(
     from: &Checkpoint,
     to: impl AsRef<Path>,
-    shards: Option<usize>,
+    options: &CopyOptions,
     progress: &Progress,
 ) -> Result<Summary, ConvertError> {
     let to = to.as_ref();
+    let CopyOptions { shards, existing } = *options;
     let count = shards.unwrap_or(from.shards().max(1));
     if checkpoint::replaces(to, count, &checkpoint::paths(from))? {
         return Err(ConvertError::SamePlace { path: to.to_owned() });
+    }
+    CheckpointWriter::check(to, count, existing)?;
+    let graph = Graph::open(from.prefix())?;
+    if existing == Existing::Refuse && meta_path(to).symlink_metadata().is_ok() {
+        return Err(ConvertError::Exists { path: meta_path(to) });
     }
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
         // The error says which slices are missing.
@@ -45,7 +68,10 @@ pub fn copy_checkpoint(
     let weight = |piece: &Piece<'_>| piece.place.bytes.max(1);
     let total: u64 = pieces.iter().map(weight).sum();
     progress.begin(total);
-    let mut writer = CheckpointWriter::create_sharded(to, count)?;
+    let mut writer = CheckpointWriter::create_sharded(to, count)?.existing(existing);
+    if graph.is_some() {
+        whole_file::check(&meta_path(to)).map_err(ConvertError::write(&meta_path(to)))?;
+    }
     let (mut summary, mut done) = (Summary::default(), 0);
     for piece in pieces {
         ConvertError::check(progress)?;
@@ -70,9 +96,52 @@ pub fn copy_checkpoint(
         done += weight(&piece);
         progress.add_done(weight(&piece));
     }
-    writer.finish()?;
+    summary.has_graph = graph.is_some();
+    writer.finish_with(|_| Ok(()), || copy_graph(graph, to, existing))?;
     summary.tensors = from.len();
     Ok(summary)
+}
+
+/// The graph that a saver of TensorFlow 1 writes beside a checkpoint, open for reading.
+struct Graph {
+    path: PathBuf,
+    file: File,
+}
+
+impl Graph {
+    /// Opens the graph of a checkpoint, if it has one.
+    fn open(prefix: &Path) -> Result<Option<Self>, ConvertError> {
+        let path = meta_path(prefix);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let file = File::open(&path).map_err(ConvertError::read(&path))?;
+        Ok(Some(Graph { path, file }))
+    }
+}
+
+fn meta_path(prefix: &Path) -> PathBuf {
+    with_suffix(prefix, ".meta")
+}
+
+/// Writes a graph beside a checkpoint that was named just now.
+fn copy_graph(graph: Option<Graph>, prefix: &Path, existing: Existing) -> Result<(), ConvertError> {
+    let to = meta_path(prefix);
+    let Some(Graph { path, mut file }) = graph else {
+        if existing == Existing::Refuse {
+            // One that has come to be there since that was checked is none of ours.
+            return Ok(());
+        }
+        // A graph that is there belongs to the checkpoint that was just replaced. If it is a link, others may
+        // have what it leads to.
+        return match fs::remove_file(&to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(ConvertError::write(&to)),
+        };
+    };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(ConvertError::read(&path))?;
+    whole_file::write_over(&to, &[&bytes], existing).map_err(ConvertError::write(&to))
 }
 
 fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {

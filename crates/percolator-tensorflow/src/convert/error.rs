@@ -132,6 +132,12 @@ pub enum ConvertError {
         /// The path that is to be written.
         path: PathBuf,
     },
+    /// A file is there that is to stay, or a checkpoint.
+    #[error("{}: it already exists; give another path, or let it be replaced", shown::path(path))]
+    Exists {
+        /// The file; of a checkpoint, its prefix.
+        path: PathBuf,
+    },
     /// A folder that is to be written has entries.
     #[error("{}: the folder is not empty: give another path, or remove it first", shown::path(path))]
     NotEmpty {
@@ -207,7 +213,10 @@ impl From<GraphError> for ConvertError {
 
 impl From<WriteError> for ConvertError {
     fn from(error: WriteError) -> Self {
-        ConvertError::Write(Box::new(error))
+        match error {
+            WriteError::Exists { prefix } => ConvertError::Exists { path: prefix },
+            error => ConvertError::Write(Box::new(error)),
+        }
     }
 }
 
@@ -230,7 +239,10 @@ impl ConvertError {
     /// Of a file or folder that cannot be written.
     pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        |source| ConvertError::Io { path, action: "write", source }
+        |source| match source.kind() {
+            io::ErrorKind::AlreadyExists => ConvertError::Exists { path },
+            _ => ConvertError::Io { path, action: "write", source },
+        }
     }
 }
 

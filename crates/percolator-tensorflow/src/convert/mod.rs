@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 
 use self::checkpoint::CheckpointFiles;
 pub use self::conversion::{Conversion, LeftOut, Options, Renamed, Summary};
-pub use self::copy::copy_checkpoint;
+pub use self::copy::{CopyOptions, copy_checkpoint};
 pub use self::error::ConvertError;
 use self::folder::NpyFolder;
 use self::format::Found;
@@ -49,6 +49,8 @@ use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
 use crate::{Checkpoint, DataType, Tensor};
 pub use percolator::Progress;
+#[doc(inline)]
+pub use percolator::whole_file::Existing;
 
 /// What a tensor is, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator_tensorflow::convert::{Format, Model, Options, Progress, copy_checkpoint};
+use percolator_tensorflow::convert::{CopyOptions, Format, Model, Options, Progress, copy_checkpoint};
 use percolator_tensorflow::{Checkpoint, DataType};
 use tempfile::tempdir;
 
@@ -46,7 +46,7 @@ fn copies_have_the_bytes_that_tensorflow_wrote() {
         let copy = folder.path().join("model");
         let progress = Progress::new();
         let checkpoint = Checkpoint::open(data(prefix)).unwrap();
-        let summary = copy_checkpoint(&checkpoint, &copy, None, &progress).unwrap();
+        let summary = copy_checkpoint(&checkpoint, &copy, &CopyOptions::default(), &progress).unwrap();
         assert_eq!(summary.tensors, checkpoint.len(), "{prefix}");
         assert_eq!(progress.done(), progress.total());
         assert!(files(&copy) == files(&data(prefix)), "{prefix}");
@@ -61,7 +61,13 @@ fn copies_in_other_numbers_of_data_files_have_the_same_tensors() {
         for shards in [1, 2, 5] {
             let copy = folder.path().join(format!("model-{shards}"));
             let progress = Progress::new();
-            copy_checkpoint(original.checkpoint().unwrap(), &copy, Some(shards), &progress).unwrap();
+            copy_checkpoint(
+                original.checkpoint().unwrap(),
+                &copy,
+                &CopyOptions { shards: Some(shards), ..CopyOptions::default() },
+                &progress,
+            )
+            .unwrap();
             assert_eq!(files(&copy).len(), shards + 1);
             let copy = Model::open(&copy).unwrap();
             assert_eq!(tensors::read(&copy), tensors::read(&original), "{prefix}");

@@ -1,10 +1,13 @@
 //! What is refused before anything is written.
 
 use std::fs;
+use std::path::Path;
 
 use percolator_tensorflow::DataType;
 use percolator_tensorflow::Tensor;
-use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progress, Rules, copy_checkpoint};
+use percolator_tensorflow::convert::{
+    Conversion, ConvertError, CopyOptions, Existing, Format, Model, Options, Progress, Rules, copy_checkpoint,
+};
 use tempfile::tempdir;
 
 use crate::tensors::{self, Named};
@@ -35,7 +38,9 @@ fn a_source_is_not_written_over() {
     refused(&checkpoint, &spelled, Format::Checkpoint);
     refused(&checkpoint, &prefix.with_file_name("model.index"), Format::Npz);
     let progress = Progress::new();
-    let error = copy_checkpoint(checkpoint.checkpoint().unwrap(), &spelled, None, &progress).unwrap_err();
+    let error =
+        copy_checkpoint(checkpoint.checkpoint().unwrap(), &spelled, &CopyOptions::default(), &progress)
+            .unwrap_err();
     assert!(error.to_string().contains("written over"), "{error}");
 }
 
@@ -66,10 +71,44 @@ fn a_source_is_not_written_over_through_links() {
             let error = Conversion::plan(model, &target, Format::Checkpoint, &Options::default());
             assert!(error.unwrap_err().to_string().contains("written over"), "{endings:?}");
             let checkpoint = model.checkpoint().unwrap();
-            let error = copy_checkpoint(checkpoint, &target, None, &Progress::new());
+            let error = copy_checkpoint(checkpoint, &target, &CopyOptions::default(), &Progress::new());
             assert!(error.unwrap_err().to_string().contains("written over"), "{endings:?}");
         }
     }
+}
+
+#[test]
+fn what_is_there_stays_unless_it_is_to_be_replaced() {
+    let folder = tempdir().unwrap();
+    let [old, new] =
+        ["old", "new"].map(|name| tensors::checkpoint(&folder.path().join(name), &[named(name)]));
+    let holds = |path: &Path, format| Model::open_as(path, format).unwrap().tensors()[0].name.clone();
+    let over = Options { existing: Existing::Replace, ..Options::default() };
+    for format in [Format::Safetensors, Format::Npz, Format::Checkpoint] {
+        let path = tensors::target(folder.path(), format);
+        // It appears after the conversion was planned.
+        let late = Conversion::plan(&new, &path, format, &Options::default()).unwrap();
+        tensors::convert(&old, folder.path(), format).unwrap();
+        let is_there =
+            |error: &ConvertError| matches!(error, ConvertError::Exists { path: at } if *at == path);
+        let error = late.run(&Progress::new()).unwrap_err();
+        assert!(is_there(&error), "{error}");
+        let error = tensors::convert(&new, folder.path(), format).unwrap_err();
+        assert!(is_there(&error), "{error}");
+        assert_eq!(holds(&path, format), "old");
+        tensors::convert_with(&new, folder.path(), format, &over).unwrap();
+        assert_eq!(holds(&path, format), "new");
+    }
+    let prefix = tensors::target(folder.path(), Format::Checkpoint);
+    let copy = |existing| {
+        let options = CopyOptions { existing, ..CopyOptions::default() };
+        copy_checkpoint(old.checkpoint().unwrap(), &prefix, &options, &Progress::new())
+    };
+    let error = copy(Existing::Refuse).unwrap_err();
+    assert!(matches!(error, ConvertError::Exists { .. }), "{error}");
+    assert_eq!(holds(&prefix, Format::Checkpoint), "new");
+    copy(Existing::Replace).unwrap();
+    assert_eq!(holds(&prefix, Format::Checkpoint), "old");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use percolator_tensorflow::checkpoint::Extent;
 use percolator_tensorflow::convert::{Conversion, Progress};
-use percolator_tensorflow::convert::{Format, LeftOut, Model, Options, Rules, copy_checkpoint};
+use percolator_tensorflow::convert::{CopyOptions, Format, LeftOut, Model, Options, Rules, copy_checkpoint};
 use percolator_tensorflow::{Checkpoint, CheckpointWriter, Tensor};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -44,8 +44,8 @@ proptest! {
 
     #[test]
     fn a_single_tensor_comes_back_from_an_array(written in tensors::tensors()) {
-        let folder = tempdir().unwrap();
         for (name, tensor) in written {
+            let folder = tempdir().unwrap();
             let model = tensors::checkpoint(folder.path(), &[(name, tensor.clone())]);
             let path = tensors::convert(&model, folder.path(), Format::Npy).unwrap();
             let array = Model::open(&path).unwrap();
@@ -67,7 +67,8 @@ fn a_copy_of_slices_keeps_what_they_say_of_each_axis() {
         writer.add_slice("part", &[2, 3], &[row.clone(), Extent::from(0..3)], &half).unwrap();
     }
     writer.finish().unwrap();
-    copy_checkpoint(&Checkpoint::open(&from).unwrap(), &to, None, &Progress::new()).unwrap();
+    copy_checkpoint(&Checkpoint::open(&from).unwrap(), &to, &CopyOptions::default(), &Progress::new())
+        .unwrap();
     for ending in [".index", ".data-00000-of-00001"] {
         let read = |prefix: &Path| fs::read(format!("{}{ending}", prefix.display())).unwrap();
         assert_eq!(read(&from), read(&to), "{ending}");
@@ -167,7 +168,10 @@ fn a_conversion_that_is_stopped_leaves_nothing() {
     let checkpoint = model.checkpoint().unwrap();
     let progress = Progress::new();
     progress.stop();
-    assert!(copy_checkpoint(checkpoint, out.path().join("copy/model"), None, &progress).is_err());
+    assert!(
+        copy_checkpoint(checkpoint, out.path().join("copy/model"), &CopyOptions::default(), &progress)
+            .is_err()
+    );
     assert!(walk(out.path()).is_empty());
 }
 

@@ -5,7 +5,9 @@ use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use percolator_tensorflow::checkpoint::{ManagerOptions, NotRemoved, StateError, StateFile, all_checkpoints};
+use percolator_tensorflow::checkpoint::{
+    Existing, ManagerOptions, NotRemoved, StateError, StateFile, WriteError, all_checkpoints,
+};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
@@ -262,4 +264,54 @@ fn a_list_that_cannot_be_written_at_last_does_not_fail_the_save() {
     symlink(&store, &link).unwrap();
     let saved = manager.save(writer(&manager.prefix(3), 3)).unwrap();
     assert!(saved.outdated_list.is_none(), "{saved:?}");
+}
+
+#[test]
+fn writers_that_finish_one_prefix_at_once_take_turns() {
+    const TENSORS: usize = 3;
+
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("model");
+    let barrier = std::sync::Barrier::new(3);
+    for round in 0..20 {
+        std::thread::scope(|scope| {
+            for shards in 1..=3 {
+                let (prefix, barrier) = (&prefix, &barrier);
+                scope.spawn(move || {
+                    let mut writer = CheckpointWriter::create_sharded(prefix, shards).unwrap();
+                    for tensor in 0..TENSORS {
+                        writer.set_shard(tensor % shards).unwrap();
+                        let number = u8::try_from(shards).unwrap();
+                        let number = Tensor::new(DataType::Uint8, [], vec![number]).unwrap();
+                        writer.add(format!("tensor {tensor}"), &number).unwrap();
+                    }
+                    barrier.wait();
+                    writer.finish().unwrap();
+                });
+            }
+        });
+        let (shards, tensors) = read(&prefix);
+        assert_eq!(tensors.len(), TENSORS, "round {round}");
+        for tensor in tensors {
+            assert!(
+                matches!(tensor.content, Content::Bytes(bytes) if usize::from(bytes[0]) == shards),
+                "round {round}"
+            );
+        }
+        // One index, and the later writer's data files.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + shards, "round {round}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_to_stay_stays() {
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("model");
+    let (first, late) = (writer(&prefix, 1).existing(Existing::Refuse), writer(&prefix, 2));
+    let late = late.existing(Existing::Refuse);
+    first.finish().unwrap();
+    let error = late.finish().unwrap_err();
+    assert!(matches!(&error, WriteError::Exists { prefix: found } if *found == prefix), "{error}");
+    assert_eq!(number(&prefix), 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left of the other");
 }

@@ -32,6 +32,15 @@ pub enum WriteError {
         /// What is allowed.
         allowed: String,
     },
+    /// There are files of a checkpoint with this prefix, which are to stay.
+    #[error(
+        "{}: there is a checkpoint, or a part of one; give another prefix, or let it be replaced",
+        shown::path(prefix)
+    )]
+    Exists {
+        /// The prefix.
+        prefix: PathBuf,
+    },
     /// The system refuses.
     #[error("{}: cannot {action}", shown::path(path))]
     Io {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::WholeFile;
+use percolator::whole_file::{Existing, WholeFile};
 use percolator_table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 
@@ -30,7 +30,7 @@ use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
 pub(super) use self::replace::{PREVIOUS, ends_in_name, previous_prefix, remove};
-use self::replace::{Replacement, check_prefix};
+use self::replace::{Replacement, check_free, check_prefix};
 use self::slices::Region;
 pub use self::stream::{data_file_bytes, write_data_file};
 use self::strings::{put_strings, put_variants};
@@ -65,8 +65,10 @@ const VERSION: i32 = 1;
 ///
 /// # Several writers
 ///
-/// Write one prefix with one writer at a time. Two that finish it at once may leave the index of one with the
-/// data files of the other. Writers of other prefixes do not disturb it.
+/// Writers in one folder take turns at naming their files. Of two that finish one prefix at once, the later
+/// one's checkpoint stays. They take no turns where a file system cannot lock a folder, such as NFS, and when
+/// one has been stopped for a minute in its turn: then the index of one may be left with the data files of
+/// the other.
 ///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
@@ -97,6 +99,8 @@ pub struct CheckpointWriter {
     sliced: BTreeMap<String, Sliced>,
     /// The tensor that was not written whole.
     failed: Option<String>,
+    /// What becomes of a checkpoint with this prefix.
+    existing: Existing,
 }
 
 impl CheckpointWriter {
@@ -120,7 +124,7 @@ impl CheckpointWriter {
     /// As [`create`](Self::create), and [`WriteError::Shards`] for none or more than 99,999.
     pub fn create_sharded(prefix: impl AsRef<Path>, shards: usize) -> Result<Self, WriteError> {
         let prefix = prefix.as_ref().to_owned();
-        Self::check(&prefix, shards)?;
+        Self::check(&prefix, shards, Existing::Replace)?;
         if let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(WriteError::io(folder, "make the folder"))?;
         }
@@ -131,18 +135,26 @@ impl CheckpointWriter {
             files.push(file.map_err(WriteError::io(&path, "create the file"))?);
         }
         let (entries, sliced) = (BTreeMap::new(), BTreeMap::new());
-        Ok(CheckpointWriter { prefix, files, shard: 0, entries, sliced, failed: None })
+        let existing = Existing::Replace;
+        Ok(CheckpointWriter { prefix, files, shard: 0, entries, sliced, failed: None, existing })
     }
 
-    /// Checks that a checkpoint can have this prefix and so many data files.
-    pub(crate) fn check(prefix: &Path, shards: usize) -> Result<(), WriteError> {
+    /// Sets what happens to files of a checkpoint that have this prefix already when this one is finished. By
+    /// default they are [replaced](Existing::Replace). With [`Existing::Refuse`], [`finish`](Self::finish)
+    /// returns [`WriteError::Exists`].
+    pub fn existing(self, existing: Existing) -> Self {
+        CheckpointWriter { existing, ..self }
+    }
+
+    /// Checks that a checkpoint can have this prefix and so many data files, before anything is written.
+    pub(crate) fn check(prefix: &Path, shards: usize, existing: Existing) -> Result<(), WriteError> {
         check_prefix(prefix)?;
         if !(1..=SHARDS_MAX).contains(&shards) {
             let allowed = format!("1 to {SHARDS_MAX} are allowed");
             let prefix = prefix.to_owned();
             return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
         }
-        Ok(())
+        check_free(prefix, existing)
     }
 
     /// Sets the data file that the next tensors go to, counted from 0.
@@ -260,7 +272,8 @@ impl CheckpointWriter {
     /// # Errors
     ///
     /// [`WriteError`] if a file cannot be written, a tensor was not written whole, or its slices do not cover
-    /// it. The earlier checkpoint of this prefix stays then, at the latest under the prefix with
+    /// it; [`WriteError::Exists`] if the prefix has a checkpoint that is [to stay](Self::existing). The
+    /// earlier checkpoint of this prefix stays then, at the latest under the prefix with
     /// `.percolator-previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
         self.finish_with(|_| Ok(()), || Ok(()))
@@ -384,13 +397,13 @@ impl CheckpointWriter {
     /// Writes and names all files. `before_naming` is called once the earlier checkpoint, if there is one, is
     /// kept under the prefix that it is given; `after_naming` when the new one is there, and before the
     /// earlier one is removed.
-    pub(in crate::checkpoint) fn finish_with<E: From<WriteError>>(
+    pub(crate) fn finish_with<E: From<WriteError>>(
         mut self,
         before_naming: impl FnOnce(&Path) -> Result<(), E>,
         after_naming: impl FnOnce() -> Result<(), E>,
     ) -> Result<PathBuf, E> {
         let index = self.write_all()?;
-        let replacement = Replacement::begin(&self.prefix, self.files.len())?;
+        let replacement = Replacement::begin(&self.prefix, self.files.len(), self.existing)?;
         if let Some(previous) = replacement.previous() {
             before_naming(previous)?;
         }

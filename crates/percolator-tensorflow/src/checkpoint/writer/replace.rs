@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file;
+use percolator::folder_turn::FolderTurn;
+use percolator::whole_file::{self, Existing};
 
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
@@ -17,7 +18,8 @@ use crate::paths::{folder_of, with_suffix};
 /// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
 pub(in crate::checkpoint) const PREVIOUS: &str = ".percolator-previous";
 
-/// A checkpoint that is about to be named, and the earlier one with its prefix.
+/// A checkpoint that is about to be named, and the earlier one with its prefix. Nobody else names files in
+/// its folder meanwhile.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
     prefix: &'a Path,
@@ -25,11 +27,14 @@ pub(super) struct Replacement<'a> {
     shards: usize,
     /// The prefix of the earlier checkpoint, while the new one is not there.
     previous: Option<PathBuf>,
+    _turn: FolderTurn,
 }
 
 impl<'a> Replacement<'a> {
     /// Keeps the earlier checkpoint, if there is one, under another prefix.
-    pub(super) fn begin(prefix: &'a Path, shards: usize) -> Result<Self, WriteError> {
+    pub(super) fn begin(prefix: &'a Path, shards: usize, existing: Existing) -> Result<Self, WriteError> {
+        let turn = FolderTurn::take(folder_of(prefix));
+        check_free(prefix, existing)?;
         let previous = previous_prefix(prefix);
         let is_there = exists(&index_path(prefix))?;
         if is_there {
@@ -43,7 +48,7 @@ impl<'a> Replacement<'a> {
             sync_folder(prefix);
         }
         let is_kept = is_there || exists(&index_path(&previous))?;
-        Ok(Replacement { prefix, shards, previous: is_kept.then_some(previous) })
+        Ok(Replacement { prefix, shards, previous: is_kept.then_some(previous), _turn: turn })
     }
 
     /// The prefix of the earlier checkpoint.
@@ -81,6 +86,19 @@ impl<'a> Replacement<'a> {
                 let _ = remove_file(&path);
             }
         }
+    }
+}
+
+/// Checks that there are no files of a checkpoint with this prefix, be it whole or not, or that they are to
+/// be replaced.
+pub(super) fn check_free(prefix: &Path, existing: Existing) -> Result<(), WriteError> {
+    let has_files = || {
+        let has_index = exists(&index_path(prefix))? || exists(&index_path(&previous_prefix(prefix)))?;
+        Ok::<_, WriteError>(has_index || !data_files(prefix)?.is_empty())
+    };
+    match existing {
+        Existing::Refuse if has_files()? => Err(WriteError::Exists { prefix: prefix.to_owned() }),
+        _ => Ok(()),
     }
 }
 
