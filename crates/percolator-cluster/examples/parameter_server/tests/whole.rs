@@ -41,7 +41,9 @@ fn check(shown: &Shown) {
     assert_eq!((killed.restored, killed.updates), (None, 0), "it had begun anew");
     assert!(back.restored.is_some() && back.updates > 0, "and goes on with its checkpoint: {back:?}");
     assert!(*at_first < 0.4, "nothing was learned at first: {at_first}");
-    assert!(*restored > at_first + 0.2, "the model is not lost: {restored}, and {at_first} at first");
+    // How much was learned by then depends on how fast the trainers are.
+    let (learned, kept) = (before - at_first, restored - at_first);
+    assert!(kept > learned / 3.0, "the model is not lost: {restored}; {at_first} at first, {before} before");
     assert!(at_last > before, "the accuracy rises: {before} before the kill, {at_last} at last");
     assert!(*at_last > 0.85, "the model has learned: {at_last}");
     let states: Vec<_> = verdict.verdict.epochs.iter().map(|epoch| (epoch.epoch, epoch.state)).collect();
