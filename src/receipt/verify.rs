@@ -314,8 +314,8 @@ impl<'a> Audit<'a> {
         Ok(left_out)
     }
 
-    /// The epochs before this one of which no receipt has anything, because a run resumed there with less than
-    /// a step.
+    /// The epochs before this one of which no receipt has anything, because a run resumed there with less
+    /// than a step.
     fn without_a_record(&self, last: u64) -> Result<Vec<u64>, ReceiptError> {
         let mut without = Vec::new();
         for party in &self.parties {

@@ -79,8 +79,8 @@ impl fmt::Display for NoLock {
             ),
             NoLock::Unknown(lock, error) => write!(
                 f,
-                "cannot tell whether this process already has the database's lock file open ({}: {error}), and \
-                 LMDB cannot open it twice",
+                "cannot tell whether this process already has the database's lock file open ({}: {error}), \
+                 and LMDB cannot open it twice",
                 lock.display()
             ),
             NoLock::Link(lock) => {

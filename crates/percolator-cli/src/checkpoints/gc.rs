@@ -89,8 +89,8 @@ fn reason(left: &Left) -> String {
         }
         Left::NotUnderstood(error) => format!("{error}; it may name any file, so all stay"),
         Left::NewestMissing(newest) => format!(
-            "files stay that the record does not name: the file of its newest checkpoint, {newest}, is missing, \
-             so the record may be older than they are; with --without-record they go"
+            "files stay that the record does not name: the file of its newest checkpoint, {newest}, is \
+             missing, so the record may be older than they are; with --without-record they go"
         ),
         Left::Unreadable(keys) => {
             format!("files stay that no record names; {} says why, until it is removed", keys.join(", "))
