@@ -413,6 +413,9 @@ def language():
     seed("sentencepiece", "bytes", message(pieces[0], *fallback, (2, message((35, 1)))))
     seed("record_info", "script", '{"filenames": ["/a/train-0-0.tfrecords", "\\u00e4.x"], "num_batch": 12}')
     seed("record_info", "mended", '{"filenames": [], "num_batch": 0, "fix_quirks": true}')
+    preparation = {"num_task": 2, "num_core_per_host": 1, "use_eod": True, "from_raw_text": True,
+                   "model": "0" * 16, "input": "cbf29ce484222325"}
+    seed("record_info", "prepared", json.dumps({"filenames": ["a"], "num_batch": 3, "preparation": preparation}))
 
 
 def cluster():

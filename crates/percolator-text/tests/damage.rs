@@ -8,6 +8,7 @@ mod harness;
 
 use std::error::Error;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use harness::process::this_test;
@@ -101,23 +102,36 @@ fn records(name: String, bytes: Vec<u8>) -> Stated {
     file
 }
 
-/// The words and the number of a `record_info`. Names with other folders lead to the same files, and any
-/// other change is an error: the number of batches must be that of the files.
+/// The words and the numbers of a `record_info`. Names with other folders lead to the same files. So does a
+/// file that does not state its preparation. Any other change is an error: the number of batches must be that
+/// of the files, and the preparation that of the other file.
 fn info(name: String, bytes: Vec<u8>) -> Stated {
     let mut file = Stated::of(name, bytes, Guard::Structure);
     let end = file.bytes.len();
-    let number = file.bytes[..end - 1].iter().rposition(|byte| !byte.is_ascii_digit()).unwrap() + 1;
     let mut start = 0;
-    for at in 0..number {
+    for name in ["num_batch", "num_task", "num_core_per_host"] {
+        let text = String::from_utf8(file.bytes.clone()).unwrap();
+        let field = format!("\"{name}\": ");
+        let number = text.find(&field).unwrap() + field.len();
+        words(&mut file, start..number);
+        start = number + text[number..].find(|digit: char| !digit.is_ascii_digit()).unwrap();
+        file.mark_number(name, Guard::Structure, Number::Decimal, number..start);
+    }
+    words(&mut file, start..end - 1);
+    file.mark("end", Guard::Structure, end - 1..end);
+    file
+}
+
+/// Marks the words between two places.
+fn words(file: &mut Stated, place: Range<usize>) {
+    let mut start = place.start;
+    for at in place.clone() {
         if [b'/', b'"', b' '].contains(&file.bytes[at]) && at > start {
             file.mark("word", Guard::Structure, start..at);
             start = at;
         }
     }
-    file.mark("word", Guard::Structure, start..number);
-    file.mark_number("batches", Guard::Structure, Number::Decimal, number..end - 1);
-    file.mark("end", Guard::Structure, end - 1..end);
-    file
+    file.mark("word", Guard::Structure, start..place.end);
 }
 
 impl Format for Prepared {

@@ -6,6 +6,7 @@ mod example;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -253,7 +254,8 @@ fn passes_and_tasks_may_have_large_numbers() {
     let options = Options { flags: last, num_passes: 2, ..Options::default() };
     let error = message(&prepare(&options, &Progress::new()).unwrap_err());
     assert!(error.contains("NumPy's seeds end at 4294967295"), "{error}");
-    let many = Flags { num_task: 40_000_000, ..flags.clone() };
+    let other = format!("{}/many", flags.save_dir);
+    let many = Flags { num_task: 40_000_000, save_dir: other, ..flags.clone() };
     let options = Options { flags: many, all_tasks: true, ..Options::default() };
     let summary = prepare(&options, &Progress::new()).unwrap();
     assert_eq!((summary.passes.len(), summary.tasks_without_files), (1, 40_000_000 - 1));
@@ -371,15 +373,172 @@ fn mended_and_kept_quirks_are_not_mixed() {
     let (_folder, flags) = corpus(&[("a.txt", &text())]);
     let pass = |pass_id, fix_quirks| {
         let flags = Flags { pass_id, ..flags.clone() };
-        prepare(&Options { flags, fix_quirks, ..Options::default() }, &Progress::new()).unwrap()
+        prepare(&Options { flags, fix_quirks, ..Options::default() }, &Progress::new())
     };
-    pass(0, true);
+    pass(0, true).unwrap();
     assert!(XlnetData::open(&flags.save_dir, Split::Train, None).is_ok());
-    pass(1, false);
-    let corpus = fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
-    assert!(!corpus.contains("fix_quirks"), "{corpus}");
+    let before = written(&flags);
+    let error = pass(1, false).unwrap_err().to_string();
+    assert!(error.contains("of another preparation: its records lack the script's quirks"), "{error}");
+    assert_eq!(written(&flags), before);
+    let corpus = || fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
+    assert!(corpus().contains("fix_quirks"), "what describes the records stays: {}", corpus());
+    // An earlier version wrote it nevertheless.
+    let first = Path::new(&flags.save_dir).join("tfrecords").join(flags.info_name(0, 0));
+    let aside = first.with_extension("aside");
+    fs::rename(&first, &aside).unwrap();
+    pass(1, false).unwrap();
+    fs::rename(&aside, &first).unwrap();
+    assert!(!corpus().contains("fix_quirks"), "{}", corpus());
     let error = XlnetData::open(&flags.save_dir, Split::Train, None).unwrap_err();
     assert!(matches!(error, DataError::QuirksDiffer { fix_quirks: true, .. }), "{error}");
+}
+
+/// A corpus of two files, which two tasks can share.
+fn of_two_files() -> (TempDir, Flags) {
+    let parts = ["part0", "part1"].map(|part| fs::read(format!("{DATA}/text/{part}.txt")).unwrap());
+    corpus(&[("a.txt", &parts[0]), ("b.txt", &parts[1])])
+}
+
+fn all_tasks(flags: &Flags, num_passes: u32) -> Result<Summary, PrepareError> {
+    let options = Options { flags: flags.clone(), num_passes, all_tasks: true, ..Options::default() };
+    prepare(&options, &Progress::new())
+}
+
+#[test]
+fn records_of_another_preparation_stay_and_are_not_mixed() {
+    let (folder, flags) = of_two_files();
+    let two = Flags { num_task: 2, ..flags.clone() };
+    all_tasks(&two, 2).unwrap();
+    let tfrecords = Path::new(&flags.save_dir).join("tfrecords");
+    let files = || {
+        let names = written(&flags).into_iter().filter(|name| name != "corpus_info.json");
+        names.map(|name| (fs::read(tfrecords.join(&name)).unwrap(), name)).collect::<Vec<_>>()
+    };
+    let before = files();
+    type Change = fn(&mut Flags);
+    let changes: [(Change, &str); 4] = [
+        (|flags| flags.num_task = 1, "its num_task is 2 and not 1"),
+        (|flags| flags.use_eod = false, "its use_eod is true and not false"),
+        (|flags| flags.input_glob = flags.input_glob.replace('*', "?"), ""),
+        (|flags| flags.input_glob = flags.input_glob.replace('*', "a"), "its input files have other names"),
+    ];
+    for (change, due) in changes {
+        let mut changed = two.clone();
+        change(&mut changed);
+        // It writes task 0 alone, and task 1 stays.
+        match run(&changed).map_err(|error| message(&error)) {
+            Ok(_) => assert_eq!(due, "", "another name for the same files"),
+            Err(error) => assert!(!due.is_empty() && error.contains(due), "{error}"),
+        }
+        assert_eq!(files(), before);
+    }
+    // The text grows.
+    let grown = [&text()[..], b"One more line.\n"].concat();
+    fs::write(folder.path().join("a.txt"), grown).unwrap();
+    let error = message(&run(&two).unwrap_err());
+    assert!(error.contains("its input files have other names or lengths"), "{error}");
+    // What is replaced may be anything, and so may be what has other names.
+    all_tasks(&two, 2).unwrap();
+    run(&Flags { split: Split::Dev, num_task: 1, ..two.clone() }).unwrap();
+    run(&Flags { mask_alpha: 5, num_task: 1, ..two.clone() }).unwrap();
+
+    // Nothing is left to refuse where another process prepares at the same time, or a copy comes later.
+    let elsewhere = Flags { save_dir: format!("{}/one", flags.save_dir), ..flags.clone() };
+    all_tasks(&elsewhere, 1).unwrap();
+    for name in [flags.info_name(0, 0), flags.records_name(0, 0)] {
+        let from = Path::new(&elsewhere.save_dir).join("tfrecords").join(&name);
+        fs::copy(from, tfrecords.join(&name)).unwrap();
+    }
+    let open = |passes: Option<u32>| {
+        XlnetData::open_with(&tfrecords, &(&flags).into(), Split::Train, passes)
+            .map(|data| data.files().len())
+    };
+    for passes in [None, Some(1)] {
+        let error = open(passes).unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, DataError::PreparationsDiffer { .. }), "{said}");
+        for part in [&flags.info_name(0, 0), "its num_task is 2 and not 1", "prepare into an empty folder"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+    // Neither the script nor earlier versions state it. But where one task has all, there is no second one.
+    let forget = |task, pass| {
+        let path = tfrecords.join(flags.info_name(task, pass));
+        let info = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{}}}", info.split_once(", \"preparation\"").unwrap().0)).unwrap();
+    };
+    [(0, 1), (1, 0), (1, 1)].iter().for_each(|(task, pass)| forget(*task, *pass));
+    let error = open(None).unwrap_err().to_string();
+    assert!(error.contains("it is of task 1, and num_task is 1"), "{error}");
+    let error = message(&run(&flags).unwrap_err());
+    assert!(error.contains("it is of task 1, and num_task is 1"), "{error}");
+    forget(0, 0);
+    assert_eq!(open(None).unwrap(), 4);
+    // Some state it, and the others do not.
+    all_tasks(&two, 1).unwrap();
+    assert_eq!(open(None).unwrap(), 4);
+}
+
+#[test]
+fn tasks_and_passes_of_one_preparation_agree_whatever_their_seeds_are() {
+    let (_folder, flags) = of_two_files();
+    thread::scope(|scope| {
+        for (task, pass_id) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let flags = Flags { num_task: 2, task, pass_id, ..flags.clone() };
+            let python_seed = (pass_id == 1).then_some(i64::from(task) + 7);
+            let options = Options { flags, python_seed, ..Options::default() };
+            scope.spawn(move || prepare(&options, &Progress::new()).unwrap());
+        }
+    });
+    assert_eq!(XlnetData::open(&flags.save_dir, Split::Train, 2).unwrap().files().len(), 4);
+}
+
+/// A process that ends at any time, or a disk that is full, must not leave new records with an old
+/// `record_info`.
+#[test]
+fn no_record_info_describes_the_records_that_replaced_its_own() {
+    let (_folder, flags) = corpus(&[("a.txt", &text())]);
+    let path = |name| Path::new(&flags.save_dir).join("tfrecords").join(name);
+    let (records, info) = (path(flags.records_name(0, 0)), path(flags.info_name(0, 0)));
+    run(&flags).unwrap();
+    let number = || fs::metadata(&records).unwrap().ino();
+    for round in 0..20 {
+        let before = number();
+        let old = fs::read(&info).unwrap();
+        let options = Options { flags: flags.clone(), fix_quirks: round % 2 == 0, ..Options::default() };
+        thread::scope(|scope| {
+            let done = scope.spawn(|| prepare(&options, &Progress::new()));
+            while number() == before && !done.is_finished() {
+                std::hint::spin_loop();
+            }
+            // What a process would find that came after this one's end.
+            assert_ne!(fs::read(&info).unwrap_or_default(), old, "round {round}");
+            done.join().unwrap().unwrap();
+        });
+        assert_ne!((number(), fs::read(&info).unwrap()), (before, old));
+    }
+    // If it cannot be removed, the records stay as well.
+    let before = fs::read(&records).unwrap();
+    fs::remove_file(&info).unwrap();
+    fs::create_dir(&info).unwrap();
+    let flags = Flags { use_eod: false, ..flags.clone() };
+    let error = message(&run(&flags).unwrap_err());
+    assert!(error.contains("record_info-train-0-0") && error.contains("a folder is there"), "{error}");
+    assert!(fs::read(&records).unwrap() == before);
+}
+
+#[test]
+fn a_corpus_info_that_cannot_be_read_is_an_error() {
+    let (_folder, flags) = of_two_files();
+    let path = Path::new(&flags.save_dir).join("corpus_info.json");
+    fs::create_dir_all(&path).unwrap();
+    // Task 1 does not write it.
+    let flags = Flags { num_task: 2, task: 1, ..flags };
+    let error = refused(&flags);
+    assert!(error.contains("cannot read ") && error.contains("corpus_info.json: Is a directory"), "{error}");
+    fs::remove_dir(&path).unwrap();
+    run(&flags).unwrap();
 }
 
 #[test]

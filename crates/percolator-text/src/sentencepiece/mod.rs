@@ -61,7 +61,12 @@ impl SentencePiece {
     /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is not a
     /// unigram model.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        Self::from_bytes(&input_file::read(path, MODEL_BYTES_MAX).map_err(ModelError::Read)?)
+        Self::from_bytes(&Self::read(path)?)
+    }
+
+    /// The bytes of a `.model` file.
+    pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ModelError> {
+        input_file::read(path, MODEL_BYTES_MAX).map_err(ModelError::Read)
     }
 
     /// Reads the content of a `.model` file.

@@ -25,12 +25,23 @@ pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
 }
 
+/// The file that is being read.
+#[derive(Debug)]
+struct Open {
+    /// The file's number in its task.
+    number: usize,
+    file: File,
+    /// Its length in bytes when it was opened.
+    expected: u64,
+    /// The bytes that were read.
+    found: u64,
+}
+
 /// Reads a task's files, one after the other.
 #[derive(Debug)]
 pub(super) struct Blocks<'f> {
     files: &'f [PathBuf],
-    /// The file that is open, and its number.
-    open: Option<(usize, File)>,
+    open: Option<Open>,
     next_file: usize,
     number: usize,
     offset: u64,
@@ -47,22 +58,32 @@ impl<'f> Blocks<'f> {
     /// The next block; `None` after the last one, and after an error.
     pub(super) fn next(&mut self) -> Result<Option<Block>, PrepareError> {
         loop {
-            let Some((number, file)) = &mut self.open else {
-                let Some(path) = self.files.get(self.next_file) else { return Ok(None) };
-                match open(path) {
-                    Ok(file) => self.open = Some((self.next_file, file)),
-                    Err(source) => return Err(self.end(self.next_file, source)),
+            let Some(open) = &mut self.open else {
+                let number = self.next_file;
+                let Some(path) = self.files.get(number) else { return Ok(None) };
+                match open_file(path) {
+                    Ok((file, expected)) => self.open = Some(Open { number, file, expected, found: 0 }),
+                    Err(source) => return Err(self.end(number, source)),
                 }
                 self.next_file += 1;
                 (self.offset, self.line) = (0, 1);
                 continue;
             };
-            let number = *number;
+            let number = open.number;
             let mut bytes = std::mem::take(&mut self.rest);
-            let is_last = match fill(file, &mut bytes) {
+            let before = bytes.len();
+            let is_last = match fill(&mut open.file, &mut bytes) {
                 Ok(is_last) => is_last,
                 Err(source) => return Err(self.end(number, source)),
             };
+            open.found += (bytes.len() - before) as u64;
+            let (expected, found) = (open.expected, open.found);
+            // A file may grow, and some file systems state no lengths. But less than stated means lost lines.
+            if is_last && found < expected {
+                self.stop();
+                let path = self.files[number].display().to_string();
+                return Err(PrepareError::Shortened { path, expected, found });
+            }
             if let Some(line) =
                 bytes.split(|byte| *byte == b'\n').position(|line| line.len() > LINE_BYTES_MAX)
             {
@@ -106,13 +127,17 @@ impl<'f> Blocks<'f> {
     }
 }
 
-/// Opens a file that can be read to its end. A FIFO would wait for its writer.
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a file that can be read to its end, and returns it with its length. A FIFO would wait for its
+/// writer.
+fn open_file(path: &Path) -> io::Result<(File, u64)> {
     let kind = fs::metadata(path)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    File::open(path)
+    let file = File::open(path)?;
+    // Of a folder, reading says what is wrong with it.
+    let length = if kind.is_dir() { 0 } else { file.metadata()?.len() };
+    Ok((file, length))
 }
 
 /// Reads on until the block has a whole line; returns whether the file has ended.
@@ -158,6 +183,39 @@ mod tests {
         let error = std::iter::from_fn(|| blocks.next().transpose()).find_map(Result::err).unwrap();
         assert!(error.to_string().contains("missing"), "{error}");
         assert!(blocks.next().unwrap().is_none());
+    }
+
+    /// What a file is that is cut to `left` bytes, or grows to them, after its first block was read.
+    fn read_while_changed(left: u64) -> Result<usize, PrepareError> {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("changed"), folder.path().join("next")];
+        files.iter().for_each(|path| std::fs::write(path, "a line\n".repeat(500_000)).unwrap());
+        let mut blocks = Blocks::new(&files);
+        let mut read = blocks.next()?.unwrap().bytes.len();
+        File::options().write(true).open(&files[0]).unwrap().set_len(left).unwrap();
+        while let Some(block) = blocks.next().inspect_err(|_| assert!(blocks.next().unwrap().is_none()))? {
+            read += block.bytes.len();
+        }
+        Ok(read)
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+        let whole = 3_500_000;
+        let first = BLOCK_BYTES as u64;
+        for (left, due) in [(0, first), (first, first), (2 * first, 2 * first), (whole - 1, whole - 1)] {
+            let error = read_while_changed(left).unwrap_err();
+            assert!(
+                matches!(&error, PrepareError::Shortened { path, expected, found }
+                    if path.ends_with("changed") && *expected == whole && *found == due),
+                "{left}: {error}"
+            );
+            let said = format!("it had {whole} bytes when it was opened, and ended after {due}");
+            assert!(error.to_string().contains(&said), "{error}");
+        }
+        for left in [whole, whole + 10] {
+            assert_eq!(read_while_changed(left).unwrap() as u64, whole + left);
+        }
     }
 
     #[test]

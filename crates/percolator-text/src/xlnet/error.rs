@@ -51,6 +51,19 @@ pub enum PrepareError {
         /// Why.
         source: io::Error,
     },
+    /// A file became shorter while it was read, so lines of it are lost.
+    #[error(
+        "{path}: it had {expected} bytes when it was opened, and ended after {found}: something shortened it \
+         while it was read: prepare again when nothing writes to it"
+    )]
+    Shortened {
+        /// The file.
+        path: String,
+        /// Its length in bytes when it was opened.
+        expected: u64,
+        /// The bytes that were there.
+        found: u64,
+    },
     /// A line is not UTF-8.
     #[error(
         "{path}, line {line}: not UTF-8: byte {offset} of the file is {found:#04x}: convert the file to \
@@ -116,6 +129,17 @@ pub enum PrepareError {
     Foreign {
         /// The file.
         path: String,
+    },
+    /// The folder has records of another preparation, which would not be replaced.
+    #[error(
+        "{path} is of another preparation: {differs}: nothing was written, because its records and the new \
+         ones cannot be read as one data set: write to another folder (--out), or remove it and its records"
+    )]
+    OtherPreparation {
+        /// A `record_info` that would stay.
+        path: String,
+        /// What differs.
+        differs: String,
     },
     /// No file of a task has a token.
     #[error("task {task} has no text: none of its {files} files has a token")]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Flags;
+use super::{Flags, Preparation};
 
 /// The vocabulary size that the script states, whatever the model's size is.
 const VOCAB_SIZE: u32 = 32_000;
@@ -19,6 +19,8 @@ pub struct RecordInfo {
     pub num_batch: u64,
     /// Whether the script's quirks are mended in them. The script's own files do not have this field.
     pub fix_quirks: bool,
+    /// What the records were prepared from. The script does not state it, nor did earlier versions.
+    pub preparation: Option<Preparation>,
 }
 
 impl RecordInfo {
@@ -27,7 +29,11 @@ impl RecordInfo {
     pub fn to_json(&self) -> String {
         let names: Vec<_> = self.filenames.iter().map(|name| quoted(name)).collect();
         let mended = if self.fix_quirks { MENDED } else { "" };
-        format!("{{\"filenames\": [{}], \"num_batch\": {}{mended}}}", names.join(", "), self.num_batch)
+        let preparation = self.preparation.map(|of| format!(", \"preparation\": {}", of.to_json()));
+        let preparation = preparation.unwrap_or_default();
+        let names = names.join(", ");
+        // What the script does not have comes last: without it, the text is the script's.
+        format!("{{\"filenames\": [{names}], \"num_batch\": {}{mended}{preparation}}}", self.num_batch)
     }
 
     /// Reads the file's text.
@@ -42,8 +48,14 @@ impl RecordInfo {
             names.and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
         let num_batch = value.get("num_batch").and_then(serde_json::Value::as_u64);
         let fix_quirks = value.get("fix_quirks").is_some_and(|value| *value == true);
+        let preparation = value.get("preparation").map(|value| {
+            Preparation::from_json(value).ok_or("preparation does not state what the records are of")
+        });
+        let preparation = preparation.transpose()?;
         match (names, num_batch) {
-            (Some(filenames), Some(num_batch)) => Ok(RecordInfo { filenames, num_batch, fix_quirks }),
+            (Some(filenames), Some(num_batch)) => {
+                Ok(RecordInfo { filenames, num_batch, fix_quirks, preparation })
+            }
             (None, _) => Err("filenames is not a list of texts".to_owned()),
             (_, None) => Err("num_batch is not a number of batches".to_owned()),
         }
@@ -112,17 +124,42 @@ mod tests {
 
     #[test]
     fn record_info_is_read_as_written() {
-        let info =
-            RecordInfo {
-                filenames: vec!["a/é".to_owned(), "b".to_owned()], num_batch: 7, fix_quirks: false
-            };
+        let info = RecordInfo {
+            filenames: vec!["a/é".to_owned(), "b".to_owned()],
+            num_batch: 7,
+            fix_quirks: false,
+            preparation: None,
+        };
         assert_eq!(info.to_json(), "{\"filenames\": [\"a/\\u00e9\", \"b\"], \"num_batch\": 7}");
         assert_eq!(RecordInfo::from_json(&info.to_json()), Ok(info.clone()));
         let mended = RecordInfo { fix_quirks: true, ..info };
         assert!(mended.to_json().ends_with("\"num_batch\": 7, \"fix_quirks\": true}"));
-        assert_eq!(RecordInfo::from_json(&mended.to_json()), Ok(mended));
+        assert_eq!(RecordInfo::from_json(&mended.to_json()), Ok(mended.clone()));
+        let preparation = Preparation {
+            num_task: 2,
+            num_core_per_host: 1,
+            use_eod: true,
+            from_raw_text: false,
+            model: 0x12,
+            input: u64::MAX,
+        };
+        let ours = RecordInfo { preparation: Some(preparation), ..mended };
+        let text = ours.to_json();
+        assert!(
+            text.ends_with(
+                ", \"fix_quirks\": true, \"preparation\": {\"num_task\": 2, \"num_core_per_host\": 1, \
+                 \"use_eod\": true, \"from_raw_text\": false, \"model\": \"0000000000000012\", \
+                 \"input\": \"ffffffffffffffff\"}}"
+            ),
+            "{text}"
+        );
+        assert_eq!(RecordInfo::from_json(&text), Ok(ours));
         for wrong in ["", "[]", "{\"filenames\": [1], \"num_batch\": 1}", "{\"filenames\": [\"a\"]}"] {
             assert!(RecordInfo::from_json(wrong).is_err(), "{wrong}");
+        }
+        for (part, other) in [("2, ", "-2, "), ("false", "0"), ("12\"", "1g\""), ("ffff\"}", "+fff\"}")] {
+            let wrong = text.replacen(part, other, 1);
+            assert!(wrong != text && RecordInfo::from_json(&wrong).is_err(), "{wrong}");
         }
     }
 }

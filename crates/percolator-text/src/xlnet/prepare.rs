@@ -1,18 +1,22 @@
 //! Prepares all tasks and passes of one call.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use percolator::whole_file;
+use percolator::{input_file, whole_file};
 
+use super::DataFlags;
 use super::PrepareError;
 use super::Progress;
+use super::data::{INFO_BYTES_MAX, InfoName};
 use super::flags::{Flags, Shape};
 use super::glob;
 use super::info::{RecordInfo, corpus_info};
+use super::preparation::Preparation;
 use super::records::Pass;
 use super::stream::Stream;
 use super::tokens::{self, TaskTokens, TextCounts};
@@ -79,7 +83,14 @@ pub struct PassSummary {
 /// and, with task 0, `corpus_info.json`.
 ///
 /// The result depends only on the flags, the files and the seeds, not on the number of threads. Each file is
-/// either complete or absent.
+/// either complete or absent. A `record_info` that is there describes the records that are there: it is
+/// removed before other records take the place of those it describes.
+///
+/// Each `record_info` states what its records were [prepared from](Preparation). The folder may have others
+/// of the split, with the same flags in their names, that this call does not replace. If one of them differs
+/// in that, or in [`fix_quirks`](Options::fix_quirks), nothing is written ([`PrepareError::OtherPreparation`]),
+/// because [`XlnetData`](super::XlnetData) would refuse both together. Calls for single tasks or passes agree
+/// if their flags and files are the same.
 ///
 /// The progress is in bytes of text, each of which counts once for being cut into tokens and once for each
 /// pass that makes records of it. Stopped, the preparation ends at its next batch or block of text, with
@@ -112,11 +123,11 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     };
     let with_files = tasks.start..tasks.end.min(u32::try_from(files.len()).unwrap_or(u32::MAX));
     let tasks_without_files = (tasks.len() - with_files.len()) as u64;
-    let mut bytes = 0;
-    for path in with_files.clone().flat_map(of_task) {
-        let unreadable = |source| PrepareError::Read { path: path.display().to_string(), source };
-        bytes += fs::metadata(&path).map_err(unreadable)?.len();
-    }
+    // Those of all tasks: what this one's records state must be what the others' do.
+    let lengths = files.iter().map(|path| fs::metadata(path).map_err(|source| unreadable(path, source)));
+    let lengths = lengths.map(|found| found.map(|found| found.len())).collect::<Result<Vec<_>, _>>()?;
+    let lengths_of = |task: u32| lengths.iter().skip(task as usize).step_by(flags.num_task as usize);
+    let bytes: u64 = with_files.clone().flat_map(lengths_of).sum();
     progress.begin(bytes.saturating_mul(1 + passes.end - passes.start));
     let folder = Path::new(&flags.save_dir).join("tfrecords");
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
@@ -124,7 +135,9 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let threads = threads.unwrap_or(1).max(1);
     let at_once = threads.min(with_files.len()).max(1);
-    let job = Job { options, shape: &shape, vocabulary: &vocabulary, folder: &folder, progress };
+    let named = files.iter().map(PathBuf::as_path).zip(lengths.iter().copied());
+    let preparation = Preparation::of(flags, vocabulary.hash(), named);
+    let job = Job { options, shape: &shape, vocabulary: &vocabulary, preparation, folder: &folder, progress };
     let corpus = Corpus::of(options);
     let names = with_files.clone().flat_map(|task| passes.clone().map(move |pass| (task, pass)));
     let names = names.flat_map(|(task, pass)| {
@@ -136,6 +149,11 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let inputs: HashSet<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
     check_apart(&inputs, &folder, names)?;
     corpus.check_apart(&inputs)?;
+    if !with_files.is_empty() {
+        let is_replaced =
+            |name: &InfoName| with_files.contains(&name.task) && passes.contains(&u64::from(name.pass));
+        job.check_alike(is_replaced)?;
+    }
     corpus.remove_other()?;
     let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
@@ -164,14 +182,29 @@ fn check_apart(
     folder: &Path,
     mut names: impl Iterator<Item = String>,
 ) -> Result<(), PrepareError> {
-    let entries = fs::read_dir(folder).map_err(|source| write_failed(folder, source))?;
-    let there: HashSet<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_one_of(inputs, path)).collect();
+    let there = inputs_among(inputs, paths_in(folder)).map_err(|source| unreadable(folder, source))?;
     let replaced = |name: String| Some(folder.join(name)).filter(|output| there.contains(output));
     match if there.is_empty() { None } else { names.find_map(replaced) } {
         Some(output) => Err(PrepareError::IsInput { path: output.display().to_string() }),
         None => Ok(()),
     }
+}
+
+/// The paths of what is in a folder, or why they cannot be listed.
+fn paths_in(folder: &Path) -> impl Iterator<Item = io::Result<PathBuf>> {
+    let (entries, failed) = match fs::read_dir(folder) {
+        Ok(entries) => (Some(entries), None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    entries.into_iter().flatten().map(|entry| Ok(entry?.path())).chain(failed)
+}
+
+/// Which of these paths are read. If not all can be listed, one of the others may be.
+fn inputs_among(
+    inputs: &HashSet<PathBuf>,
+    paths: impl Iterator<Item = io::Result<PathBuf>>,
+) -> io::Result<HashSet<PathBuf>> {
+    paths.filter(|path| path.as_ref().map_or(true, |path| is_one_of(inputs, path))).collect()
 }
 
 fn is_one_of(inputs: &HashSet<PathBuf>, path: &Path) -> bool {
@@ -208,7 +241,10 @@ impl Corpus {
             Ok(found) if found != self.text.as_bytes() => {
                 fs::remove_file(&self.path).map_err(|source| write_failed(&self.path, source))
             }
-            _ => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // It may have been written with other flags.
+            Err(source) => Err(unreadable(&self.path, source)),
         }
     }
 
@@ -226,7 +262,11 @@ fn is_corpus_info(bytes: &[u8]) -> bool {
     })
 }
 
-fn write_failed(path: &Path, source: std::io::Error) -> PrepareError {
+fn unreadable(path: &Path, source: io::Error) -> PrepareError {
+    PrepareError::Read { path: path.display().to_string(), source }
+}
+
+fn write_failed(path: &Path, source: io::Error) -> PrepareError {
     PrepareError::Write { path: path.display().to_string(), source }
 }
 
@@ -236,6 +276,7 @@ struct Job<'a> {
     options: &'a Options,
     shape: &'a Shape,
     vocabulary: &'a Vocabulary,
+    preparation: Preparation,
     folder: &'a Path,
     progress: &'a Progress,
 }
@@ -248,6 +289,39 @@ struct Done {
 }
 
 impl Job<'_> {
+    /// Checks that the records can be read together with those of the folder that are not replaced. What is
+    /// there of another split, or with other flags in its name, is never read with them.
+    fn check_alike(&self, is_replaced: impl Fn(&InfoName) -> bool) -> Result<(), PrepareError> {
+        let Options { flags, fix_quirks, .. } = self.options;
+        for path in paths_in(self.folder) {
+            let path = path.map_err(|source| unreadable(self.folder, source))?;
+            // A name that is not the script's is refused by those who open the folder. So is another text.
+            let Some(Ok(name)) = InfoName::of(&path, flags.split) else { continue };
+            if name.flags != DataFlags::from(flags) || is_replaced(&name) {
+                continue;
+            }
+            let text = match input_file::read(&path, INFO_BYTES_MAX) {
+                Ok(text) => text,
+                // Another process replaces it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(unreadable(&path, source)),
+            };
+            let Some(info) = str::from_utf8(&text).ok().and_then(|text| RecordInfo::from_json(text).ok())
+            else {
+                continue;
+            };
+            let kept = if info.fix_quirks { "lack" } else { "have" };
+            let quirks = || format!("its records {kept} the script's quirks");
+            let differs = (info.fix_quirks != *fix_quirks).then(quirks);
+            let differs =
+                differs.or_else(|| self.preparation.differences(name.task, info.preparation.as_ref()));
+            if let Some(differs) = differs {
+                return Err(PrepareError::OtherPreparation { path: path.display().to_string(), differs });
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a task's files once, and writes its passes.
     fn task(
         &self,
@@ -295,13 +369,14 @@ impl Job<'_> {
             work,
         };
         let records_path = self.folder.join(flags.records_name(task, pass));
-        let num_batch = records.write(&stream, &records_path, python, numpy)?;
+        let path = self.folder.join(flags.info_name(task, pass));
+        let num_batch = records.write(&stream, &records_path, python, numpy, || self.remove_info(&path))?;
         let info = RecordInfo {
             filenames: vec![records_path.display().to_string()],
             num_batch,
             fix_quirks: self.options.fix_quirks,
+            preparation: Some(self.preparation),
         };
-        let path = self.folder.join(flags.info_name(task, pass));
         whole_file::write(&path, &[info.to_json().as_bytes()])
             .map_err(|source| write_failed(&path, source))?;
         let used = num_batch * self.shape.rows_cut as u64 * self.shape.reuse_len as u64;
@@ -313,5 +388,38 @@ impl Job<'_> {
             records: num_batch * self.shape.rows as u64,
             tokens_left: stream.len() as u64 - used,
         })
+    }
+
+    /// Removes the `record_info` of records that are about to be replaced: if this ends before there is
+    /// another, it would describe the new ones.
+    fn remove_info(&self, path: &Path) -> Result<(), PrepareError> {
+        let failed = |source| write_failed(path, source);
+        if input_file::is_there(path).map_err(failed)? {
+            whole_file::remove(path).map_err(failed)?;
+            // If the machine fails now, it shall not come back. A file system that cannot sync a folder may
+            // still keep this order.
+            drop(File::open(self.folder).and_then(|folder| folder.sync_all()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_to_its_end_may_have_an_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let [input, other] = ["input", "other"].map(|name| folder.path().join(name));
+        [&input, &other].iter().for_each(|path| fs::write(path, "").unwrap());
+        let inputs = HashSet::from([input.canonicalize().unwrap()]);
+        let listed = || [Ok(other.clone()), Ok(input.clone())].into_iter();
+        assert_eq!(inputs_among(&inputs, listed()).unwrap(), HashSet::from([input.clone()]));
+        assert_eq!(inputs_among(&inputs, paths_in(folder.path())).unwrap(), HashSet::from([input.clone()]));
+        let failed = listed().chain([Err(io::ErrorKind::StaleNetworkFileHandle.into())]);
+        assert_eq!(inputs_among(&inputs, failed).unwrap_err().kind(), io::ErrorKind::StaleNetworkFileHandle);
+        let missing = check_apart(&inputs, &folder.path().join("missing"), std::iter::empty());
+        assert!(matches!(missing, Err(PrepareError::Read { path, .. }) if path.ends_with("missing")));
     }
 }

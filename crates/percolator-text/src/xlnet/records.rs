@@ -46,13 +46,15 @@ struct Draft {
 
 impl Pass<'_> {
     /// Writes all batches, and returns how many there are. Splitting a row draws from `python`, masking it
-    /// from `numpy`.
+    /// from `numpy`. `before_replacing` is called when all batches are written, and before the file gets its
+    /// name.
     pub(super) fn write(
         &self,
         stream: &Stream<'_>,
         path: &Path,
         mut python: PythonRandom,
         mut numpy: NumpyRandom,
+        before_replacing: impl FnOnce() -> Result<(), PrepareError>,
     ) -> Result<u64, PrepareError> {
         let shape = self.shape;
         let row_tokens = stream.len() / shape.rows_cut;
@@ -110,7 +112,9 @@ impl Pass<'_> {
             self.progress.add_done(done - std::mem::replace(&mut reported, done));
         }
         self.progress.add_done(self.work.saturating_sub(reported));
-        writer.ok_or_else(too_short)?.finish()?;
+        let writer = writer.ok_or_else(too_short)?;
+        before_replacing()?;
+        writer.finish()?;
         Ok(batches)
     }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::PrepareError;
+use super::preparation::Hash;
 use crate::python_text::is_digit;
 use crate::sentencepiece::{Scratch, SentencePiece, TooLong};
 
@@ -27,6 +28,8 @@ pub struct Vocabulary {
     model: SentencePiece,
     /// Whether each token may start a masked n-gram.
     is_start: Vec<bool>,
+    /// A hash of the model's bytes.
+    hash: u64,
 }
 
 impl Vocabulary {
@@ -38,8 +41,9 @@ impl Vocabulary {
     /// and `<eod>`.
     pub fn open(path: &Path) -> Result<Self, PrepareError> {
         let named = || path.display().to_string();
-        let model =
-            SentencePiece::open(path).map_err(|source| PrepareError::Model { path: named(), source })?;
+        let read = SentencePiece::read(path)
+            .and_then(|bytes| Ok((SentencePiece::from_bytes(&bytes)?, Hash::of(&bytes))));
+        let (model, hash) = read.map_err(|source| PrepareError::Model { path: named(), source })?;
         for (token, expected) in SPECIAL {
             let found = model.piece(token);
             if found != Some(expected.as_bytes()) {
@@ -49,7 +53,12 @@ impl Vocabulary {
         }
         let pieces = (0..).map_while(|token| model.piece(token));
         let is_start = pieces.map(is_start_piece).collect();
-        Ok(Vocabulary { model, is_start })
+        Ok(Vocabulary { model, is_start, hash })
+    }
+
+    /// A hash of the model.
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// The number of tokens.

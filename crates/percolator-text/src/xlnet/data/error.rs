@@ -92,6 +92,21 @@ pub enum DataError {
         /// Another `record_info`.
         other_path: PathBuf,
     },
+    /// Records are of different preparations: text would come twice, or be missing.
+    #[error(
+        "{} and {} are of different preparations (of the second, {differs}): as one data set, they would \
+         have text twice, or lack some: prepare into an empty folder, or remove one of them and its records",
+        path.display(),
+        other_path.display()
+    )]
+    PreparationsDiffer {
+        /// A `record_info`.
+        path: PathBuf,
+        /// Another one.
+        other_path: PathBuf,
+        /// What differs.
+        differs: String,
+    },
     /// A file does not have the records that its `record_info` states.
     #[error(
         "{} has {found} records, and must have {}: a part of it is missing, or its record_info is of another \

@@ -13,12 +13,12 @@ use percolator::{Feed, FeedBuilder, Shuffle, input_file};
 pub use self::error::DataError;
 pub use self::name::DataFlags;
 
-use self::name::InfoName;
+pub(super) use self::name::InfoName;
 use super::decoder::{InputFlags, XlnetDecoder};
-use super::{RecordInfo, Split};
+use super::{Preparation, RecordInfo, Split};
 
 /// The longest `record_info` that is read: the names of hundreds of thousands of files.
-const INFO_BYTES_MAX: u64 = 64 << 20;
+pub(super) const INFO_BYTES_MAX: u64 = 64 << 20;
 
 /// A data set of XLNet's: what [`prepare`](super::prepare) or the script wrote, ready to be fed.
 ///
@@ -59,15 +59,17 @@ impl XlnetData {
     /// which `prepare` was given. `passes` is the number of passes to read of each task, from pass 0 on;
     /// `None` reads all there are.
     ///
-    /// The flags are read from the files' names, and must be the same in all of them.
+    /// The flags are read from the files' names, and must be the same in all of them. So must be what the
+    /// records were [prepared from](Preparation), as far as the `record_info` files state it: those of the
+    /// script do not.
     ///
     /// The files are in the order of the names of their `record_info`s, as in the script (so task 10 comes
     /// before task 2). They are looked for in the folder of their `record_info`, wherever they were written.
     ///
     /// # Errors
     ///
-    /// [`DataError`] if there are none, if their flags differ, if a pass of a task is missing, or if a file
-    /// is missing, named twice or not one of the script's.
+    /// [`DataError`] if there are none, if their flags or [preparations](Preparation) differ, if a pass of a
+    /// task is missing, or if a file is missing, named twice or not one of the script's.
     pub fn open(
         folder: impl AsRef<Path>,
         split: Split,
@@ -110,9 +112,11 @@ impl XlnetData {
         let mut data = XlnetData::of(*flags, first_path.clone());
         check_passes(&folder, infos.iter().map(|(_, name)| (name.task, name.pass)), passes)?;
         let is_wanted = |name: &InfoName| passes.is_none_or(|passes| name.pass < passes);
-        for (path, _) in infos.iter().filter(|(_, name)| is_wanted(name)) {
-            data.add(&folder, path, passes)?;
+        let mut stated = Vec::new();
+        for (path, name) in infos.iter().filter(|(_, name)| is_wanted(name)) {
+            stated.push((path, name.task, data.add(&folder, path, passes)?));
         }
+        check_preparations(&stated)?;
         data.check_names(&folder)?;
         if data.num_batch == 0 {
             return Err(DataError::Empty { folder, split });
@@ -150,8 +154,14 @@ impl XlnetData {
         }
     }
 
-    /// Adds the files that a `record_info` names. If it names several, each is a pass.
-    fn add(&mut self, folder: &Path, path: &Path, passes: Option<u32>) -> Result<(), DataError> {
+    /// Adds the files that a `record_info` names. If it names several, each is a pass. Returns what they were
+    /// prepared from.
+    fn add(
+        &mut self,
+        folder: &Path,
+        path: &Path,
+        passes: Option<u32>,
+    ) -> Result<Option<Preparation>, DataError> {
         let bytes = input_file::read(path, INFO_BYTES_MAX).map_err(|source| unreadable(path, source))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| DataError::Info { path: path.to_owned(), wrong: "it is not UTF-8".to_owned() })?;
@@ -181,7 +191,7 @@ impl XlnetData {
         // As in the script, all files are assumed to have the same number of batches.
         let batches = u128::from(info.num_batch) * taken as u128 / files.max(1) as u128;
         self.num_batch = self.num_batch.saturating_add(u64::try_from(batches).unwrap_or(u64::MAX));
-        Ok(())
+        Ok(info.preparation)
     }
 
     /// Refuses records of which some have the script's quirks and some do not.
@@ -373,6 +383,19 @@ fn check_flags<'a>(
             other,
         }),
     }
+}
+
+/// Checks that records of several `record_info` files are of one preparation. Each comes with its task.
+fn check_preparations(stated: &[(&PathBuf, u32, Option<Preparation>)]) -> Result<(), DataError> {
+    let first = stated.iter().find_map(|(path, _, preparation)| Some((path, (*preparation)?)));
+    let Some((path, preparation)) = first else { return Ok(()) };
+    for (other_path, task, other) in stated {
+        if let Some(differs) = preparation.differences(*task, other.as_ref()) {
+            let (path, other_path) = ((*path).clone(), (*other_path).clone());
+            return Err(DataError::PreparationsDiffer { path, other_path, differs });
+        }
+    }
+    Ok(())
 }
 
 /// Checks that each task has the requested passes.

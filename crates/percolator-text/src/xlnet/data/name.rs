@@ -60,15 +60,15 @@ impl fmt::Display for DataFlags {
 
 /// What the name of a `record_info` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InfoName {
-    pub(super) task: u32,
-    pub(super) pass: u32,
-    pub(super) flags: DataFlags,
+pub(in crate::xlnet) struct InfoName {
+    pub(in crate::xlnet) task: u32,
+    pub(in crate::xlnet) pass: u32,
+    pub(in crate::xlnet) flags: DataFlags,
 }
 
 impl InfoName {
     /// Reads a file's name. `None` if it is not a `record_info` of the split.
-    pub(super) fn of(path: &Path, split: Split) -> Option<Result<Self, DataError>> {
+    pub(in crate::xlnet) fn of(path: &Path, split: Split) -> Option<Result<Self, DataError>> {
         let name = path.file_name()?.to_str()?;
         let rest = name.strip_prefix(&format!("record_info-{split}-"))?.strip_suffix(".json")?;
         let wrong = |wrong: String| DataError::Name { path: path.to_owned(), wrong };
