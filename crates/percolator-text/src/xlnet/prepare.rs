@@ -88,9 +88,9 @@ pub struct PassSummary {
 ///
 /// Each `record_info` states what its records were [prepared from](Preparation). The folder may have others
 /// of the split, with the same flags in their names, that this call does not replace. If one of them differs
-/// in that, or in [`fix_quirks`](Options::fix_quirks), nothing is written ([`PrepareError::OtherPreparation`]),
-/// because [`XlnetData`](super::XlnetData) would refuse both together. Calls for single tasks or passes agree
-/// if their flags and files are the same.
+/// in that, or in [`fix_quirks`](Options::fix_quirks), nothing is written
+/// ([`PrepareError::OtherPreparation`]), because [`XlnetData`](super::XlnetData) would refuse both together.
+/// Calls for single tasks or passes agree if their flags and files are the same.
 ///
 /// The progress is in bytes of text, each of which counts once for being cut into tokens and once for each
 /// pass that makes records of it. Stopped, the preparation ends at its next batch or block of text, with
