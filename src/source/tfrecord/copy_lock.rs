@@ -2,8 +2,8 @@
 //!
 //! The lock (`flock`) is on a file of its own beside the copy, `X.percolator-unpacked.percolator-lock`, which
 //! its holder removes. The kernel releases the lock of a process that is killed. Its file stays then; it is
-//! empty, and the next holder removes it. Nobody waits for ever for a holder that is
-//! stopped.
+//! empty, and the next holder removes it. Whoever waits for a holder whose copy no longer grows gives up
+//! after half an hour.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
