@@ -35,6 +35,9 @@ pub(crate) fn say(line: fmt::Arguments<'_>) -> io::Result<()> {
 pub(crate) fn print_table(stats: &Stats) -> io::Result<()> {
     let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
     say(format_args!("\n{stats}"))?;
+    if copy <= 0.0 {
+        return say(format_args!("too little memory is left to measure how fast it is copied here"));
+    }
     say(format_args!(
         "written at {:.2} % of the rate at which one thread copies memory here ({:.1} GB/s)",
         100.0 * stats.pixel_bytes_per_second() / copy,
