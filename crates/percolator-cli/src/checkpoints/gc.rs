@@ -25,8 +25,9 @@ pub(super) struct Gc {
     /// Remove also checkpoints that a restore could not read, although nothing shows that they are damaged.
     #[arg(long)]
     spared: bool,
-    /// Remove also the files of ids that have no record. With the wrong --etcd-prefix, or another
-    /// --metadata-folder, no id has one.
+    /// Remove also files that the metadata do not know, those of ids without a record, and those that a
+    /// record does not name which may be an old one. With the wrong --etcd-prefix, or another
+    /// --metadata-folder, that is all of them.
     #[arg(long)]
     without_record: bool,
     /// Remove nothing: say what would be removed.
@@ -56,7 +57,7 @@ impl Gc {
             };
             is_clean &= match &cleaned.left {
                 None => true,
-                Some(Left::Held(_) | Left::NoRecord { .. }) => self.ids.is_empty(),
+                Some(Left::Held(_) | Left::NoRecord { .. } | Left::Unknown { .. }) => self.ids.is_empty(),
                 Some(_) => false,
             };
             match self.json {
@@ -88,9 +89,12 @@ fn reason(left: &Left) -> String {
             format!("there is no record of it, and its {files} file(s) stay: with --without-record they go")
         }
         Left::NotUnderstood(error) => format!("{error}; it may name any file, so all stay"),
-        Left::NewestMissing(newest) => format!(
-            "files stay that the record does not name: the file of its newest checkpoint, {newest}, is \
-             missing, so the record may be older than they are; with --without-record they go"
+        Left::Missing(missing) => format!(
+            "files stay that the record does not name: the file of its checkpoint {missing} is missing, so \
+             the record may be older than they are; with --without-record they go"
+        ),
+        Left::Unknown { files } => format!(
+            "these metadata do not know {files} file(s) of it, which stay: with --without-record they go"
         ),
         Left::Unreadable(keys) => {
             format!("files stay that no record names; {} says why, until it is removed", keys.join(", "))

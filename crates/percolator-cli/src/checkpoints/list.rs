@@ -79,7 +79,7 @@ fn say(out: &mut impl Write, kept: &Kept, now: SystemTime) -> std::io::Result<()
         writeln!(out, "  {} unfinished file(s) that nobody writes", kept.unfinished)?;
     }
     for key in &kept.unreadable {
-        writeln!(out, "  why files stay that no record names is kept under {}", printable(key))?;
+        writeln!(out, "  {} says why files stay that no record names", printable(key))?;
     }
     Ok(())
 }

@@ -51,6 +51,14 @@ impl Place {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
+    /// As a process does before it begins a file.
+    fn announce(&self, id: &str, name: &str) {
+        let key = format!("/checkpoints-begun/{id}");
+        let mut names = self.metadata().read(&key).unwrap().records.remove(0).value;
+        names.extend(format!("{name}\n").bytes());
+        self.put(&key, &names);
+    }
+
     pub(crate) fn put(&self, key: &str, value: &[u8]) {
         self.metadata().transact(&Transaction::new().put(key, value)).unwrap();
     }
@@ -223,6 +231,7 @@ fn what_no_record_names_is_removed() {
     let at = |id: &str, name: &str| place.path().join("store").join(id).join(name);
     for id in ["one", "other"] {
         fs::write(at(id, LEFT_OVER), "left over").unwrap();
+        place.announce(id, LEFT_OVER);
         fs::write(at(id, "notes.txt"), "a user's").unwrap();
     }
     let partial = format!("{LEFT_OVER}.ffffffff-7f-1a2b-0.percolator-partial");
@@ -269,6 +278,8 @@ fn files_that_a_record_may_name_are_not_removed() {
         fs::create_dir(place.path().join("store").join(id)).unwrap();
         fs::write(place.path().join("store").join(id).join(FILE), "state").unwrap();
     }
+    let foreign = save(&place.begin("foreign", 1), b"state");
+    fs::write(place.path().join("store/foreign").join(FILE), "of other metadata").unwrap();
     place.put("/checkpoints/strange", br#"{"version":7}"#);
     place.put(&format!("/checkpoints-unreadable/replaced/{FILE}"), b"no JSON");
     let (code, printed, said) = place.run("gc");
@@ -276,6 +287,7 @@ fn files_that_a_record_may_name_are_not_removed() {
     assert!(printed.contains("lost: there is no record of it, and its 1 file(s) stay"), "{printed}");
     assert!(printed.contains("strange: the record has version 7"), "{printed}");
     assert!(printed.contains("replaced: there is no record of it"), "{printed}");
+    assert!(printed.contains("foreign: these metadata do not know 1 file(s) of it, which stay"), "{printed}");
     let (code, printed, _) = place.run("gc lost");
     assert_eq!(code, 1, "{printed}");
     // Whoever says so means it; but not for what may be named.
@@ -283,6 +295,8 @@ fn files_that_a_record_may_name_are_not_removed() {
     assert_eq!(code, 1);
     assert!(printed.contains(&format!("lost: removed {FILE}: no record names it\n")), "{printed}");
     assert!(printed.contains("replaced: files stay that no record names"), "{printed}");
+    assert!(printed.contains(&format!("foreign: removed {FILE}: no record names it\n")), "{printed}");
+    assert_eq!(place.names("foreign"), [foreign.uuid.to_string()].into());
     assert_eq!(place.names("lost").len(), 0);
     for id in ["strange", "replaced"] {
         assert_eq!(place.names(id), [FILE.to_owned()].into(), "{id}");

@@ -199,8 +199,10 @@ impl Checkpointer {
     ///
     /// [`CheckpointError::Held`] if another process holds the id for longer than [`wait`](Self::wait);
     /// [`CheckpointError::Options`]; [`CheckpointError::Metadata`] if the record cannot be read, so that
-    /// nobody knows whether there is a checkpoint; [`CheckpointError::Superseded`] if another process has
-    /// taken the id meanwhile; [`CheckpointError::Thread`].
+    /// nobody knows whether there is a checkpoint, or if the names of files cannot be put;
+    /// [`CheckpointError::Store`] if there is no record, and the files cannot be listed;
+    /// [`CheckpointError::Superseded`] if another process has taken the id meanwhile;
+    /// [`CheckpointError::Thread`].
     pub fn restore<S>(mut self, mut initial: impl FnMut() -> S) -> Result<Checkpoints<S>, CheckpointError>
     where
         S: Checkpoint + Send + Sync + 'static,
@@ -218,6 +220,8 @@ impl Checkpointer {
         }
         // Here, and not on the thread: the store is looked at before the training begins.
         let cleaned = protocol.clean_up_after_others();
+        // If the lease has ended already, the thread takes the id again.
+        protocol.announce()?;
         Checkpoints::begin(protocol, state, restored, self.options, cleaned)
     }
 }

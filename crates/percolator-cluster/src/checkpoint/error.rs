@@ -53,6 +53,19 @@ pub enum CheckpointError {
         /// Who has it, if it is known.
         by: Option<Box<Writer>>,
     },
+    /// The record that this process put last is gone, or is an older one: somebody removed it, or the
+    /// metadata were set back or lost their data. This process writes no more checkpoints, and should end.
+    #[error(
+        "the record that this process put last of the id {id} is gone from {metadata}, or an older one is \
+         there: somebody removed it, or the metadata were set back. No file is removed; a process that \
+         starts now begins with what the metadata have"
+    )]
+    RecordLost {
+        /// The id.
+        id: Id,
+        /// The metadata.
+        metadata: String,
+    },
     /// The records cannot be read or changed.
     #[error("the records of checkpoints cannot be used")]
     Metadata(#[from] MetadataError),
@@ -82,6 +95,17 @@ pub enum CheckpointError {
         /// The cause.
         source: MetadataError,
     },
+    /// So many earlier checkpoints are written, and nobody has said whether they count, that this one was not
+    /// begun.
+    #[error(
+        "no checkpoint was written: {files} earlier ones wait for an answer that says whether they count"
+    )]
+    InDoubt {
+        /// How many there are.
+        files: usize,
+        /// Why there is no answer.
+        source: MetadataError,
+    },
     /// It took too long. It goes on.
     #[error("no checkpoint was complete within {waited:.1?}: it is still being written")]
     TooLong {
@@ -104,6 +128,11 @@ fn by_whom(by: Option<&Writer>) -> String {
 }
 
 impl CheckpointError {
+    /// Whether this process may write no more checkpoints.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, CheckpointError::Superseded { .. } | CheckpointError::RecordLost { .. })
+    }
+
     pub(super) fn thread(error: io::Error) -> Self {
         CheckpointError::Thread { source: error.into() }
     }

@@ -29,6 +29,8 @@ pub(super) struct Written {
 pub(super) struct Target<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) id: &'a Id,
+    /// The name of the file.
+    pub(super) uuid: Uuid,
     pub(super) stop: &'a AtomicBool,
 }
 
@@ -78,8 +80,7 @@ impl Target<'_> {
 
     /// Writes what was copied.
     pub(super) fn write_copy(&self, bytes: &[u8], lock_held: Duration) -> Result<Written, CheckpointError> {
-        let uuid = Uuid::new_v4();
-        let mut file = self.store.create(self.id, uuid)?;
+        let mut file = self.store.create(self.id, self.uuid)?;
         let write = || {
             for bytes in bytes.chunks(WRITE_BYTES) {
                 self.check()?;
@@ -89,13 +90,12 @@ impl Target<'_> {
         };
         let (sums, written) = sums_beside(bytes, write).map_err(CheckpointError::thread)?;
         written?;
-        Ok(Written { uuid, sums, lock_held })
+        Ok(Written { uuid: self.uuid, sums, lock_held })
     }
 
     /// Writes the state under its lock.
     pub(super) fn write_held<S: Checkpoint>(&self, state: &RwLock<S>) -> Result<Written, CheckpointError> {
-        let uuid = Uuid::new_v4();
-        let mut file = self.store.create(self.id, uuid)?;
+        let mut file = self.store.create(self.id, self.uuid)?;
         let summing = Summing::start().map_err(CheckpointError::thread)?;
         let mut summed = Summed { file: &mut *file, summing, stop: self.stop, is_store: false };
         let done = under_lock(state, |state| state.write(&mut summed));
@@ -107,7 +107,7 @@ impl Target<'_> {
         };
         let sums = summed.summing.finish();
         file.finish()?;
-        Ok(Written { uuid, sums, lock_held })
+        Ok(Written { uuid: self.uuid, sums, lock_held })
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Keys {
     pub(super) record: String,
     /// Who holds the id.
     pub(super) held: String,
-    /// That the id was begun with these metadata, when there were no files of it.
+    /// The files that were begun, or may be, and that the record does not name.
     pub(super) begun: String,
     /// Records that could not be read, which others took the place of, and why files stay that no record
     /// names.

@@ -44,6 +44,7 @@
 //!   follows records, and tells a damaged file, not a forged one; SHA-256 is recorded beside it.
 //! - A restart waits for the lease of the process before it, unless that has given it back.
 
+mod announced;
 mod archive;
 #[cfg(feature = "tensorflow")]
 mod bundle;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use super::announced::Announced;
 use super::entry::{Entry, Writer};
 use super::error::CheckpointError;
 use super::hold::{Hold, Keys, Taken, holder, read_exactly};
 use super::record::{Record, RecordError, SPARED_MAX};
-use crate::metadata::{LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
-use crate::store::{Id, Store};
+use crate::metadata::{self, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
+use crate::store::{Id, Store, StoreError};
 
 /// So many files may wait for an answer that says whether their record was put. No more are written then.
 const UNRESOLVED_MAX: usize = 4;
@@ -24,8 +25,9 @@ const UNRESOLVED_MAX: usize = 4;
 ///
 /// 1. A record is put only under a hold, and names a file that was begun under that hold. So nobody else can
 ///    have listed the file as one to be removed.
-/// 2. A file is removed only if the record did not name it at a moment at which it was there and the id was
-///    held; or if it is this process's own, and no put of it was ever sent.
+/// 2. A file is removed only if its name was announced, or the record has named it; and if the record did not
+///    name it at a moment at which it was there and the id was held, or it is this process's own, and no put
+///    of it was ever sent.
 /// 3. `seen` is the revision of the record that this process put or read last, unless a put in `unresolved`
 ///    has happened since.
 #[derive(Debug)]
@@ -38,9 +40,10 @@ pub(super) struct Protocol {
     /// How many checkpoints are kept.
     keep: usize,
     hold: Hold,
-    /// The lease of a try to take the id again that nobody has answered: the id may be held under it.
-    tried: Option<LeaseId>,
+    /// The leases of tries to take the id again that nobody has answered: the id may be held under one.
+    tried: Vec<LeaseId>,
     seen: Option<Revision>,
+    announced: Announced,
     /// The checkpoints that count, the newest first.
     good: Vec<Entry>,
     spared: Vec<Entry>,
@@ -51,8 +54,11 @@ pub(super) struct Protocol {
     /// What is to be kept elsewhere when the record is replaced: the bytes of one that is not understood, or
     /// that does not go with the store.
     set_aside: Option<Vec<u8>>,
-    /// A record that is not known, or not understood, may name any file: only those of `dropped` are removed.
-    spares_unknown: bool,
+    /// The record may not be the newest one, or is not understood: only files of `dropped` are removed.
+    spares_announced: bool,
+    /// Somebody has said that files may go that nobody knows.
+    removes_unknown: bool,
+    /// The files that were needed, and are not any more.
     dropped: BTreeSet<Uuid>,
 }
 
@@ -84,77 +90,133 @@ impl Protocol {
     ) -> Result<(Self, Found), CheckpointError> {
         let keys = Keys::new(&id);
         let hold = Hold::wait(&metadata, &id, &keys, ttl, wait)?;
-        let records = read_exactly(&*metadata, &[&keys.record])?;
-        let spares_unknown = !metadata.read(&keys.unreadable)?.records.is_empty();
+        let records = read_exactly(&*metadata, &[&keys.record, &keys.begun])?;
+        let spares_announced = !metadata.read(&keys.unreadable)?.records.is_empty();
         let mut protocol = Protocol {
             store,
             metadata,
             id,
-            keys,
+            hold,
             ttl,
             keep,
-            hold,
-            tried: None,
+            tried: Vec::new(),
             seen: None,
+            announced: Announced::parse(records.get(&keys.begun)),
+            keys,
             good: Vec::new(),
             spared: Vec::new(),
             named: BTreeSet::new(),
             unresolved: Vec::new(),
             set_aside: None,
-            spares_unknown,
+            spares_announced,
+            removes_unknown: false,
             dropped: BTreeSet::new(),
         };
-        let Some(record) = records.get(&protocol.keys.record) else {
-            let found = protocol.begin_without_record()?;
-            return Ok((protocol, found));
+        let files = protocol.store.list(&protocol.id);
+        let found = match records.get(&protocol.keys.record) {
+            Some(record) => protocol.begin_with(record, files),
+            None => protocol.begin_without_record(&files?),
         };
-        protocol.seen = Some(record.modified);
-        match Record::parse(&record.value) {
-            Ok(record) => {
-                protocol.good = std::iter::once(&record.newest).chain(&record.kept).cloned().collect();
-                protocol.spared.clone_from(&record.spared);
-                protocol.named = record.entries().map(|entry| entry.uuid).collect();
-                Ok((protocol, Found::Record(record)))
-            }
+        Ok((protocol, found))
+    }
+
+    fn begin_with(&mut self, record: &metadata::Record, files: Result<Vec<Uuid>, StoreError>) -> Found {
+        self.seen = Some(record.modified);
+        let parsed = match Record::parse(&record.value) {
+            Ok(parsed) => parsed,
             Err(error) => {
-                protocol.set_aside = Some(record.value.clone());
-                protocol.spares_unknown = true;
-                Ok((protocol, Found::Unreadable(error)))
+                (self.set_aside, self.spares_announced) = (Some(record.value.clone()), true);
+                return Found::Unreadable(error);
+            }
+        };
+        self.good = std::iter::once(&parsed.newest).chain(&parsed.kept).cloned().collect();
+        self.spared.clone_from(&parsed.spared);
+        self.named = parsed.entries().map(|entry| entry.uuid).collect();
+        match files {
+            Ok(files) if self.good.iter().all(|entry| files.contains(&entry.uuid)) => {}
+            // An older record than was put last, as from a copy of the metadata: then the store has files
+            // that it does not know.
+            Ok(_) => self.spare_announced(record.value.clone()),
+            Err(error) => {
+                warn!(id = %self.id, %error, "its files cannot be listed: those that earlier processes left \
+                       stay for now");
+                self.spares_announced = true;
+            }
+        }
+        Found::Record(parsed)
+    }
+
+    /// Files that were announced are what a process left that was killed before its first record. Of others
+    /// there is a record in other metadata, or one that was lost: then all stay.
+    fn begin_without_record(&mut self, files: &[Uuid]) -> Found {
+        if files.iter().all(|file| self.announced.names().contains(file)) {
+            return Found::Nothing;
+        }
+        let (place, writer) = (self.store.place(), Writer::this());
+        let why = format!("no record was found of {} files in {place}, by {writer}", files.len());
+        self.spare_announced(why.into());
+        Found::NoRecord(files.len())
+    }
+
+    /// Announces names for the files to come, so that they can be written while nobody answers.
+    pub(super) fn announce(&mut self) -> Result<Put, CheckpointError> {
+        loop {
+            let next = self.announced.clone().topped_up();
+            let announce = self.announced.when_unchanged(self.when_seen(self.when_held()), &self.keys.begun);
+            match self.metadata.transact(&announce.put(&self.keys.begun, next.text()))? {
+                Outcome::Committed(revision) => {
+                    self.announced = next.put_at(revision);
+                    return Ok(Put::Done);
+                }
+                Outcome::Refused(found) if self.resolve(&found) => {}
+                Outcome::Refused(found) => {
+                    if let Some(put) = self.adopt_announced(&found)? {
+                        return Ok(put);
+                    }
+                }
             }
         }
     }
 
-    /// There is no record. Files that are there are what a process left that was killed before its first
-    /// record, if the id was begun with these metadata. If it was not, another record names them, in other
-    /// metadata, or one that was lost: they stay.
-    fn begin_without_record(&mut self) -> Result<Found, CheckpointError> {
-        if !read_exactly(&*self.metadata, &[&self.keys.begun])?.records.is_empty() {
-            return Ok(Found::Nothing);
-        }
-        let files = self.store.list(&self.id)?.len();
-        if files > 0 {
-            let (store, writer) = (self.store.place(), Writer::this());
-            self.spare_unknown(
-                format!("no record was found of {files} files in {store}, by {writer}").into(),
-            );
-            return Ok(Found::NoRecord(files));
-        }
-        let begin = self.when_seen(self.when_held()).put(&self.keys.begun, Writer::this().to_string());
-        match self.metadata.transact(&begin)? {
-            Outcome::Committed(_) => Ok(Found::Nothing),
-            Outcome::Refused(found) => Err(self.superseded(&found)),
+    /// Something was refused, and no put that nobody had answered is the reason: then it is that the hold was
+    /// lost, or that names were announced which nobody had answered. After that it may be tried again.
+    fn adopt_announced(&mut self, found: &Records) -> Result<Option<Put>, CheckpointError> {
+        match found.get(&self.keys.held) {
+            _ if !self.is_unchanged(found) => Err(self.refused(found)),
+            None => Ok(Some(Put::HoldLost)),
+            Some(held) if held.lease == Some(self.hold.lease()) => {
+                self.announced.adopt(found.get(&self.keys.begun));
+                Ok(None)
+            }
+            Some(_) => Err(self.refused(found)),
         }
     }
 
-    /// Files stay that no record names, from now on and for later processes. What is set aside says why.
-    pub(super) fn spare_unknown(&mut self, set_aside: Vec<u8>) {
-        self.spares_unknown = true;
-        self.set_aside.get_or_insert(set_aside);
+    /// Returns the name of the next file: should this process be killed, the next one knows the file for the
+    /// id's own. Returns nothing if the hold was lost.
+    pub(super) fn next_name(&mut self) -> Result<Option<Uuid>, CheckpointError> {
+        loop {
+            if let Some(name) = self.announced.take() {
+                return Ok(Some(name));
+            }
+            if let Put::HoldLost = self.announce()? {
+                return Ok(None);
+            }
+        }
     }
 
-    /// Somebody has said that files may go although no record was found that names them.
+    /// Files stay that no record names, from now on and for later processes. What is set aside says why, if
+    /// nothing does yet.
+    fn spare_announced(&mut self, set_aside: Vec<u8>) {
+        if !std::mem::replace(&mut self.spares_announced, true) {
+            self.set_aside = Some(set_aside);
+        }
+    }
+
+    /// Somebody has said that files may go although nothing says whose they are.
     pub(super) fn give_up_unknown(&mut self) {
-        (self.spares_unknown, self.set_aside) = (false, None);
+        (self.spares_announced, self.set_aside) = (false, None);
+        self.removes_unknown = true;
     }
 
     /// Takes a checkpoint that cannot be restored out of those that the next record will name, unless nothing
@@ -183,6 +245,13 @@ impl Protocol {
         Record { newest: newest.clone(), kept, spared: self.spared.clone() }
     }
 
+    /// What is announced once this record is put.
+    fn announced_after(&self, record: &Record) -> Announced {
+        let mut announced = self.announced.clone();
+        announced.follow(&self.named, &record.entries().map(|entry| entry.uuid).collect());
+        announced
+    }
+
     fn when_seen(&self, transaction: Transaction) -> Transaction {
         match self.seen {
             Some(revision) => transaction.when_modified(&self.keys.record, revision),
@@ -207,6 +276,7 @@ impl Protocol {
         let named = self.good.iter().chain(&self.spared).map(|entry| entry.uuid).collect();
         let before = std::mem::replace(&mut self.named, named);
         self.dropped.extend(before.difference(&self.named));
+        self.announced.follow(&before, &self.named);
         if self.set_aside.take().is_some() {
             warn!(id = %self.id, key = self.keys.unreadable, "files stay that no record names: what is kept \
                    under this key says why");
@@ -228,24 +298,29 @@ impl Protocol {
         found.get(&self.keys.record).map(|record| record.modified) == self.seen
     }
 
-    /// Somebody else has the id, or has written.
+    /// Somebody else has the id, or has written; or the record is not what this process saw, although nobody
+    /// has put a newer one.
     fn superseded(&self, found: &Records) -> CheckpointError {
+        let id = self.id.clone();
         let held = found.get(&self.keys.held).filter(|held| held.lease != Some(self.hold.lease()));
-        let by = match held {
-            Some(held) => Some(holder(&held.value).0),
-            None => found
-                .get(&self.keys.record)
+        let by = match (held, found.get(&self.keys.record)) {
+            (Some(held), _) => Some(holder(&held.value).0),
+            // Revisions only grow.
+            (None, record) if record.map(|record| record.modified) < self.seen => {
+                return CheckpointError::RecordLost { id, metadata: self.metadata.place() };
+            }
+            (None, record) => record
                 .and_then(|record| Record::parse(&record.value).ok())
                 .and_then(|record| record.newest.writer),
         };
-        CheckpointError::Superseded { id: self.id.clone(), by: by.map(Box::new) }
+        CheckpointError::Superseded { id, by: by.map(Box::new) }
     }
 
     /// Somebody else has the id, or has written; or this process has it, by a try to take it again that
     /// nobody has answered, and whose lease ends by itself.
     fn refused(&self, found: &Records) -> CheckpointError {
         let lease = found.get(&self.keys.held).and_then(|held| held.lease);
-        if lease.is_none() || lease != self.tried || !self.is_unchanged(found) {
+        if !lease.is_some_and(|lease| self.tried.contains(&lease)) || !self.is_unchanged(found) {
             return self.superseded(found);
         }
         let (place, what) = (self.id.to_string(), "take the id again");
@@ -257,6 +332,11 @@ impl Protocol {
     /// Whether one more file may be written: the ones that wait for an answer are bounded.
     pub(super) fn has_room(&self) -> bool {
         self.unresolved.len() < UNRESOLVED_MAX
+    }
+
+    /// How many files wait for an answer.
+    pub(super) fn in_doubt(&self) -> usize {
+        self.unresolved.len()
     }
 
     /// Whether a put of this file was sent, whose answer is not known: then the file must stay.
@@ -279,11 +359,11 @@ impl Protocol {
             if self.good.first().is_some_and(|newest| newest.uuid == entry.uuid) {
                 return Ok(Put::Done);
             }
-            let record = self.record(entry).to_json();
-            let mut put = self.when_seen(self.when_held()).put(&self.keys.record, record);
-            if self.seen.is_none() {
-                put = put.remove(&self.keys.begun);
-            }
+            let record = self.record(entry);
+            let announced = self.announced_after(&record).topped_up();
+            let put = self.announced.when_unchanged(self.when_seen(self.when_held()), &self.keys.begun);
+            let put = put.put(&self.keys.record, record.to_json());
+            let mut put = put.put(&self.keys.begun, announced.text());
             if let Some(bytes) = &self.set_aside {
                 put = put.put(format!("{}{}", self.keys.unreadable, entry.uuid), bytes.clone());
             }
@@ -294,6 +374,7 @@ impl Protocol {
             match self.metadata.transact(&put)? {
                 Outcome::Committed(revision) => {
                     self.count(entry.clone(), revision);
+                    self.announced = announced.put_at(revision);
                     return Ok(Put::Done);
                 }
                 Outcome::Refused(found) => {
@@ -303,11 +384,9 @@ impl Protocol {
                     if !was_sent {
                         self.unresolved.retain(|other| other.uuid != entry.uuid);
                     }
-                    let is_held = found.get(&self.keys.held).is_some();
-                    if self.is_unchanged(&found) && !is_held {
-                        return Ok(Put::HoldLost);
+                    if let Some(put) = self.adopt_announced(&found)? {
+                        return Ok(put);
                     }
-                    return Err(self.refused(&found));
                 }
             }
         }
@@ -320,12 +399,14 @@ impl Protocol {
             let also = self.when_seen(Transaction::new());
             match Hold::take(&self.metadata, &self.keys, self.ttl, also)? {
                 Taken::Unanswered(lease, error) => {
-                    self.tried = Some(lease);
+                    self.tried.push(lease);
                     return Err(error.into());
                 }
                 Taken::Ours(hold) => {
                     info!(id = %self.id, "the lease of the id had ended, and it was taken again");
                     self.hold = hold;
+                    // Somebody else may have listed a file of such a name, and be about to remove it.
+                    self.announced.give_up_free();
                     // Their puts ask for the old hold.
                     self.dropped.extend(self.unresolved.drain(..).map(|entry| entry.uuid));
                     return Ok(());
@@ -371,7 +452,9 @@ impl Protocol {
         self.confirm_hold()?;
         for &name in &names {
             self.store.remove(&self.id, name)?;
-            self.dropped.remove(&name);
+            if self.dropped.remove(&name) {
+                self.announced.forget(name);
+            }
         }
         Ok(names)
     }
@@ -381,6 +464,9 @@ impl Protocol {
         let is_ours = self.when_seen(self.when_held());
         match self.metadata.transact(&is_ours)? {
             Outcome::Committed(_) => Ok(()),
+            Outcome::Refused(found) if self.is_unchanged(&found) && found.get(&self.keys.held).is_none() => {
+                Err(MetadataError::LeaseExpired { lease: self.hold.lease() }.into())
+            }
             Outcome::Refused(found) => Err(self.superseded(&found)),
         }
     }
@@ -393,9 +479,13 @@ impl Protocol {
         let kept = kept.iter().filter(|&entry| is_left(entry)).cloned().collect();
         let spared = self.spared.iter().filter(|&entry| is_left(entry)).cloned().collect();
         let record = Record { newest: newest.clone(), kept, spared };
+        let announced = self.announced_after(&record);
         let put = self.when_seen(self.when_held()).put(&self.keys.record, record.to_json());
-        match self.metadata.transact(&put)? {
-            Outcome::Committed(revision) => self.seen = Some(revision),
+        match self.metadata.transact(&put.put(&self.keys.begun, announced.text()))? {
+            Outcome::Committed(revision) => {
+                self.seen = Some(revision);
+                self.announced = announced.put_at(revision);
+            }
             Outcome::Refused(found) => return Err(self.superseded(&found)),
         }
         let named: BTreeSet<_> = record.entries().map(|entry| entry.uuid).collect();
@@ -409,23 +499,44 @@ impl Protocol {
     fn is_needless(&self, name: Uuid) -> bool {
         !self.named.contains(&name)
             && !self.is_unresolved(name)
-            && (!self.spares_unknown || self.dropped.contains(&name))
+            && (self.removes_unknown
+                || self.dropped.contains(&name)
+                || (!self.spares_announced && self.announced.names().contains(&name)))
     }
 
     /// Removes what a process that was killed left: unfinished files, and finished ones that no record names.
     pub(super) fn clean_up_after_others(&mut self) -> Result<u64, CheckpointError> {
-        let abandoned = self.store.remove_abandoned(&self.id)? as u64;
+        let abandoned = match self.seen.is_none() && self.spares_announced {
+            // They may belong to a process with other metadata.
+            true => 0,
+            false => self.store.remove_abandoned(&self.id)? as u64,
+        };
         Ok(abandoned + self.clean()?)
     }
 
-    /// Removes a file of this process that is not put, and never will be.
+    /// Removes a file of this process, unless it was put, or may be yet.
     pub(super) fn discard(&mut self, uuid: Uuid) {
-        if self.is_unresolved(uuid) {
-            return;
+        if self.remove_own(uuid) {
+            self.announced.forget(uuid);
         }
-        self.dropped.insert(uuid);
-        if let Err(error) = self.store.remove(&self.id, uuid) {
+    }
+
+    /// The same for a file that was begun under this hold: another one may have its name.
+    pub(super) fn discard_for_another(&mut self, uuid: Uuid) {
+        if self.remove_own(uuid) {
+            self.announced.give_back(uuid);
+        }
+    }
+
+    fn remove_own(&mut self, uuid: Uuid) -> bool {
+        if self.is_unresolved(uuid) || self.named.contains(&uuid) {
+            return false;
+        }
+        let removed = self.store.remove(&self.id, uuid);
+        if let Err(error) = &removed {
+            self.dropped.insert(uuid);
             warn!(id = %self.id, %uuid, %error, "a file that is not needed could not be removed");
         }
+        removed.is_ok()
     }
 }

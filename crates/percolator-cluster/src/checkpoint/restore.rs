@@ -38,8 +38,8 @@ pub enum Fault {
     /// There is no record, although the store has files. These are not the metadata that name them, or the
     /// record was lost. No file is removed.
     #[error(
-        "{metadata} has no record of it, and {store} has {files} file(s) of it, which stay: end this process \
-         if these are not their metadata"
+        "{metadata} has no record of its checkpoints, and {store} has {files} file(s) of them, which stay: \
+         end this process if these are not their metadata"
     )]
     NoRecord {
         /// How many files there are.
@@ -282,12 +282,6 @@ pub(super) fn restore<S: Checkpoint>(
         Ok::<_, CheckpointError>(read)
     };
     let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
-    let is_missing = |rejected: &Rejected| matches!(rejected.fault, Fault::Store(StoreError::Missing { .. }));
-    if let Some(record) = record.as_ref().filter(|_| rejected.iter().any(is_missing)) {
-        // The record may be an older one than was put last, as from a copy of the metadata: then the store
-        // has files that it does not know.
-        protocol.spare_unknown(record.to_json());
-    }
     for Rejected { entry, fault } in &rejected {
         if let Some(entry) = entry {
             protocol.reject(entry.uuid, fault.is_damage());

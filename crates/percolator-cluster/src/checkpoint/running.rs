@@ -123,7 +123,8 @@ impl<S: Checkpoint + Send + Sync + 'static> Checkpoints<S> {
     /// # Errors
     ///
     /// [`CheckpointError::Superseded`] once another process has taken the place of this one, which should
-    /// end; [`CheckpointError::Ended`] if the thread has ended for another reason.
+    /// end; [`CheckpointError::RecordLost`] once its record is gone, or an older one is there;
+    /// [`CheckpointError::Ended`] if the thread has ended for another reason.
     pub fn step(&self) -> Result<(), CheckpointError> {
         let mut control = self.shared.control.lock();
         if let Some(error) = &control.ended {

@@ -131,7 +131,7 @@ impl<S: Checkpoint> Thread<S> {
 
     /// Answers whoever asked for this checkpoint. Returns an error after which there are no more.
     fn answer(&mut self, asked: u64, outcome: Result<Entry, CheckpointError>) -> Result<(), CheckpointError> {
-        let is_over = matches!(outcome, Err(CheckpointError::Superseded { .. }));
+        let is_over = outcome.as_ref().is_err_and(CheckpointError::is_final);
         let mut control = self.shared.control.lock();
         if let Err(error) = &outcome {
             warn!(id = %self.protocol.id, %error, "a checkpoint failed, or must wait");
@@ -163,15 +163,24 @@ impl<S: Checkpoint> Thread<S> {
         {
             // No more files are begun before it is known which of those that wait count.
             let (entry, begun) = (pending.entry.clone(), pending.begun);
-            self.put(entry, begun)?;
+            self.put(entry, begun).map_err(|error| match error {
+                CheckpointError::NotRecorded { source, .. } => {
+                    CheckpointError::InDoubt { files: self.protocol.in_doubt(), source }
+                }
+                error => error,
+            })?;
         }
         for _ in 0..RETAKES_MAX {
             let begun = Instant::now();
             let step = self.shared.control.lock().steps;
-            let written = self.write()?;
+            let Some(name) = self.protocol.next_name()? else {
+                self.retake()?;
+                continue;
+            };
+            let written = self.write(name)?;
             // The newest file wins.
             if let Some(older) = self.pending.take() {
-                self.protocol.discard(older.entry.uuid);
+                self.protocol.discard_for_another(older.entry.uuid);
             }
             let entry = self.entry(written, step);
             if let Some(entry) = self.put(entry, begun)? {
@@ -185,9 +194,10 @@ impl<S: Checkpoint> Thread<S> {
     }
 
     /// Writes the state into a new file.
-    fn write(&mut self) -> Result<Written, CheckpointError> {
+    fn write(&mut self, uuid: Uuid) -> Result<Written, CheckpointError> {
         let (state, buffer, options) = (&self.state, &mut self.buffer, &self.options);
-        let target = Target { store: &*self.protocol.store, id: &self.protocol.id, stop: &self.shared.stop };
+        let (store, id) = (&*self.protocol.store, &self.protocol.id);
+        let target = Target { store, id, uuid, stop: &self.shared.stop };
         let write = || match options.mode {
             Mode::Hold => target.write_held(state),
             Mode::Copy => {
@@ -225,11 +235,9 @@ impl<S: Checkpoint> Thread<S> {
     fn put(&mut self, entry: Entry, begun: Instant) -> Result<Option<Entry>, CheckpointError> {
         self.shared.control.lock().stats.puts_tried += 1;
         let done = match self.protocol.put(&entry) {
-            Ok(Put::HoldLost) => match self.protocol.retake() {
+            Ok(Put::HoldLost) => match self.retake() {
                 Ok(()) => {
-                    self.pending = None;
                     self.protocol.discard(entry.uuid);
-                    self.shared.control.lock().stats.holds_lost += 1;
                     return Ok(None);
                 }
                 Err(error) => Err(error),
@@ -248,11 +256,24 @@ impl<S: Checkpoint> Thread<S> {
             }
             Err(error) => {
                 self.pending = None;
-                // Unless an earlier put of it may have happened, no record names it, or ever will.
-                self.protocol.discard(entry.uuid);
+                // Unless an earlier put of it may have happened, no record names it, or ever will. If the
+                // record is lost, it is the newest state that there is.
+                if !matches!(error, CheckpointError::RecordLost { .. }) {
+                    self.protocol.discard(entry.uuid);
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Takes the id again. Files that were begun before cannot be put any more.
+    fn retake(&mut self) -> Result<(), CheckpointError> {
+        self.protocol.retake()?;
+        self.shared.control.lock().stats.holds_lost += 1;
+        if let Some(pending) = self.pending.take() {
+            self.protocol.discard(pending.entry.uuid);
+        }
+        Ok(())
     }
 
     fn keep_pending(&mut self, entry: Entry, begun: Instant) {

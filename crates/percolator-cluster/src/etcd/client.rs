@@ -14,7 +14,7 @@ use super::endpoint::{Connection, Endpoint, check_version, within};
 use super::failure::{Attempts, Failure, Trouble};
 use super::options::EtcdOptions;
 use super::proto::{AuthenticateRequest, StatusRequest};
-use super::runtime::Runtime;
+use super::runtime::{Lost, Runtime};
 use super::session::{Answer, Session, Token};
 
 /// The pause after all endpoints have failed.
@@ -106,8 +106,13 @@ impl Client {
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let work = work(Calls(self.shared.clone()));
-        let lost = |_| Failure::Foreign { message: "the client's thread dropped the request".to_owned() };
-        self.runtime.wait_for(work).map_err(lost)?
+        self.runtime.wait_for(work).map_err(|lost| {
+            let message = lost.to_string();
+            match lost {
+                Lost::Dropped => Failure::Foreign { message },
+                Lost::Forked { .. } => Failure::Denied { message },
+            }
+        })?
     }
 }
 

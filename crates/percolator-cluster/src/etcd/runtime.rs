@@ -1,6 +1,7 @@
 //! A thread on which connections live, and calls that wait for what is done there.
 
 use std::io;
+use std::process;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -14,11 +15,23 @@ pub(super) struct Runtime {
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    process: u32,
 }
 
-/// Work ended without a result.
-#[derive(Debug)]
-pub(super) struct Lost;
+/// Why work has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    /// It panicked, or the thread ended.
+    #[error("the client's thread dropped the request")]
+    Dropped,
+    /// A process that is forked has none of the threads of the one before it.
+    #[error(
+        "the process {process} connected and then forked this one, {}, which must connect anew",
+        process::id()
+    )]
+    Forked { process: u32 },
+}
 
 impl Runtime {
     pub(super) fn start() -> io::Result<Self> {
@@ -30,7 +43,7 @@ impl Runtime {
             // Somebody may still be asked for the address of a name: nobody waits for that.
             runtime.shutdown_background();
         })?;
-        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread), process: process::id() })
     }
 
     /// Does `work` on the thread, and blocks this one until it is done. The work must end by itself.
@@ -38,16 +51,28 @@ impl Runtime {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Lost> {
+        if self.is_forked() {
+            return Err(Lost::Forked { process: self.process });
+        }
         let (sender, receiver) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
             let _ = sender.send(work.await);
         });
-        receiver.recv().map_err(|_| Lost)
+        receiver.recv().map_err(|_| Lost::Dropped)
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // Whoever is told, or waited for, is not here.
+            std::mem::forget((self.stop.take(), self.thread.take()));
+            return;
+        }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -69,8 +94,19 @@ mod tests {
     fn work_that_is_lost_is_an_error() {
         let runtime = Runtime::start().unwrap();
         let lost = runtime.wait_for(async { panic!("this panic is part of the test") });
-        assert!(matches!(lost, Err::<(), _>(Lost)));
+        assert!(matches!(lost, Err::<(), _>(Lost::Dropped)));
         assert_eq!(runtime.wait_for(async { 4 }).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_process_without_the_thread_is_told_so() {
+        let mut runtime = Runtime::start().unwrap();
+        let process = runtime.process;
+        runtime.process = process.wrapping_add(1);
+        let lost = runtime.wait_for(async { 5 }).unwrap_err();
+        assert!(lost.to_string().contains("which must connect anew"), "{lost}");
+        runtime.process = process;
+        assert_eq!(runtime.wait_for(async { 6 }).unwrap(), 6);
     }
 
     #[test]

@@ -16,11 +16,12 @@ pub struct JobAccount {
     pub done: u64,
     /// The receipts of those epochs, each with a name.
     pub receipts: Vec<(String, Receipt)>,
-    /// The epochs after them of which blocks were opened, in order.
+    /// The epochs from there on of which blocks were opened and are not done, in order, and the one of which
+    /// the next block is. One that is missing between two of them is done.
     pub under_way: Vec<EpochUnderWay>,
 }
 
-/// An epoch of which blocks were opened, and that comes after the first one that is not done.
+/// An epoch of which blocks were opened and are not done, or of which the next block is.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochUnderWay {
@@ -72,7 +73,7 @@ impl JobAccount {
 }
 
 impl JobStatus {
-    /// Returns how many epochs are done, from the first on, and those after them that are under way.
+    /// Returns how many epochs are done, from the first on, and those from there on that are under way.
     #[must_use]
     pub fn epochs_by_state(&self) -> (u64, Vec<EpochUnderWay>) {
         let first_open = self.open.iter().map(|open| open.block.epoch).min().unwrap_or(u64::MAX);

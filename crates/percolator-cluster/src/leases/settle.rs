@@ -147,7 +147,10 @@ impl Board {
             return Ok(Some(Settled::Kept(record.modified)));
         }
         if put.map(|record| record.modified) != *after {
-            let message = "somebody else has changed it; only its worker may".to_owned();
+            let message =
+                "it is not what its worker put last: somebody else has changed it, or the metadata \
+                           were set back to a copy"
+                    .to_owned();
             return Err(LeaseError::Record { key: key.clone(), message });
         }
         let is_held = |record: &Record| record.lease == Some(settlement.lease);

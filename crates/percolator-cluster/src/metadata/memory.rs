@@ -51,8 +51,7 @@ struct Book {
     last_lease: i64,
     /// The keys that were removed last, and when.
     removed: BTreeSet<(Revision, String)>,
-    /// Whoever waits for changes since one before this is told that there was one: removals as old as this
-    /// are not remembered.
+    /// Removals as old as this are not remembered, so waits for changes since an earlier one end at once.
     forgotten: Revision,
 }
 

@@ -65,7 +65,11 @@ impl FolderStore {
                 Err(StoreError::at("make the folder", &folder)(error))
             }
             // Whoever made it may have died before its name was on the disk.
-            Ok(()) | Err(_) => sync(&self.folder).map_err(StoreError::at("sync the folder", &self.folder)),
+            made => match sync(&self.folder) {
+                // Who may only pass through the store's folder has made nothing in it.
+                Err(error) if made.is_err() && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced.map_err(StoreError::at("sync the folder", &self.folder)),
+            },
         }
     }
 

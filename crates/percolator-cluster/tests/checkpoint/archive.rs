@@ -12,7 +12,7 @@ use percolator_cluster::checkpoint::{
     Archive, ArchiveError, Checkpoint as _, CheckpointError, Checkpoints, CleanOptions, Existing, Left,
     Origin, Parts, Writer,
 };
-use percolator_cluster::metadata::{MemoryMetadata, Metadata as _};
+use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Transaction};
 use percolator_cluster::store::{Id, Store as _};
 use uuid::Uuid;
 
@@ -40,8 +40,13 @@ impl Place {
         Archive::new(Arc::new(self.store.clone()), Arc::new(self.metadata.clone()))
     }
 
+    /// As a process does that is killed before it puts its record.
     fn leave_a_file(&self, id: &Id) -> Uuid {
         let name = Uuid::new_v4();
+        let key = format!("/checkpoints-begun/{}", id.as_str());
+        let before = self.metadata.read(&key).unwrap().records.first().map(|record| record.value.clone());
+        let names = [before.unwrap_or_default(), format!("{name}\n").into_bytes()].concat();
+        self.metadata.transact(&Transaction::new().put(key, names)).unwrap();
         self.store.files.lock().insert((id.clone(), name), b"left over".to_vec());
         name
     }

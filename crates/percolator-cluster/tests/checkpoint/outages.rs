@@ -161,9 +161,14 @@ fn files_whose_records_are_in_doubt_are_few() {
     let how = Checkpointer::new(store, metadata, ID).unwrap().every(LONG).ttl(LONG).pauses(LONG, LONG);
     let checkpoints = how.restore(Vec::new).unwrap();
     for number in 0..20_u8 {
-        assert!(save(&checkpoints, &[number; 9]).is_err());
+        let error = save(&checkpoints, &[number; 9]).unwrap_err();
+        match number {
+            0..4 => assert!(matches!(error, CheckpointError::NotRecorded { .. }), "{error}"),
+            _ => assert!(matches!(error, CheckpointError::InDoubt { files: 4, .. }), "{error}"),
+        }
         assert!(place.files() <= 4, "{}", place.files());
     }
+    assert_eq!(checkpoints.stats().failed, 16);
     assert!(later.load(Ordering::Relaxed) >= 20);
     later.store(100, Ordering::Relaxed);
     save(&checkpoints, b"new").unwrap();

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{
-    Checkpoint, CheckpointError, Checkpoints, Entry, Fault, Origin, Record, RecordError,
+    Archive, Checkpoint, CheckpointError, Checkpoints, CleanOptions, Entry, Fault, Origin, Record,
+    RecordError,
 };
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Outcome, Transaction};
-use percolator_cluster::store::FolderStore;
+use percolator_cluster::store::{FolderStore, Id};
 
 use crate::faults::{Operation, Verdict, faulty};
 
@@ -176,7 +177,7 @@ fn a_record_that_is_not_understood_is_kept_and_no_file_of_its_is_removed() {
         (0..3).for_each(|_| drop(checkpoints.save_now().unwrap()));
         drop(checkpoints);
         assert_eq!(place.files(), 4);
-        // Whoever repairs it loses nothing; and once it is gone, so are the files.
+        // Whoever repairs it loses nothing; and once it is gone, somebody has to say that the files may go.
         let own = place.record();
         place.put_record(&good);
         assert_eq!(state(&place.begin(2)), b"two");
@@ -184,6 +185,11 @@ fn a_record_that_is_not_understood_is_kept_and_no_file_of_its_is_removed() {
         let remove = Transaction::new().remove(aside.records[0].key.clone());
         assert!(matches!(place.metadata.transact(&remove), Ok(Outcome::Committed(_))));
         drop(place.begin(2));
+        assert_eq!(place.files(), 4);
+        let store = Arc::new(FolderStore::open(place.folder.path()).unwrap());
+        let archive = Archive::new(store, Arc::new(place.metadata.clone()));
+        let options = CleanOptions { without_record: true, ..CleanOptions::default() };
+        assert_eq!(archive.clean(&Id::new(ID).unwrap(), &options).unwrap().removed.len(), 2);
         assert_eq!(place.files(), 2);
     }
 }

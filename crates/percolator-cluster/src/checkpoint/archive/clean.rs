@@ -24,8 +24,9 @@ pub struct CleanOptions {
     pub keep: Option<usize>,
     /// Checkpoints are removed that a restore could not read, although nothing shows that they are damaged.
     pub spared: bool,
-    /// Files are removed of an id that has no record at all, or none of a newest checkpoint that is there.
-    /// With the wrong metadata, or with an old copy of them, no id has one.
+    /// Files are removed also if nothing in the metadata says whose they are, if the id has no record, or if
+    /// a file that its record names is missing. All of that is so with the wrong metadata, or with an old
+    /// copy of them.
     pub without_record: bool,
     /// Nothing is removed: what would be is returned.
     pub dry_run: bool,
@@ -58,9 +59,14 @@ pub enum Left {
         /// How many files it has.
         files: usize,
     },
-    /// The file of the newest checkpoint is missing: the record may be older than they are, and it was not
-    /// said that they are to go all the same.
-    NewestMissing(Uuid),
+    /// The file of this checkpoint is missing: the record may be older than they are, and it was not said
+    /// that they are to go all the same.
+    Missing(Uuid),
+    /// Nothing in the metadata says whose they are, and it was not said that they are to go all the same.
+    Unknown {
+        /// How many files these are.
+        files: usize,
+    },
     /// The record is not understood: it may name any of them.
     NotUnderstood(RecordError),
     /// What is kept under these keys says why: records that were not understood, or that do not go with the
@@ -97,16 +103,30 @@ fn plan(
     };
     let taken_out = taken_out(record, options, is_whole)?;
     let is_out = |uuid| taken_out.iter().any(|entry| entry.uuid == uuid);
-    let newest = record.newest.uuid;
-    let stay = match () {
-        () if kept.unnamed().next().is_none() => None,
-        () if !kept.unreadable.is_empty() => Some(Left::Unreadable(kept.unreadable.clone())),
-        () if !options.without_record && kept.file(newest).is_none() => Some(Left::NewestMissing(newest)),
-        () => None,
+    let is_missing = |entry: &&Entry| kept.file(entry.uuid).is_none();
+    let missing = std::iter::once(&record.newest).chain(&record.kept).find(is_missing);
+    let unknown = kept.unnamed().filter(|file| !kept.announced.contains(&file.uuid)).count();
+    let left = if kept.unnamed().next().is_none() {
+        None
+    } else if !kept.unreadable.is_empty() {
+        Some(Left::Unreadable(kept.unreadable.clone()))
+    } else if options.without_record {
+        None
+    } else if let Some(missing) = missing {
+        Some(Left::Missing(missing.uuid))
+    } else if unknown > 0 {
+        Some(Left::Unknown { files: unknown })
+    } else {
+        None
     };
-    let may_go = |uuid| is_out(uuid) || (!record.names(uuid) && stay.is_none());
+    let may_go_unnamed = |uuid| match left {
+        None => true,
+        Some(Left::Unknown { .. }) => kept.announced.contains(&uuid),
+        Some(_) => false,
+    };
+    let may_go = |uuid| is_out(uuid) || (!record.names(uuid) && may_go_unnamed(uuid));
     let removed = kept.files.iter().map(|file| file.uuid).filter(|&uuid| may_go(uuid)).collect();
-    Ok(Cleaned { taken_out, removed, left: stay, ..cleaned })
+    Ok(Cleaned { taken_out, removed, left, ..cleaned })
 }
 
 /// Which checkpoints a record is to lose: those that come after as many whole ones as are to be kept, so that

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Archive, Ids, Kept, KeptFile, Verified};
+use crate::checkpoint::announced::Announced;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::hold::{Keys, holder, read_exactly};
 use crate::checkpoint::record::Record;
@@ -58,7 +59,7 @@ impl Archive {
             let files = self.files(id)?;
             let unfinished = self.store.abandoned(id)?;
             let keys = Keys::new(id);
-            let found = read_exactly(&*self.metadata, &[&keys.record, &keys.held])?;
+            let found = read_exactly(&*self.metadata, &[&keys.record, &keys.held, &keys.begun])?;
             let unreadable = self.metadata.read(&keys.unreadable)?;
             let record = found.get(&keys.record);
             let (revision, held) = (record.map(|record| record.modified), found.get(&keys.held));
@@ -67,6 +68,7 @@ impl Archive {
                 record: record.map(|record| Record::parse(&record.value)),
                 held: held.map(|held| holder(&held.value)),
                 files,
+                announced: Announced::parse(found.get(&keys.begun)).names().iter().copied().collect(),
                 unfinished,
                 unreadable: unreadable.records.into_iter().map(|record| record.key).collect(),
             };

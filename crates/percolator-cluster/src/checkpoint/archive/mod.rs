@@ -78,6 +78,8 @@ pub struct Kept {
     pub held: Option<(Writer, SystemTime)>,
     /// The finished files, with their bytes.
     pub files: Vec<KeptFile>,
+    /// The files that processes of the id have begun, or may begin, and that the record does not name.
+    pub announced: BTreeSet<Uuid>,
     /// How many files were begun that nobody writes any more.
     pub unfinished: usize,
     /// The keys of records that were not understood and replaced: they may name any file.
