@@ -6,10 +6,11 @@
 //! of its files.
 //!
 //! A turn keeps files from mixing, and nothing else hangs on it. So work goes on without one where a folder
-//! may not be read, where its file system cannot lock it, such as NFS, and where somebody else keeps it
-//! locked: `flock DIR COMMAND` does so for as long as the command runs.
+//! may not be read, where its file system cannot lock it, such as NFS, where somebody else keeps it locked
+//! (`flock DIR COMMAND` does so for as long as the command runs), and where it cannot be opened this time.
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,12 +35,22 @@ impl FolderTurn {
     }
 
     fn take_within(folder: &Path, patience: Duration) -> Self {
-        let lock = |opened: File| Ok(file_lock::lock(&opened, patience, || ())?.then_some(opened));
-        let locked = File::open(folder).and_then(lock);
+        let opened = match File::open(folder) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let (folder, what) = (shown::path(folder), "the folder cannot be opened");
+                match has_no_turns(&error) {
+                    true => tracing::debug!(%folder, %error, "{what}: files are named without a turn"),
+                    false => tracing::warn!(%folder, %error, "{what}: files are named without a turn"),
+                }
+                return FolderTurn(None);
+            }
+        };
+        let locked = file_lock::lock(&opened, patience, || ());
         let folder = shown::path(folder);
         match &locked {
-            Ok(Some(_)) => {}
-            Ok(None) => tracing::warn!(
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(
                 %folder,
                 "another process has kept the folder locked for {patience:?}: files are named without a turn"
             ),
@@ -47,8 +58,14 @@ impl FolderTurn {
                 tracing::debug!(%folder, %error, "a folder cannot be locked: files are named without a turn");
             }
         }
-        FolderTurn(locked.ok().flatten())
+        FolderTurn(locked.is_ok_and(|is_locked| is_locked).then_some(opened))
     }
+}
+
+/// Whether a folder that cannot be opened never has turns. Any other error, such as one of too few file
+/// handles, may pass, and two writers may then mix their files where they otherwise would not.
+fn has_no_turns(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
 }
 
 impl Drop for FolderTurn {
@@ -97,5 +114,16 @@ mod tests {
         drop(turn);
         assert!(FolderTurn::take_within(folder.path(), Duration::ZERO).0.is_some());
         assert!(FolderTurn::take(&folder.path().join("none")).0.is_none());
+    }
+
+    #[test]
+    fn what_may_pass_is_said_aloud() {
+        let error = std::io::Error::from_raw_os_error;
+        for code in [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::EPERM] {
+            assert!(has_no_turns(&error(code)), "{code}");
+        }
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO, libc::ESTALE] {
+            assert!(!has_no_turns(&error(code)), "{code}");
+        }
     }
 }

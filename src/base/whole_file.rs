@@ -20,6 +20,10 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::base::input_file;
 
 /// What happens to a file that is already at an output's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,19 @@ impl Existing {
     #[must_use]
     pub fn replaced_if(is_forced: bool) -> Self {
         if is_forced { Existing::Replace } else { Existing::Refuse }
+    }
+
+    /// Checks that nothing is at a path that is to stay, be it a link that leads nowhere. For a look before
+    /// the work: when the output gets its name, something may have come to the path.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] if something is there; [`io::Error`] if that cannot be told.
+    pub fn check(self, path: &Path) -> io::Result<()> {
+        match self {
+            Existing::Refuse if input_file::is_there(path)? => Err(io::ErrorKind::AlreadyExists.into()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -106,6 +123,22 @@ pub fn remove(path: &Path) -> io::Result<()> {
     match place_of(path).and_then(fs::remove_file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+/// Renames something to a path where nothing is. Where the system or the file system cannot do so at once, it
+/// is looked at first: what comes to the path at that moment is replaced.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::AlreadyExists`] if something is there; [`io::Error`] if it cannot be renamed.
+pub fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            Existing::Refuse.check(to)?;
+            fs::rename(from, to)
+        }
+        renamed => Ok(renamed?),
     }
 }
 
@@ -185,11 +218,8 @@ impl WholeFile {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
             // The file system has no hard links.
-            Err(_) if fs::symlink_metadata(&self.place).is_ok() => {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
             Err(_) => {
-                fs::rename(temporary, &self.place)?;
+                rename_to_free(temporary, &self.place)?;
                 self.temporary = None;
             }
         }
@@ -498,6 +528,36 @@ mod tests {
             }
         }
         assert_eq!(entries(folder.path()), before);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
+    fn what_is_to_stay_is_noticed_whatever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "old").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        symlink("nowhere", at("link")).unwrap();
+        symlink("round", at("round")).unwrap();
+        for name in ["file", "folder", "link", "round"] {
+            let kind = |done: io::Result<()>| done.unwrap_err().kind();
+            assert_eq!(kind(Existing::Refuse.check(&at(name))), io::ErrorKind::AlreadyExists, "{name}");
+            Existing::Replace.check(&at(name)).unwrap();
+            fs::write(at("new"), "new").unwrap();
+            assert_eq!(kind(rename_to_free(&at("new"), &at(name))), io::ErrorKind::AlreadyExists, "{name}");
+            assert_eq!(fs::read(at("new")).unwrap(), b"new", "{name}");
+            if name == "file" || name == "link" {
+                let end = WholeFile::create(&at(name)).unwrap().finish_new();
+                assert_eq!(end.map_err(|error| error.kind()).is_err(), name == "file", "{name}");
+            }
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"old");
+        Existing::Refuse.check(&at("free")).unwrap();
+        rename_to_free(&at("new"), &at("free")).unwrap();
+        assert_eq!(fs::read(at("free")).unwrap(), b"new");
+        // What cannot be told is not taken for nothing.
+        let error = Existing::Refuse.check(&at("round/file")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
     }
 
     /// A file that was begun and is not locked: its writer was killed.

@@ -224,6 +224,8 @@ pub enum SourceError {
         message: String,
         /// The kind of that error.
         kind: io::ErrorKind,
+        /// The operating system's number of that error (`errno`), if it is the system's.
+        code: Option<i32>,
     },
     /// Something is at the path, but not a database of this kind.
     #[error("{}: not {kind}: there is no {missing} in it{hint}", shown::path(path))]
@@ -540,6 +542,7 @@ impl SourceError {
     }
 
     pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
-        SourceError::Io { path: path.to_owned(), action, message: error.to_string(), kind: error.kind() }
+        let (path, message) = (path.to_owned(), error.to_string());
+        SourceError::Io { path, action, message, kind: error.kind(), code: error.raw_os_error() }
     }
 }

@@ -15,10 +15,10 @@ use anyhow::{Context as _, bail};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
 use percolator::whole_file::{self, Existing};
-use percolator::{Batch, Dtype, Field, shown};
+use percolator::{Batch, Dtype, Field, input_file, shown};
 use serde_json::{Value, json};
 
-use super::npy::{NpyType, NpyWriter};
+use super::npy::{NpyType, NpyWriter, WholeNpy};
 use super::output;
 
 /// The endings of the files that one field may have.
@@ -28,26 +28,33 @@ const ENDINGS: [&str; 3] = ["npy", "lengths.npy", "offsets.npy"];
 pub(super) fn check_free(folder: &Path, name: &str, existing: Existing) -> anyhow::Result<()> {
     for ending in ENDINGS {
         let path = folder.join(format!("{name}.{ending}"));
-        let Ok(found) = path.metadata() else { continue };
-        if existing == Existing::Refuse && found.is_file() {
-            return Err(output::exists(&path));
-        }
+        match input_file::is_there(&path) {
+            // Of a parent that is no folder, making the folder says what is wrong.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
+            Ok(false) => continue,
+            looked => looked.with_context(|| format!("cannot look at {}", shown::path(&path)))?,
+        };
+        // What is no regular file is not replaced, whatever the user says.
         whole_file::check(&path).with_context(|| format!("cannot write {}", shown::path(&path)))?;
+        existing.check(&path).map_err(|_| output::exists(&path))?;
     }
     Ok(())
 }
 
 /// Removes the arrays of this field from an earlier run, so that they cannot pass for this run's if it fails.
-pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
+/// Returns whether there were any.
+pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<bool> {
+    let mut were_there = false;
     for ending in ENDINGS {
         let path = folder.join(format!("{name}.{ending}"));
+        were_there |= path.is_file();
         match whole_file::remove(&path) {
             // If the parent is not a folder, there is no array either.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             done => done.with_context(|| format!("cannot write {}", shown::path(&path)))?,
         }
     }
-    Ok(())
+    Ok(were_there)
 }
 
 /// The arrays of one field, being written.
@@ -74,7 +81,15 @@ pub(super) enum Counts {
     Offsets,
 }
 
-/// The files of a field, which are complete.
+/// The files of a field, which are complete and have no names yet.
+pub(super) struct Unnamed {
+    values: WholeNpy,
+    element: NpyType,
+    shape: Option<Vec<usize>>,
+    counts: Option<(Counts, WholeNpy)>,
+}
+
+/// The files of a field, which have their names.
 #[derive(Debug)]
 pub(super) struct Written {
     path: PathBuf,
@@ -183,14 +198,26 @@ impl Arrays {
         Ok(())
     }
 
-    /// Gives the files their names.
-    pub(super) fn finish(self, existing: Existing) -> anyhow::Result<Written> {
+    /// Completes the files and puts them on the disk, which may take long.
+    pub(super) fn complete(self) -> anyhow::Result<Unnamed> {
         let Arrays { values, element, shape, counts, .. } = self;
         let counts = match counts {
-            Some((counts, kind)) => Some((kind, counts.finish(existing)?)),
+            Some((counts, kind)) => Some((kind, counts.complete()?)),
             None => None,
         };
-        Ok(Written { path: values.finish(existing)?, element, shape, counts })
+        Ok(Unnamed { values: values.complete()?, element, shape, counts })
+    }
+}
+
+impl Unnamed {
+    /// Gives the files their names.
+    pub(super) fn name(self, existing: Existing) -> anyhow::Result<Written> {
+        let Unnamed { values, element, shape, counts } = self;
+        let counts = match counts {
+            Some((kind, counts)) => Some((kind, counts.name(existing)?)),
+            None => None,
+        };
+        Ok(Written { path: values.name(existing)?, element, shape, counts })
     }
 }
 

@@ -70,7 +70,10 @@ impl Digest {
             Ended::Stopped(code) => return Ok(code),
         };
         if let Some(path) = &self.out {
-            digest.save(path)?;
+            // Something else may have come to the path meanwhile.
+            let (place, refused) = output::place_at_end(path, FileKind::Digest)?;
+            digest.save(place)?;
+            refused.map_or(Ok(()), Err)?;
         }
         let mut out = std::io::stdout().lock();
         let written = match &self.out {

@@ -16,7 +16,7 @@ use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown};
 use serde_json::{Value, json};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
-use super::arrays::{self, Arrays, Written};
+use super::arrays::{self, Arrays, Unnamed, Written};
 use super::data_set::stdout;
 use super::fields::ExampleArgs;
 use super::stop::Signals;
@@ -96,7 +96,7 @@ impl Dump {
         // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
-        self.make_room(&names, existing)?;
+        let were_there = self.make_room(&names, existing)?;
         let signals = Signals::catch()?;
         let mut columns = self.columns(&first, has_labels)?;
         names.extend(columns.iter().map(|column| column.name().to_owned()));
@@ -121,20 +121,22 @@ impl Dump {
             }
         }
         if let Some((signal, code)) = signals.caught() {
-            let before = if self.force { ", and those before are gone" } else { "" };
+            let before = if were_there { ", and those before are gone" } else { "" };
             // Nobody may read it.
             let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written{before}");
             return Ok(ExitCode::from(code));
         }
         // All files are complete before anything is printed, so a closed output does not lose them. The
-        // data's file is finished last: if it is there, so are the others.
+        // data's file is named last: if it is there, so are the others. Others wait for a turn no longer than
+        // it takes to name files, so the disk is waited for before it.
+        let complete: Vec<Unnamed> = columns.into_iter().map(Arrays::complete).collect::<Result<_, _>>()?;
         let turn = FolderTurn::take(&self.out);
         // Another run may have named its arrays meanwhile.
         self.make_room(&names, existing)?;
-        let finish = |column: Arrays| column.finish(existing);
-        let finished = columns.into_iter().rev().map(finish).collect::<Result<Vec<_>, _>>()?;
+        let name = |column: Unnamed| column.name(existing);
+        let named = complete.into_iter().rev().map(name).collect::<Result<Vec<_>, _>>()?;
         drop(turn);
-        let written: Vec<_> = finished.into_iter().rev().collect();
+        let written: Vec<_> = named.into_iter().rev().collect();
         let labels = statistics.as_ref().map(|statistics| statistics.labels).filter(|_| has_labels);
         let channels = statistics.map(|statistics| statistics.channels);
         let said = match self.json {
@@ -179,12 +181,16 @@ impl Dump {
     }
 
     /// Removes the arrays that are replaced, or checks that there are none: with others beside them, they
-    /// would pass for this run's.
-    fn make_room(&self, names: &[String], existing: Existing) -> anyhow::Result<()> {
-        names.iter().try_for_each(|name| match existing {
-            Existing::Refuse => arrays::check_free(&self.out, name, existing),
-            Existing::Replace => arrays::remove_stale(&self.out, name),
-        })
+    /// would pass for this run's. Returns whether any were removed.
+    fn make_room(&self, names: &[String], existing: Existing) -> anyhow::Result<bool> {
+        let mut were_there = false;
+        for name in names {
+            match existing {
+                Existing::Refuse => arrays::check_free(&self.out, name, existing)?,
+                Existing::Replace => were_there |= arrays::remove_stale(&self.out, name)?,
+            }
+        }
+        Ok(were_there)
     }
 
     /// The arrays to write. Images are called `data`, and labels, as f32, `label`; all other fields follow.

@@ -116,8 +116,8 @@ impl NpyWriter {
         self.file.write_all(bytes).with_context(|| format!("cannot write {}", shown::path(&self.path)))
     }
 
-    /// Gives the file its name.
-    pub(super) fn finish(self, existing: Existing) -> anyhow::Result<PathBuf> {
+    /// Completes the file and puts it on the disk. It has no name yet.
+    pub(super) fn complete(self) -> anyhow::Result<WholeNpy> {
         assert!(self.left.is_none_or(|left| left == 0), "an array has all its elements");
         let NpyWriter { path, file, element, left, written } = self;
         // Now the length of an array that grows is known.
@@ -132,13 +132,30 @@ impl NpyWriter {
                 file.seek(SeekFrom::Start(0))?;
                 file.write_all(&header)?;
             }
-            whole.finish_over(existing)
+            whole.file().sync_all()?;
+            Ok(whole)
         });
-        match whole {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(output::exists(&path)),
-            done => done.with_context(|| format!("cannot write {}", shown::path(&path)))?,
+        let file = whole.with_context(|| format!("cannot write {}", shown::path(&path)))?;
+        Ok(WholeNpy { path, file })
+    }
+}
+
+/// A complete array file, which has yet to get its name. Dropping it before that removes the file.
+pub(super) struct WholeNpy {
+    path: PathBuf,
+    file: WholeFile,
+}
+
+impl WholeNpy {
+    /// Gives the file its name.
+    pub(super) fn name(self, existing: Existing) -> anyhow::Result<PathBuf> {
+        let WholeNpy { path, file } = self;
+        match file.finish_over(existing) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(output::exists(&path)),
+            named => {
+                named.map(|()| path.clone()).with_context(|| format!("cannot write {}", shown::path(&path)))
+            }
         }
-        Ok(path)
     }
 }
 
@@ -186,7 +203,7 @@ mod tests {
         writer.write(&bytes_of(&[1.0])).unwrap();
         assert!(!path.exists());
         writer.write(&bytes_of(&[-2.0])).unwrap();
-        writer.finish(Existing::Refuse).unwrap();
+        writer.complete().unwrap().name(Existing::Refuse).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes[bytes.len() - 8..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
         assert_eq!(bytes.len(), 128 + 8);
@@ -200,11 +217,11 @@ mod tests {
         writer.write(&bytes_of(&[1.0])).unwrap();
         writer.write(&[]).unwrap();
         writer.write(&bytes_of(&[2.0, 3.0])).unwrap();
-        writer.finish(Existing::Refuse).unwrap();
+        writer.complete().unwrap().name(Existing::Refuse).unwrap();
         let whole = folder.path().join("whole.npy");
         let mut writer = NpyWriter::create(&whole, NpyType::F32, &[3]).unwrap();
         writer.write(&bytes_of(&[1.0, 2.0, 3.0])).unwrap();
-        writer.finish(Existing::Refuse).unwrap();
+        writer.complete().unwrap().name(Existing::Refuse).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read(whole).unwrap());
     }
 

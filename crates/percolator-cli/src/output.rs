@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
 use percolator::proto::BlobProto;
@@ -85,25 +85,47 @@ pub(super) fn check(path: &Path, kind: FileKind) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where a file goes at the end of a run that may have taken days: to its path, or, if something that is not
+/// of its kind has come there since it was [checked](check), beside it. Then the error of the path says so.
+pub(super) fn place_at_end(path: &Path, kind: FileKind) -> anyhow::Result<(PathBuf, Option<anyhow::Error>)> {
+    let Err(refused) = check(path, kind) else { return Ok((path.to_owned(), None)) };
+    let mut kept = path.as_os_str().to_owned();
+    kept.push(".percolator-kept");
+    let kept = PathBuf::from(kept);
+    match check(&kept, kind) {
+        Ok(()) => {
+            let refused = anyhow!("{refused:#}; the {} is in {}", kind.name(), shown::path(&kept));
+            Ok((kept, Some(refused)))
+        }
+        Err(also) => Err(anyhow!("{refused:#}; {also:#}")),
+    }
+}
+
 /// A file that will be written, and that replaces another only if the user says so.
 #[derive(Debug)]
 pub(super) struct Output<'a> {
     path: &'a Path,
+    kind: FileKind,
     existing: Existing,
 }
 
 impl<'a> Output<'a> {
     /// [Checks](check) the path, before there is anything to write.
     pub(super) fn check(path: &'a Path, kind: FileKind, existing: Existing) -> anyhow::Result<Self> {
-        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
-            return Err(exists(path));
-        }
+        existing.check(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(path),
+            _ => anyhow::Error::new(error).context(format!("{}: cannot look at it", shown::path(path))),
+        })?;
         check(path, kind)?;
-        Ok(Output { path, existing })
+        Ok(Output { path, kind, existing })
     }
 
-    /// Writes the file, which is whole or absent.
+    /// Writes the file, which is whole or absent. What has come to its path since it was checked is replaced
+    /// if that is allowed and it is of the same kind.
     pub(super) fn write(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        if self.existing == Existing::Replace {
+            check(self.path, self.kind)?;
+        }
         whole_file::write_over(self.path, &[bytes], self.existing).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => exists(self.path),
             _ => anyhow::Error::new(error).context(format!(
@@ -158,14 +180,41 @@ mod tests {
                 let error = Output::check(&path, kind, Existing::Refuse).unwrap_err().to_string();
                 assert!(error.ends_with("--force to replace it"), "{error}");
                 if let Ok(output) = output {
-                    output.write(b"new").unwrap();
-                    assert_eq!(fs::read(&path).unwrap(), b"new");
+                    output.write(content).unwrap();
+                    // What comes later is looked at again.
+                    fs::write(&path, "meanwhile").unwrap();
+                    let error = output.write(b"late").unwrap_err().to_string();
+                    assert!(
+                        error.contains(&format!("is no {}, so it is not replaced", kind.name())),
+                        "{error}"
+                    );
+                    assert_eq!(fs::read(&path).unwrap(), b"meanwhile");
                 }
             }
         }
+        fs::write(&path, "mine").unwrap();
         let error = check(&path, FileKind::Receipt).unwrap_err().to_string();
         assert!(
             error.ends_with("it already exists and is no receipt, so it is not replaced: give another path")
         );
+    }
+
+    #[test]
+    fn what_a_run_has_made_is_not_lost_if_something_else_is_at_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, kept] = ["file", "file.percolator-kept"].map(|name| folder.path().join(name));
+        for content in [None, Some("percolator receipt 1\n")] {
+            content.iter().for_each(|content| fs::write(&path, content).unwrap());
+            assert_eq!(place_at_end(&path, FileKind::Receipt).unwrap().0, path);
+        }
+        let (place, refused) = place_at_end(&path, FileKind::Snapshot).unwrap();
+        assert_eq!(place, kept);
+        let refused = refused.unwrap().to_string();
+        for said in ["is no snapshot, so it is not replaced", "the snapshot is in ", "file.percolator-kept"] {
+            assert!(refused.contains(said), "{refused}");
+        }
+        fs::write(&kept, "mine").unwrap();
+        let error = place_at_end(&path, FileKind::Snapshot).unwrap_err().to_string();
+        assert!(error.contains("file: it already exists") && error.contains("kept: it already"), "{error}");
     }
 }

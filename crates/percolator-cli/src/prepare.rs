@@ -1,6 +1,7 @@
 //! `percolator prepare`: makes data sets from raw data.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -43,15 +44,15 @@ impl Prepare {
 struct Xlnet {
     /// The files to read: a pattern with *, ? and [...]. They are read in the order of their paths.
     #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
-        default_value_t = Flags::default().input_glob)]
-    input: String,
+        default_value_os_t = Flags::default().input_glob)]
+    input: PathBuf,
     /// The SentencePiece unigram model.
     #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path")]
-    sp_model: String,
+    sp_model: PathBuf,
     /// Where the data are written.
     #[arg(long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
-        default_value_t = Flags::default().save_dir)]
-    out: String,
+        default_value_os_t = Flags::default().save_dir)]
+    out: PathBuf,
     #[command(flatten)]
     shape: ShapeArgs,
     #[command(flatten)]

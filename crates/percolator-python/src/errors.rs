@@ -137,7 +137,7 @@ pub(crate) fn closed(py: Python<'_>, message: &str) -> PyErr {
 /// An iterator that two threads use at once.
 pub(crate) fn in_use(py: Python<'_>) -> PyErr {
     let message = "the iterator is in use by another thread: batches come in one order, so let one thread \
-                   take them, or give each device of the feed a thread of its own with feed.lanes()";
+                   take them, or give each device of the feed a thread of its own with feed.take_lanes()";
     plain(py, "FeedError", message)
 }
 

@@ -64,16 +64,21 @@ impl Batches {
     /// The conversion is Python, where Ctrl-C may raise, and the feed counts the batch already. So the batch
     /// is handed over all the same, and Ctrl-C comes again: the interpreter handles it where the consumer has
     /// the batch. If something else breaks the conversion off, as a program that exits does, the next call
-    /// hands the batch over. What merely fails, as for a type that a framework lacks, is not tried again.
+    /// hands the batch over. So it does if the conversion fails after Ctrl-C, which must not be lost.
+    /// What merely fails, as for a type that a framework lacks, is not tried again.
     fn hand_over(&self, py: Python<'_>, convert: &Py<PyAny>, batch: Py<Batch>) -> PyResult<Py<PyAny>> {
         let again = |interrupt: PyErr| {
-            if !interrupt.is_instance_of::<PyKeyboardInterrupt>(py) || !can_interrupt_again(py)? {
+            let is_interrupt = interrupt.is_instance_of::<PyKeyboardInterrupt>(py);
+            if !is_interrupt || !can_interrupt_again(py).unwrap_or(false) {
                 return Err(interrupt);
             }
-            let converted = convert.call1(py, (&batch,))?;
             // It only notes the signal.
-            py.import("_thread")?.call_method0("interrupt_main")?;
-            Ok(converted)
+            let interrupt_again = || py.import("_thread")?.call_method0("interrupt_main");
+            let converted = convert.call1(py, (&batch,));
+            match converted.and_then(|converted| interrupt_again().map(|_noted| converted)) {
+                Err(error) if error.is_instance_of::<PyException>(py) => Err(interrupt),
+                converted => converted,
+            }
         };
         let converted = convert.call1(py, (&batch,)).or_else(again);
         if converted.as_ref().is_err_and(|error| !error.is_instance_of::<PyException>(py)) {

@@ -58,6 +58,7 @@ def test_a_second_thread_is_refused(numbers: str) -> None:
     for other in [first, iter(feed), feed.steps()]:
         with pytest.raises(percolator.FeedError, match="the iterator is in use by another thread") as caught:
             next(other)
+        assert str(caught.value).endswith("a thread of its own with feed.take_lanes()")
         errors.append(caught.value)
     with pytest.raises(percolator.FeedError, match="in use by another thread"):
         feed.seek(0, 0)
@@ -286,6 +287,28 @@ def test_ctrl_c_while_tensors_are_made_does_not_lose_the_batch(numbers: str) -> 
             except Exit:
                 assert len(seen) == number - 1, len(seen)
             assert of(seen + list(batches)) == list(range(100))
+
+        # Ctrl-C comes, and then the conversion fails: neither Ctrl-C nor the batch is lost.
+        first, calls = loader(), [0]
+        make = first._convert
+
+        def fails(field):
+            calls[0] += 1
+            if calls[0] == 50:
+                signal.raise_signal(signal.SIGINT)
+            if calls[0] == 51:
+                raise ValueError("on purpose")
+            return make(field)
+
+        first._convert = fails
+        batches, seen = iter(first), []
+        try:
+            for batch in batches:
+                seen.append(batch)
+            raise AssertionError("not interrupted")
+        except KeyboardInterrupt:
+            assert len(seen) == 49, len(seen)
+        assert of(seen + list(batches)) == list(range(100))
         print("complete")
     """
     assert run_interrupted(script, numbers) == "complete\n"

@@ -49,9 +49,9 @@ fn main() -> anyhow::Result<()> {
 /// Prepares the text as XLNet's own script does, a task for each of three parts.
 fn write(text: &str, model: &str, folder: &Path) -> anyhow::Result<()> {
     let flags = Flags {
-        input_glob: text.to_owned(),
-        sp_path: model.to_owned(),
-        save_dir: folder.to_str().context("the temporary folder's name is not UTF-8")?.to_owned(),
+        input_glob: text.into(),
+        sp_path: model.into(),
+        save_dir: folder.to_owned(),
         use_tpu: false,
         bsz_per_host: 8,
         num_core_per_host: 1,

@@ -46,9 +46,9 @@ fn no_record_allocates() {
     for num_predict in [Some(21), None] {
         let folder = tempfile::tempdir().unwrap();
         let flags = Flags {
-            input_glob: data("text/part0.txt"),
-            sp_path: data("spiece.model"),
-            save_dir: folder.path().to_str().unwrap().to_owned(),
+            input_glob: data("text/part0.txt").into(),
+            sp_path: data("spiece.model").into(),
+            save_dir: folder.path().to_owned(),
             use_tpu: false,
             bsz_per_host: 8,
             num_core_per_host: 1,

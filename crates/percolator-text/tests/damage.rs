@@ -61,9 +61,9 @@ impl Prepared {
 fn written(seed: i64) -> Vec<(String, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let flags = Flags {
-        input_glob: format!("{DATA}/text/part[01].txt"),
-        sp_path: format!("{DATA}/spiece.model"),
-        save_dir: folder.path().to_str().unwrap().to_owned(),
+        input_glob: format!("{DATA}/text/part[01].txt").into(),
+        sp_path: format!("{DATA}/spiece.model").into(),
+        save_dir: folder.path().to_owned(),
         use_tpu: false,
         bsz_per_host: BATCH,
         num_core_per_host: 1,

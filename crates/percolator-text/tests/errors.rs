@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::Command;
 use std::thread;
 
@@ -27,9 +26,9 @@ fn corpus(files: &[(&str, &[u8])]) -> (TempDir, Flags) {
     }
     let root = folder.path().to_str().unwrap();
     let flags = Flags {
-        input_glob: format!("{root}/*.txt"),
-        sp_path: format!("{DATA}/spiece.model"),
-        save_dir: format!("{root}/out"),
+        input_glob: format!("{root}/*.txt").into(),
+        sp_path: format!("{DATA}/spiece.model").into(),
+        save_dir: format!("{root}/out").into(),
         use_tpu: false,
         bsz_per_host: 2,
         seq_len: 32,
@@ -65,7 +64,7 @@ fn refused(flags: &Flags) -> String {
 
 fn written(flags: &Flags) -> Vec<String> {
     let mut names = Vec::new();
-    let mut folders = vec![Path::new(&flags.save_dir).to_owned()];
+    let mut folders = vec![flags.save_dir.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.unwrap().path();
@@ -127,7 +126,7 @@ fn models_of_other_kinds_are_refused() {
     assert!(matches!(found(b""), ModelError::Damaged(_)));
     let (folder, flags) = corpus(&[("a.txt", &text()), ("bpe.model", &bpe)]);
     let path = folder.path().join("bpe.model").to_str().unwrap().to_owned();
-    let error = refused(&Flags { sp_path: path.clone(), ..flags.clone() });
+    let error = refused(&Flags { sp_path: (&path).into(), ..flags.clone() });
     assert_eq!(
         error,
         format!(
@@ -135,7 +134,7 @@ fn models_of_other_kinds_are_refused() {
              supported"
         )
     );
-    let missing = refused(&Flags { sp_path: format!("{path}.missing"), ..flags });
+    let missing = refused(&Flags { sp_path: format!("{path}.missing").into(), ..flags });
     assert!(missing.contains("it cannot be read: No such file"), "{missing}");
     // A model without XLNet's symbols: a byte of a name is changed.
     let mut other = model.clone();
@@ -228,7 +227,7 @@ fn what_is_not_a_regular_file_is_refused() {
     let made = Command::new("mkfifo").arg(folder.path().join("b.txt")).status();
     assert!(made.unwrap().success());
     let error = refused(&flags);
-    assert!(error.contains("b.txt: it is not a regular file"), "{error}");
+    assert!(error.contains("b.txt: found a FIFO, but only regular files are read"), "{error}");
 }
 
 #[test]
@@ -254,7 +253,7 @@ fn passes_and_tasks_may_have_large_numbers() {
     let options = Options { flags: last, num_passes: 2, ..Options::default() };
     let error = message(&prepare(&options, &Progress::new()).unwrap_err());
     assert!(error.contains("NumPy's seeds end at 4294967295"), "{error}");
-    let other = format!("{}/many", flags.save_dir);
+    let other = flags.save_dir.join("many");
     let many = Flags { num_task: 40_000_000, save_dir: other, ..flags.clone() };
     let options = Options { flags: many, all_tasks: true, ..Options::default() };
     let summary = prepare(&options, &Progress::new()).unwrap();
@@ -346,12 +345,12 @@ fn mended_quirks_mask_whole_words_and_are_written_down() {
     let ((kept, count), (mended, same_count)) = (records(false), records(true));
     assert_eq!(count, same_count);
     assert_ne!(kept, mended);
-    let corpus = fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
+    let corpus = fs::read_to_string(flags.save_dir.join("corpus_info.json")).unwrap();
     assert!(corpus.ends_with(", \"fix_quirks\": true}"), "{corpus}");
 
     // All tokens of all n-grams are masked, and no others; the rows run forwards.
     let flags = Flags { num_predict: None, bi_data: false, ..flags };
-    let vocabulary = Vocabulary::open(Path::new(&flags.sp_path)).unwrap();
+    let vocabulary = Vocabulary::open(&flags.sp_path).unwrap();
     let cut_words = |fix_quirks| {
         let options = Options { flags: flags.clone(), fix_quirks, ..Options::default() };
         let summary = prepare(&options, &Progress::new()).unwrap();
@@ -381,10 +380,10 @@ fn mended_and_kept_quirks_are_not_mixed() {
     let error = pass(1, false).unwrap_err().to_string();
     assert!(error.contains("of another preparation: its records lack the script's quirks"), "{error}");
     assert_eq!(written(&flags), before);
-    let corpus = || fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
+    let corpus = || fs::read_to_string(flags.save_dir.join("corpus_info.json")).unwrap();
     assert!(corpus().contains("fix_quirks"), "what describes the records stays: {}", corpus());
     // An earlier version wrote it nevertheless.
-    let first = Path::new(&flags.save_dir).join("tfrecords").join(flags.info_name(0, 0));
+    let first = flags.save_dir.join("tfrecords").join(flags.info_name(0, 0));
     let aside = first.with_extension("aside");
     fs::rename(&first, &aside).unwrap();
     pass(1, false).unwrap();
@@ -410,18 +409,21 @@ fn records_of_another_preparation_stay_and_are_not_mixed() {
     let (folder, flags) = of_two_files();
     let two = Flags { num_task: 2, ..flags.clone() };
     all_tasks(&two, 2).unwrap();
-    let tfrecords = Path::new(&flags.save_dir).join("tfrecords");
+    let tfrecords = flags.save_dir.join("tfrecords");
     let files = || {
         let names = written(&flags).into_iter().filter(|name| name != "corpus_info.json");
         names.map(|name| (fs::read(tfrecords.join(&name)).unwrap(), name)).collect::<Vec<_>>()
     };
     let before = files();
     type Change = fn(&mut Flags);
+    fn set_name(flags: &mut Flags, name: &str) {
+        flags.input_glob.set_file_name(name);
+    }
     let changes: [(Change, &str); 4] = [
         (|flags| flags.num_task = 1, "its num_task is 2 and not 1"),
         (|flags| flags.use_eod = false, "its use_eod is true and not false"),
-        (|flags| flags.input_glob = flags.input_glob.replace('*', "?"), ""),
-        (|flags| flags.input_glob = flags.input_glob.replace('*', "a"), "its input files have other names"),
+        (|flags| set_name(flags, "?.txt"), ""),
+        (|flags| set_name(flags, "a.txt"), "its input files have other names"),
     ];
     for (change, due) in changes {
         let mut changed = two.clone();
@@ -444,10 +446,10 @@ fn records_of_another_preparation_stay_and_are_not_mixed() {
     run(&Flags { mask_alpha: 5, num_task: 1, ..two.clone() }).unwrap();
 
     // Nothing is left to refuse where another process prepares at the same time, or a copy comes later.
-    let elsewhere = Flags { save_dir: format!("{}/one", flags.save_dir), ..flags.clone() };
+    let elsewhere = Flags { save_dir: flags.save_dir.join("one"), ..flags.clone() };
     all_tasks(&elsewhere, 1).unwrap();
     for name in [flags.info_name(0, 0), flags.records_name(0, 0)] {
-        let from = Path::new(&elsewhere.save_dir).join("tfrecords").join(&name);
+        let from = elsewhere.save_dir.join("tfrecords").join(&name);
         fs::copy(from, tfrecords.join(&name)).unwrap();
     }
     let open = |passes: Option<u32>| {
@@ -499,7 +501,7 @@ fn tasks_and_passes_of_one_preparation_agree_whatever_their_seeds_are() {
 #[test]
 fn no_record_info_describes_the_records_that_replaced_its_own() {
     let (_folder, flags) = corpus(&[("a.txt", &text())]);
-    let path = |name| Path::new(&flags.save_dir).join("tfrecords").join(name);
+    let path = |name| flags.save_dir.join("tfrecords").join(name);
     let (records, info) = (path(flags.records_name(0, 0)), path(flags.info_name(0, 0)));
     run(&flags).unwrap();
     let number = || fs::metadata(&records).unwrap().ino();
@@ -529,9 +531,43 @@ fn no_record_info_describes_the_records_that_replaced_its_own() {
 }
 
 #[test]
+fn paths_need_not_be_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let (folder, plain) = corpus(&[("a.txt", &text())]);
+    let written = |flags: &Flags| fs::read(&run(flags).unwrap().passes[0].records_path).unwrap();
+    let due = written(&plain);
+    let odd = folder.path().join(OsStr::from_bytes(b"odd\xff"));
+    fs::create_dir(&odd).unwrap();
+    fs::copy(folder.path().join("a.txt"), odd.join("a.txt")).unwrap();
+    fs::copy(&plain.sp_path, odd.join("model")).unwrap();
+    let (input_glob, sp_path) = (odd.join("*.txt"), odd.join("model"));
+    let flags = Flags { input_glob, sp_path, save_dir: odd.join("out"), ..plain };
+    assert!(written(&flags) == due);
+    assert!(XlnetData::open(&flags.save_dir, Split::Train, None).is_ok());
+    // In JSON, which is text, what is none of it is replaced.
+    let corpus = fs::read_to_string(flags.save_dir.join("corpus_info.json")).unwrap();
+    assert!(corpus.contains("odd\\ufffd/*.txt"), "{corpus}");
+}
+
+/// Of two files, the task of number 7 has none.
+#[test]
+fn a_task_without_files_leaves_what_describes_the_records() {
+    let (_folder, flags) = of_two_files();
+    run(&flags).unwrap();
+    let path = flags.save_dir.join("corpus_info.json");
+    let before = (fs::read(&path).unwrap(), written(&flags));
+    let other = Flags { num_task: 8, task: 7, use_eod: false, ..flags.clone() };
+    let summary = run(&other).unwrap();
+    assert_eq!((summary.tasks_without_files, summary.passes.len()), (1, 0));
+    assert_eq!((fs::read(&path).unwrap(), written(&flags)), before);
+}
+
+#[test]
 fn a_corpus_info_that_cannot_be_read_is_an_error() {
     let (_folder, flags) = of_two_files();
-    let path = Path::new(&flags.save_dir).join("corpus_info.json");
+    let path = flags.save_dir.join("corpus_info.json");
     fs::create_dir_all(&path).unwrap();
     // Task 1 does not write it.
     let flags = Flags { num_task: 2, task: 1, ..flags };
@@ -573,5 +609,5 @@ fn what_cannot_be_written_or_read_is_named() {
     fs::remove_file(folder.path().join("out")).unwrap();
     fs::create_dir(folder.path().join("b.txt")).unwrap();
     let error = refused(&flags);
-    assert!(error.contains("b.txt: Is a directory"), "{error}");
+    assert!(error.contains("b.txt: found a folder, but only regular files are read"), "{error}");
 }

@@ -38,9 +38,9 @@ struct Prepared {
 fn prepared(change: impl FnOnce(&mut Flags)) -> Prepared {
     let folder = tempfile::tempdir().unwrap();
     let mut flags = Flags {
-        input_glob: data("text/part*.txt"),
-        sp_path: data("spiece.model"),
-        save_dir: folder.path().to_str().unwrap().to_owned(),
+        input_glob: data("text/part*.txt").into(),
+        sp_path: data("spiece.model").into(),
+        save_dir: folder.path().to_owned(),
         use_tpu: false,
         bsz_per_host: u32::try_from(ROWS).unwrap(),
         num_core_per_host: 1,
@@ -80,7 +80,7 @@ impl Prepared {
     /// The tokens of each row of a batch from which a task's batches are cut, as the script lays them out.
     fn rows(&self, task: usize) -> Vec<Vec<i32>> {
         let text = fs::read_to_string(data(&format!("text/part{task}.txt"))).unwrap();
-        let vocabulary = Vocabulary::open(Path::new(&self.flags.sp_path)).unwrap();
+        let vocabulary = Vocabulary::open(&self.flags.sp_path).unwrap();
         let (mut tokens, mut clean, mut scratch) = (Vec::new(), String::new(), Scratch::default());
         for line in text.split_terminator('\n').map(str::trim) {
             if line.is_empty() {

@@ -32,11 +32,11 @@ fn flags(case: &Value) -> Flags {
     let flags = &case["flags"];
     let number = |name: &str| u32::try_from(flags[name].as_u64().unwrap()).unwrap();
     let is = |name: &str| flags[name].as_bool().unwrap();
-    let text = |name: &str| flags[name].as_str().unwrap().to_owned();
+    let path = |name: &str| flags[name].as_str().unwrap().into();
     Flags {
-        input_glob: text("input_glob"),
-        sp_path: text("sp_path"),
-        save_dir: text("save_dir"),
+        input_glob: path("input_glob"),
+        sp_path: path("sp_path"),
+        save_dir: path("save_dir"),
         use_tpu: is("use_tpu"),
         bsz_per_host: number("bsz_per_host"),
         num_core_per_host: number("num_core_per_host"),
@@ -100,7 +100,7 @@ fn every_record_is_the_scripts() {
     in_folder(|| {
         for case in read_json("cases.json") {
             let (name, flags) = (&case["name"], flags(&case));
-            let folder = Path::new(&flags.save_dir).to_owned();
+            let folder = flags.save_dir.clone();
             for threads in [1, 3] {
                 let seed = case["python_seed"].as_i64();
                 let options = Options {
@@ -140,13 +140,13 @@ fn every_record_is_the_scripts() {
 fn passes_and_tasks_at_once_are_those_one_by_one() {
     in_folder(|| {
         let case = read_json("cases.json").into_iter().find(|case| case["name"] == "task0of2").unwrap();
-        let flags = Flags { save_dir: "one".to_owned(), ..flags(&case) };
+        let flags = Flags { save_dir: "one".into(), ..flags(&case) };
         for (task, pass) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
             let flags = Flags { task, pass_id: pass, ..flags.clone() };
             prepare(&Options { flags, ..Options::default() }, &Progress::new()).unwrap();
         }
         for threads in [1, 2, 4] {
-            let flags = Flags { save_dir: "all".to_owned(), pass_id: 1, ..flags.clone() };
+            let flags = Flags { save_dir: "all".into(), pass_id: 1, ..flags.clone() };
             let options = Options {
                 flags,
                 num_passes: 2,

@@ -12,12 +12,14 @@ use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
 /// The endings of files that lie beside records: what this crate keeps there, files that are being written
-/// and their locks; lists that a conversion writes, and what TensorFlow Datasets says of a data set.
-const OTHER_ENDINGS: [&[u8]; 7] = [
+/// and their locks; the file that a conversion is replacing, whose records would come twice, and the lists
+/// that it writes; what TensorFlow Datasets says of a data set.
+const OTHER_ENDINGS: [&[u8]; 8] = [
     b".percolator-index",
     b".percolator-unpacked",
     b".percolator-partial",
     b".percolator-lock",
+    b".percolator-replaced",
     b".labels.txt",
     b".skipped.txt",
     b".json",
@@ -73,8 +75,9 @@ mod tests {
     fn a_path_means_a_file_a_folder_or_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let beside = ["a2.percolator-index", "a1.x.percolator-partial", "a.labels.txt", "dataset_info.json"];
-        for name in ["b", "a10", "a2", "Z", ".hidden", "a[1]"].into_iter().chain(beside) {
+        let kept = ["a2.percolator-index", "a1.x.percolator-partial", "a3.percolator-replaced"];
+        let beside = ["a.labels.txt", "dataset_info.json"];
+        for name in ["b", "a10", "a2", "Z", ".hidden", "a[1]"].into_iter().chain(kept).chain(beside) {
             fs::write(root.join(name), "").unwrap();
         }
         fs::create_dir_all(root.join("a-folder/deep")).unwrap();

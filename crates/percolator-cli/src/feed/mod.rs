@@ -258,20 +258,29 @@ impl Feed {
         Ok(Some(earlier))
     }
 
-    /// Writes the snapshot and the receipt, if requested. The receipt includes what was delivered before.
+    /// Writes the snapshot and the receipt, if requested. The receipt includes what was delivered before. A
+    /// file of somebody else that has come to one of their paths stays, and is an error.
     fn take_down(&self, feed: &percolator::Feed, earlier: Option<Receipt>) -> anyhow::Result<()> {
         let mut receipt = feed.receipt();
         if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
             receipt.merge(earlier)?;
         }
-        let receipt = self.receipt.as_ref().zip(receipt);
-        match (&self.snapshot, receipt) {
+        let place = |path: &Option<PathBuf>, kind| {
+            path.as_deref().map(|path| output::place_at_end(path, kind)).transpose()
+        };
+        let (snapshot, refused) = place(&self.snapshot, FileKind::Snapshot)?.unzip();
+        let (receipt_path, also_refused) = place(&self.receipt, FileKind::Receipt)?.unzip();
+        match (snapshot, receipt_path.zip(receipt)) {
             (Some(path), Some((receipt_path, receipt))) => {
-                Ok(feed.snapshot()?.save_with_receipt(path, &receipt, receipt_path)?)
+                feed.snapshot()?.save_with_receipt(path, &receipt, receipt_path)?;
             }
-            (Some(path), None) => Ok(feed.snapshot()?.save(path)?),
-            (None, Some((path, receipt))) => Ok(receipt.save(path)?),
-            (None, None) => Ok(()),
+            (Some(path), None) => feed.snapshot()?.save(path)?,
+            (None, Some((path, receipt))) => receipt.save(path)?,
+            (None, None) => {}
+        }
+        match (refused.flatten(), also_refused.flatten()) {
+            (Some(refused), Some(also)) => Err(refused.context(format!("{also:#}"))),
+            (refused, also) => refused.or(also).map_or(Ok(()), Err),
         }
     }
 

@@ -105,14 +105,23 @@ fn arrays_that_exist_stay() {
     let at = |name: &str| dump.folder.path().join("out").join(name);
     fs::create_dir(at("")).unwrap();
     fs::write(at("label.npy"), "somebody's").unwrap();
-    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+    let refused = |source| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
         command.args(["dump", source, "--out", "out", "--root"]).arg(golden(""));
         let output = command.current_dir(dump.folder.path()).env_remove("RUST_LOG").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
+        output
+    };
+    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+        let output = refused(source);
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.contains("out/label.npy: it already exists; give another path"), "{message}");
     }
+    // So does a link that leads nowhere: an array of this name would be one somewhere else.
+    std::os::unix::fs::symlink("nowhere", at("data.npy")).unwrap();
+    let message = String::from_utf8(refused("net.prototxt").stderr).unwrap();
+    assert!(message.contains("out/data.npy: it already exists; give another path"), "{message}");
+    fs::remove_file(at("data.npy")).unwrap();
     // Even if they may be replaced: there is nothing to replace them with.
     assert!(!dump.run(["--lmdb=no_such_lmdb"]).status.success());
     assert_eq!(fs::read_to_string(at("label.npy")).unwrap(), "somebody's");
@@ -133,9 +142,15 @@ fn dumps_into_one_folder_at_once_do_not_mix() {
         command.args(["dump", "net.prototxt", "--out", "out", "--root"]).arg(golden(""));
         command.args(is_forced.then_some("--force")).current_dir(dump.folder.path()).env_remove("RUST_LOG");
         let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        // It has begun its arrays, and so it has looked at what is there.
-        let is_begun = || fs::read_dir(at("")).unwrap().any(|entry| is_partial(&entry.unwrap()));
-        while !is_begun() && running.try_wait().unwrap().is_none() {
+        // Both arrays are complete before the turn, which is not waited for as long as a disk may take. One
+        // partial file alone, without bytes, only shows that files can be made there.
+        let are_complete = || {
+            let entries = fs::read_dir(at("")).unwrap().map(Result::unwrap).filter(is_partial);
+            let found: Vec<_> = entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).collect();
+            found.len() == 2 && found.iter().all(|length| *length > 0)
+        };
+        while !are_complete() {
+            assert!(running.try_wait().unwrap().is_none(), "it waits for its turn");
             std::thread::yield_now();
         }
         for name in ["data.npy", "data.lengths.npy"] {
@@ -160,24 +175,31 @@ fn dumps_into_one_folder_at_once_do_not_mix() {
 fn a_signal_ends_a_dump_and_leaves_nothing() {
     let small = LAYER.replace("data_param", "transform_param { crop_size: 1 } data_param");
     let dump = Dump::with_net(&small);
-    // Far more than are made until the signal comes.
-    let mut command = dump.command("out", ["net.prototxt", "--batches", "10000000"]);
-    let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let out = dump.folder.path().join("out");
-    // A file without bytes may be one that only shows that files can be made there.
-    let is_written =
-        |file: &fs::DirEntry| is_partial(file) && file.metadata().is_ok_and(|file| file.len() > 0);
-    let is_begun = || fs::read_dir(&out).is_ok_and(|mut files| files.any(|file| is_written(&file.unwrap())));
-    while !is_begun() && running.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+    for is_there in [false, true] {
+        if is_there {
+            fs::write(out.join("data.npy"), "of an earlier run").unwrap();
+        }
+        // Far more than are made until the signal comes.
+        let mut command = dump.command("out", ["net.prototxt", "--batches", "10000000"]);
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // A file without bytes may be one that only shows that files can be made there.
+        let is_written =
+            |file: &fs::DirEntry| is_partial(file) && file.metadata().is_ok_and(|file| file.len() > 0);
+        let is_begun =
+            || fs::read_dir(&out).is_ok_and(|mut files| files.any(|file| is_written(&file.unwrap())));
+        while !is_begun() && running.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let sent = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let output = running.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(143), "{message}");
+        assert!(message.starts_with("percolator: SIGTERM: stopped: no array was written"), "{message}");
+        assert_eq!(message.contains(", and those before are gone"), is_there, "{message}");
+        assert!(dump.names().is_empty(), "{:?}", dump.names());
     }
-    let sent = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
-    assert!(sent.unwrap().success());
-    let output = running.wait_with_output().unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(143), "{message}");
-    assert!(message.starts_with("percolator: SIGTERM: stopped: no array was written"), "{message}");
-    assert!(dump.names().is_empty(), "{:?}", dump.names());
 }
 
 fn is_partial(entry: &fs::DirEntry) -> bool {

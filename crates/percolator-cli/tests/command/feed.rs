@@ -350,6 +350,36 @@ fn a_signal_stops_the_run_at_a_batch_and_both_are_written() {
     }
 }
 
+/// Files of somebody else come to the paths of the snapshot and the receipt while the run lasts.
+#[test]
+fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let name = |name: &str| at(name).to_str().unwrap().to_owned();
+    let args = ["--epochs", "0", "--step-ms", "3600000", "--receipt", &name("0"), "--snapshot", &name("s")];
+    let mut child = run_of(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The command catches signals before it prints its first line.
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    for path in ["0", "s"] {
+        std::fs::write(at(path), "somebody's").unwrap();
+    }
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for (path, kind) in [("0", "receipt"), ("s", "snapshot")] {
+        assert_eq!(std::fs::read(at(path)).unwrap(), b"somebody's");
+        assert!(message.contains(&format!("the {kind} is in {}.percolator-kept", name(path))), "{message}");
+    }
+    let kept = ["0.percolator-kept", "s.percolator-kept"];
+    let goes_on = ["--epochs", "2", "--resume", &name(kept[1]), "--receipt", &name("1")];
+    let output = run_of(&goes_on).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    verify(&[&at(kept[0]), &at("1")], "2");
+}
+
 #[test]
 fn a_step_ends_when_the_time_is_over() {
     let output = run_of(&["--step-ms", "3600000", "--seconds", "0.1"]).output().unwrap();

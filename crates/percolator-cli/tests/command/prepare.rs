@@ -1,6 +1,8 @@
 //! The command prepares XLNet's data as the script does, and leaves no half-written file.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -75,6 +77,22 @@ fn what_was_written_is_said_as_json_as_well() {
     assert_eq!(records.file_name().unwrap().to_str(), case["records"].as_str());
     assert!(folder.path().join(records).is_file());
     assert!(said["tokens"].as_u64().unwrap() > 0 && said["files"].as_u64().unwrap() > 0, "{said}");
+}
+
+#[test]
+fn paths_need_not_be_text() {
+    let folder = folder();
+    let odd = folder.path().join(OsStr::from_bytes(b"odd\xff"));
+    fs::create_dir(&odd).unwrap();
+    fs::rename(folder.path().join("spiece.model"), odd.join("model")).unwrap();
+    fs::rename(folder.path().join("text/part0.txt"), odd.join("part0.txt")).unwrap();
+    let mut command = command(folder.path(), &[]);
+    command.args(["--use-tpu=false", "--bsz-per-host=8", "--seq-len=128", "--reuse-len=64"]);
+    command.args(["--num-predict=21", "--input"]).arg(odd.join("*.txt"));
+    command.arg("--sp-model").arg(odd.join("model")).arg("--out").arg(odd.join("out"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(names(&odd.join("out/tfrecords")).len(), 2);
 }
 
 #[test]

@@ -218,10 +218,8 @@ impl<'a> Writing<'a> {
     /// Ends early: keeps what is written, if it is worth that.
     fn end(mut self, cause: ConvertError) -> ConvertError {
         if matches!(cause, ConvertError::Nothing { .. }) {
-            return match self.discard() {
-                Ok(()) => cause,
-                Err(error) => error.into(),
-            };
+            self.discard();
+            return cause;
         }
         // After a failed write, only what was committed before counts.
         let is_sound = !matches!(cause, ConvertError::Store(_));
@@ -230,10 +228,8 @@ impl<'a> Writing<'a> {
         }
         match State::load(self.place.folder(), &self.state.about) {
             Ok(Some(saved)) => self.kept(cause, saved.next),
-            _ => match self.discard() {
-                Ok(()) => ConvertError::Removed { cause: Box::new(cause) },
-                Err(error) => error.into(),
-            },
+            _ if self.discard() => ConvertError::Removed { cause: Box::new(cause) },
+            _ => cause,
         }
     }
 
@@ -241,11 +237,14 @@ impl<'a> Writing<'a> {
         ConvertError::Kept { cause: Box::new(cause), items, partial: self.place.folder().to_owned() }
     }
 
-    fn discard(self) -> Result<(), StoreError> {
+    /// Removes what is written; whether nothing of it is left. What ended the conversion is what its error
+    /// says, so why a folder stays is only logged.
+    fn discard(self) -> bool {
         let Writing { place, shards, skipped_list, .. } = self;
         // They are closed before their files are removed.
         drop((shards, skipped_list));
-        place.discard()
+        let removed = place.discard();
+        removed.inspect_err(|error| tracing::warn!("{error}; it can be removed")).is_ok()
     }
 }
 

@@ -15,6 +15,7 @@ use percolator::leveldb::LevelDbError;
 use percolator::record::Key;
 use percolator::source::{Cursor, Source, SourceError};
 use percolator::tfrecord::TfRecordError;
+use rustix::io::Errno;
 
 use super::chunk::{Chunk, FAULTS_IN_A_ROW_MAX, Unreadable};
 use super::selection::Selection;
@@ -31,6 +32,9 @@ pub(crate) struct Feeder<'a> {
     cursor: Option<Box<dyn Cursor>>,
     /// The number of the cursor's next record.
     next: u64,
+    /// Whether the cursor has failed since it was last taken to a position: it may be before the record that
+    /// it failed at, or behind it.
+    has_failed: bool,
     /// The place of the next record among those that are selected.
     place: u64,
     /// The number of the source's first record.
@@ -52,6 +56,7 @@ impl<'a> Feeder<'a> {
             source: 0,
             cursor: None,
             next: 0,
+            has_failed: false,
             place: 0,
             start: 0,
             last_key: None,
@@ -131,11 +136,12 @@ impl<'a> Feeder<'a> {
     fn reach(&mut self, source: &dyn Source, position: u64) -> Result<bool, SourceError> {
         if self.cursor.is_none() {
             self.cursor = Some(source.cursor()?);
+            self.has_failed = false;
         }
         let Some(cursor) = &mut self.cursor else { return Ok(false) };
-        if source.is_seekable() && position != self.next {
+        if source.is_seekable() && (position != self.next || self.has_failed) {
             cursor.seek(position - self.start)?;
-            self.next = position;
+            (self.next, self.has_failed) = (position, false);
         }
         while self.next < position {
             if !cursor.skip()? {
@@ -183,13 +189,14 @@ impl<'a> Feeder<'a> {
         chunk: &mut Chunk,
     ) -> Result<(), SourceError> {
         self.faults_in_a_row += 1;
+        self.has_failed = true;
         let is_final = matches!(
             error,
             SourceError::WrittenTo { .. }
                 | SourceError::Busy { .. }
                 | SourceError::Replaced { .. }
                 | SourceError::ListedFile { is_of_file: false, .. }
-        ) || matches!(error, SourceError::Io { kind, .. } if may_pass(kind));
+        ) || matches!(error, SourceError::Io { kind, code, .. } if may_pass(kind, code));
         if self.on_damage == OnDamage::End || is_final || self.cursor.is_none() {
             return Err(error);
         }
@@ -251,6 +258,7 @@ impl<'a> Feeder<'a> {
         let bound = last.max(&self.resumed_at);
         let Some(start) = resume::behind(leveldb, bound, &lost.error) else { return };
         self.cursor = leveldb.range(Some(&start), None).ok();
+        self.has_failed = false;
         self.resumed_at = start;
     }
 
@@ -287,10 +295,13 @@ impl<'a> Feeder<'a> {
 }
 
 /// Whether a file may be read another time: nothing is known of the record then.
-fn may_pass(kind: io::ErrorKind) -> bool {
+fn may_pass(kind: io::ErrorKind, code: Option<i32>) -> bool {
     use io::ErrorKind;
 
-    matches!(
+    // Too few file handles: these errors have no kind of their own.
+    let handles = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    let has_no_handle = code.is_some_and(|code| handles.contains(&code));
+    let is_passing = matches!(
         kind,
         ErrorKind::TimedOut
             | ErrorKind::StaleNetworkFileHandle
@@ -299,6 +310,10 @@ fn may_pass(kind: io::ErrorKind) -> bool {
             | ErrorKind::NetworkUnreachable
             | ErrorKind::HostUnreachable
             | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::BrokenPipe
             | ErrorKind::ResourceBusy
-    )
+    );
+    has_no_handle || is_passing
 }

@@ -250,11 +250,11 @@ impl Place {
     ///
     /// [`StoreError::Io`] if it cannot be removed.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
+        let failed = |path: &Path| StoreError::io(path, "remove the folder");
         // Under another name first: a folder with a part of its files must not be gone on with.
-        let removed = replace::remove(&self.done)
-            .and_then(|()| fs::rename(&self.partial, &self.done))
-            .and_then(|()| replace::remove(&self.done));
-        removed.map_err(StoreError::io(&self.partial, "remove the folder"))
+        replace::remove(&self.done).map_err(failed(&self.done))?;
+        fs::rename(&self.partial, &self.done).map_err(failed(&self.partial))?;
+        replace::remove(&self.done).map_err(failed(&self.done))
     }
 }
 
@@ -466,6 +466,18 @@ mod tests {
         let error = place.finish().unwrap_err();
         assert!(matches!(error, StoreError::Changed { .. }), "{error}");
         assert_eq!(read(&name), "old");
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        let mut place = Place::take(&name, Vec::new(), Existing::Refuse, Earlier::Refuse).unwrap();
+        // No file system has so long a name.
+        place.done = folder.path().join("x".repeat(300));
+        let error = place.discard().unwrap_err();
+        assert!(matches!(&error, StoreError::Io { path, .. } if *path == place.done), "{error}");
+        assert!(place.partial.exists());
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator::source::{Source as _, TfRecord};
-use percolator::whole_file::Existing;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use percolator::whole_file::{Existing, rename_to_free};
 
 use super::StoreError;
 use super::place::with_ending;
@@ -98,18 +96,6 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 
 fn replaced(path: &Path) -> PathBuf {
     with_ending(path, REPLACED)
-}
-
-/// Renames something to a path where nothing is.
-fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // The file system, or the system, cannot look and rename at once.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
-            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            Err(_) => fs::rename(from, to),
-        },
-        renamed => Ok(renamed?),
-    }
 }
 
 /// What a folder is, unless it is a database's, or empty.

@@ -137,14 +137,13 @@ impl Copy {
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
                 let path = out.to_owned();
-                if fs::symlink_metadata(out).is_ok() {
-                    if existing == Existing::Refuse {
-                        return Err(StoreError::Exists { path }.into());
-                    }
-                    // One of the images, perhaps.
-                    if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
-                        return Err(RepairError::NoList { path });
-                    }
+                existing.check(out).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => StoreError::Exists { path: out.to_owned() }.into(),
+                    _ => unwritten(out, error),
+                })?;
+                // One of the images, perhaps.
+                if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
+                    return Err(RepairError::NoList { path });
                 }
                 whole_file::check(out).map_err(|error| unwritten(out, error))?;
                 return Ok(Copy::List { path, text: Vec::new(), existing });

@@ -80,9 +80,10 @@ impl TraceFile {
     /// [`TraceError`] if no file can be there, or one is.
     pub fn create(path: &Path, existing: Existing) -> Result<Self, TraceError> {
         let refused = |error| TraceError::Write { path: path.to_owned(), error };
-        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
-            return Err(TraceError::Exists { path: path.to_owned() });
-        }
+        existing.check(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => TraceError::Exists { path: path.to_owned() },
+            _ => refused(error),
+        })?;
         let file = WholeFile::create(path).map_err(refused)?;
         let (records, received) = bounded(RECORDS_MAX);
         let thread = std::thread::Builder::new()

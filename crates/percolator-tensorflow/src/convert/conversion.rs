@@ -220,10 +220,7 @@ impl<'m> Conversion<'m> {
                 return Err(ConvertError::SamePlace { path: path.clone() });
             }
         }
-        if self.existing == Existing::Refuse && path.symlink_metadata().is_ok() {
-            return Err(ConvertError::Exists { path: path.clone() });
-        }
-        Ok(())
+        self.existing.check(path).map_err(ConvertError::name(path))
     }
 
     /// Reads the tensors and writes them. What is written gets its name once it is complete.
@@ -241,7 +238,7 @@ impl<'m> Conversion<'m> {
         match self.format {
             Format::Safetensors => run.safetensors()?,
             Format::Npz => run.npz()?,
-            Format::Npy => run.npy(&self.target, &self.tensors[0])?,
+            Format::Npy => run.npy(&self.target, &self.tensors[0], self.existing)?,
             Format::NpyFolder => run.folder()?,
             Format::Checkpoint => run.checkpoint()?,
         }
@@ -303,7 +300,7 @@ impl<'m> Run<'_, 'm> {
             out.write_all(tensor.bytes().unwrap_or_default()).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        self.finish(out, target)
+        finish(out, target, self.conversion.existing)
     }
 
     fn npz(&mut self) -> Result<(), ConvertError> {
@@ -315,16 +312,32 @@ impl<'m> Run<'_, 'm> {
             archive.add(&renamed.to, &array).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        self.finish(archive.finish().map_err(ConvertError::write(target))?, target)
+        let out = archive.finish().map_err(ConvertError::write(target))?;
+        finish(out, target, self.conversion.existing)
     }
 
-    fn npy(&mut self, path: &Path, renamed: &Renamed) -> Result<(), ConvertError> {
+    fn npy(&mut self, path: &Path, renamed: &Renamed, existing: Existing) -> Result<(), ConvertError> {
         let tensor = self.read(renamed)?;
         let array = Written::new(&renamed.from, &tensor, self.conversion.format)?;
         let mut out = self.create(path)?;
         array.write(&mut out).map_err(ConvertError::write(path))?;
         self.count(renamed.place, &tensor);
-        self.finish(out, path)
+        finish(out, path, existing)
+    }
+
+    /// Writes a tensor's file of the new folder. Only another tensor can have it.
+    fn npy_of_folder(&mut self, path: &Path, renamed: &Renamed) -> Result<(), ConvertError> {
+        self.npy(path, renamed, Existing::Refuse).map_err(|error| match error {
+            ConvertError::Exists { .. } => ConvertError::Unfit {
+                tensor: renamed.to.clone(),
+                format: Format::NpyFolder,
+                found: "another tensor has its file, as where names differ only in case and the file system \
+                        does not tell them apart"
+                    .to_owned(),
+                remedy: "rename one of them, or write .npz".to_owned(),
+            },
+            error => error,
+        })
     }
 
     fn folder(&mut self) -> Result<(), ConvertError> {
@@ -334,14 +347,44 @@ impl<'m> Run<'_, 'm> {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
             }
-            self.npy(&path, renamed)?;
+            self.npy_of_folder(&path, renamed)?;
         }
         new.finish()
     }
+}
 
-    fn finish(&self, out: BufWriter<WholeFile>, path: &Path) -> Result<(), ConvertError> {
-        let whole = out.into_inner().map_err(IntoInnerError::into_error);
-        let named = whole.and_then(|file| file.finish_over(self.conversion.existing));
-        named.map_err(ConvertError::write(path))
+/// Gives a file its name.
+fn finish(out: BufWriter<WholeFile>, path: &Path, existing: Existing) -> Result<(), ConvertError> {
+    let whole = out.into_inner().map_err(IntoInnerError::into_error);
+    whole.and_then(|file| file.finish_over(existing)).map_err(ConvertError::name(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a file system that does not tell upper from lower case.
+    #[test]
+    fn two_tensors_of_a_folder_do_not_get_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = folder.path().join("model");
+        let mut writer = CheckpointWriter::create(&prefix).unwrap();
+        for (name, value) in [("A", 1_u8), ("a", 2)] {
+            writer.add(name, &Tensor::from_values([1], &[value]).unwrap()).unwrap();
+        }
+        writer.finish().unwrap();
+        let model = Model::open(&prefix).unwrap();
+        let options = Options { existing: Existing::Replace, ..Options::default() };
+        let target = folder.path().join("arrays");
+        let conversion = Conversion::plan(&model, &target, Format::NpyFolder, &options).unwrap();
+        let progress = Progress::new();
+        let mut run = Run { conversion: &conversion, progress: &progress, summary: Summary::default() };
+        let path = folder.path().join("a.npy");
+        let [first, second] = &conversion.tensors[..] else { panic!("two tensors") };
+        run.npy_of_folder(&path, first).unwrap();
+        let written = fs::read(&path).unwrap();
+        let error = run.npy_of_folder(&path, second).unwrap_err();
+        assert!(matches!(&error, ConvertError::Unfit { tensor, .. } if *tensor == "a"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), written);
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
+use percolator::input_file;
 use percolator::whole_file::{self, Existing};
 
 use super::{ConvertError, Progress, Summary, checkpoint};
@@ -40,7 +41,8 @@ struct Piece<'a> {
 ///
 /// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself;
 /// [`ConvertError::Exists`] if there are files of another [that stays](CopyOptions::existing). If the graph
-/// cannot be copied, the checkpoint is there without it.
+/// cannot be copied, the checkpoint is there without it; one that replaced another may have the other's graph
+/// beside it.
 pub fn copy_checkpoint(
     from: &Checkpoint,
     to: impl AsRef<Path>,
@@ -55,9 +57,7 @@ pub fn copy_checkpoint(
     }
     CheckpointWriter::check(to, count, existing)?;
     let graph = Graph::open(from.prefix())?;
-    if existing == Existing::Refuse && meta_path(to).symlink_metadata().is_ok() {
-        return Err(ConvertError::Exists { path: meta_path(to) });
-    }
+    existing.check(&meta_path(to)).map_err(ConvertError::name(&meta_path(to)))?;
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
         // The error says which slices are missing.
         from.tensor(tensor.name)?;
@@ -112,11 +112,11 @@ impl Graph {
     /// Opens the graph of a checkpoint, if it has one.
     fn open(prefix: &Path) -> Result<Option<Self>, ConvertError> {
         let path = meta_path(prefix);
-        if !path.is_file() {
-            return Ok(None);
+        match input_file::open(&path) {
+            Ok((file, _bytes)) => Ok(Some(Graph { path, file })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ConvertError::read(&path)(error)),
         }
-        let file = File::open(&path).map_err(ConvertError::read(&path))?;
-        Ok(Some(Graph { path, file }))
     }
 }
 
@@ -141,7 +141,7 @@ fn copy_graph(graph: Option<Graph>, prefix: &Path, existing: Existing) -> Result
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(ConvertError::read(&path))?;
-    whole_file::write_over(&to, &[&bytes], existing).map_err(ConvertError::write(&to))
+    whole_file::write_over(&to, &[&bytes], existing).map_err(ConvertError::name(&to))
 }
 
 fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {

@@ -239,6 +239,12 @@ impl ConvertError {
     /// Of a file or folder that cannot be written.
     pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
+        |source| ConvertError::Io { path, action: "write", source }
+    }
+
+    /// Of a file that cannot get its name, as when another has it that is to stay.
+    pub(super) fn name(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
         |source| match source.kind() {
             io::ErrorKind::AlreadyExists => ConvertError::Exists { path },
             _ => ConvertError::Io { path, action: "write", source },

@@ -22,17 +22,31 @@ pub(super) fn check(target: &Path) -> Result<(), ConvertError> {
             Some(_) => Err(ConvertError::NotEmpty { path: target.to_owned() }),
         },
         Err(error) if error.kind() != ErrorKind::NotFound => Err(ConvertError::write(target)(error)),
-        Err(_) => match fs::read_link(target.components().as_path()) {
-            Ok(place) => refused(
-                format!("it is a link to {}, which is not there", percolator::shown::path(&place)),
-                "make that folder first, or give another path",
-            ),
-            Err(_) if target.file_name().is_none() => {
+        Err(_) => match link_to_nowhere(target) {
+            Some((link, place)) => {
+                let link = if link == target.components().as_path() { "it".to_owned() } else { shown(link) };
+                refused(
+                    format!("{link} is a link to {}, which is not there", shown(&place)),
+                    "make that folder first, or give another path",
+                )
+            }
+            None if target.file_name().is_none() => {
                 refused("it ends in no name, and is not there".to_owned(), "give the path of a folder")
             }
-            Err(_) => Ok(()),
+            None => Ok(()),
         },
     }
+}
+
+/// The link on the way to a path that leads nowhere, and where it leads.
+fn link_to_nowhere(target: &Path) -> Option<(&Path, PathBuf)> {
+    let mut folders = target.components().as_path().ancestors();
+    let there = folders.find(|folder| folder.symlink_metadata().is_ok())?;
+    if there.exists() { None } else { Some((there, fs::read_link(there).ok()?)) }
+}
+
+fn shown(path: &Path) -> String {
+    percolator::shown::path(path).to_string()
 }
 
 /// A folder under construction. Dropping it before it is finished removes it.
@@ -76,7 +90,12 @@ impl NewFolder {
     pub(super) fn finish(self) -> Result<(), ConvertError> {
         if !self.is_there {
             // A folder that has come to be there is replaced if it is empty, and only then.
-            return fs::rename(&self.path, &self.target).map_err(ConvertError::write(&self.target));
+            return fs::rename(&self.path, &self.target).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty => {
+                    ConvertError::NotEmpty { path: self.target.clone() }
+                }
+                _ => ConvertError::write(&self.target)(error),
+            });
         }
         let ours = self.path.file_name();
         if entries(&self.target)?.iter().any(|entry| Some(&*entry.file_name()) != ours) {

@@ -111,6 +111,28 @@ fn what_is_there_stays_unless_it_is_to_be_replaced() {
     assert_eq!(holds(&prefix, Format::Checkpoint), "old");
 }
 
+/// A graph that cannot be looked at is not taken for none: with another checkpoint's beside the copy, that
+/// would be removed.
+#[test]
+fn a_graph_that_cannot_be_looked_at_ends_a_copy() {
+    let folder = tempdir().unwrap();
+    let [from, to] =
+        ["from", "to"].map(|name| tensors::checkpoint(&folder.path().join(name), &[named(name)]));
+    let [graph, other] =
+        [&from, &to].map(|model| std::path::PathBuf::from(format!("{}.meta", model.path().display())));
+    fs::write(&other, "another's").unwrap();
+    let copy = || {
+        let options = CopyOptions { existing: Existing::Replace, ..CopyOptions::default() };
+        copy_checkpoint(from.checkpoint().unwrap(), to.path(), &options, &Progress::new())
+    };
+    std::os::unix::fs::symlink(&graph, &graph).unwrap();
+    let error = copy().unwrap_err();
+    assert!(matches!(&error, ConvertError::Io { path, action: "read", .. } if *path == graph), "{error}");
+    assert_eq!(fs::read(&other).unwrap(), b"another's");
+    fs::remove_file(&graph).unwrap();
+    assert!(!copy().unwrap().has_graph && !other.exists());
+}
+
 #[test]
 fn a_folder_that_is_not_empty_stays() {
     let folder = tempdir().unwrap();
@@ -134,6 +156,8 @@ fn a_folder_that_cannot_be_made_is_refused_before_anything_is_read() {
     for (target, found) in [
         ("link/", "it is a link to none, which is not there; make that folder first"),
         ("link", "it is a link to none"),
+        ("link/arrays", "link is a link to none, which is not there; make that folder first"),
+        ("link/deep/arrays/", "link is a link to none"),
         ("new/..", "it ends in no name"),
         ("file", "cannot write it"),
         ("file/", "cannot write it"),

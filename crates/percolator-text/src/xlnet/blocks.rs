@@ -1,8 +1,10 @@
 //! Cuts files into blocks of whole lines, which several threads take in order.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use percolator::input_file;
 
 use super::PrepareError;
 
@@ -61,7 +63,7 @@ impl<'f> Blocks<'f> {
             let Some(open) = &mut self.open else {
                 let number = self.next_file;
                 let Some(path) = self.files.get(number) else { return Ok(None) };
-                match open_file(path) {
+                match input_file::open(path) {
                     Ok((file, expected)) => self.open = Some(Open { number, file, expected, found: 0 }),
                     Err(source) => return Err(self.end(number, source)),
                 }
@@ -125,19 +127,6 @@ impl<'f> Blocks<'f> {
         self.stop();
         PrepareError::Read { path: self.files[file].display().to_string(), source }
     }
-}
-
-/// Opens a file that can be read to its end, and returns it with its length. A FIFO would wait for its
-/// writer.
-fn open_file(path: &Path) -> io::Result<(File, u64)> {
-    let kind = fs::metadata(path)?.file_type();
-    if !kind.is_file() && !kind.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let file = File::open(path)?;
-    // Of a folder, reading says what is wrong with it.
-    let length = if kind.is_dir() { 0 } else { file.metadata()?.len() };
-    Ok((file, length))
 }
 
 /// Reads on until the block has a whole line; returns whether the file has ended.

@@ -1,6 +1,7 @@
 //! The flags of XLNet's `data_utils.py`, and the names that it gives its files.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{DataFlags, PrepareError};
@@ -10,11 +11,11 @@ use super::{DataFlags, PrepareError};
 pub struct Flags {
     /// `--input_glob`: which files to read, by the rules of `fnmatch`. They are read in the order of their
     /// paths.
-    pub input_glob: String,
+    pub input_glob: PathBuf,
     /// `--sp_path`: the SentencePiece model.
-    pub sp_path: String,
+    pub sp_path: PathBuf,
     /// `--save_dir`: where the data are written: `corpus_info.json`, and the records in `tfrecords/`.
-    pub save_dir: String,
+    pub save_dir: PathBuf,
     /// `--use_tpu`: if not set, a host has one core, whatever [`num_core_per_host`](Self::num_core_per_host)
     /// is.
     pub use_tpu: bool,
@@ -56,9 +57,9 @@ pub struct Flags {
 impl Default for Flags {
     fn default() -> Self {
         Flags {
-            input_glob: "data/example/*.txt".to_owned(),
-            sp_path: String::new(),
-            save_dir: "proc_data/example".to_owned(),
+            input_glob: "data/example/*.txt".into(),
+            sp_path: PathBuf::new(),
+            save_dir: "proc_data/example".into(),
             use_tpu: true,
             bsz_per_host: 32,
             num_core_per_host: 8,

@@ -10,14 +10,15 @@ use super::PrepareError;
 const RULES: Rules = Rules { hidden: true, files: false, is_left_out: |_| false };
 
 /// All matching paths, in the order of their bytes.
-pub(super) fn expand(pattern: &str) -> Result<Vec<PathBuf>, PrepareError> {
-    let unreadable = |source| PrepareError::Read { path: pattern.to_owned(), source };
-    let found = match pattern {
-        "" => Vec::new(),
-        _ => glob::expand(Path::new(""), Path::new(pattern), &RULES).map_err(unreadable)?,
+pub(super) fn expand(pattern: &Path) -> Result<Vec<PathBuf>, PrepareError> {
+    let shown = || pattern.display().to_string();
+    let unreadable = |source| PrepareError::Read { path: shown(), source };
+    let found = match pattern.as_os_str().is_empty() {
+        true => Vec::new(),
+        false => glob::expand(Path::new(""), pattern, &RULES).map_err(unreadable)?,
     };
     if found.is_empty() {
-        return Err(PrepareError::NoFiles { pattern: pattern.to_owned() });
+        return Err(PrepareError::NoFiles { pattern: shown() });
     }
     Ok(found)
 }
@@ -34,9 +35,9 @@ mod tests {
         for name in ["b.txt", ".a.txt", "c.md"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let expanded = |pattern: &str| expand(&format!("{}/{pattern}", folder.path().display()));
+        let expanded = |pattern: &str| expand(&folder.path().join(pattern));
         assert_eq!(expanded("*.txt").unwrap(), [".a.txt", "b.txt"].map(|name| folder.path().join(name)));
-        assert!(matches!(expand(""), Err(PrepareError::NoFiles { .. })));
+        assert!(matches!(expand(Path::new("")), Err(PrepareError::NoFiles { .. })));
         assert!(matches!(expanded("d*"), Err(PrepareError::NoFiles { .. })));
     }
 }

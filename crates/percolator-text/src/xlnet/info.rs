@@ -78,8 +78,8 @@ pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
         flags.mask_alpha,
         flags.mask_beta,
         flags.use_eod,
-        quoted(&flags.sp_path),
-        quoted(&flags.input_glob),
+        quoted(&flags.sp_path.to_string_lossy()),
+        quoted(&flags.input_glob.to_string_lossy()),
     );
     if mends_quirks {
         text.push_str(MENDED);

@@ -162,7 +162,7 @@ mod tests {
         let same: [Change; 4] = [
             |flags| flags.task = 2,
             |flags| flags.pass_id = 2,
-            |flags| flags.save_dir = "elsewhere".to_owned(),
+            |flags| flags.save_dir = "elsewhere".into(),
             // Without a TPU, there is one core, however many there are said to be.
             |flags| (flags.use_tpu, flags.num_core_per_host) = (true, 8),
         ];

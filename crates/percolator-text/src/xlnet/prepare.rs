@@ -116,7 +116,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let tasks = if options.all_tasks { 0..flags.num_task } else { flags.task..flags.task.saturating_add(1) };
     // The last seed is the largest: if it is valid, all are.
     Flags::numpy_seed(tasks.end - 1, passes.end - 1)?;
-    let vocabulary = Vocabulary::open(Path::new(&flags.sp_path))?;
+    let vocabulary = Vocabulary::open(&flags.sp_path)?;
     let files = glob::expand(&flags.input_glob)?;
     let of_task = |task: u32| -> Vec<PathBuf> {
         files.iter().skip(task as usize).step_by(flags.num_task as usize).cloned().collect()
@@ -129,7 +129,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let lengths_of = |task: u32| lengths.iter().skip(task as usize).step_by(flags.num_task as usize);
     let bytes: u64 = with_files.clone().flat_map(lengths_of).sum();
     progress.begin(bytes.saturating_mul(1 + passes.end - passes.start));
-    let folder = Path::new(&flags.save_dir).join("tfrecords");
+    let folder = flags.save_dir.join("tfrecords");
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
 
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
@@ -145,7 +145,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
         let pass = u32::try_from(pass).unwrap_or(u32::MAX);
         [flags.records_name(task, pass), flags.info_name(task, pass)]
     });
-    let inputs = files.iter().map(|file| &**file).chain([Path::new(&flags.sp_path)]);
+    let inputs = files.iter().map(|file| &**file).chain([&*flags.sp_path]);
     let inputs: HashSet<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
     check_apart(&inputs, &folder, names)?;
     corpus.check_apart(&inputs)?;
@@ -153,8 +153,8 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
         let is_replaced =
             |name: &InfoName| with_files.contains(&name.task) && passes.contains(&u64::from(name.pass));
         job.check_alike(is_replaced)?;
+        corpus.remove_other()?;
     }
-    corpus.remove_other()?;
     let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
     let done = in_order(
@@ -219,7 +219,7 @@ struct Corpus {
 
 impl Corpus {
     fn of(options: &Options) -> Self {
-        let path = Path::new(&options.flags.save_dir).join("corpus_info.json");
+        let path = options.flags.save_dir.join("corpus_info.json");
         Corpus { path, text: corpus_info(&options.flags, options.fix_quirks) }
     }
 

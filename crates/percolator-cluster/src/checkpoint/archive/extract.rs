@@ -93,9 +93,7 @@ impl Archive {
         path: &Path,
         existing: Existing,
     ) -> Result<Extracted, ArchiveError> {
-        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
-            return Err(ArchiveError::Exists { path: path.to_owned() });
-        }
+        existing.check(path).map_err(|error| ArchiveError::target(path, error))?;
         let mut looks = 1..=LOOKS_MAX;
         loop {
             looks.next();

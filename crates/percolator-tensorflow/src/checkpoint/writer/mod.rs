@@ -67,8 +67,8 @@ const VERSION: i32 = 1;
 ///
 /// Writers in one folder take turns at naming their files. Of two that finish one prefix at once, the later
 /// one's checkpoint stays. They take no turns where a file system cannot lock a folder, such as NFS, and when
-/// one has been stopped for a minute in its turn: then the index of one may be left with the data files of
-/// the other.
+/// one has been stopped for a minute in its turn, or copies the earlier checkpoint for longer than that where
+/// there are no links: then the index of one may be left with the data files of the other.
 ///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
