@@ -25,8 +25,8 @@ pub(super) struct Gc {
     /// Remove also checkpoints that a restore could not read, although nothing shows that they are damaged.
     #[arg(long)]
     spared: bool,
-    /// Remove also files that the metadata do not know, those of ids without a record, and those that a
-    /// record does not name which may be an old one. With the wrong --etcd-prefix, or another
+    /// Remove also files that the metadata do not know, those of ids without a record, and, if a file that
+    /// the record names is missing, those that it does not name. With the wrong --etcd-prefix, or another
     /// --metadata-folder, that is all of them.
     #[arg(long)]
     without_record: bool,

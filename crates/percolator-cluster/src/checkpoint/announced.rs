@@ -7,9 +7,13 @@ use uuid::Uuid;
 
 use crate::metadata::{Record, Revision, Transaction};
 
-/// So many names are free at least: in an outage one file waits for an answer, one to be put, and one is
-/// written.
+/// So many names are free at least: in an outage one file waits for an answer, one waits to be put, and one
+/// is being written.
 const FREE_MIN: usize = 3;
+
+/// So many names there are at most. There are that many only if a store refuses to remove files: then the
+/// oldest ones are given up, and their files stay.
+const NAMES_MAX: usize = 1024;
 
 /// So many names of earlier processes are kept, the newest ones. Each of them that was killed adds a few.
 const EARLIER_MAX: usize = 128;
@@ -19,7 +23,7 @@ const EARLIER_MAX: usize = 128;
 pub(super) struct Announced {
     /// All of them, the oldest first.
     names: Vec<Uuid>,
-    /// Those that this process may give to files.
+    /// Those that this process may give to files, the ones that no file has had last.
     free: Vec<Uuid>,
     /// The revision of the names that were read or put last, unless a put was not answered since.
     seen: Option<Revision>,
@@ -51,12 +55,7 @@ impl Announced {
 
     /// The file of this name is gone, and no put of it was sent: another one may have the name.
     pub(super) fn give_back(&mut self, name: Uuid) {
-        self.free.push(name);
-    }
-
-    /// No name is free any more.
-    pub(super) fn give_up_free(&mut self) {
-        self.free.clear();
+        self.free.insert(0, name);
     }
 
     /// The same with enough free names.
@@ -66,7 +65,19 @@ impl Announced {
             self.names.push(name);
             self.free.push(name);
         }
+        let mut surplus = self.names.len().saturating_sub(NAMES_MAX);
+        self.names.retain(|name| {
+            let is_given_up = surplus > 0 && !self.free.contains(name);
+            surplus -= usize::from(is_given_up);
+            !is_given_up
+        });
         self
+    }
+
+    /// The same with free names that no file has had.
+    pub(super) fn renewed(mut self) -> Self {
+        self.free.clear();
+        self.topped_up()
     }
 
     /// The record that named the files `before` names `now`.
@@ -93,7 +104,8 @@ impl Announced {
         }
     }
 
-    /// Other names were put than were seen: by this process, which did not hear of it.
+    /// Other names were put than were seen: by this process, which did not hear of it, or by one that held
+    /// the id for a while.
     pub(super) fn adopt(&mut self, record: Option<&Record>) {
         let found = Announced::parse(record);
         self.free.retain(|name| found.names.contains(name));
@@ -137,6 +149,31 @@ mod tests {
         assert!(given.iter().all(|name| stored(&metadata).names().contains(name)));
         announced.give_back(given[1]);
         assert_eq!((announced.take(), announced.take()), (Some(given[1]), None));
+        // One that no file has had comes first.
+        announced.give_back(given[1]);
+        assert!(announce(&metadata, &mut announced));
+        assert!(![given[1], given[2]].contains(&announced.take().unwrap()));
+        assert!(announce(&metadata, &mut announced));
+        let renewed = announced.clone().renewed();
+        assert_eq!(renewed.names.len(), announced.names.len() + FREE_MIN);
+        assert!(renewed.free.iter().all(|name| !announced.names.contains(name)));
+    }
+
+    #[test]
+    fn there_are_only_so_many_names() {
+        let mut announced = Announced::default().topped_up();
+        let first = announced.take().unwrap();
+        announced.give_back(first);
+        for _ in 0..3 * NAMES_MAX {
+            announced = announced.topped_up();
+            while announced.free.len() > 1 {
+                announced.take();
+            }
+        }
+        let announced = announced.topped_up();
+        assert_eq!(announced.names.len(), NAMES_MAX);
+        assert!(announced.free.iter().all(|name| announced.names.contains(name)));
+        assert!(announced.free.contains(&first), "one that is free is not given up");
     }
 
     #[test]

@@ -201,8 +201,8 @@ impl Checkpointer {
     /// [`CheckpointError::Options`]; [`CheckpointError::Metadata`] if the record cannot be read, so that
     /// nobody knows whether there is a checkpoint, or if the names of files cannot be put;
     /// [`CheckpointError::Store`] if there is no record, and the files cannot be listed;
-    /// [`CheckpointError::Superseded`] if another process has taken the id meanwhile;
-    /// [`CheckpointError::Thread`].
+    /// [`CheckpointError::Superseded`] if another process has taken the id meanwhile, and
+    /// [`CheckpointError::RecordLost`] if the record has gone meanwhile; [`CheckpointError::Thread`].
     pub fn restore<S>(mut self, mut initial: impl FnMut() -> S) -> Result<Checkpoints<S>, CheckpointError>
     where
         S: Checkpoint + Send + Sync + 'static,
@@ -214,14 +214,14 @@ impl Checkpointer {
         let wait = self.wait.unwrap_or(self.ttl.saturating_add(AFTER_TTL));
         let (mut protocol, found) =
             Protocol::begin(self.store, self.metadata, self.id, self.keep, self.ttl, wait)?;
+        // If the lease has ended already, the thread takes the id again.
+        protocol.announce()?;
         let (state, restored) = restore(&mut protocol, found, &mut initial)?;
         if !restored.rejected.is_empty() {
             protocol.confirm()?;
         }
         // Here, and not on the thread: the store is looked at before the training begins.
         let cleaned = protocol.clean_up_after_others();
-        // If the lease has ended already, the thread takes the id again.
-        protocol.announce()?;
         Checkpoints::begin(protocol, state, restored, self.options, cleaned)
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Target<'a> {
     /// The name of the file.
     pub(super) uuid: Uuid,
     pub(super) stop: &'a AtomicBool,
+    /// Set once the file is to appear under its name. If that fails, it may appear all the same.
+    pub(super) may_appear: AtomicBool,
 }
 
 fn state_error(error: io::Error) -> CheckpointError {
@@ -86,6 +88,7 @@ impl Target<'_> {
                 self.check()?;
                 file.write_all(bytes).map_err(|error| self.error(error))?;
             }
+            self.may_appear.store(true, Ordering::Relaxed);
             file.finish().map_err(CheckpointError::from)
         };
         let (sums, written) = sums_beside(bytes, write).map_err(CheckpointError::thread)?;
@@ -106,6 +109,7 @@ impl Target<'_> {
             Err(error) => return Err(state_error(error)),
         };
         let sums = summed.summing.finish();
+        self.may_appear.store(true, Ordering::Relaxed);
         file.finish()?;
         Ok(Written { uuid: self.uuid, sums, lock_held })
     }

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::entry::{Held, Writer, nanoseconds};
 use super::error::CheckpointError;
-use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Records, Transaction};
+use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::store::Id;
 
 /// Keys of the records of an id.
@@ -59,7 +59,8 @@ pub(super) struct Hold {
 
 /// What an attempt to take an id found.
 pub(super) enum Taken {
-    Ours(Hold),
+    /// Since this revision.
+    Ours(Hold, Revision),
     /// A condition did not hold.
     Refused(Records),
     /// Nobody has answered: the id may be held under this lease, until that is given back or ends.
@@ -84,7 +85,7 @@ impl Hold {
         let held = serde_json::to_vec(&held).expect("texts and numbers have a JSON");
         let take = also.when_missing(&keys.held).put_under(lease.id(), &keys.held, held);
         Ok(match metadata.transact(&take) {
-            Ok(Outcome::Committed(_)) => Taken::Ours(Hold { lease }),
+            Ok(Outcome::Committed(revision)) => Taken::Ours(Hold { lease }, revision),
             Ok(Outcome::Refused(found)) => Taken::Refused(found),
             // Dropping the lease lets go of what may have been taken, if that is heard.
             Err(error) => Taken::Unanswered(lease.id(), error),
@@ -105,7 +106,7 @@ impl Hold {
         let start = Instant::now();
         loop {
             let failed = match Self::take(metadata, keys, ttl, Transaction::new()) {
-                Ok(Taken::Ours(hold)) => return Ok(hold),
+                Ok(Taken::Ours(hold, _)) => return Ok(hold),
                 Ok(Taken::Refused(found)) => {
                     let Some(record) = found.get(&keys.held) else { continue };
                     let (by, since) = holder(&record.value);

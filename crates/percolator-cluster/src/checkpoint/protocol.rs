@@ -27,7 +27,7 @@ const UNRESOLVED_MAX: usize = 4;
 ///    have listed the file as one to be removed.
 /// 2. A file is removed only if its name was announced, or the record has named it; and if the record did not
 ///    name it at a moment at which it was there and the id was held, or it is this process's own, and no put
-///    of it was ever sent.
+///    of it was ever sent. If somebody has said so, names do not matter (`removes_unknown`).
 /// 3. `seen` is the revision of the record that this process put or read last, unless a put in `unresolved`
 ///    has happened since.
 #[derive(Debug)]
@@ -54,8 +54,11 @@ pub(super) struct Protocol {
     /// What is to be kept elsewhere when the record is replaced: the bytes of one that is not understood, or
     /// that does not go with the store.
     set_aside: Option<Vec<u8>>,
-    /// The record may not be the newest one, or is not understood: only files of `dropped` are removed.
+    /// The record may not be the newest one, or is not understood, or one before it was so: only files of
+    /// `dropped` are removed.
     spares_announced: bool,
+    /// Nobody could say which files there are when this process began: the same.
+    is_unlisted: bool,
     /// Somebody has said that files may go that nobody knows.
     removes_unknown: bool,
     /// The files that were needed, and are not any more.
@@ -109,6 +112,7 @@ impl Protocol {
             unresolved: Vec::new(),
             set_aside: None,
             spares_announced,
+            is_unlisted: false,
             removes_unknown: false,
             dropped: BTreeSet::new(),
         };
@@ -140,7 +144,7 @@ impl Protocol {
             Err(error) => {
                 warn!(id = %self.id, %error, "its files cannot be listed: those that earlier processes left \
                        stay for now");
-                self.spares_announced = true;
+                self.is_unlisted = true;
             }
         }
         Found::Record(parsed)
@@ -207,7 +211,7 @@ impl Protocol {
 
     /// Files stay that no record names, from now on and for later processes. What is set aside says why, if
     /// nothing does yet.
-    fn spare_announced(&mut self, set_aside: Vec<u8>) {
+    pub(super) fn spare_announced(&mut self, set_aside: Vec<u8>) {
         if !std::mem::replace(&mut self.spares_announced, true) {
             self.set_aside = Some(set_aside);
         }
@@ -288,7 +292,10 @@ impl Protocol {
         let Some(record) = found.get(&self.keys.record) else { return false };
         let Ok(parsed) = Record::parse(&record.value) else { return false };
         let found = self.unresolved.iter().find(|entry| entry.uuid == parsed.newest.uuid).cloned();
-        let Some(entry) = found else { return false };
+        // If `gc` has taken checkpoints out of it since, it is somebody else's.
+        let Some(entry) = found.filter(|entry| self.record(entry).to_json() == record.value) else {
+            return false;
+        };
         self.count(entry, record.modified);
         true
     }
@@ -354,7 +361,7 @@ impl Protocol {
             let found = read_exactly(&*self.metadata, &[&self.keys.record, &self.keys.held])?;
             self.resolve(&found);
         }
-        // Each round but the last resolves a put.
+        // Each round but the last resolves a put, or learns which names are announced.
         loop {
             if self.good.first().is_some_and(|newest| newest.uuid == entry.uuid) {
                 return Ok(Put::Done);
@@ -396,26 +403,30 @@ impl Protocol {
     /// Files that were begun before cannot be put any more.
     pub(super) fn retake(&mut self) -> Result<(), CheckpointError> {
         loop {
-            let also = self.when_seen(Transaction::new());
+            // Somebody else may have listed files of the names that were free, and be about to remove them.
+            let announced = self.announced.clone().renewed();
+            let also = self.announced.when_unchanged(self.when_seen(Transaction::new()), &self.keys.begun);
+            let also = also.put(&self.keys.begun, announced.text());
             match Hold::take(&self.metadata, &self.keys, self.ttl, also)? {
                 Taken::Unanswered(lease, error) => {
                     self.tried.push(lease);
                     return Err(error.into());
                 }
-                Taken::Ours(hold) => {
+                Taken::Ours(hold, revision) => {
                     info!(id = %self.id, "the lease of the id had ended, and it was taken again");
                     self.hold = hold;
-                    // Somebody else may have listed a file of such a name, and be about to remove it.
-                    self.announced.give_up_free();
+                    self.announced = announced.put_at(revision);
                     // Their puts ask for the old hold.
                     self.dropped.extend(self.unresolved.drain(..).map(|entry| entry.uuid));
                     return Ok(());
                 }
-                Taken::Refused(found) => {
-                    if !self.resolve(&found) {
-                        return Err(self.refused(&found));
-                    }
+                Taken::Refused(found) if self.resolve(&found) => {}
+                Taken::Refused(found)
+                    if self.is_unchanged(&found) && found.get(&self.keys.held).is_none() =>
+                {
+                    self.announced.adopt(found.get(&self.keys.begun));
                 }
+                Taken::Refused(found) => return Err(self.refused(&found)),
             }
         }
     }
@@ -481,8 +492,14 @@ impl Protocol {
         let record = Record { newest: newest.clone(), kept, spared };
         let announced = self.announced_after(&record);
         let put = self.when_seen(self.when_held()).put(&self.keys.record, record.to_json());
-        match self.metadata.transact(&put.put(&self.keys.begun, announced.text()))? {
+        let mut put = put.put(&self.keys.begun, announced.text());
+        if let Some(bytes) = &self.set_aside {
+            // What showed that the record may be an old one may be what is taken out.
+            put = put.put(format!("{}{}", self.keys.unreadable, newest.uuid), bytes.clone());
+        }
+        match self.metadata.transact(&put)? {
             Outcome::Committed(revision) => {
+                self.set_aside = None;
                 self.seen = Some(revision);
                 self.announced = announced.put_at(revision);
             }
@@ -501,16 +518,12 @@ impl Protocol {
             && !self.is_unresolved(name)
             && (self.removes_unknown
                 || self.dropped.contains(&name)
-                || (!self.spares_announced && self.announced.names().contains(&name)))
+                || (!self.spares_announced && !self.is_unlisted && self.announced.names().contains(&name)))
     }
 
     /// Removes what a process that was killed left: unfinished files, and finished ones that no record names.
     pub(super) fn clean_up_after_others(&mut self) -> Result<u64, CheckpointError> {
-        let abandoned = match self.seen.is_none() && self.spares_announced {
-            // They may belong to a process with other metadata.
-            true => 0,
-            false => self.store.remove_abandoned(&self.id)? as u64,
-        };
+        let abandoned = self.store.remove_abandoned(&self.id)? as u64;
         Ok(abandoned + self.clean()?)
     }
 
@@ -525,6 +538,15 @@ impl Protocol {
     pub(super) fn discard_for_another(&mut self, uuid: Uuid) {
         if self.remove_own(uuid) {
             self.announced.give_back(uuid);
+        }
+    }
+
+    /// A file could not be written. If it was to appear, it may yet: then its name stays announced, and no
+    /// other file has it.
+    pub(super) fn give_up(&mut self, uuid: Uuid, may_appear: bool) {
+        match may_appear {
+            true => _ = self.remove_own(uuid),
+            false => self.announced.give_back(uuid),
         }
     }
 

@@ -282,6 +282,11 @@ pub(super) fn restore<S: Checkpoint>(
         Ok::<_, CheckpointError>(read)
     };
     let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
+    let is_missing = |rejected: &Rejected| matches!(rejected.fault, Fault::Store(StoreError::Missing { .. }));
+    if let Some(record) = record.as_ref().filter(|_| rejected.iter().any(is_missing)) {
+        // Also if it was among those that are listed.
+        protocol.spare_announced(record.to_json());
+    }
     for Rejected { entry, fault } in &rejected {
         if let Some(entry) = entry {
             protocol.reject(entry.uuid, fault.is_damage());

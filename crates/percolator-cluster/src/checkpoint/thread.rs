@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -91,7 +91,8 @@ impl<S: Checkpoint> Thread<S> {
                 break;
             }
         }
-        if let Some(pending) = self.pending.take() {
+        let is_lost = matches!(self.shared.control.lock().ended, Some(CheckpointError::RecordLost { .. }));
+        if let Some(pending) = self.pending.take().filter(|_| !is_lost) {
             // If it was sent, it may count yet.
             self.protocol.discard(pending.entry.uuid);
         }
@@ -197,7 +198,7 @@ impl<S: Checkpoint> Thread<S> {
     fn write(&mut self, uuid: Uuid) -> Result<Written, CheckpointError> {
         let (state, buffer, options) = (&self.state, &mut self.buffer, &self.options);
         let (store, id) = (&*self.protocol.store, &self.protocol.id);
-        let target = Target { store, id, uuid, stop: &self.shared.stop };
+        let target = Target { store, id, uuid, stop: &self.shared.stop, may_appear: AtomicBool::new(false) };
         let write = || match options.mode {
             Mode::Hold => target.write_held(state),
             Mode::Copy => {
@@ -205,10 +206,10 @@ impl<S: Checkpoint> Thread<S> {
                 target.write_copy(buffer.bytes(), lock_held)
             }
         };
-        let written = match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(written) => written?,
-            Err(payload) => return Err(CheckpointError::Panicked { message: message_of(&*payload) }),
-        };
+        let written = catch_unwind(AssertUnwindSafe(write))
+            .unwrap_or_else(|payload| Err(CheckpointError::Panicked { message: message_of(&*payload) }));
+        let may_appear = target.may_appear.into_inner();
+        let written = written.inspect_err(|_| self.protocol.give_up(uuid, may_appear))?;
         let mut control = self.shared.control.lock();
         let stats = &mut control.stats;
         stats.lock_held += written.lock_held;

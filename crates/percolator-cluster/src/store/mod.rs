@@ -59,7 +59,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::Missing`] if there is none of this name, and any other [`StoreError`].
     fn length(&self, id: &Id, name: Uuid) -> Result<u64, StoreError>;
 
-    /// Removes a file of `id`. Removing one that is not there is no error.
+    /// Removes a file of `id`. Removing one that is not there is no error. Once it is removed, a new file may
+    /// get its name.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
@@ -131,6 +131,32 @@ fn a_process_that_was_cut_off_goes_on_after_its_files_were_cleaned_up() {
         let error = place.archive().clean(&id(), &CleanOptions { keep: Some(keep), ..ALL }).unwrap_err();
         assert!(matches!(error, ArchiveError::Keep { found } if found == keep), "{error}");
     }
+}
+
+/// Its answer was lost, and then checkpoints were taken out of the record that it had put.
+#[test]
+fn a_process_does_not_name_again_what_was_taken_out_of_its_record() {
+    let place = Place::default();
+    let is_heard = Arc::new(AtomicBool::new(true));
+    let asked = is_heard.clone();
+    let judge = move |operation| match operation {
+        Operation::Put if !asked.load(Ordering::Relaxed) => Verdict::Lost,
+        _ => Verdict::Go,
+    };
+    let (store, metadata) = faulty(place.store.clone(), place.metadata.clone(), judge);
+    let how = Checkpointer::new(store, metadata, "shard").unwrap().keep(3).every(LONG).ttl(LONG);
+    let checkpoints = how.pauses(LONG, LONG).restore(|| b"initial".to_vec()).unwrap();
+    (0..3_u8).for_each(|number| _ = save(&checkpoints, &[number]).unwrap());
+    is_heard.store(false, Ordering::Relaxed);
+    assert!(matches!(save(&checkpoints, &[3]), Err(CheckpointError::NotRecorded { .. })));
+    is_heard.store(true, Ordering::Relaxed);
+    place.end_hold();
+    let cleaned = place.archive().clean(&id(), &CleanOptions { keep: Some(1), ..ALL }).unwrap();
+    assert_eq!((cleaned.left, cleaned.taken_out.len()), (None, 2));
+    assert!(matches!(save(&checkpoints, &[4]), Err(CheckpointError::Superseded { .. })));
+    drop(checkpoints);
+    assert!(place.archive().verify(&id()).unwrap().is_whole());
+    assert_eq!(*place.begin(3).state().read(), [3]);
 }
 
 /// A damaged checkpoint takes no place of a whole one: what a restore would find stays.

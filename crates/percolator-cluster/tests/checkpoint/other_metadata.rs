@@ -181,6 +181,26 @@ fn every_file_is_announced_until_the_record_names_it() {
     assert!(announced.contains(&first) && !announced.contains(&second), "{announced:?}");
 }
 
+/// As with a store that is full or read-only for long.
+#[test]
+fn files_that_cannot_be_written_leave_no_names() {
+    let (store, metadata) = (MemoryStore::default(), MemoryMetadata::default());
+    for (failing, names_max) in [(Operation::Create, 3), (Operation::Write, 3), (Operation::Finish, 1024)] {
+        let judge = move |operation| if operation == failing { Verdict::Full } else { Verdict::Go };
+        let (faulty_store, faulty_metadata) = faulty(store.clone(), metadata.clone(), judge);
+        let how = Checkpointer::new(faulty_store, faulty_metadata, "shard").unwrap();
+        let checkpoints = how.every(LONG).ttl(LONG).restore(|| b"state".to_vec()).unwrap();
+        for _ in 0..3 * 1024 {
+            let error = checkpoints.save_now().unwrap_err();
+            assert!(matches!(error, CheckpointError::Store(_)), "{error}");
+        }
+        drop(checkpoints);
+        let names = announced(&metadata).len();
+        assert!(names <= names_max, "{failing:?}: {names} names");
+        metadata.transact(&Transaction::new().remove(BEGUN)).unwrap();
+    }
+}
+
 /// As after etcd has lost its data while a process goes on.
 #[test]
 fn a_process_whose_record_is_gone_says_so_and_removes_nothing() {
@@ -192,6 +212,7 @@ fn a_process_whose_record_is_gone_says_so_and_removes_nothing() {
     assert!(matches!(error, CheckpointError::RecordLost { .. }), "{error}");
     assert!(error.to_string().contains("somebody removed it, or the metadata were set back"), "{error}");
     assert!(matches!(checkpoints.step(), Err(CheckpointError::RecordLost { .. })));
+    drop(checkpoints);
     // The newest state is in a file, too.
     let files = files(&store);
     assert!(files.len() == 2 && files.contains(&kept), "{files:?}");
@@ -227,4 +248,25 @@ fn files_that_an_older_record_does_not_name_stay() {
         let (removed, left) = clean(&store, &metadata, false);
         assert!(removed.is_empty() && matches!(left, Some(Left::Unreadable(_))), "{left:?}");
     }
+}
+
+/// The missing file that shows it is the one of a checkpoint that is taken out.
+#[test]
+fn what_shows_that_a_record_is_old_is_not_taken_out() {
+    let (store, metadata) = (MemoryStore::default(), MemoryMetadata::default());
+    let checkpoints = begin_with(&store, &metadata, 3);
+    (0..3_u8).for_each(|number| _ = save(&checkpoints, &[number]));
+    let copies = [RECORD, BEGUN].map(|key| metadata.read(key).unwrap().records[0].clone());
+    let last = save(&checkpoints, b"last");
+    drop(checkpoints);
+    let back = copies.into_iter().fold(Transaction::new(), |all, copy| all.put(copy.key, copy.value));
+    metadata.transact(&back).unwrap();
+    let archive = Archive::new(Arc::new(store.clone()), Arc::new(metadata.clone()));
+    for _ in 0..2 {
+        let options = CleanOptions { keep: Some(2), ..CleanOptions::default() };
+        let cleaned = archive.clean(&id(), &options).unwrap();
+        assert!(cleaned.left.is_some() && !cleaned.removed.contains(&last), "{cleaned:?}");
+    }
+    drop(begin_with(&store, &metadata, 3));
+    assert!(files(&store).contains(&last));
 }

@@ -23,7 +23,7 @@ struct Place {
     store: MemoryStore,
     metadata: MemoryMetadata,
     /// 0: it answers; 1: it cannot be reached; 2: what it puts is not heard of; 3: the same, and after it, it
-    /// cannot be reached.
+    /// cannot be reached; 4: after the id is taken, it cannot be reached.
     outage: Arc<AtomicU8>,
 }
 
@@ -40,6 +40,10 @@ impl Place {
                 3 if operation == Put => {
                     outage.store(1, Ordering::Relaxed);
                     Verdict::Lost
+                }
+                4 if operation == Take => {
+                    outage.store(1, Ordering::Relaxed);
+                    Verdict::Go
                 }
                 _ => Verdict::Go,
             }
@@ -190,6 +194,22 @@ fn the_lease_ends_during_an_outage_and_nobody_else_came() {
     assert_eq!((stats.holds_lost, stats.written, place.files()), (1, 2, 1), "{stats:?}");
     let held = place.metadata.read("/checkpoints-held/").unwrap();
     assert!(held.records[0].lease.is_some_and(|new| new != lease));
+}
+
+#[test]
+fn a_file_is_written_in_an_outage_that_begins_once_the_id_is_taken_again() {
+    let place = Place::default();
+    let checkpoints = place.begin(LONG);
+    save(&checkpoints, b"one").unwrap();
+    let lease = place.metadata.read("/checkpoints-held/").unwrap().records[0].lease.unwrap();
+    place.metadata.revoke(lease).unwrap();
+    place.set(4);
+    let error = save(&checkpoints, b"two").unwrap_err();
+    assert!(matches!(error, CheckpointError::NotRecorded { .. }), "{error}");
+    assert_eq!((checkpoints.stats().holds_lost, place.files()), (1, 2));
+    place.set(0);
+    save(&checkpoints, b"three").unwrap();
+    assert_eq!(place.files(), 1);
 }
 
 #[test]

@@ -24,9 +24,9 @@ pub struct CleanOptions {
     pub keep: Option<usize>,
     /// Checkpoints are removed that a restore could not read, although nothing shows that they are damaged.
     pub spared: bool,
-    /// Files are removed also if nothing in the metadata says whose they are, if the id has no record, or if
-    /// a file that its record names is missing. All of that is so with the wrong metadata, or with an old
-    /// copy of them.
+    /// Also removes files that the metadata do not know, all files of an id without a record, and those that
+    /// the record does not name although a file that it names is missing. With the wrong metadata, or with an
+    /// old copy of them, these may be checkpoints.
     pub without_record: bool,
     /// Nothing is removed: what would be is returned.
     pub dry_run: bool,
