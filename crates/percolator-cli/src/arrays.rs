@@ -36,7 +36,9 @@ pub(super) fn check_free(folder: &Path, name: &str, existing: Existing) -> anyho
         };
         // What is no regular file is not replaced, whatever the user says.
         whole_file::check(&path).with_context(|| format!("cannot write {}", shown::path(&path)))?;
-        existing.check(&path).map_err(|_| output::exists(&path))?;
+        if existing == Existing::Refuse {
+            return Err(output::exists(&path));
+        }
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use percolator::{Progress, shown};
 use serde_json::{Value, json};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
-use crate::output::{self, FileKind};
+use crate::output::{self, FileKind, Output};
 use crate::watch::{Ended, rate, watched};
 
 #[derive(Debug, Args)]
@@ -51,9 +51,7 @@ pub(crate) struct Digest {
 impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
-        if let Some(path) = &self.out {
-            output::check(path, FileKind::Digest)?;
-        }
+        let out = self.out.as_deref().map(|path| Output::of_run(path, FileKind::Digest)).transpose()?;
         let mut source = SourceArgs::found(&self.paths, self.state.root())?;
         source.lmdb.extend_from_slice(&self.lmdb);
         source.leveldb.extend_from_slice(&self.leveldb);
@@ -69,11 +67,9 @@ impl Digest {
             Ended::Done(digest) => digest,
             Ended::Stopped(code) => return Ok(code),
         };
-        if let Some(path) = &self.out {
-            // Something else may have come to the path meanwhile.
-            let (place, refused) = output::place_at_end(path, FileKind::Digest)?;
-            digest.save(place)?;
-            refused.map_or(Ok(()), Err)?;
+        if let Some(out) = out {
+            let place = out.place();
+            output::ended(digest.save(&place.path).map_err(Into::into), [place])?;
         }
         let mut out = std::io::stdout().lock();
         let written = match &self.out {

@@ -127,8 +127,9 @@ impl Dump {
             return Ok(ExitCode::from(code));
         }
         // All files are complete before anything is printed, so a closed output does not lose them. The
-        // data's file is named last: if it is there, so are the others. Others wait for a turn no longer than
-        // it takes to name files, so the disk is waited for before it.
+        // data's file is named last: if it is there, so are the others. Others wait for this turn, so the
+        // arrays are put on the disk before it. Naming them waits for the disk once more, but has little to
+        // write.
         let complete: Vec<Unnamed> = columns.into_iter().map(Arrays::complete).collect::<Result<_, _>>()?;
         let turn = FolderTurn::take(&self.out);
         // Another run may have named its arrays meanwhile.

@@ -1,13 +1,14 @@
 //! The files that commands write, and what they may replace.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
 use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
 use percolator::proto::BlobProto;
-use percolator::shown;
 use percolator::whole_file::{self, Existing};
+use percolator::{input_file, shown};
 use prost::Message as _;
 
 /// What a file is.
@@ -56,52 +57,46 @@ impl FileKind {
         /// No mean is as long as this; a database may be.
         const MEAN_BYTES_MAX: u64 = 1 << 30;
 
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
+        let (file, bytes) = input_file::open(path)?;
         if self == FileKind::Mean && bytes <= MEAN_BYTES_MAX {
-            return Ok(BlobProto::decode(&*fs::read(path)?).is_ok());
+            return Ok(BlobProto::decode(&*input_file::read(path, MEAN_BYTES_MAX)?).is_ok());
         }
         let mut front = Vec::new();
         file.take(self.front().len() as u64).read_to_end(&mut front)?;
         Ok(bytes == 0 || !front.is_empty() && front == self.front())
+    }
+
+    /// How a run goes on with a file of this kind that is not at its own path.
+    fn way_on(self) -> &'static str {
+        match self {
+            FileKind::Snapshot => ": resume from it, or rename it",
+            FileKind::Receipt => ": rename it, or resume with a --receipt of its own",
+            _ => "",
+        }
     }
 }
 
 /// Checks that a file can be written to a path, before there is anything to write. It replaces a file of its
 /// own kind, and nothing else: a mistyped path must not cost a data set.
 pub(super) fn check(path: &Path, kind: FileKind) -> anyhow::Result<()> {
-    let name = kind.name();
-    whole_file::check(path).with_context(|| format!("{}: cannot write the {name}", shown::path(path)))?;
+    whole_file::check(path)
+        .with_context(|| format!("{}: cannot write the {}", shown::path(path), kind.name()))?;
+    check_kind(path, kind).map_err(|refused| anyhow!("{refused:#}: give another path"))
+}
+
+/// Checks that what is at a path, if anything is, may be replaced by a file of this kind.
+fn check_kind(path: &Path, kind: FileKind) -> anyhow::Result<()> {
     if !path.exists() {
         return Ok(());
     }
     let is_own =
         kind.is_of(path).with_context(|| format!("{}: cannot read what is there", shown::path(path)))?;
-    ensure!(
-        is_own,
-        "{}: it already exists and is no {name}, so it is not replaced: give another path",
-        shown::path(path)
-    );
+    let name = kind.name();
+    ensure!(is_own, "{}: it already exists and is no {name}, so it is not replaced", shown::path(path));
     Ok(())
 }
 
-/// Where a file goes at the end of a run that may have taken days: to its path, or, if something that is not
-/// of its kind has come there since it was [checked](check), beside it. Then the error of the path says so.
-pub(super) fn place_at_end(path: &Path, kind: FileKind) -> anyhow::Result<(PathBuf, Option<anyhow::Error>)> {
-    let Err(refused) = check(path, kind) else { return Ok((path.to_owned(), None)) };
-    let mut kept = path.as_os_str().to_owned();
-    kept.push(".percolator-kept");
-    let kept = PathBuf::from(kept);
-    match check(&kept, kind) {
-        Ok(()) => {
-            let refused = anyhow!("{refused:#}; the {} is in {}", kind.name(), shown::path(&kept));
-            Ok((kept, Some(refused)))
-        }
-        Err(also) => Err(anyhow!("{refused:#}; {also:#}")),
-    }
-}
-
-/// A file that will be written, and that replaces another only if the user says so.
+/// A file that will be written once the work is done, which may take days, and what it may replace then.
 #[derive(Debug)]
 pub(super) struct Output<'a> {
     path: &'a Path,
@@ -110,7 +105,8 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// [Checks](check) the path, before there is anything to write.
+    /// [Checks](check) the path, before there is anything to write. The file replaces another only if the
+    /// user says so.
     pub(super) fn check(path: &'a Path, kind: FileKind, existing: Existing) -> anyhow::Result<Self> {
         existing.check(path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => exists(path),
@@ -120,20 +116,101 @@ impl<'a> Output<'a> {
         Ok(Output { path, kind, existing })
     }
 
-    /// Writes the file, which is whole or absent. What has come to its path since it was checked is replaced
-    /// if that is allowed and it is of the same kind.
+    /// The same for a file that needs no word of the user to replace one of its kind, if there is one now.
+    pub(super) fn of_run(path: &'a Path, kind: FileKind) -> anyhow::Result<Self> {
+        check(path, kind)?;
+        let is_there = input_file::is_there(path)
+            .with_context(|| format!("{}: cannot look at it", shown::path(path)))?;
+        Ok(Output { path, kind, existing: Existing::replaced_if(is_there) })
+    }
+
+    /// Where the file goes now: to its path, or, if something has come there that is not to be replaced, to a
+    /// free one beside it. A path that cannot be looked at cannot be written either, and that error says why.
+    pub(super) fn place(&self) -> Place {
+        let Output { path, kind, existing } = *self;
+        let refused = match existing {
+            Existing::Refuse => input_file::is_there(path).is_ok_and(|is_there| is_there).then(|| {
+                let path = shown::path(path);
+                format!("{path}: it already exists, and did not at the beginning, so it is not replaced")
+            }),
+            Existing::Replace => check_kind(path, kind).err().map(|refused| format!("{refused:#}")),
+        };
+        let path = if refused.is_some() { free_beside(path) } else { path.to_owned() };
+        Place { path, kind, refused }
+    }
+
+    /// Writes the file, which is whole or absent, to its [place](Self::place).
     pub(super) fn write(&self, bytes: &[u8]) -> anyhow::Result<()> {
-        if self.existing == Existing::Replace {
-            check(self.path, self.kind)?;
+        // Something may come to the place, and then to the next one.
+        let mut tries = 0..10;
+        loop {
+            let place = self.place();
+            let existing = if place.refused.is_some() { Existing::Refuse } else { self.existing };
+            let written = whole_file::write_over(&place.path, &[bytes], existing);
+            match &written {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries.next().is_some() => {}
+                _ => {
+                    let said = "cannot write the file, and no part of it is left";
+                    let written = written.with_context(|| format!("{}: {said}", shown::path(&place.path)));
+                    return ended(written, [place]);
+                }
+            }
         }
-        whole_file::write_over(self.path, &[bytes], self.existing).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => exists(self.path),
-            _ => anyhow::Error::new(error).context(format!(
-                "{}: cannot write the file, and no part of it is left",
-                shown::path(self.path)
-            )),
+    }
+}
+
+/// Where an output goes in the end.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The output's own path, or one beside it.
+    pub(super) path: PathBuf,
+    kind: FileKind,
+    /// Why it is not the output's own.
+    refused: Option<String>,
+}
+
+impl Place {
+    /// Why the output is not at its own path, and where it is, if it could be written.
+    fn refusal(self) -> Option<String> {
+        let Place { path, kind, refused } = self;
+        let refused = refused?;
+        Some(match path.exists() {
+            true => format!("{refused}; the {} is in {}{}", kind.name(), shown::path(&path), kind.way_on()),
+            false => refused,
         })
     }
+}
+
+/// What is to be said once the outputs of these places are written, or could not be.
+pub(super) fn ended(
+    written: anyhow::Result<()>,
+    places: impl IntoIterator<Item = Place>,
+) -> anyhow::Result<()> {
+    let mut said: Vec<String> = places.into_iter().filter_map(Place::refusal).collect();
+    if said.is_empty() {
+        return written;
+    }
+    said.extend(written.err().map(|error| format!("{error:#}")));
+    Err(anyhow!("{}", said.join("; ")))
+}
+
+/// The first of `PATH.percolator-kept`, `PATH.2.percolator-kept` and so on where nothing is. A name is cut if
+/// it would be longer than file systems allow.
+fn free_beside(path: &Path) -> PathBuf {
+    const NAME_BYTES_MAX: usize = 255;
+
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let mut ending = ".percolator-kept".to_owned();
+    for number in 2_u64.. {
+        let front = &name[..name.len().min(NAME_BYTES_MAX - ending.len())];
+        let kept = path.with_file_name(OsStr::from_bytes(&[front, ending.as_bytes()].concat()));
+        // One that cannot be looked at cannot be written either.
+        if !input_file::is_there(&kept).is_ok_and(|is_there| is_there) {
+            return kept;
+        }
+        ending = format!(".{number}.percolator-kept");
+    }
+    unreachable!("no folder has so many files")
 }
 
 /// Something is at an output's path, perhaps only since the run began.
@@ -143,6 +220,8 @@ pub(super) fn exists(path: &Path) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -160,14 +239,20 @@ mod tests {
             (FileKind::Picture, b"\x89PNG\r\n\x1a\n"),
             (FileKind::Mean, &mean),
         ];
+        let take_kept = |content: &[u8]| {
+            let kept = folder.path().join("file.percolator-kept");
+            assert_eq!(fs::read(&kept).unwrap(), content, "what was made is not lost");
+            fs::remove_file(kept).unwrap();
+        };
         let others: [&[u8]; 3] = [b"mine", b"\xff\xd8\xff\xe0", &[0; 4096]];
         for (kind, _) in of_kinds {
             let _ = fs::remove_file(&path);
             let output = Output::check(&path, kind, Existing::Refuse).unwrap();
             fs::write(&path, "meanwhile").unwrap();
             let error = output.write(b"late").unwrap_err().to_string();
-            assert!(error.ends_with("--force to replace it"), "{error}");
+            assert!(error.contains("did not at the beginning, so it is not replaced; the "), "{error}");
             assert_eq!(fs::read(&path).unwrap(), b"meanwhile");
+            take_kept(b"late");
             for (content, is_allowed) in [(&b""[..], true)]
                 .into_iter()
                 .chain(others.map(|other| (other, false)))
@@ -189,6 +274,7 @@ mod tests {
                         "{error}"
                     );
                     assert_eq!(fs::read(&path).unwrap(), b"meanwhile");
+                    take_kept(b"late");
                 }
             }
         }
@@ -202,19 +288,80 @@ mod tests {
     #[test]
     fn what_a_run_has_made_is_not_lost_if_something_else_is_at_its_path() {
         let folder = tempfile::tempdir().unwrap();
-        let [path, kept] = ["file", "file.percolator-kept"].map(|name| folder.path().join(name));
-        for content in [None, Some("percolator receipt 1\n")] {
-            content.iter().for_each(|content| fs::write(&path, content).unwrap());
-            assert_eq!(place_at_end(&path, FileKind::Receipt).unwrap().0, path);
+        let at = |name: &str| folder.path().join(name);
+        let [path, kept] = ["file", "file.percolator-kept"].map(at);
+        let fresh = Output::of_run(&path, FileKind::Receipt).unwrap();
+        assert_eq!(fresh.place().path, path);
+        fs::write(&path, "percolator receipt 1\n").unwrap();
+        // Where nothing was, a receipt is another run's.
+        assert_eq!(fresh.place().path, kept);
+        let output = Output::of_run(&path, FileKind::Receipt).unwrap();
+        assert_eq!(output.place().path, path);
+        fs::write(&path, "somebody's").unwrap();
+        // What is kept is never replaced, whatever it is.
+        for (number, name) in ["", ".2", ".3"].into_iter().enumerate() {
+            let place = output.place();
+            assert_eq!(place.path, at(&format!("file{name}.percolator-kept")));
+            fs::write(&place.path, ["percolator receipt 1\n", "mine", ""][number]).unwrap();
+            let said = ended(Ok(()), [place]).unwrap_err().to_string();
+            for due in ["is no receipt, so it is not replaced; the receipt is in ", name, ": rename it, or"] {
+                assert!(said.contains(due), "{said}");
+            }
         }
-        let (place, refused) = place_at_end(&path, FileKind::Snapshot).unwrap();
-        assert_eq!(place, kept);
-        let refused = refused.unwrap().to_string();
-        for said in ["is no snapshot, so it is not replaced", "the snapshot is in ", "file.percolator-kept"] {
-            assert!(refused.contains(said), "{refused}");
+        for name in ["file.percolator-kept", "file.2.percolator-kept", "file.3.percolator-kept", "file"] {
+            fs::remove_file(at(name)).unwrap();
         }
-        fs::write(&kept, "mine").unwrap();
-        let error = place_at_end(&path, FileKind::Snapshot).unwrap_err().to_string();
-        assert!(error.contains("file: it already exists") && error.contains("kept: it already"), "{error}");
+        fs::create_dir(&path).unwrap();
+        assert_eq!(output.place().path, kept);
+        // A long name is cut.
+        let path = at(&"n".repeat(255));
+        let output = Output::check(&path, FileKind::Plot, Existing::Refuse).unwrap();
+        fs::write(&path, "somebody's").unwrap();
+        let error = output.write(b"<svg ").unwrap_err().to_string();
+        assert!(error.contains("the plot is in "), "{error}");
+        assert_eq!(fs::read(output.place().path.with_file_name(kept_name("n", ""))).unwrap(), b"<svg ");
+        assert_eq!(output.place().path, at(&kept_name("n", ".2")));
+    }
+
+    fn kept_name(letter: &str, number: &str) -> String {
+        let ending = format!("{number}.percolator-kept");
+        letter.repeat(255 - ending.len()) + &ending
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_looked_at_is_the_path_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gone/file");
+        fs::create_dir(folder.path().join("gone")).unwrap();
+        for is_there in [false, true] {
+            if is_there {
+                fs::write(&path, "").unwrap();
+            }
+            let output = Output::of_run(&path, FileKind::Receipt).unwrap();
+            fs::rename(folder.path().join("gone"), folder.path().join("away")).unwrap();
+            let place = output.place();
+            assert_eq!(place.path, path);
+            let said = ended(Err(anyhow!("no room")), [place]).unwrap_err().to_string();
+            assert_eq!(said, "no room");
+            fs::rename(folder.path().join("away"), folder.path().join("gone")).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_error_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["s", "r"].map(|name| folder.path().join(name));
+        let outputs = [(&paths[0], FileKind::Snapshot), (&paths[1], FileKind::Receipt)]
+            .map(|(path, kind)| Output::of_run(path, kind).unwrap());
+        paths.iter().for_each(|path| fs::write(path, "somebody's").unwrap());
+        let places = outputs.map(|output| output.place());
+        // Only the first could be written.
+        fs::write(&places[0].path, "").unwrap();
+        let said = ended(Err(anyhow!("no room").context("r")), places).unwrap_err().to_string();
+        let said: Vec<_> = said.split("; ").collect();
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert!(said[1].ends_with("s.percolator-kept: resume from it, or rename it"), "{said:?}");
+        assert!(said[2].contains("/r: it already exists, and did not at the beginning"), "{said:?}");
+        assert_eq!(said[3], "r: no room");
     }
 }

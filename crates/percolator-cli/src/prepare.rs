@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use percolator::shown::{self, count};
 use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
@@ -44,14 +44,14 @@ impl Prepare {
 struct Xlnet {
     /// The files to read: a pattern with *, ? and [...]. They are read in the order of their paths.
     #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
-        default_value_os_t = Flags::default().input_glob)]
+        value_parser = any_path(), default_value_os_t = Flags::default().input_glob)]
     input: PathBuf,
     /// The SentencePiece unigram model.
-    #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path")]
+    #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path", value_parser = any_path())]
     sp_model: PathBuf,
     /// Where the data are written.
     #[arg(long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
-        default_value_os_t = Flags::default().save_dir)]
+        value_parser = any_path(), default_value_os_t = Flags::default().save_dir)]
     out: PathBuf,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -67,6 +67,11 @@ struct Xlnet {
     /// Print what was written as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A path, which may be empty, as the script's may: then --out is the current folder.
+fn any_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// The batches, and their rows.

@@ -64,8 +64,9 @@ impl Batches {
     /// The conversion is Python, where Ctrl-C may raise, and the feed counts the batch already. So the batch
     /// is handed over all the same, and Ctrl-C comes again: the interpreter handles it where the consumer has
     /// the batch. If something else breaks the conversion off, as a program that exits does, the next call
-    /// hands the batch over. So it does if the conversion fails after Ctrl-C, which must not be lost.
-    /// What merely fails, as for a type that a framework lacks, is not tried again.
+    /// hands the batch over. It also does if the conversion is made again after Ctrl-C, and fails: Ctrl-C is
+    /// raised then, and not that error. What merely fails, as for a type that a framework lacks, is not tried
+    /// again.
     fn hand_over(&self, py: Python<'_>, convert: &Py<PyAny>, batch: Py<Batch>) -> PyResult<Py<PyAny>> {
         let again = |interrupt: PyErr| {
             let is_interrupt = interrupt.is_instance_of::<PyKeyboardInterrupt>(py);

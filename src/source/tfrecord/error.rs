@@ -169,6 +169,16 @@ pub enum TfRecordError {
         /// What was looked for.
         message: &'static str,
     },
+    /// A file of a folder, or one that a pattern matches, is being replaced, and its successor is not there.
+    #[error(
+        "{}: it is missing: a conversion replaces it, or was ended while it did; wait for that, run it \
+         again, or take the ending .percolator-replaced off its name",
+        shown::path(file)
+    )]
+    BeingReplaced {
+        /// The file.
+        file: PathBuf,
+    },
     /// The file is not the one that was opened, or has another length now.
     #[error(
         "{}: it had {was} bytes when it was opened, and {found}; open it when nobody writes to it",
@@ -207,6 +217,7 @@ impl TfRecordError {
             | TfRecordError::NoRoom { file, .. }
             | TfRecordError::NoFile { file, .. }
             | TfRecordError::NoFiles { path: file, .. }
+            | TfRecordError::BeingReplaced { file }
             | TfRecordError::Changed { file, .. } => file,
             TfRecordError::Copy { error, .. } => error.file(),
         }
@@ -227,6 +238,7 @@ impl TfRecordError {
             | TfRecordError::NoRoom { .. }
             | TfRecordError::NoFile { .. }
             | TfRecordError::NoFiles { .. }
+            | TfRecordError::BeingReplaced { .. }
             | TfRecordError::Changed { .. } => None,
         }
     }

@@ -12,18 +12,21 @@ use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
 /// The endings of files that lie beside records: what this crate keeps there, files that are being written
-/// and their locks; the file that a conversion is replacing, whose records would come twice, and the lists
-/// that it writes; what TensorFlow Datasets says of a data set.
+/// and their locks, outputs of runs that found another file at their paths; the lists that a conversion
+/// writes, and what TensorFlow Datasets says of a data set.
 const OTHER_ENDINGS: [&[u8]; 8] = [
     b".percolator-index",
     b".percolator-unpacked",
     b".percolator-partial",
     b".percolator-lock",
-    b".percolator-replaced",
+    b".percolator-kept",
     b".labels.txt",
     b".skipped.txt",
     b".json",
 ];
+
+/// The ending of a file while a conversion puts another one in its place.
+const REPLACED: &str = ".percolator-replaced";
 
 /// The files that a path means, in the order of their names' bytes, as a shell sorts them in the C locale.
 ///
@@ -36,22 +39,44 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
     match fs::metadata(&whole) {
         Ok(found) if found.is_file() => Ok(vec![whole]),
         Ok(found) if found.is_dir() => {
-            let files = glob::expand(&whole, Path::new("*"), &RULES).map_err(|error| list(path, &error))?;
+            let files = matching(&whole, Path::new("*"), path)?;
             if files.is_empty() { none("there is no file in this folder") } else { Ok(files) }
         }
         Ok(found) => {
             Err(TfRecordError::NoFile { file: path.to_owned(), found: kind_of(found.file_type()) }.into())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => {
-            let files = glob::expand(root, path, &RULES).map_err(|error| list(path, &error))?;
+            let files = matching(root, path, path)?;
             if files.is_empty() { none("no file matches this pattern") } else { Ok(files) }
         }
         Err(error) => Err(SourceError::io(path, "open the file", &error)),
     }
 }
 
-fn list(path: &Path, error: &io::Error) -> SourceError {
-    SourceError::io(path, "list the files", error)
+/// The files that match. Those that are being replaced are none of them, for their records would come twice;
+/// but if such a file has no successor yet, its records would be missing.
+fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let expand = |pattern: &Path| {
+        let found = glob::expand(root, pattern, &RULES);
+        found.map_err(|error| SourceError::io(path, "list the files", &error))
+    };
+    let (mut replaced, files): (Vec<_>, Vec<_>) =
+        expand(pattern)?.into_iter().partition(|file| successor(file).is_some());
+    // A pattern need not match the longer name.
+    let mut longer = pattern.as_os_str().to_owned();
+    longer.push(REPLACED);
+    replaced.extend(expand(Path::new(&longer))?);
+    let is_missing = |file: &PathBuf| !files.contains(file) && !file.file_name().is_some_and(is_beside);
+    match replaced.iter().filter_map(|file| successor(file)).find(is_missing) {
+        Some(file) => Err(TfRecordError::BeingReplaced { file }.into()),
+        None => Ok(files),
+    }
+}
+
+/// The path that a file had which is being replaced.
+fn successor(file: &Path) -> Option<PathBuf> {
+    let name = file.as_os_str().as_bytes().strip_suffix(REPLACED.as_bytes())?;
+    Some(PathBuf::from(OsStr::from_bytes(name)))
 }
 
 /// A shell's rules.
@@ -75,7 +100,7 @@ mod tests {
     fn a_path_means_a_file_a_folder_or_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let kept = ["a2.percolator-index", "a1.x.percolator-partial", "a3.percolator-replaced"];
+        let kept = ["a2.percolator-index", "a1.x.percolator-partial", "a2.percolator-replaced"];
         let beside = ["a.labels.txt", "dataset_info.json"];
         for name in ["b", "a10", "a2", "Z", ".hidden", "a[1]"].into_iter().chain(kept).chain(beside) {
             fs::write(root.join(name), "").unwrap();
@@ -97,6 +122,18 @@ mod tests {
         assert!(nothing.contains("x*: no file matches this pattern"), "{nothing}");
         assert!(find("a-folder").unwrap_err().to_string().contains("no file in this folder"));
         assert!(matches!(find("x").unwrap_err(), SourceError::Io { action: "open the file", .. }));
+        // A list that is being replaced is no file of records. A file that is, is missing.
+        fs::write(root.join("a4.labels.txt.percolator-replaced"), "").unwrap();
+        assert_eq!(names(&find("a2*").unwrap()), ["a2"]);
+        fs::write(root.join("a3-of-4.percolator-replaced"), "").unwrap();
+        for pattern in ["", "a*", "*-of-4", "a?-of-*"] {
+            let error = find(pattern).unwrap_err();
+            let SourceError::TfRecord(error) = &error else { panic!("{error}") };
+            let missing = TfRecordError::BeingReplaced { file: root.join("a3-of-4") };
+            assert_eq!(*error, missing, "{pattern}");
+        }
+        fs::write(root.join("a3-of-4"), "").unwrap();
+        assert_eq!(names(&find("*-of-4").unwrap()), ["a3-of-4"]);
         let absolute = root.join("a?");
         assert_eq!(names(&files(Path::new("elsewhere"), &absolute).unwrap()), ["a2", "a\u{fffd}"]);
     }

@@ -22,7 +22,7 @@ use crate::consumer::Consumer;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::observe::{ObserveArgs, Observers};
-use crate::output::{self, FileKind};
+use crate::output::{self, FileKind, Output};
 use crate::stop::{Enough, Signals};
 
 use self::report::Report;
@@ -139,6 +139,8 @@ impl Feed {
             feed.snapshot()?;
         }
         let earlier = self.earlier_receipt(&feed)?;
+        // Not before, as the receipt of the run that is resumed may only just have been completed.
+        let outputs = self.outputs()?;
         // Until here nothing would be saved, so a signal ends the process at once.
         let signals = Signals::catch()?;
         let mut out = report::text(self.json);
@@ -152,7 +154,7 @@ impl Feed {
         let stats = feed.stats();
         drop(endpoint);
         // Even if the run ended with an error: what was delivered was delivered.
-        let taken_down = self.take_down(&feed, earlier).and(viewed);
+        let taken_down = take_down(&feed, earlier, &outputs).and(viewed);
         let traced = observers.finish();
         writeln!(out, "\n{stats}")?;
         let bad: u64 = stats.lanes.iter().map(|lane| lane.bad_records).sum();
@@ -258,30 +260,12 @@ impl Feed {
         Ok(Some(earlier))
     }
 
-    /// Writes the snapshot and the receipt, if requested. The receipt includes what was delivered before. A
-    /// file of somebody else that has come to one of their paths stays, and is an error.
-    fn take_down(&self, feed: &percolator::Feed, earlier: Option<Receipt>) -> anyhow::Result<()> {
-        let mut receipt = feed.receipt();
-        if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
-            receipt.merge(earlier)?;
-        }
-        let place = |path: &Option<PathBuf>, kind| {
-            path.as_deref().map(|path| output::place_at_end(path, kind)).transpose()
-        };
-        let (snapshot, refused) = place(&self.snapshot, FileKind::Snapshot)?.unzip();
-        let (receipt_path, also_refused) = place(&self.receipt, FileKind::Receipt)?.unzip();
-        match (snapshot, receipt_path.zip(receipt)) {
-            (Some(path), Some((receipt_path, receipt))) => {
-                feed.snapshot()?.save_with_receipt(path, &receipt, receipt_path)?;
-            }
-            (Some(path), None) => feed.snapshot()?.save(path)?,
-            (None, Some((path, receipt))) => receipt.save(path)?,
-            (None, None) => {}
-        }
-        match (refused.flatten(), also_refused.flatten()) {
-            (Some(refused), Some(also)) => Err(refused.context(format!("{also:#}"))),
-            (refused, also) => refused.or(also).map_or(Ok(()), Err),
-        }
+    /// The snapshot and the receipt that are to be written, if requested.
+    fn outputs(&self) -> anyhow::Result<[Option<Output<'_>>; 2]> {
+        let places = [(&self.snapshot, FileKind::Snapshot), (&self.receipt, FileKind::Receipt)];
+        let [snapshot, receipt] =
+            places.map(|(path, kind)| path.as_deref().map(|path| Output::of_run(path, kind)).transpose());
+        Ok([snapshot?, receipt?])
     }
 
     fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
@@ -353,6 +337,34 @@ impl Feed {
             seconds => start.checked_add(seconds.unwrap_or(Duration::from_secs(5))),
         }
     }
+}
+
+/// Writes the snapshot and the receipt, if requested. The receipt includes what was delivered before. What
+/// has come to one of their paths and is not to be replaced stays, and is an error.
+fn take_down(
+    feed: &percolator::Feed,
+    earlier: Option<Receipt>,
+    outputs: &[Option<Output<'_>>; 2],
+) -> anyhow::Result<()> {
+    let mut receipt = feed.receipt();
+    if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
+        receipt.merge(earlier)?;
+    }
+    let places = outputs.each_ref().map(|output| output.as_ref().map(Output::place));
+    let [snapshot_path, receipt_path] = places.each_ref().map(|place| Some(&place.as_ref()?.path));
+    let save = || {
+        match (snapshot_path, receipt_path.zip(receipt)) {
+            (Some(path), Some((receipt_path, receipt))) => {
+                feed.snapshot()?.save_with_receipt(path, &receipt, receipt_path)?;
+            }
+            (Some(path), None) => feed.snapshot()?.save(path)?,
+            (None, Some((path, receipt))) => receipt.save(path)?,
+            (None, None) => {}
+        }
+        Ok(())
+    };
+    let saved = save();
+    output::ended(saved, places.into_iter().flatten())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "an option's parser may fail")]

@@ -115,11 +115,12 @@ impl Inspect {
             Ended::Done(looked) => looked,
             Ended::Stopped(code) => return Ok(code),
         };
-        if let Some(grid) = grid {
-            grid.write(&inspect::sheet(&pictures).to_png()?)?;
-        }
-        if let Some(html) = html {
-            html.write(inspect::html(&report, &pictures).as_bytes())?;
+        let grid = grid.map(|grid| grid.write(&inspect::sheet(&pictures).to_png()?));
+        let html = html.map(|html| html.write(inspect::html(&report, &pictures).as_bytes()));
+        // Each is written, whatever the other's error is.
+        match (grid.unwrap_or(Ok(())), html.unwrap_or(Ok(()))) {
+            (Err(error), Err(also)) => bail!("{error:#}; {also:#}"),
+            (grid, html) => grid.and(html)?,
         }
         let mut out = stdout();
         if self.data.json {

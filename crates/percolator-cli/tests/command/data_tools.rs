@@ -116,6 +116,25 @@ fn inspect_reports_and_shows() {
     assert!(error.contains("--grid and --html need a file each"), "{error}");
 }
 
+/// The report is written even if the sheet cannot be.
+#[test]
+fn inspect_says_each_file_that_cannot_be_written() {
+    let folder = tempdir().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_percolator"), "inspect"])
+        .arg(golden("jpg_color_lmdb"))
+        .args(["--grid", "sheet.png", "--html", "report.html"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for name in ["sheet.png: cannot write", "; report.html: cannot write"] {
+        assert!(message.contains(name), "{message}");
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
 /// What a list of the report leaves out is counted.
 #[test]
 fn inspect_counts_what_it_leaves_out() {

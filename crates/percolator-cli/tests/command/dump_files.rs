@@ -142,8 +142,8 @@ fn dumps_into_one_folder_at_once_do_not_mix() {
         command.args(["dump", "net.prototxt", "--out", "out", "--root"]).arg(golden(""));
         command.args(is_forced.then_some("--force")).current_dir(dump.folder.path()).env_remove("RUST_LOG");
         let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        // Both arrays are complete before the turn, which is not waited for as long as a disk may take. One
-        // partial file alone, without bytes, only shows that files can be made there.
+        // Both arrays are complete before the run asks for its turn. One partial file alone, without bytes,
+        // only shows that files can be made there.
         let are_complete = || {
             let entries = fs::read_dir(at("")).unwrap().map(Result::unwrap).filter(is_partial);
             let found: Vec<_> = entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).collect();

@@ -350,34 +350,44 @@ fn a_signal_stops_the_run_at_a_batch_and_both_are_written() {
     }
 }
 
-/// Files of somebody else come to the paths of the snapshot and the receipt while the run lasts.
+/// Files of somebody else come to the paths of the snapshot and the receipt while the run lasts, and once
+/// more when it goes on from what was kept.
 #[test]
 fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let name = |name: &str| at(name).to_str().unwrap().to_owned();
-    let args = ["--epochs", "0", "--step-ms", "3600000", "--receipt", &name("0"), "--snapshot", &name("s")];
-    let mut child = run_of(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The command catches signals before it prints its first line.
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut String::new()).unwrap();
-    for path in ["0", "s"] {
-        std::fs::write(at(path), "somebody's").unwrap();
+    let outputs = ["--receipt", &name("0"), "--snapshot", &name("s")];
+    let mut kept = Vec::new();
+    for ending in ["percolator-kept", "2.percolator-kept"] {
+        let mut command = run_of(&[&["--epochs", "0", "--step-ms", "3600000"], &outputs[..]].concat());
+        if let Some((_, snapshot)) = kept.last() {
+            command.arg("--resume").arg(snapshot);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The command catches signals before it prints its first line.
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        // Where nothing was, even a file of the same kind is somebody's, as another rank's.
+        let others = [("0", "receipt", "percolator receipt 1\n"), ("s", "snapshot", "somebody's")];
+        others.iter().for_each(|(path, _, content)| fs::write(at(path), content).unwrap());
+        let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        for (path, kind, content) in others {
+            assert_eq!(fs::read_to_string(at(path)).unwrap(), content);
+            let said = format!("the {kind} is in {}.{ending}: ", name(path));
+            assert!(message.contains(&said), "{message}");
+            fs::remove_file(at(path)).unwrap();
+        }
+        kept.push((at(&format!("0.{ending}")), at(&format!("s.{ending}"))));
     }
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    let output = child.wait_with_output().unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    for (path, kind) in [("0", "receipt"), ("s", "snapshot")] {
-        assert_eq!(std::fs::read(at(path)).unwrap(), b"somebody's");
-        assert!(message.contains(&format!("the {kind} is in {}.percolator-kept", name(path))), "{message}");
-    }
-    let kept = ["0.percolator-kept", "s.percolator-kept"];
-    let goes_on = ["--epochs", "2", "--resume", &name(kept[1]), "--receipt", &name("1")];
-    let output = run_of(&goes_on).output().unwrap();
+    let mut goes_on = run_of(&["--epochs", "2", "--receipt", &name("1")]);
+    let output = goes_on.arg("--resume").arg(&kept[1].1).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    verify(&[&at(kept[0]), &at("1")], "2");
+    verify(&[&kept[0].0, &kept[1].0, &at("1")], "2");
 }
 
 #[test]

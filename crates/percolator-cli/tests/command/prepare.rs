@@ -95,6 +95,20 @@ fn paths_need_not_be_text() {
     assert_eq!(names(&odd.join("out/tfrecords")).len(), 2);
 }
 
+/// An empty path is the current folder to the script, and names no file.
+#[test]
+fn a_path_may_be_empty() {
+    let folder = folder();
+    for (option, code) in [("--input", 1), ("--sp-model", 1), ("--out", 0)] {
+        let mut words: Vec<_> = SMALL.split_whitespace().map(str::to_owned).collect();
+        let at = words.iter().position(|word| word == option).unwrap();
+        words[at + 1].clear();
+        let output = command(folder.path(), &words).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{option}: {output:?}");
+    }
+    assert!(names(&folder.path().join("tfrecords")).iter().any(|name| name.ends_with(".tfrecords")));
+}
+
 #[test]
 fn the_scripts_flags_give_the_scripts_files() {
     let cases: Vec<Value> = serde_json::from_slice(&fs::read(data("cases.json")).unwrap()).unwrap();

@@ -39,6 +39,19 @@ pub enum ConvertError {
         /// The folder with the partial output.
         partial: PathBuf,
     },
+    /// It ended with this error, and how much was written until then cannot be told. That is kept.
+    #[error(
+        "{cause}; what was written stays in {}: {error}; --resume goes on with it once that can be read",
+        shown::path(partial)
+    )]
+    StateUnread {
+        /// Why it ended.
+        cause: Box<ConvertError>,
+        /// Why the state of what was written cannot be read.
+        error: Box<StoreError>,
+        /// The folder with the partial output.
+        partial: PathBuf,
+    },
     /// It ended with this error before anything was written. The partial output is removed.
     #[error("{cause}; nothing is left of the output")]
     Removed {
@@ -85,7 +98,9 @@ impl ConvertError {
     pub fn is_stop(&self) -> bool {
         match self {
             ConvertError::Stopped | ConvertError::Input(InputError::Stopped) => true,
-            ConvertError::Kept { cause, .. } | ConvertError::Removed { cause } => cause.is_stop(),
+            ConvertError::Kept { cause, .. }
+            | ConvertError::StateUnread { cause, .. }
+            | ConvertError::Removed { cause } => cause.is_stop(),
             _ => false,
         }
     }

@@ -228,8 +228,13 @@ impl<'a> Writing<'a> {
         }
         match State::load(self.place.folder(), &self.state.about) {
             Ok(Some(saved)) => self.kept(cause, saved.next),
-            _ if self.discard() => ConvertError::Removed { cause: Box::new(cause) },
-            _ => cause,
+            // Much may have been committed: without a free file handle, for one, it cannot be read.
+            Err(error) => {
+                let (cause, error) = (Box::new(cause), Box::new(error));
+                ConvertError::StateUnread { cause, error, partial: self.place.folder().to_owned() }
+            }
+            Ok(None) if self.discard() => ConvertError::Removed { cause: Box::new(cause) },
+            Ok(None) => cause,
         }
     }
 

@@ -190,14 +190,7 @@ impl<'a> Feeder<'a> {
     ) -> Result<(), SourceError> {
         self.faults_in_a_row += 1;
         self.has_failed = true;
-        let is_final = matches!(
-            error,
-            SourceError::WrittenTo { .. }
-                | SourceError::Busy { .. }
-                | SourceError::Replaced { .. }
-                | SourceError::ListedFile { is_of_file: false, .. }
-        ) || matches!(error, SourceError::Io { kind, code, .. } if may_pass(kind, code));
-        if self.on_damage == OnDamage::End || is_final || self.cursor.is_none() {
+        if self.on_damage == OnDamage::End || ends_scan(&error) || self.cursor.is_none() {
             return Err(error);
         }
         // The same error twice says that the cursor does not move. An LMDB's always does, and errors of the
@@ -224,7 +217,7 @@ impl<'a> Feeder<'a> {
         }
         match self.data.kind() {
             Kind::LevelDb => {
-                self.find_next_block(&lost);
+                self.find_next_block(&lost)?;
                 self.lost = Some(lost);
                 if self.cursor.is_none() {
                     self.leave_source(chunk);
@@ -246,20 +239,26 @@ impl<'a> Feeder<'a> {
     }
 
     /// Goes on behind a damaged block of a LevelDB, or leaves no cursor.
-    fn find_next_block(&mut self, lost: &Unreadable) {
+    fn find_next_block(&mut self, lost: &Unreadable) -> Result<(), SourceError> {
         self.cursor = None;
         let is_of_table = matches!(
             &lost.error,
             SourceError::LevelDb(LevelDbError::Table { .. })
                 | SourceError::LevelDb(LevelDbError::Length { .. })
         );
-        let Some(leveldb) = self.data.leveldb().filter(|_| is_of_table) else { return };
+        let Some(leveldb) = self.data.leveldb().filter(|_| is_of_table) else { return Ok(()) };
         let last = lost.after.as_ref().map_or(&[][..], |Key(key)| key);
         let bound = last.max(&self.resumed_at);
-        let Some(start) = resume::behind(leveldb, bound, &lost.error) else { return };
-        self.cursor = leveldb.range(Some(&start), None).ok();
+        let from = |start: &[u8]| leveldb.range(Some(start), None);
+        let read_first = |start: &[u8]| from(start)?.advance().map(drop);
+        let Some(start) = resume::behind(bound, &lost.error, read_first)? else { return Ok(()) };
+        self.cursor = match from(&start) {
+            Err(error) if ends_scan(&error) => return Err(error),
+            opened => opened.ok(),
+        };
         self.has_failed = false;
         self.resumed_at = start;
+        Ok(())
     }
 
     /// The number of records from this one to the end of a source, if that is known.
@@ -294,13 +293,37 @@ impl<'a> Feeder<'a> {
     }
 }
 
-/// Whether a file may be read another time: nothing is known of the record then.
+/// Whether a scan ends with an error also if it goes on behind damage: nothing is known of the record then.
+pub(super) fn ends_scan(error: &SourceError) -> bool {
+    match error {
+        SourceError::WrittenTo { .. }
+        | SourceError::Busy { .. }
+        | SourceError::Replaced { .. }
+        | SourceError::ListedFile { is_of_file: false, .. } => true,
+        SourceError::Io { kind, code, .. } => may_pass(*kind, *code),
+        _ => false,
+    }
+}
+
+/// Whether a file may be read another time: the system has too little of something, or the file is elsewhere
+/// and cannot be reached. EIO is not among these errors: a disk says so of a bad block.
 fn may_pass(kind: io::ErrorKind, code: Option<i32>) -> bool {
     use io::ErrorKind;
 
-    // Too few file handles: these errors have no kind of their own.
-    let handles = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    let has_no_handle = code.is_some_and(|code| handles.contains(&code));
+    /// What has no kind of its own.
+    const CODES: &[Errno] = &[
+        // Too few file handles, of the process or of the system.
+        Errno::MFILE,
+        Errno::NFILE,
+        // A server is gone, as of a CIFS mount, ...
+        Errno::HOSTDOWN,
+        Errno::SHUTDOWN,
+        Errno::NETRESET,
+        #[cfg(target_os = "linux")]
+        Errno::REMOTEIO,
+        // ... or what a FUSE mount or a disk was attached by.
+        Errno::NODEV,
+    ];
     let is_passing = matches!(
         kind,
         ErrorKind::TimedOut
@@ -309,11 +332,12 @@ fn may_pass(kind: io::ErrorKind, code: Option<i32>) -> bool {
             | ErrorKind::NetworkDown
             | ErrorKind::NetworkUnreachable
             | ErrorKind::HostUnreachable
+            | ErrorKind::ConnectionRefused
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::NotConnected
             | ErrorKind::BrokenPipe
             | ErrorKind::ResourceBusy
     );
-    has_no_handle || is_passing
+    is_passing || code.is_some_and(|code| CODES.iter().any(|error| error.raw_os_error() == code))
 }

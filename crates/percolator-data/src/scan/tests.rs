@@ -169,7 +169,7 @@ fn found_in(source: Stays) -> Result<Found, ScanError> {
     done.map(|_| found)
 }
 
-fn system_error(error: Errno) -> SourceError {
+pub(super) fn system_error(error: Errno) -> SourceError {
     let error = io::Error::from(error);
     SourceError::Io {
         path: "stays".into(),
@@ -184,7 +184,9 @@ fn system_error(error: Errno) -> SourceError {
 fn a_cursor_that_failed_is_taken_to_the_next_record() {
     // A worker takes 8 records at once, so 7 is the last of them.
     for at in [3, 7, STAYS_RECORDS - 1] {
-        for error in [SourceError::other("stays", "on purpose"), system_error(Errno::IO)] {
+        for error in
+            [SourceError::other("stays", "on purpose"), system_error(Errno::IO), system_error(Errno::TXTBSY)]
+        {
             let records = (0..STAYS_RECORDS).filter(|number| *number != at).map(|of| (of, of)).collect();
             assert_eq!(found_in(Stays { at, error }).unwrap(), Found { records, lost: vec![at] });
         }
@@ -199,7 +201,18 @@ fn a_record_that_may_be_read_another_time_is_not_given_up() {
         Errno::NOTCONN,
         Errno::CONNABORTED,
         Errno::CONNRESET,
+        Errno::CONNREFUSED,
         Errno::PIPE,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::NETRESET,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::SHUTDOWN,
+        #[cfg(target_os = "linux")]
+        Errno::REMOTEIO,
+        Errno::NODEV,
+        Errno::BUSY,
         Errno::MFILE,
         Errno::NFILE,
         Errno::NOMEM,

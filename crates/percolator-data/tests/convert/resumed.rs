@@ -1,7 +1,7 @@
 //! A conversion that ends early keeps what it has, and one that goes on with it gives the same records.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,13 +18,16 @@ struct Numbers {
     identity: &'static str,
     fails_at: Option<u64>,
     stops_at: Option<(u64, Arc<Progress>)>,
+    /// A file whose place a folder takes when they stop being readable.
+    loses: Option<PathBuf>,
     /// The number of items read.
     read: Arc<AtomicU64>,
 }
 
 impl Numbers {
     fn new(count: u64) -> Self {
-        Numbers { count, identity: "numbers", fails_at: None, stops_at: None, read: Arc::default() }
+        let (identity, read) = ("numbers", Arc::default());
+        Numbers { count, identity, fails_at: None, stops_at: None, loses: None, read }
     }
 
     fn records(&self) -> Records {
@@ -63,6 +66,10 @@ impl Input for Numbers {
         Ok(Box::new((from..self.count).map(|number| {
             self.read.fetch_add(1, Ordering::Relaxed);
             if self.fails_at == Some(number) {
+                if let Some(file) = &self.loses {
+                    fs::rename(file, file.with_extension("away")).unwrap();
+                    fs::create_dir(file).unwrap();
+                }
                 return Err(InputError::Format { path: "numbers".into(), found: "it ends here".to_owned() });
             }
             if let Some((_, progress)) = self.stops_at.as_ref().filter(|(at, _)| *at == number) {
@@ -117,6 +124,31 @@ fn what_ended_early_is_gone_on_with() {
             listed.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect();
         assert_eq!(items, (0..35).map(|number| 100 * number + 3).collect::<Vec<_>>(), "each once");
         assert_eq!(names(folder.path()), ["made", "made.skipped.txt"]);
+    }
+}
+
+#[test]
+fn what_is_written_stays_if_its_state_cannot_be_read() {
+    for backend in [Backend::Lmdb, Backend::LevelDb] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("made");
+        let whole = Numbers::new(500);
+        let run = |input: Numbers| Convert::new(input, &output, backend).resume(true).run(&Progress::new());
+        run(Numbers { fails_at: Some(300), ..whole.clone() }).unwrap_err();
+        let kept = folder.path().join("made.percolator-converting");
+        let state = kept.join("state.json");
+        let input = Numbers { fails_at: Some(400), loses: Some(state.clone()), ..whole.clone() };
+        let error = run(input).unwrap_err();
+        assert!(matches!(&error, ConvertError::StateUnread { partial, .. } if *partial == kept), "{error}");
+        let (said, kept) = (error.to_string(), kept.display());
+        assert!(said.starts_with("numbers: it ends here; what was written stays in "), "{said}");
+        assert!(said.contains(&format!("{kept}: ")) && said.contains("state.json: cannot read"), "{said}");
+        // It can be read again.
+        fs::remove_dir(&state).unwrap();
+        fs::rename(state.with_extension("away"), &state).unwrap();
+        let summary = run(whole.clone()).unwrap();
+        assert_eq!(summary.done_before, 300);
+        assert!(read(backend, &output) == wanted(backend, whole.records()), "{backend}");
     }
 }
 

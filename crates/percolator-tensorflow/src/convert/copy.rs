@@ -1,7 +1,7 @@
 //! A checkpoint, written anew: the same tensors, in the same slices, in the same order.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use percolator::input_file;
@@ -112,9 +112,13 @@ impl Graph {
     /// Opens the graph of a checkpoint, if it has one.
     fn open(prefix: &Path) -> Result<Option<Self>, ConvertError> {
         let path = meta_path(prefix);
+        // Opening a link that leads nowhere fails as if nothing were there.
+        let is_none = |error: &io::Error| {
+            error.kind() == ErrorKind::NotFound && matches!(input_file::is_there(&path), Ok(false))
+        };
         match input_file::open(&path) {
             Ok((file, _bytes)) => Ok(Some(Graph { path, file })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if is_none(&error) => Ok(None),
             Err(error) => Err(ConvertError::read(&path)(error)),
         }
     }
