@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::TfRecordError;
 use crate::base::glob::{self, Rules};
+use crate::base::input_file;
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
@@ -66,11 +67,17 @@ fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, So
     let mut longer = pattern.as_os_str().to_owned();
     longer.push(REPLACED);
     replaced.extend(expand(Path::new(&longer))?);
-    let is_missing = |file: &PathBuf| !files.contains(file) && !file.file_name().is_some_and(is_beside);
-    match replaced.iter().filter_map(|file| successor(file)).find(is_missing) {
-        Some(file) => Err(TfRecordError::BeingReplaced { file }.into()),
-        None => Ok(files),
+    for file in replaced.iter().filter_map(|file| successor(file)) {
+        if files.contains(&file) || file.file_name().is_some_and(is_beside) {
+            continue;
+        }
+        // It may be there and not match, or be a folder by now.
+        let is_there = input_file::is_there(&file);
+        if !is_there.map_err(|error| SourceError::io(path, "look for a file", &error))? {
+            return Err(TfRecordError::BeingReplaced { file }.into());
+        }
     }
+    Ok(files)
 }
 
 /// The path that a file had which is being replaced.
@@ -132,7 +139,11 @@ mod tests {
             let missing = TfRecordError::BeingReplaced { file: root.join("a3-of-4") };
             assert_eq!(*error, missing, "{pattern}");
         }
+        fs::create_dir(root.join("a3-of-4")).unwrap();
+        assert!(names(&find("a3*").unwrap_or_default()).is_empty(), "a folder has the name");
+        fs::remove_dir(root.join("a3-of-4")).unwrap();
         fs::write(root.join("a3-of-4"), "").unwrap();
+        assert_eq!(names(&find("a3*.*").unwrap_or_default()).len(), 0, "it is there and does not match");
         assert_eq!(names(&find("*-of-4").unwrap()), ["a3-of-4"]);
         let absolute = root.join("a?");
         assert_eq!(names(&files(Path::new("elsewhere"), &absolute).unwrap()), ["a2", "a\u{fffd}"]);

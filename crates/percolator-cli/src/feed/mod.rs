@@ -128,7 +128,8 @@ impl Feed {
     }
 
     fn run_watched(&self, observers: Observers) -> anyhow::Result<ExitCode> {
-        self.check_places()?;
+        // What comes to their places while the feed is built is somebody else's.
+        let outputs = self.check_places()?;
         let described = self.input.describe()?;
         let mut feed = self
             .with_options(described.feed)?
@@ -139,8 +140,8 @@ impl Feed {
             feed.snapshot()?;
         }
         let earlier = self.earlier_receipt(&feed)?;
-        // Not before, as the receipt of the run that is resumed may only just have been completed.
-        let outputs = self.outputs()?;
+        // The receipt of a run that is resumed may only just have been completed.
+        let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
         let signals = Signals::catch()?;
         let mut out = report::text(self.json);
@@ -220,8 +221,9 @@ impl Feed {
         Ok(endpoint)
     }
 
-    /// Checks now that the files of the run's end can be written: the end may be days away.
-    fn check_places(&self) -> anyhow::Result<()> {
+    /// Checks now that the files of the run's end can be written: the end may be days away. Returns the
+    /// outputs of a run that resumes none.
+    fn check_places(&self) -> anyhow::Result<Option<[Option<Output<'_>>; 2]>> {
         let places = [
             (self.snapshot.as_deref(), "--snapshot"),
             (self.receipt.as_deref(), "--receipt"),
@@ -241,7 +243,7 @@ impl Feed {
                 output::check(path, kind)?;
             }
         }
-        Ok(())
+        self.resume.is_none().then(|| self.outputs()).transpose()
     }
 
     /// The receipt of what was delivered before, if the run resumes and adds to that file.

@@ -31,12 +31,12 @@ pub enum Origin {
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The record is not understood. It is kept under another key when it is replaced, and no file is
-    /// removed.
+    /// The record is not understood. It is kept under another key when it is replaced, and no finished file
+    /// is removed.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// There is no record, although the store has files. These are not the metadata that name them, or the
-    /// record was lost. No file is removed.
+    /// record was lost. No finished file is removed.
     #[error(
         "{metadata} has no record of its checkpoints, and {store} has {files} file(s) of them, which stay: \
          end this process if these are not their metadata"
