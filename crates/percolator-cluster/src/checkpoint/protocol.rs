@@ -65,7 +65,7 @@ pub(super) struct Protocol {
     dropped: BTreeSet<Uuid>,
 }
 
-/// What became of a put.
+/// What became of a put, of a record or of names.
 pub(super) enum Put {
     Done,
     /// The lease had ended. The file may not be used any more.
@@ -249,6 +249,16 @@ impl Protocol {
         Record { newest: newest.clone(), kept, spared: self.spared.clone() }
     }
 
+    /// Puts a record, what is announced from then on, and what is set aside.
+    fn put_of(&self, record: &Record, announced: &Announced) -> Transaction {
+        let put = self.announced.when_unchanged(self.when_seen(self.when_held()), &self.keys.begun);
+        let put = put.put(&self.keys.record, record.to_json()).put(&self.keys.begun, announced.text());
+        match &self.set_aside {
+            Some(bytes) => put.put(format!("{}{}", self.keys.unreadable, record.newest.uuid), bytes.clone()),
+            None => put,
+        }
+    }
+
     /// What is announced once this record is put.
     fn announced_after(&self, record: &Record) -> Announced {
         let mut announced = self.announced.clone();
@@ -368,12 +378,7 @@ impl Protocol {
             }
             let record = self.record(entry);
             let announced = self.announced_after(&record).topped_up();
-            let put = self.announced.when_unchanged(self.when_seen(self.when_held()), &self.keys.begun);
-            let put = put.put(&self.keys.record, record.to_json());
-            let mut put = put.put(&self.keys.begun, announced.text());
-            if let Some(bytes) = &self.set_aside {
-                put = put.put(format!("{}{}", self.keys.unreadable, entry.uuid), bytes.clone());
-            }
+            let put = self.put_of(&record, &announced);
             let was_sent = self.is_unresolved(entry.uuid);
             if !was_sent {
                 self.unresolved.push(entry.clone());
@@ -482,8 +487,9 @@ impl Protocol {
         }
     }
 
-    /// Puts the record without some of its older checkpoints, whose files are not needed from then on. If
-    /// nobody answers, it may have happened; no file is gone.
+    /// Puts the record without some of its older checkpoints, whose files are not needed from then on. If one
+    /// of them showed that the record may be an old one, what is set aside says so instead. If nobody
+    /// answers, it may have happened; no file is gone.
     pub(super) fn take_out(&mut self, taken: &BTreeSet<Uuid>) -> Result<(), CheckpointError> {
         let is_left = |entry: &Entry| !taken.contains(&entry.uuid);
         let Some((newest, kept)) = self.good.split_first() else { return Ok(()) };
@@ -491,13 +497,7 @@ impl Protocol {
         let spared = self.spared.iter().filter(|&entry| is_left(entry)).cloned().collect();
         let record = Record { newest: newest.clone(), kept, spared };
         let announced = self.announced_after(&record);
-        let put = self.when_seen(self.when_held()).put(&self.keys.record, record.to_json());
-        let mut put = put.put(&self.keys.begun, announced.text());
-        if let Some(bytes) = &self.set_aside {
-            // What showed that the record may be an old one may be what is taken out.
-            put = put.put(format!("{}{}", self.keys.unreadable, newest.uuid), bytes.clone());
-        }
-        match self.metadata.transact(&put)? {
+        match self.metadata.transact(&self.put_of(&record, &announced))? {
             Outcome::Committed(revision) => {
                 self.set_aside = None;
                 self.seen = Some(revision);

@@ -1,28 +1,21 @@
 //! Files that are either complete or absent. Shared with the command; not part of the interface.
 //!
 //! A file is written under a temporary name beside its final path, synced, and then renamed. Symbolic links
-//! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced.
-//!
-//! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
-//! machine made it. The next writers into the same folder remove those that nobody has locked: their writers
-//! were killed. Finding them takes a look at each entry of the folder, so a process looks before its first
-//! file there, and then once for many files. A lock is reliably visible only within one running kernel, so
-//! files made under another kernel are left alone for a day.
+//! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced. The
+//! next writers into the same folder remove the temporary files of writers that were killed.
 
-use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, FileType, Metadata, TryLockError};
+mod temporary;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, OnceLock};
-use std::time::{Duration, SystemTime};
 
-use parking_lot::Mutex;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+pub(crate) use self::temporary::unfinished_bytes;
 use crate::base::input_file;
 
 /// What happens to a file that is already at an output's path.
@@ -164,8 +157,8 @@ impl WholeFile {
         let Some(name) = place.file_name() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
         };
-        sweep_in_turn(folder_of(&place));
-        let (temporary, file) = create_temporary(folder_of(&place), name)?;
+        temporary::sweep_in_turn(folder_of(&place));
+        let (temporary, file) = temporary::create(folder_of(&place), name)?;
         Ok(WholeFile { file, temporary: Some(temporary), place })
     }
 
@@ -313,140 +306,9 @@ pub(crate) fn kind_of(kind: FileType) -> &'static str {
     }
 }
 
-/// The end of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. The ending is
-/// reserved: a file with such a name that is left behind is removed.
-const ENDING: &str = ".percolator-partial";
-
-/// Creates a locked file that nobody else has. Other threads create theirs at the same time. So may processes
-/// on other machines or in other containers with the same process number, and one that had this number may
-/// have been killed while it wrote.
-fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
-    const TRIES: usize = 100;
-    // Keeps clear of files left by killed processes with the same number.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let mut tried = 0..TRIES;
-    loop {
-        let mut temporary = stem(name);
-        let number = tried.next().unwrap_or(TRIES);
-        temporary.push(format!(".{}-{:x}-{now:x}-{number:x}{ENDING}", boot(), std::process::id()));
-        let path = folder.join(temporary);
-        match File::options().read(true).write(true).create_new(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
-            Err(error) => return Err(error),
-            // A sweep may have seen the file before it was locked, and removed it.
-            Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => {
-                let _ = fs::remove_file(&path);
-            }
-            Ok(file) if file.metadata()?.nlink() == 0 => {}
-            Ok(file) => return Ok((path, file)),
-        }
-    }
-}
-
-/// As much of a file's name as leaves room for the rest of a temporary name.
-fn stem(name: &OsStr) -> OsString {
-    const STEM_BYTES_MAX: usize = 150;
-
-    OsStr::from_bytes(&name.as_bytes()[..name.len().min(STEM_BYTES_MAX)]).to_owned()
-}
-
-/// Identifies this boot of this machine: eight hexadecimal digits, or `0` if that is not known.
-fn boot() -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| {
-        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        id.get(..8).map_or_else(|| "0".to_owned(), str::to_owned)
-    })
-}
-
-/// Sweeps a folder before this process's first file there, and after as many files as a sixteenth of the
-/// folder's entries: so thousands of files take thousands of looks at an entry, and not millions.
-fn sweep_in_turn(folder: &Path) {
-    /// How many more files can begin in a folder before it is swept again.
-    static LEFT: LazyLock<Mutex<HashMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
-    const ENTRIES_EACH: usize = 16;
-    /// A process that writes into more folders forgets them all at times.
-    const FOLDERS_MAX: usize = 1024;
-
-    if let Some(left @ 1..) = LEFT.lock().get_mut(folder) {
-        *left -= 1;
-        return;
-    }
-    let entries = sweep(folder);
-    let mut left = LEFT.lock();
-    if left.len() >= FOLDERS_MAX {
-        left.clear();
-    }
-    left.insert(folder.to_owned(), entries / ENTRIES_EACH);
-}
-
-/// Removes what killed processes left in a folder, whatever file they wrote. What cannot be removed stays.
-/// Returns the number of the folder's entries.
-fn sweep(folder: &Path) -> usize {
-    /// A larger folder is not scanned to its end.
-    const ENTRIES_MAX: usize = 1 << 16;
-
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let mut found = 0;
-    for entry in entries.take(ENTRIES_MAX).flatten() {
-        found += 1;
-        let is_of_this_boot = match maker_of(&entry.file_name()) {
-            None => continue,
-            Some(maker) => maker == boot() && maker != "0",
-        };
-        // It stays locked until it is gone: a writer that has only just created it, and finds it locked,
-        // makes another.
-        if let Some(_locked) = left_behind(&entry.path(), is_of_this_boot) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    found
-}
-
-/// The bytes of the unfinished files that are to have this path, as far as they can be seen: they grow while
-/// somebody writes one.
-pub(crate) fn unfinished_bytes(path: &Path) -> u64 {
-    let Some(name) = path.file_name() else { return 0 };
-    let mut front = stem(name);
-    front.push(".");
-    let is_its = |name: &OsStr| name.as_bytes().starts_with(front.as_bytes()) && maker_of(name).is_some();
-    let entries = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
-    let unfinished = entries.filter(|entry| is_its(&entry.file_name()));
-    unfinished.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
-}
-
-/// The boot that made a temporary file, if the name is a temporary file's.
-fn maker_of(name: &OsStr) -> Option<&str> {
-    let rest = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
-    let dot = rest.iter().rposition(|&byte| byte == b'.')?;
-    let fields: Vec<&str> = std::str::from_utf8(rest.get(dot + 1..)?).ok()?.split('-').collect();
-    let is_hexadecimal =
-        |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_boot = |field: &str| field == "0" || field.len() == 8;
-    (fields.len() == 4 && fields.iter().all(is_hexadecimal) && is_boot(fields[0])).then(|| fields[0])
-}
-
-/// Opens a temporary file that nobody writes any more, locked if possible.
-fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
-    /// Longer than any writer pauses.
-    const OLD: Duration = Duration::from_secs(24 * 60 * 60);
-
-    // A FIFO of that name does not block, and a link is not followed.
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let file = File::options().read(true).write(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok().filter(Metadata::is_file)?;
-    let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok()).unwrap_or_default();
-    let is_left = match file.try_lock() {
-        Ok(()) => is_of_this_boot || age > OLD,
-        Err(TryLockError::WouldBlock) => false,
-        // If the file system has no locks, its writer could not lock the file either.
-        Err(TryLockError::Error(_)) => age > OLD,
-    };
-    is_left.then_some(file)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::os::unix::net::UnixListener;
 
@@ -558,68 +420,6 @@ mod tests {
         // What cannot be told is not taken for nothing.
         let error = Existing::Refuse.check(&at("round/file")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
-    }
-
-    /// A file that was begun and is not locked: its writer was killed.
-    fn left(folder: &Path, name: &str) -> PathBuf {
-        let path = folder.join(name);
-        fs::write(&path, "half").unwrap();
-        path
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "needs the system's files")]
-    fn what_killed_writers_left_is_swept_and_what_others_write_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        let path = folder.join("file");
-        let living = WholeFile::create(&path).unwrap();
-        let dead = ["file", "another file"]
-            .map(|name| left(folder, &format!("{name}.{}-7f-1a2b-0.percolator-partial", boot())));
-        let others = [
-            // From another machine, or from this one before it was restarted.
-            "file.ffffffff-7f-1a2b-0.percolator-partial".to_owned(),
-            // Not names of ours.
-            "backup.2026-11-22-01.percolator-partial".to_owned(),
-            "file.percolator-partial".to_owned(),
-            format!("file.{}-7f-1a2b.percolator-partial", boot()),
-            format!("file.{}-7f-1a2b-0.percolator-partial.gz", boot()),
-            format!("{}-7f-1a2b-0.percolator-partial", boot()),
-        ]
-        .map(|name| left(folder, &name));
-        write(&path, &[b"whole"]).unwrap();
-        assert!(!dead.iter().any(|dead| dead.exists()));
-        assert!(others.iter().all(|other| other.exists()));
-        assert!(living.temporary.as_ref().is_some_and(|living| living.exists()));
-        // Files that another machine has not touched for long were left behind.
-        let day_before_yesterday = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
-        File::open(&others[0]).unwrap().set_modified(day_before_yesterday).unwrap();
-        File::open(&others[1]).unwrap().set_modified(day_before_yesterday).unwrap();
-        living.finish().unwrap();
-        check(&path).unwrap();
-        assert!(!others[0].exists() && others[1..].iter().all(|other| other.exists()));
-        assert_eq!(fs::read(&path).unwrap(), b"", "the last one that is finished stays");
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "needs the system's files")]
-    fn a_large_folder_is_swept_once_for_many_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        (0..320).for_each(|number| fs::write(folder.join(number.to_string()), "").unwrap());
-        let dead = || left(folder, &format!("file.{}-7f-1a2b-0.percolator-partial", boot()));
-        let path = folder.join("file");
-        let first = dead();
-        write_unsynced(&path, &[b"first"]).unwrap();
-        assert!(!first.exists());
-        let next = dead();
-        for number in 0..20 {
-            write(&path, &[b"next"]).unwrap();
-            assert!(next.exists(), "{number}: the folder was swept for the first file");
-        }
-        write(&path, &[b"last"]).unwrap();
-        assert!(!next.exists());
-        assert_eq!(fs::read(&path).unwrap(), b"last");
     }
 
     #[test]
