@@ -26,6 +26,8 @@ pub(crate) enum Operation {
     Put,
     /// The id is taken.
     Take,
+    /// Names of files are announced.
+    Announce,
     /// A transaction without changes: a read, or the check before files are removed.
     Look,
     Read,
@@ -194,6 +196,7 @@ fn purpose(transaction: &Transaction) -> Operation {
     match () {
         () if puts("/checkpoints/") => Operation::Put,
         () if puts("/checkpoints-held/") => Operation::Take,
+        () if puts("/checkpoints-begun/") => Operation::Announce,
         () => Operation::Look,
     }
 }

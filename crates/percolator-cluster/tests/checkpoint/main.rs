@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod announced;
 mod archive;
 mod bad_stores;
 #[cfg(feature = "tensorflow")]

@@ -31,9 +31,9 @@ impl Place {
     fn begin(&self, pause: Duration) -> Checkpoints<Vec<u8>> {
         let outage = self.outage.clone();
         let judge = move |operation| {
-            use Operation::{Grant, KeepAlive, Look, Put, Read, Revoke, Take, Wait};
+            use Operation::{Announce, Grant, KeepAlive, Look, Put, Read, Revoke, Take, Wait};
             let is_metadata =
-                matches!(operation, Grant | KeepAlive | Look | Put | Read | Revoke | Take | Wait);
+                matches!(operation, Announce | Grant | KeepAlive | Look | Put | Read | Revoke | Take | Wait);
             match outage.load(Ordering::Relaxed) {
                 1 if is_metadata => Verdict::Fail,
                 2 if operation == Put => Verdict::Lost,
