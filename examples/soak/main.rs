@@ -27,7 +27,7 @@ use crate::rounds::{Counts, Draws, KINDS};
 #[derive(Parser)]
 struct Options {
     /// For how long.
-    #[arg(long, default_value_t = 0.33)]
+    #[arg(long, default_value_t = 0.33, value_parser = minutes)]
     minutes: f64,
     /// What is drawn.
     #[arg(long, default_value_t = 1)]
@@ -35,6 +35,13 @@ struct Options {
     /// A picture of what was used.
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 1e6 => Ok(minutes),
+        _ => Err("it must be a number above 0, and at most 1000000".to_owned()),
+    }
 }
 
 /// The longest that a round may take: far longer than any does.

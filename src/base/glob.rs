@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::base::shown;
+use crate::base::whole_file::folder_of;
 
 /// What a caller decides about the names that match.
 #[derive(Debug)]
@@ -55,6 +56,45 @@ pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<Path
     Ok(found)
 }
 
+/// Whether a file would match if it were there, in a folder that is there.
+///
+/// # Errors
+///
+/// [`io::Error`] as of [`expand`], or if the file's folder cannot be found.
+pub fn would_match(root: &Path, pattern: &Path, rules: &Rules, file: &Path) -> io::Result<bool> {
+    let (Some(last), Some(name)) = (pattern.file_name(), file.file_name()) else { return Ok(false) };
+    if (rules.is_left_out)(name) || !Names::new(last, rules).have(name) {
+        return Ok(false);
+    }
+    let folder = fs::canonicalize(folder_of(file))?;
+    let folders = Rules { files: false, is_left_out: |_| false, ..*rules };
+    let found = expand(root, pattern.parent().unwrap_or(Path::new("")), &folders)?;
+    Ok(found.iter().any(|found| fs::canonicalize(or_current(found)).is_ok_and(|found| found == folder)))
+}
+
+/// The names that one part of a pattern means.
+struct Names {
+    elements: Vec<u32>,
+    shows_hidden: bool,
+}
+
+impl Names {
+    fn new(pattern: &OsStr, rules: &Rules) -> Self {
+        let pattern = pattern.as_bytes();
+        Names { elements: characters(pattern), shows_hidden: rules.hidden || pattern.starts_with(b".") }
+    }
+
+    fn have(&self, name: &OsStr) -> bool {
+        let name = name.as_bytes();
+        (self.shows_hidden || !name.starts_with(b".")) && is_match(&self.elements, &characters(name))
+    }
+}
+
+/// A folder's path, where the empty one is the current folder.
+fn or_current(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
 /// The paths in these folders whose names match.
 fn in_folders(
     folders: Vec<PathBuf>,
@@ -62,23 +102,20 @@ fn in_folders(
     is_last: bool,
     rules: &Rules,
 ) -> io::Result<Vec<PathBuf>> {
-    let elements = characters(pattern.as_bytes());
-    let shows_hidden = rules.hidden || pattern.as_bytes().starts_with(b".");
+    let names = Names::new(pattern, rules);
     let mut found = Vec::new();
     for folder in folders {
-        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+        let place = or_current(&folder);
         let entries = match fs::read_dir(place) {
             Err(error) if is_missing(&error) => continue,
             entries => entries.map_err(|error| named(place, &error))?,
         };
         for entry in entries {
             let name = entry.map_err(|error| named(place, &error))?.file_name();
-            let is_hidden = !shows_hidden && name.as_bytes().starts_with(b".");
             let is_left_out = is_last && (rules.is_left_out)(&name);
-            if is_hidden || is_left_out || !is_match(&elements, &characters(name.as_bytes())) {
-                continue;
+            if !is_left_out && names.have(&name) {
+                found.push(folder.join(&name));
             }
-            found.push(folder.join(&name));
         }
     }
     wanted(found, is_last, rules)

@@ -156,6 +156,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it counts millions of numbers")]
     fn all_orders_of_a_few_numbers_are_as_likely() {
         // For 5, 23 and 119 degrees of freedom, one good permutation in ten thousand exceeds these.
         for (len, orders, most) in [(3, 6, 25.7), (4, 24, 57.0), (5, 120, 184.0)] {
@@ -175,6 +176,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it counts millions of numbers")]
     fn a_number_is_as_likely_at_any_place_and_its_neighbours_go_elsewhere() {
         for len in [100, 1000, 5000] {
             let (mut places, mut steps, mut lowest) = ([0; 100], [0; 100], [0; 10]);
@@ -197,6 +199,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it counts millions of numbers")]
     fn within_one_permutation_neighbours_go_apart() {
         for key in 0..5 {
             let numbers = listed(1_000_000, key);

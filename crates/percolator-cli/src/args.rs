@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
-use percolator::source::{Access, TfRecord};
+use percolator::source::Access;
 use percolator::{ColorMode, Feed, Net, Phase, Transform, shown};
-use percolator_data::{ChannelOrder, Content};
+use percolator_data::{ChannelOrder, Content, Found, Kind, OpenOptions};
 
 use crate::described::{Database, Described};
 
@@ -195,10 +195,8 @@ impl SourceArgs {
             match at.join("CURRENT").exists() {
                 true => found.leveldb.push(path.clone()),
                 false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
-                false if TfRecord::open(&at).is_ok() => found.tfrecord.push(path.clone()),
-                false if paths.len() > 1 => {
-                    bail!("{}: a net cannot be combined with other data sets: give it alone", path.display());
-                }
+                false if is_tfrecord(&at) => found.tfrecord.push(path.clone()),
+                false if paths.len() > 1 => return Err(not_alone(path)),
                 false => found.net = Some(path.clone()),
             }
         }
@@ -215,10 +213,19 @@ impl SourceArgs {
         self.net.is_some()
     }
 
+    /// Checks that a net is the only source.
+    pub(super) fn check_alone(&self) -> anyhow::Result<()> {
+        let SourceArgs { net, lmdb, leveldb, tfrecord } = self;
+        let has_others = [lmdb, leveldb, tfrecord].iter().any(|paths| !paths.is_empty());
+        match net {
+            Some(net) if has_others => Err(not_alone(net)),
+            _ => Ok(()),
+        }
+    }
+
     /// Describes the feed that the arguments select.
     pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
-        let is_lmdb = !self.lmdb.is_empty() && self.leveldb.is_empty() && self.tfrecord.is_empty();
-        state.check_database(is_lmdb)?;
+        state.check_use(self)?;
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
                 "{}: a net is a file, and this is a folder: give it with --lmdb, --leveldb or --tfrecord",
@@ -248,6 +255,16 @@ impl SourceArgs {
     }
 }
 
+/// Whether a file has the records of TensorFlow's files. Any file can be opened as one.
+fn is_tfrecord(path: &Path) -> bool {
+    let found = OpenOptions::default().find(path);
+    matches!(found, Ok(Found::DataSet(data)) if data.kind() == Kind::TfRecord)
+}
+
+fn not_alone(net: &Path) -> anyhow::Error {
+    anyhow!("{}: a net cannot be combined with other data sets: give it alone", shown::path(net))
+}
+
 impl StateArgs {
     /// The folder that relative paths start from.
     pub(super) fn root(&self) -> &Path {
@@ -257,6 +274,21 @@ impl StateArgs {
     /// How the files of databases are read.
     pub(super) fn access(&self) -> Access {
         self.access.access()
+    }
+
+    /// Checks that no option is given for which the sources have no use. (Without a source of a kind that it
+    /// knows, clap has refused them already.)
+    fn check_use(&self, source: &SourceArgs) -> anyhow::Result<()> {
+        let SourceArgs { lmdb, leveldb, tfrecord, .. } = source;
+        self.check_database(!lmdb.is_empty() && leveldb.is_empty() && tfrecord.is_empty())?;
+        if source.is_net() {
+            return Ok(());
+        }
+        let selects = self.level != 0 || !self.stage.is_empty() || self.layer.is_some() || self.top.is_some();
+        ensure!(!selects, "--level, --stage, --layer and --top select a layer of a net, and no net is given");
+        let has_logs = !leveldb.is_empty() || !self.allow_log_gaps;
+        ensure!(has_logs, "--allow-log-gaps is for a LevelDB, and none is given");
+        Ok(())
     }
 
     /// Checks that a database is named only if all sources are LMDBs.

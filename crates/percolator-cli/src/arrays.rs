@@ -43,20 +43,17 @@ pub(super) fn check_free(folder: &Path, name: &str, existing: Existing) -> anyho
     Ok(())
 }
 
-/// Removes the arrays of this field from an earlier run, so that they cannot pass for this run's if it fails.
-/// Returns whether there were any.
-pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<bool> {
-    let mut were_there = false;
+/// Removes the arrays of this field from an earlier run.
+pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
     for ending in ENDINGS {
         let path = folder.join(format!("{name}.{ending}"));
-        were_there |= path.is_file();
         match whole_file::remove(&path) {
             // If the parent is not a folder, there is no array either.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             done => done.with_context(|| format!("cannot write {}", shown::path(&path)))?,
         }
     }
-    Ok(were_there)
+    Ok(())
 }
 
 /// The arrays of one field, being written.

@@ -103,12 +103,13 @@ impl DataArgs {
         Output::check(path, kind, self.existing())
     }
 
-    /// Whether a file that exists is one of the data set's.
+    /// Whether a file is one of the data set's, or would be if it were there.
     fn holds(&self, path: &Path) -> bool {
-        let Ok(there) = path.canonicalize() else { return false };
-        let of_pattern = tfrecord::files(&self.path).unwrap_or_default();
-        let mut files = of_pattern.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
-        files.any(|file| there.starts_with(file))
+        // A new file in a database's folder is none of the database's.
+        let is_database = ["data.mdb", "CURRENT"].iter().any(|file| self.path.join(file).exists());
+        let is_in_folder =
+            |there: PathBuf| self.path.canonicalize().is_ok_and(|folder| there.starts_with(folder));
+        path.canonicalize().is_ok_and(is_in_folder) || !is_database && tfrecord::is_among(path, &self.path)
     }
 }
 

@@ -56,6 +56,7 @@ impl Digest {
         source.lmdb.extend_from_slice(&self.lmdb);
         source.leveldb.extend_from_slice(&self.leveldb);
         source.tfrecord.extend_from_slice(&self.tfrecord);
+        source.check_alone()?;
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
         let progress = Progress::new();

@@ -96,7 +96,6 @@ impl Dump {
         // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
-        let were_there = self.make_room(&names, existing)?;
         let signals = Signals::catch()?;
         let mut columns = self.columns(&first, has_labels)?;
         names.extend(columns.iter().map(|column| column.name().to_owned()));
@@ -121,9 +120,8 @@ impl Dump {
             }
         }
         if let Some((signal, code)) = signals.caught() {
-            let before = if were_there { ", and those before are gone" } else { "" };
             // Nobody may read it.
-            let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written{before}");
+            let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written");
             return Ok(ExitCode::from(code));
         }
         // All files are complete before anything is printed, so a closed output does not lose them. The
@@ -132,7 +130,7 @@ impl Dump {
         // write.
         let complete: Vec<Unnamed> = columns.into_iter().map(Arrays::complete).collect::<Result<_, _>>()?;
         let turn = FolderTurn::take(&self.out);
-        // Another run may have named its arrays meanwhile.
+        // Those before stay until now. Another run may have named its arrays meanwhile.
         self.make_room(&names, existing)?;
         let name = |column: Unnamed| column.name(existing);
         let named = complete.into_iter().rev().map(name).collect::<Result<Vec<_>, _>>()?;
@@ -182,16 +180,12 @@ impl Dump {
     }
 
     /// Removes the arrays that are replaced, or checks that there are none: with others beside them, they
-    /// would pass for this run's. Returns whether any were removed.
-    fn make_room(&self, names: &[String], existing: Existing) -> anyhow::Result<bool> {
-        let mut were_there = false;
-        for name in names {
-            match existing {
-                Existing::Refuse => arrays::check_free(&self.out, name, existing)?,
-                Existing::Replace => were_there |= arrays::remove_stale(&self.out, name)?,
-            }
-        }
-        Ok(were_there)
+    /// would pass for this run's.
+    fn make_room(&self, names: &[String], existing: Existing) -> anyhow::Result<()> {
+        names.iter().try_for_each(|name| match existing {
+            Existing::Refuse => arrays::check_free(&self.out, name, existing),
+            Existing::Replace => arrays::remove_stale(&self.out, name),
+        })
     }
 
     /// The arrays to write. Images are called `data`, and labels, as f32, `label`; all other fields follow.

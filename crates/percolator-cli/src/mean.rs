@@ -1,7 +1,7 @@
 //! `percolator mean`: the mean image of a data set, and its channels' means and standard deviations.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -58,15 +58,18 @@ impl Mean {
             Ended::Done(mean) => mean,
             Ended::Stopped(code) => return Ok(code),
         };
-        // The file is there before anything is printed, so a closed output does not lose it.
-        if let Some(out) = out {
-            out.write(&mean.to_binaryproto()?)?;
-        }
-        self.print(&mean)?;
-        Ok(ExitCode::SUCCESS)
+        // The file is there before anything is printed, so a closed output does not lose it. If it cannot be
+        // written, what was computed is printed even so.
+        let written = match out {
+            Some(out) => mean.to_binaryproto().map_err(Into::into).and_then(|bytes| out.write(&bytes)),
+            None => Ok(()),
+        };
+        self.print(&mean, self.out.as_deref().filter(|_| written.is_ok()))?;
+        written.map(|()| ExitCode::SUCCESS)
     }
 
-    fn print(&self, mean: &mean::Mean) -> anyhow::Result<()> {
+    /// Prints the mean, and the file that has it.
+    fn print(&self, mean: &mean::Mean, file: Option<&Path>) -> anyhow::Result<()> {
         let mut out = stdout();
         let (means, stds) = mean.for_pytorch(self.channels.into());
         if self.data.json {
@@ -77,14 +80,14 @@ impl Mean {
                 "channels": mean.channels,
                 "pytorch": { "mean": means, "std": stds },
                 "beyond_caffe": mean.beyond_caffe,
-                "out": self.out.as_ref().map(|out| out.to_string_lossy()),
+                "out": file.map(Path::to_string_lossy),
             });
             serde_json::to_writer_pretty(&mut out, &printed)?;
             writeln!(out)?;
             return out.finish();
         }
         let images = count(mean.records, "image");
-        match (&self.out, mean.shape) {
+        match (file, mean.shape) {
             (Some(path), Some(shape)) => {
                 writeln!(out, "{}: {shape}, the mean of {images}", shown::path(path))?
             }

@@ -8,12 +8,12 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::Args;
 use percolator_observe::metrics::{Endpoint, Feeds, PORT};
-use percolator_observe::trace::{Existing, Summary, TraceError, TraceFile};
+use percolator_observe::trace::{Existing, Summary, TraceFile};
 use percolator_observe::view::{self, Left, Local};
 
 use super::consumer::{self, Consumer};
 use super::log;
-use super::output::{self, FileKind};
+use super::output::{self, FileKind, Output};
 use super::stop::Enough;
 
 /// The name of the command's feed, where feeds have names.
@@ -44,23 +44,21 @@ pub(super) struct ObserveArgs {
 
 /// What watches a run from its start to its end.
 #[derive(Debug, Default)]
-pub(super) struct Observers {
-    trace: Option<TraceFile>,
+pub(super) struct Observers<'a> {
+    /// The trace, and where it goes.
+    trace: Option<(TraceFile, Output<'a>)>,
 }
 
 impl ObserveArgs {
     /// Starts what has to be there before the run, and the logging.
-    pub(super) fn begin(&self) -> anyhow::Result<Observers> {
+    pub(super) fn begin(&self) -> anyhow::Result<Observers<'_>> {
         let existing = Existing::replaced_if(self.force);
-        if let Some(path) = self.trace.as_ref().filter(|_| self.force) {
-            output::check(path, FileKind::Trace)?;
-        }
-        let trace = self.trace.as_ref().map(|path| TraceFile::create(path, existing)).transpose();
-        let trace = trace.map_err(|error| match &error {
-            TraceError::Exists { path } => output::exists(path),
-            _ => error.into(),
-        })?;
-        log::init(trace.as_ref(), self.nvtx);
+        let begin = |path| {
+            let output = Output::check(path, FileKind::Trace, existing)?;
+            Ok::<_, anyhow::Error>((TraceFile::create(path, existing)?, output))
+        };
+        let trace = self.trace().map(begin).transpose()?;
+        log::init(trace.as_ref().map(|(trace, _)| trace), self.nvtx);
         Ok(Observers { trace })
     }
 
@@ -146,10 +144,13 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-impl Observers {
+impl Observers<'_> {
     /// Completes what was written about the run.
     pub(super) fn finish(self) -> anyhow::Result<Option<Summary>> {
-        Ok(self.trace.map(TraceFile::finish).transpose()?)
+        let Some((trace, output)) = self.trace else { return Ok(None) };
+        let place = output.place();
+        let finished = trace.finish_at(&place.path, place.existing);
+        output::ended(finished.map(Some).map_err(Into::into), [place])
     }
 }
 

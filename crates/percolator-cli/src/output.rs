@@ -59,7 +59,10 @@ impl FileKind {
 
         let (file, bytes) = input_file::open(path)?;
         if self == FileKind::Mean && bytes <= MEAN_BYTES_MAX {
-            return Ok(BlobProto::decode(&*input_file::read(path, MEAN_BYTES_MAX)?).is_ok());
+            let mean = BlobProto::decode(&*input_file::read(path, MEAN_BYTES_MAX)?);
+            // Other messages may pass for one without values.
+            let has_values = |mean: BlobProto| !mean.data.is_empty() || !mean.double_data.is_empty();
+            return Ok(bytes == 0 || mean.is_ok_and(has_values));
         }
         let mut front = Vec::new();
         file.take(self.front().len() as u64).read_to_end(&mut front)?;
@@ -135,8 +138,11 @@ impl<'a> Output<'a> {
             }),
             Existing::Replace => check_kind(path, kind).err().map(|refused| format!("{refused:#}")),
         };
-        let path = if refused.is_some() { free_beside(path) } else { path.to_owned() };
-        Place { path, kind, refused }
+        let (path, existing) = match refused {
+            Some(_) => (free_beside(path), Existing::Refuse),
+            None => (path.to_owned(), existing),
+        };
+        Place { path, existing, kind, refused }
     }
 
     /// Writes the file, which is whole or absent, to its [place](Self::place).
@@ -145,8 +151,7 @@ impl<'a> Output<'a> {
         let mut tries = 0..10;
         loop {
             let place = self.place();
-            let existing = if place.refused.is_some() { Existing::Refuse } else { self.existing };
-            let written = whole_file::write_over(&place.path, &[bytes], existing);
+            let written = whole_file::write_over(&place.path, &[bytes], place.existing);
             match &written {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries.next().is_some() => {}
                 _ => {
@@ -164,6 +169,8 @@ impl<'a> Output<'a> {
 pub(super) struct Place {
     /// The output's own path, or one beside it.
     pub(super) path: PathBuf,
+    /// What becomes of what comes there meanwhile.
+    pub(super) existing: Existing,
     kind: FileKind,
     /// Why it is not the output's own.
     refused: Option<String>,
@@ -172,7 +179,7 @@ pub(super) struct Place {
 impl Place {
     /// Why the output is not at its own path, and where it is, if it could be written.
     fn refusal(self) -> Option<String> {
-        let Place { path, kind, refused } = self;
+        let Place { path, kind, refused, .. } = self;
         let refused = refused?;
         Some(match path.exists() {
             true => format!("{refused}; the {} is in {}{}", kind.name(), shown::path(&path), kind.way_on()),
@@ -182,16 +189,24 @@ impl Place {
 }
 
 /// What is to be said once the outputs of these places are written, or could not be.
-pub(super) fn ended(
-    written: anyhow::Result<()>,
+pub(super) fn ended<T>(
+    written: anyhow::Result<T>,
     places: impl IntoIterator<Item = Place>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<T> {
     let mut said: Vec<String> = places.into_iter().filter_map(Place::refusal).collect();
     if said.is_empty() {
         return written;
     }
     said.extend(written.err().map(|error| format!("{error:#}")));
     Err(anyhow!("{}", said.join("; ")))
+}
+
+/// Both outcomes: neither error hides the other.
+pub(super) fn both(one: anyhow::Result<()>, other: anyhow::Result<()>) -> anyhow::Result<()> {
+    match (one, other) {
+        (Err(error), Err(also)) => Err(anyhow!("{error:#}; {also:#}")),
+        (one, other) => one.and(other),
+    }
 }
 
 /// The first of `PATH.percolator-kept`, `PATH.2.percolator-kept` and so on where nothing is. A name is cut if
@@ -244,7 +259,8 @@ mod tests {
             assert_eq!(fs::read(&kept).unwrap(), content, "what was made is not lost");
             fs::remove_file(kept).unwrap();
         };
-        let others: [&[u8]; 3] = [b"mine", b"\xff\xd8\xff\xe0", &[0; 4096]];
+        // The last is a net's parameters, with one layer of nothing.
+        let others: [&[u8]; 4] = [b"mine", b"\xff\xd8\xff\xe0", &[0; 4096], &[0xa2, 0x06, 0]];
         for (kind, _) in of_kinds {
             let _ = fs::remove_file(&path);
             let output = Output::check(&path, kind, Existing::Refuse).unwrap();
@@ -341,7 +357,7 @@ mod tests {
             fs::rename(folder.path().join("gone"), folder.path().join("away")).unwrap();
             let place = output.place();
             assert_eq!(place.path, path);
-            let said = ended(Err(anyhow!("no room")), [place]).unwrap_err().to_string();
+            let said = ended(Err::<(), _>(anyhow!("no room")), [place]).unwrap_err().to_string();
             assert_eq!(said, "no room");
             fs::rename(folder.path().join("away"), folder.path().join("gone")).unwrap();
         }
@@ -357,7 +373,7 @@ mod tests {
         let places = outputs.map(|output| output.place());
         // Only the first could be written.
         fs::write(&places[0].path, "").unwrap();
-        let said = ended(Err(anyhow!("no room").context("r")), places).unwrap_err().to_string();
+        let said = ended(Err::<(), _>(anyhow!("no room").context("r")), places).unwrap_err().to_string();
         let said: Vec<_> = said.split("; ").collect();
         assert_eq!(said.len(), 4, "{said:?}");
         assert!(said[1].ends_with("s.percolator-kept: resume from it, or rename it"), "{said:?}");

@@ -79,7 +79,7 @@ pub(crate) struct Plan {
     /// Instead of a job: cut the records into batches of these sizes, repeatedly.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
         conflicts_with_all = ["global_batch_size", "per_replica_batch", "step", "replica", "shuffle", "seed",
-            "policy", "assignment", "epoch", "workers", "replicas"])]
+            "policy", "assignment", "epoch", "workers", "replicas", "mix"])]
     rebatch: Vec<u64>,
     /// With --rebatch: the size of the incoming batches.
     #[arg(long, value_name = "B", requires = "rebatch")]

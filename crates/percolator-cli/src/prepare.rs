@@ -249,7 +249,8 @@ fn facts(summary: &Summary) -> Value {
     let text = &summary.text;
     let pass = |pass: &PassSummary| {
         json!({
-            "task": pass.task, "pass": pass.pass, "records_path": pass.records_path, "batches": pass.batches,
+            "task": pass.task, "pass": pass.pass, "records_path": pass.records_path.to_string_lossy(),
+            "batches": pass.batches,
             "records": pass.records, "tokens_left": pass.tokens_left,
         })
     };

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The signals that ask a run to stop at its next batch.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// The number of the first signal that arrived; 0 if none has.
+    /// The number of the signal that arrived last; 0 if none has.
     caught: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ impl Signals {
         let _ = self.caught.compare_exchange(0, 2, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The signal that arrived, and its exit code.
+    /// The signal that arrived last, and its exit code.
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
         match self.caught.load(Ordering::Relaxed) {
             0 => None,

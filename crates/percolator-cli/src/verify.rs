@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use percolator::bad::Quarantined;
 use percolator::{shown, whole_file};
@@ -39,17 +39,20 @@ impl Verify {
             let is_same = whole_file::is_same_place(quarantine, copy).unwrap_or(false);
             ensure!(!is_same, "{}: the copy would take the place of the quarantine file", shown::path(copy));
         }
-        let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?;
+        let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?.unwrap_or_default();
         let data = self.data.options().open(&self.data.path)?;
-        let found = self.data.watched_and_said(|progress, lines| self.look(&data, progress, lines))?;
-        let (verified, repaired) = match found {
+        let found = self.data.watched_and_said(|progress, lines| {
+            let (verified, repaired) = self.look(&data, progress, lines)?;
+            let since = verify::quarantined(&data, named, progress);
+            let since = since.context("stopped, after everything was verified")?;
+            Ok((verified, repaired, since))
+        })?;
+        let (verified, repaired, since) = match found {
             Ended::Done(found) => found,
             Ended::Stopped(code) => return Ok(code),
         };
         self.print(&verified, repaired.as_ref())?;
-        if let Some(named) = named {
-            self.say_quarantined(&data, named)?;
-        }
+        self.say_quarantined(&since)?;
         Ok(if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -86,10 +89,10 @@ impl Verify {
     }
 
     /// Says of each record that the file names what has become of it.
-    fn say_quarantined(&self, data: &DataSet, named: Vec<Quarantined>) -> anyhow::Result<()> {
+    fn say_quarantined(&self, named: &[(Quarantined, Since)]) -> anyhow::Result<()> {
         let mut out = stdout();
-        for (entry, since) in verify::quarantined(data, named) {
-            let Quarantined { source, number, epoch, key, reason, .. } = &entry;
+        for (entry, since) in named {
+            let Quarantined { source, number, epoch, key, reason, .. } = entry;
             match self.data.json {
                 true => writeln!(
                     out,
@@ -105,7 +108,7 @@ impl Verify {
                 )?,
                 false => {
                     let source = shown::path(source).to_string();
-                    let (reason, since) = said_once(&source, reason, &since);
+                    let (reason, since) = said_once(&source, reason, since);
                     let line = format!(
                         "{source}: record {number}, key {key}: bad in epoch {epoch}: {reason}; {since}"
                     );

@@ -19,7 +19,8 @@ use super::out::Out;
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
     /// All receipts of the run: of every rank, and from before and after it was resumed.
-    #[arg(value_name = "RECEIPT", required_unless_present = "job", conflicts_with = "job")]
+    #[arg(value_name = "RECEIPT", required_unless_present = "job",
+        conflicts_with_all = ["job", "etcd", "metadata_folder"])]
     receipts: Vec<PathBuf>,
     /// The receipts of this job, whose workers lease blocks: they are where its records are. Only
     /// epochs are judged that are finished, from the first on.
@@ -131,7 +132,8 @@ fn as_json(verdict: &Verdict, required: u64, under_way: &[EpochUnderWay]) -> Val
         });
     let replicas = verdict.absent_replicas.iter().map(|absent| [absent.replicas.start, absent.replicas.end]);
     json!({
-        "is_sound": verdict.is_sound() && asked.is_none(),
+        // No epoch at all proves nothing.
+        "is_sound": verdict.is_sound() && asked.is_none() && !verdict.epochs.is_empty(),
         "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
         "absent_epochs": epochs.collect::<Vec<_>>(),
         "absent_replicas": replicas.collect::<Vec<_>>(),

@@ -31,7 +31,8 @@ impl Watch {
             return self.print().map(|()| ExitCode::SUCCESS);
         }
         if let Err(error) = view::check_terminal() {
-            writeln!(io::stderr(), "percolator: {error}; or print the numbers: --json")?;
+            // Even if nobody reads this.
+            let _ = writeln!(io::stderr(), "percolator: {error}; or print the numbers: --json");
             return Ok(ExitCode::from(2));
         }
         let signals = Signals::catch()?;

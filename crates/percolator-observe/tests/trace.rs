@@ -226,6 +226,14 @@ fn a_file_that_is_there_stays_and_a_trace_that_is_not_finished_leaves_nothing() 
     let late = TraceFile::create(&path, Existing::Refuse).unwrap();
     fs::write(&path, "somebody's").unwrap();
     assert!(matches!(late.finish(), Err(TraceError::Exists { .. })), "it came meanwhile");
+    let late = TraceFile::create(&folder.path().join("other.json"), Existing::Refuse).unwrap();
+    fs::write(folder.path().join("other.json"), "somebody's").unwrap();
+    late.finish_at(&folder.path().join("kept.json"), Existing::Refuse).unwrap();
+    assert!(read(&folder.path().join("kept.json")).slices.is_empty());
+    assert_eq!(fs::read_to_string(folder.path().join("other.json")).unwrap(), "somebody's");
+    for name in ["kept.json", "other.json"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
     assert!(matches!(TraceFile::create(&path, Existing::Refuse), Err(TraceError::Exists { .. })));
     assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's");
     TraceFile::create(&path, Existing::Replace).unwrap().finish().unwrap();

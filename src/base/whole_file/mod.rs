@@ -168,6 +168,16 @@ impl WholeFile {
         &self.file
     }
 
+    /// Lets the file have another path in the end, in the folder that it was begun in.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn at(mut self, path: &Path) -> io::Result<Self> {
+        self.place = place_of(path)?;
+        Ok(self)
+    }
+
     /// Syncs the file to the disk and gives it its final name.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::TfRecordError;
 use crate::base::glob::{self, Rules};
 use crate::base::input_file;
-use crate::base::whole_file::kind_of;
+use crate::base::whole_file::{self, kind_of};
 use crate::source::SourceError;
 
 /// The endings of files that lie beside records: what this crate keeps there, files that are being written
@@ -52,6 +52,17 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
         }
         Err(error) => Err(SourceError::io(path, "open the file", &error)),
     }
+}
+
+/// Whether a file would be one of those that a path means if it were there. Where that cannot be told, it is
+/// not: whoever writes the file or opens the path finds out.
+pub(super) fn is_among(file: &Path, path: &Path) -> bool {
+    let found = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => glob::would_match(path, Path::new("*"), &RULES, file),
+        Ok(_) => whole_file::is_same_place(file, path),
+        Err(_) => glob::would_match(Path::new(""), path, &RULES, file),
+    };
+    found.unwrap_or(false)
 }
 
 /// The files that match. Those that are being replaced are none of them, for their records would come twice;
@@ -151,5 +162,35 @@ mod tests {
         assert_eq!(names(&find("*-of-4").unwrap()), ["a3-of-4"]);
         let absolute = root.join("a?");
         assert_eq!(names(&files(Path::new("elsewhere"), &absolute).unwrap()), ["a2", "a\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_file_is_among_those_of_a_path_if_they_are_found_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("data/deep")).unwrap();
+        std::os::unix::fs::symlink("data", at("link")).unwrap();
+        fs::write(at("data/one"), "").unwrap();
+        let paths =
+            ["data", "data/", "data/*", "link/*n*", "*/x-?", "d*/deep/[!x]*", "data/one", "data/.*", "none"];
+        for name in
+            ["one", "x-1", "x-12", "y-n", ".hidden", "a.json", "deep/x-1", "deep/y", "a.percolator-kept"]
+        {
+            let file = at("data").join(name);
+            let was_there = file.exists();
+            for path in paths.map(at) {
+                let is_told = is_among(&file, &path);
+                fs::write(&file, "").unwrap();
+                let found = files(Path::new(""), &path).unwrap_or_default();
+                let is_found = found
+                    .iter()
+                    .any(|found| fs::canonicalize(found).unwrap() == fs::canonicalize(&file).unwrap());
+                assert_eq!(is_told, is_found, "{name} {}", path.display());
+                if !was_there {
+                    fs::remove_file(&file).unwrap();
+                }
+            }
+        }
+        assert!(!is_among(&at("missing/one"), &at("missing/*")), "no folder is there");
     }
 }

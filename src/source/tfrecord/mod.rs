@@ -207,6 +207,13 @@ pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, SourceError> {
     find::files(Path::new(""), path.as_ref())
 }
 
+/// Returns whether a file would be one of [those](files) that a path means, were it there: what is written to
+/// it would be taken for records.
+#[must_use]
+pub fn is_among(file: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
+    find::is_among(file.as_ref(), path.as_ref())
+}
+
 impl TfRecord {
     /// Opens a file.
     ///

@@ -71,8 +71,8 @@ pub(crate) struct Bench {
     input: InputArgs,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',',
-        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "root",
-        "fields", "image"])]
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord", "level", "stage", "layer", "top", "root",
+        "allow_log_gaps", "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",

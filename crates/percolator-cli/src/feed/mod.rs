@@ -120,14 +120,15 @@ enum BadActionArg {
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Err(error) = self.observe.check_terminal() {
-            writeln!(std::io::stderr(), "percolator: --watch: {error}")?;
+            // Even if nobody reads this.
+            let _ = writeln!(std::io::stderr(), "percolator: --watch: {error}");
             return Ok(ExitCode::from(2));
         }
         let observers = self.observe.begin()?;
         self.run_watched(observers)
     }
 
-    fn run_watched(&self, observers: Observers) -> anyhow::Result<ExitCode> {
+    fn run_watched(&self, observers: Observers<'_>) -> anyhow::Result<ExitCode> {
         // What comes to their places while the feed is built is somebody else's.
         let outputs = self.check_places()?;
         let described = self.input.describe()?;
@@ -155,7 +156,7 @@ impl Feed {
         let stats = feed.stats();
         drop(endpoint);
         // Even if the run ended with an error: what was delivered was delivered.
-        let taken_down = take_down(&feed, earlier, &outputs).and(viewed);
+        let taken_down = output::both(take_down(&feed, earlier, &outputs), viewed);
         let traced = observers.finish();
         writeln!(out, "\n{stats}")?;
         let bad: u64 = stats.lanes.iter().map(|lane| lane.bad_records).sum();
@@ -178,7 +179,7 @@ impl Feed {
         for waited in &gpu_steps {
             writeln!(out, "{waited}")?;
         }
-        let ended = match (ended, taken_down.and(traced.map(drop))) {
+        let ended = match (ended, output::both(taken_down, traced.map(drop))) {
             (Err(error), Err(also)) => {
                 Err(error.context(format!("{also:#}; and the feed ended with an error")))
             }
@@ -213,10 +214,11 @@ impl Feed {
         let endpoint = self.observe.publish(feed)?;
         if let Some(endpoint) = &endpoint {
             let said = format!("metrics: http://{}/metrics", endpoint.address());
-            match self.json {
-                true => writeln!(std::io::stderr(), "percolator: {said}")?,
-                false => writeln!(out, "{said}")?,
-            }
+            // A run does not end because nobody reads this.
+            let _ = match self.json {
+                true => writeln!(std::io::stderr(), "percolator: {said}"),
+                false => writeln!(out, "{said}"),
+            };
         }
         Ok(endpoint)
     }
@@ -230,6 +232,13 @@ impl Feed {
             (self.quarantine.as_deref(), "--quarantine"),
             (self.observe.trace(), "--trace"),
         ];
+        for (path, option) in places {
+            let data = path.and_then(|path| self.input.data_with(path));
+            if let (Some(path), Some(data)) = (path, data) {
+                let [path, data] = [path, &data].map(shown::path);
+                bail!("{option}: {path} would be one of the files of the data set {data}: give another path");
+            }
+        }
         let mut places = places.into_iter().filter_map(|(path, option)| Some((path?, option)));
         while let Some((path, option)) = places.next() {
             // A path to which nothing can be written is named below.
@@ -389,7 +398,11 @@ fn say_shares(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Res
              allocated"
         )?,
     }
-    shares.extend(report::gpu_shares(stats)?);
+    match report::gpu_shares(stats) {
+        Ok(of_gpus) => shares.extend(of_gpus),
+        // The run is none the worse.
+        Err(error) => writeln!(out, "no share of the GPUs' copy rates is known: {error:#}")?,
+    }
     for share in &shares {
         writeln!(out, "{share}")?;
     }

@@ -18,7 +18,7 @@ use percolator_data::{DataSet, Found};
 use crate::args::{ChannelsArg, ContentArg};
 use crate::data_set::{DataArgs, stdout};
 use crate::model;
-use crate::output::{FileKind, Output};
+use crate::output::{self, FileKind, Output};
 use crate::watch::Ended;
 
 #[derive(Debug, Args)]
@@ -117,23 +117,21 @@ impl Inspect {
         };
         let grid = grid.map(|grid| grid.write(&inspect::sheet(&pictures).to_png()?));
         let html = html.map(|html| html.write(inspect::html(&report, &pictures).as_bytes()));
-        // Each is written, whatever the other's error is.
-        match (grid.unwrap_or(Ok(())), html.unwrap_or(Ok(()))) {
-            (Err(error), Err(also)) => bail!("{error:#}; {also:#}"),
-            (grid, html) => grid.and(html)?,
-        }
         let mut out = stdout();
         if self.data.json {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
         } else {
             text::write(&report, &mut out)?;
-            for path in [&self.grid, &self.html].into_iter().flatten() {
-                writeln!(out, "\n{}: {} pictures", shown::path(path), pictures.len())?;
+            for (path, written) in [(&self.grid, &grid), (&self.html, &html)] {
+                if let (Some(path), Some(Ok(()))) = (path, written) {
+                    writeln!(out, "\n{}: {} pictures", shown::path(path), pictures.len())?;
+                }
             }
         }
         out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        // Each is written, whatever the other's error is, and the report is printed whatever theirs are.
+        output::both(grid.unwrap_or(Ok(())), html.unwrap_or(Ok(()))).map(|()| ExitCode::SUCCESS)
     }
 
     /// The pictures that are shown. A sheet needs at least one; a report does without.

@@ -55,6 +55,19 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
     assert_eq!((code, text.matches("the data set has others by now").count()), (0, 2), "{text}");
 }
 
+/// A run whose first batch fails has a receipt of nothing.
+#[test]
+fn a_receipt_without_a_step_proves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_lmdb(&folder.join("lmdb"), &[3]);
+    let (code, _) = command(&["feed", "--lmdb", "lmdb", "--epochs", "1", "--receipt", "r"], folder);
+    assert_eq!(code, 1);
+    let (code, text) = command(&["verify-run", "r", "--json"], folder);
+    assert!(code == 1 && text.contains("\"is_sound\":false"), "{text}");
+    assert!(text.contains("the receipts have no step of any epoch: nothing is proven"), "{text}");
+}
+
 #[test]
 fn the_reason_why_a_record_cannot_be_read_is_said_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -301,6 +301,25 @@ fn whoever_closes_the_pipe_has_the_receipt_even_so() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
+/// Nor does the run depend on a reader of what is said beside the output.
+#[test]
+fn whoever_closes_the_standard_error_has_the_run_even_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let receipt = folder.path().join("r");
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let args = ["--epochs", "2", "--json", "--metrics", "0", "--receipt", receipt.to_str().unwrap()];
+    let output = run_of(&args).stderr(closed()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok(), "{output:?}");
+    verify(&[&receipt], "2");
+    let no_terminal = run_of(&["--watch"]).stdout(Stdio::piped()).stderr(closed()).output().unwrap();
+    assert_eq!(no_terminal.status.code(), Some(2));
+}
+
 /// A standard output that cannot be written to is an error, but only once the rest is done.
 #[cfg(target_os = "linux")]
 #[test]
@@ -357,7 +376,7 @@ fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let name = |name: &str| at(name).to_str().unwrap().to_owned();
-    let outputs = ["--receipt", &name("0"), "--snapshot", &name("s")];
+    let outputs = ["--receipt", &name("0"), "--snapshot", &name("s"), "--trace", &name("t"), "--force"];
     let mut kept = Vec::new();
     for ending in ["percolator-kept", "2.percolator-kept"] {
         let mut command = run_of(&[&["--epochs", "0", "--step-ms", "3600000"], &outputs[..]].concat());
@@ -369,7 +388,11 @@ fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut String::new()).unwrap();
         // Where nothing was, even a file of the same kind is somebody's, as another rank's.
-        let others = [("0", "receipt", "percolator receipt 1\n"), ("s", "snapshot", "somebody's")];
+        let others = [
+            ("0", "receipt", "percolator receipt 1\n"),
+            ("s", "snapshot", "somebody's"),
+            ("t", "trace", "somebody's"),
+        ];
         others.iter().for_each(|(path, _, content)| fs::write(at(path), content).unwrap());
         let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -378,10 +401,11 @@ fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
         assert_eq!(output.status.code(), Some(1), "{message}");
         for (path, kind, content) in others {
             assert_eq!(fs::read_to_string(at(path)).unwrap(), content);
-            let said = format!("the {kind} is in {}.{ending}: ", name(path));
+            let said = format!("the {kind} is in {}.{ending}", name(path));
             assert!(message.contains(&said), "{message}");
             fs::remove_file(at(path)).unwrap();
         }
+        assert!(fs::read(at(&format!("t.{ending}"))).unwrap().starts_with(b"{\"displayTimeUnit\""));
         kept.push((at(&format!("0.{ending}")), at(&format!("s.{ending}"))));
     }
     let mut goes_on = run_of(&["--epochs", "2", "--receipt", &name("1")]);

@@ -153,6 +153,22 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
 
 /// A digest of other data, of the same length, and with the same first and last record.
 #[test]
+fn a_net_is_digested_as_its_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
+    let data = format!("source: {lmdb:?} backend: LMDB batch_size: 4");
+    let net = format!("layer {{ name: \"d\" type: \"Data\" top: \"data\" data_param {{ {data} }} }}");
+    std::fs::write(folder.path().join("net.prototxt"), net).unwrap();
+    let contents = |path: &str| {
+        let (code, text) = command(&["digest", path, "--json", "--quiet"], folder.path());
+        assert_eq!(code, 0, "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["contents"].clone()
+    };
+    let of_net = contents("net.prototxt");
+    assert!(of_net.is_string() && of_net == contents(lmdb.to_str().unwrap()), "{of_net}");
+}
+
+#[test]
 fn the_command_refuses_other_data_by_their_digest() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

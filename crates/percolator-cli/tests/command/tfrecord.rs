@@ -87,10 +87,45 @@ fn files_are_dumped_fed_planned_and_digested() {
     );
 }
 
+/// What is written among the records would be taken for records, or end the next run.
+#[test]
+fn nothing_is_written_among_the_records() {
+    let folder = written();
+    let folder = folder.path();
+    let files = || {
+        let mut names: Vec<_> =
+            fs::read_dir(folder.join("files")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for arguments in [
+        "feed --tfrecord files --once --bad-records skip --quarantine files/bad.tfrecord",
+        "feed --tfrecord files/part-* --once --bad-records skip --quarantine ./files/part-bad",
+        "feed --root files --tfrecord part-* --epochs 1 --receipt files/part-r",
+        "feed --tfrecord files --epochs 1 --snapshot files/s",
+        "feed --tfrecord files --epochs 1 --trace files/trace",
+        "mean files files/mean.binaryproto",
+        "inspect files/p* --grid files/pictures.png",
+        "inspect files --html files/report",
+        "verify files/part-* --repair files/part-clean",
+        "verify files --repair files/clean",
+    ] {
+        let output = run(folder, arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_said = ["would be one of the files of", "a part of the data set", "would be a part of it"];
+        assert!(is_said.iter().any(|said| message.contains(said)), "{arguments}: {message}");
+        assert_eq!((output.status.code(), files().len()), (Some(1), 3), "{arguments}");
+    }
+    // These are no files of records.
+    pass(folder, "feed --tfrecord files --epochs 1 --receipt files/r.json --snapshot files/.s");
+    pass(folder, "inspect files/part-* --grid files/pictures.png");
+}
+
 #[test]
 fn what_cannot_be_read_is_said() {
     let folder = written();
     let folder = folder.path();
+    fs::write(folder.join("net"), "name: \"a net with nothing to read\"").unwrap();
     for (arguments, due) in [
         ("feed --tfrecord nothing-* --once", "nothing-*: no file matches this pattern"),
         ("feed --tfrecord missing --once", "missing: cannot open the file"),
@@ -98,6 +133,22 @@ fn what_cannot_be_read_is_said() {
         ("feed net --tfrecord files --once", "cannot be used with"),
         ("feed --tfrecord files --database train --once", "--database names a database of an LMDB"),
         ("feed --tfrecord files --shuffle file --epochs 1", "must be no, global, files, window:RECORDS"),
+        ("feed --tfrecord files --allow-log-gaps --once", "--allow-log-gaps is for a LevelDB"),
+        ("verify files --database train", "files: the name of a database is for an LMDB, and this is of the"),
+        ("verify files --root files/", "files: a root folder is for a list of images, and this is of the"),
+        (
+            "mean lmdb --allow-log-gaps",
+            "lmdb: gaps in logs are those of a LevelDB, and this is of the kind LMDB",
+        ),
+        ("digest lmdb --layer data", "select a layer of a net, and no net is given"),
+        ("digest lmdb --stage one", "select a layer of a net, and no net is given"),
+        ("digest net --lmdb lmdb --out d", "net: a net cannot be combined with other data sets"),
+        ("digest net --tfrecord files --out d", "net: a net cannot be combined with other data sets"),
+        ("verify-run r --metadata-folder m", "cannot be used with"),
+        ("verify-run r --etcd http://127.0.0.1:1", "cannot be used with"),
+        ("plan --records 9 --rebatch 2 --batch 3 --mix 3,1", "cannot be used with"),
+        ("bench --synthetic raw256 --top data", "cannot be used with"),
+        ("bench --synthetic raw256 --allow-log-gaps", "cannot be used with"),
     ] {
         let output = run(folder, arguments);
         let message = String::from_utf8_lossy(&output.stderr);

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::{self, Address};
 use crate::model::WEIGHTS;
-use crate::report::say;
+use crate::report::note;
 use crate::shards::Shard;
 use crate::wire::{
     self, Answer, Ask, Expected, Probe, Pull, Push, Refused, Request, Said, Weights, WireError,
@@ -78,10 +78,10 @@ impl Server {
                 Ok(weights) => {
                     if is_said {
                         let (waited, is_back) = (start.elapsed(), Back(self.address.as_ref()));
-                        say(&format!(
+                        note(&format!(
                             "{}: {} answers {is_back}, after {waited:.1?}",
                             patience.who, self.shard
-                        ))?;
+                        ));
                     }
                     return Ok(weights);
                 }
@@ -97,10 +97,10 @@ impl Server {
             // A short outage is none.
             if !is_said && pause > PAUSE_MIN {
                 let error = anyhow::Error::new(error);
-                say(&format!(
+                note(&format!(
                     "{}: the server of {shard} {place}: {error:#}; it is looked for",
                     patience.who
-                ))?;
+                ));
                 is_said = true;
             }
             sleep(pause).await;

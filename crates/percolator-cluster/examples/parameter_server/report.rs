@@ -23,6 +23,11 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Says what a process does whose work it is not to say it: it goes on if nobody reads that.
+pub(crate) fn note(line: &str) {
+    let _ = say(line);
+}
+
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

@@ -11,7 +11,7 @@ use crate::client::{Patience, Servers};
 use crate::digits::{self, Training};
 use crate::model;
 use crate::options::TrainerOptions;
-use crate::report::say;
+use crate::report::note;
 use crate::stop::Stop;
 
 /// Why a trainer has ended.
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &TrainerOptions) -> anyhow::Result<Ended> {
     let stop = runtime.block_on(async { Stop::on_signals() })?;
     let mut leased = leases.feed(digits::train_feed(training)?)?;
     let name = format!("trainer {}", leased.worker());
-    say(&format!("{name}: process {}, has joined the job {}", std::process::id(), job.name))?;
+    note(&format!("{name}: process {}, has joined the job {}", std::process::id(), job.name));
 
     let canceller = leased.feed().canceller();
     let stopped = stop.wait();
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &TrainerOptions) -> anyhow::Result<Ended> {
         true => (Ended::Asked, "was asked to end"),
         false => (Ended::Done, "all blocks are done"),
     };
-    say(&format!("{name}: {why}: {steps} steps, {finished} blocks finished, {lost} lost"))?;
+    note(&format!("{name}: {why}: {steps} steps, {finished} blocks finished, {lost} lost"));
     Ok(ended)
 }
 

@@ -7,7 +7,7 @@ use percolator::record::Key;
 use percolator::source::SourceError;
 
 use super::{Input, InputError, Item, ItemReader};
-use crate::open::{DataSet, Kind, OpenError};
+use crate::open::{DataSet, Kind, OpenError, no_use};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
 /// So many records are read at once.
@@ -58,6 +58,9 @@ impl From<OpenError> for InputError {
         match error {
             OpenError::Source(error) => error.into(),
             OpenError::Io { path, action, error, .. } => InputError::Io { path, action, source: error },
+            OpenError::NoUse { path, kind, option } => {
+                InputError::Format { path, found: no_use(kind, option) }
+            }
             OpenError::Unknown { path, found } => InputError::Format { path, found },
             OpenError::Model { path } => {
                 InputError::Format { path, found: "a model's files, which have no records".to_owned() }

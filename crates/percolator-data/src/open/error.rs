@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use percolator::shown;
 use percolator::source::SourceError;
 
+use super::Kind;
+
 /// Why a path cannot be opened as a data set.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -43,9 +45,24 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
+    /// An option is given for which a data set of this kind has no use.
+    #[error("{}: {}", shown::path(path), no_use(*kind, option))]
+    NoUse {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        kind: Kind,
+        /// What the option is for.
+        option: &'static str,
+    },
     /// The data set itself cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
+}
+
+/// Says what an option is for, and that it is not for this kind.
+pub(crate) fn no_use(kind: Kind, option: &str) -> String {
+    format!("{option}, and this is of the kind {kind}: leave it out")
 }
 
 pub(super) fn cannot(path: &Path, action: &'static str, error: io::Error) -> OpenError {

@@ -23,6 +23,7 @@ use self::error::cannot;
 use self::what::{What, what_file, what_folder};
 
 pub use self::error::OpenError;
+pub(crate) use self::error::no_use;
 
 /// How the records of a data set are stored.
 #[non_exhaustive]
@@ -160,6 +161,7 @@ impl OpenOptions {
 
     /// Opens a path as what it is known to be.
     pub(crate) fn open_kind(&self, path: &Path, kind: Kind) -> Result<DataSet, OpenError> {
+        self.check_use(path, kind)?;
         let mut leveldb = None;
         let sources: Vec<Arc<dyn Source>> = match kind {
             Kind::Lmdb => {
@@ -189,6 +191,19 @@ impl OpenOptions {
             }
         };
         Ok(DataSet { path: path.to_owned(), kind, sources, leveldb, options: self.clone() })
+    }
+
+    /// Checks that a data set of this kind has a use for each option that is given.
+    fn check_use(&self, path: &Path, kind: Kind) -> Result<(), OpenError> {
+        let is_of_another_kind = [
+            (self.database.is_some(), Kind::Lmdb, "the name of a database is for an LMDB"),
+            (self.root_folder.is_some(), Kind::ImageList, "a root folder is for a list of images"),
+            (self.log_gaps == LogGaps::Allow, Kind::LevelDb, "gaps in logs are those of a LevelDB"),
+        ];
+        match is_of_another_kind.into_iter().find(|&(is_given, of, _)| is_given && of != kind) {
+            Some((_, _, option)) => Err(OpenError::NoUse { path: path.to_owned(), kind, option }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use percolator::bad::Quarantined;
 use percolator::source::{Cursor, Source, SourceError};
 
 use crate::open::DataSet;
+use crate::scan::Progress;
 
 /// What a data set now has in the place of a record that a quarantine file names.
 #[non_exhaustive]
@@ -37,18 +38,26 @@ impl fmt::Display for Since {
 }
 
 /// Compares the records that a quarantine file names with what a data set has now, in one pass over it.
-/// Returns the entries in the order of their numbers.
+/// Returns the entries in the order of their numbers, or nothing if the progress is told to stop.
 #[must_use]
-pub fn quarantined(data: &DataSet, mut named: Vec<Quarantined>) -> Vec<(Quarantined, Since)> {
+pub fn quarantined(
+    data: &DataSet,
+    mut named: Vec<Quarantined>,
+    progress: &Progress,
+) -> Option<Vec<(Quarantined, Since)>> {
     named.sort_by(|one, other| (one.number, &one.source).cmp(&(other.number, &other.source)));
     let mut since: Vec<Option<Since>> = vec![None; named.len()];
     let mut begin = 0;
     for source in data.sources() {
-        let mut walk = Walk::of(&**source);
+        let mut walk = Walk::of(&**source, progress);
         for (entry, since) in named.iter().zip(&mut since).filter(|(_, since)| since.is_none()) {
             // A number counts over all sources.
             let Some(number) = entry.number.checked_sub(begin) else { continue };
-            match walk.look(number, entry) {
+            let found = walk.look(number, entry);
+            if progress.is_stopped() {
+                return None;
+            }
+            match found {
                 Some(_) if !is_same_place(&entry.source, source.path()) => *since = Some(Since::OfAnother),
                 Some(found) => *since = Some(found),
                 None => break,
@@ -57,7 +66,7 @@ pub fn quarantined(data: &DataSet, mut named: Vec<Quarantined>) -> Vec<(Quaranti
         begin += walk.records();
     }
     let since = since.into_iter().map(|since| since.unwrap_or(Since::Absent));
-    named.into_iter().zip(since).collect()
+    Some(named.into_iter().zip(since).collect())
 }
 
 /// Whether two paths lead to one place, however they are written.
@@ -69,6 +78,7 @@ fn is_same_place(one: &Path, other: &Path) -> bool {
 /// A pass over a source, from record to record.
 struct Walk<'a> {
     source: &'a dyn Source,
+    progress: &'a Progress,
     /// Opened when it is needed.
     cursor: Option<Box<dyn Cursor>>,
     /// The number of the next record in the source.
@@ -76,8 +86,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn of(source: &'a dyn Source) -> Self {
-        Walk { source, cursor: None, at: 0 }
+    fn of(source: &'a dyn Source, progress: &'a Progress) -> Self {
+        Walk { source, progress, cursor: None, at: 0 }
     }
 
     /// The number of records, once the walk is at their end.
@@ -104,7 +114,7 @@ impl<'a> Walk<'a> {
             self.at = number;
         }
         while self.at < number {
-            if !cursor.skip()? {
+            if self.progress.is_stopped() || !cursor.skip()? {
                 return Ok(None);
             }
             self.at += 1;

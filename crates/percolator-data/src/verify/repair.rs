@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::Datum;
 use percolator::source::ImageList;
-use percolator::{shown, whole_file};
+use percolator::{shown, tfrecord, whole_file};
 use serde::Serialize;
 
 use super::{Fault, Verified, VerifyOptions, check, scan};
@@ -60,7 +60,7 @@ pub enum RepairError {
     },
     /// The copy would take the place of the data set, or lie in it.
     #[error(
-        "{}: this is the data set itself, or a part of it: give the copy another path",
+        "{}: this is the data set itself, or would be a part of it: give the copy another path",
         shown::path(path)
     )]
     Same {
@@ -128,7 +128,8 @@ impl Copy {
             (Ok(source), Some(place)) => source.starts_with(place) || place.starts_with(&source),
             _ => false,
         };
-        if data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
+        let is_among = data.kind() == Kind::TfRecord && tfrecord::is_among(out, data.path());
+        if is_among || data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
             return Err(RepairError::Same { path: out.to_owned() });
         }
         let backend = match data.kind() {

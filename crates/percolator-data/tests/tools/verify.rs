@@ -4,10 +4,12 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use percolator::bad::Quarantined;
+use percolator::example::ExampleWriter;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator_data::scan::Progress;
 use percolator_data::store::Existing;
-use percolator_data::verify::{Fault, Verified, VerifyOptions, repair, verify};
+use percolator_data::verify::{Fault, Since, Verified, VerifyOptions, quarantined, repair, verify};
 use percolator_data::{Content, DataSet};
 use proptest::prelude::*;
 
@@ -353,17 +355,11 @@ fn a_copy_replaces_no_image_of_its_list_and_lies_in_no_store() {
     encoder.set_color(png::ColorType::Grayscale);
     encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
     fs::write(root.join("list.txt"), "one.png 3\n").unwrap();
-    let mend = |data: &Path, out: &Path| {
-        let images = percolator_data::OpenOptions::default().root_folder(root.join(""));
-        repair(
-            &images.open(data).unwrap(),
-            out,
-            Existing::Replace,
-            &VerifyOptions::default(),
-            &Progress::new(),
-            |_| (),
-        )
+    let images = percolator_data::OpenOptions::default().root_folder(root.join(""));
+    let copy = |data: &DataSet, out: &Path| {
+        repair(data, out, Existing::Replace, &VerifyOptions::default(), &Progress::new(), |_| ())
     };
+    let mend = |list: &Path, out: &Path| copy(&images.open(list).unwrap(), out);
     let image = fs::read(root.join("one.png")).unwrap();
     let error = mend(&root.join("list.txt"), &root.join("one.png")).unwrap_err().to_string();
     let said = "one.png: it is no list of images, so it is not replaced: give the copy another path";
@@ -372,7 +368,6 @@ fn a_copy_replaces_no_image_of_its_list_and_lies_in_no_store() {
     // A copy that appears meanwhile stays: it may be that of another process.
     fs::write(root.join("damaged.txt"), "one.png 3\nnone.png 4\n").unwrap();
     let late = root.join("late.txt");
-    let images = percolator_data::OpenOptions::default().root_folder(root.join(""));
     let (data, options) = (images.open(root.join("damaged.txt")).unwrap(), VerifyOptions::default());
     let appears = |_: &Fault| fs::write(&late, "another's").unwrap();
     let error = repair(&data, &late, Existing::Refuse, &options, &Progress::new(), appears).unwrap_err();
@@ -386,8 +381,32 @@ fn a_copy_replaces_no_image_of_its_list_and_lies_in_no_store() {
     let store = root.join("store");
     lmdb(&store, [("0".to_owned(), datum([1, 1, 1], 1, vec![7]))]);
     for out in [store.join("copy"), store.join("data.mdb"), store.clone(), root.to_owned()] {
-        let error = mend(&store, &out).unwrap_err().to_string();
-        assert!(error.contains("this is the data set itself, or a part of it"), "{error}");
+        let error = copy(&DataSet::open(&store).unwrap(), &out).unwrap_err().to_string();
+        assert!(error.contains("this is the data set itself, or would be a part of it"), "{error}");
     }
     assert_eq!(records(&store).len(), 1);
+}
+
+#[test]
+fn a_look_for_what_was_bad_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, file) = (golden("raw_lmdb"), folder.path().join("bad"));
+    let mut writer = TfRecordWriter::create(&file, Compression::Plain).unwrap();
+    let source = path.to_str().unwrap();
+    let mut entry = ExampleWriter::new();
+    entry
+        .bytes("source", [source])
+        .bytes("key", ["k"])
+        .ints("number", [9])
+        .ints("epoch", [0])
+        .bytes("reason", ["torn"])
+        .bytes("value", ["v"]);
+    writer.write(&entry.to_bytes()).unwrap();
+    writer.finish().unwrap();
+    let (data, named) = (DataSet::open(&path).unwrap(), Quarantined::read(&file).unwrap());
+    let progress = Progress::new();
+    let found = quarantined(&data, named.clone(), &progress).unwrap();
+    assert_eq!((found.len(), &found[0].1), (1, &Since::Changed));
+    progress.stop();
+    assert_eq!(quarantined(&data, named, &progress), None);
 }

@@ -110,13 +110,24 @@ impl TraceFile {
     /// [`TraceError`] if it could not be written, at any moment, or if a file has its name meanwhile. Then
     /// there is no trace.
     pub fn finish(mut self) -> Result<Summary, TraceError> {
-        let written = self.end().unwrap_or_else(|| Err(io::Error::other("its thread has panicked")));
+        let (path, existing) = (std::mem::take(&mut self.path), self.existing);
+        self.finish_at(&path, existing)
+    }
+
+    /// The same with another path, in the folder of the trace's own: something may have come there meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn finish_at(mut self, path: &Path, existing: Existing) -> Result<Summary, TraceError> {
         let refused = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => TraceError::Exists { path: self.path.clone() },
-            _ => TraceError::Write { path: self.path.clone(), error },
+            io::ErrorKind::AlreadyExists => TraceError::Exists { path: path.to_owned() },
+            _ => TraceError::Write { path: path.to_owned(), error },
         };
+        let written = self.end().unwrap_or_else(|| Err(io::Error::other("its thread has panicked")));
         let Written { file, summary } = written.map_err(refused)?;
-        file.finish_over(self.existing).map(|()| summary).map_err(refused)
+        let named = file.at(path).and_then(|file| file.finish_over(existing));
+        named.map(|()| summary).map_err(refused)
     }
 
     /// Ends the recording and joins the thread; `None` if it has panicked, or was joined before.

@@ -75,9 +75,8 @@ impl Bench {
                     "--compare of a program needs what to measure: a net, --lmdb, --synthetic or another",
             }
         );
-        if !builds.is_empty()
-            && let Ended::Stopped(code) = builds::measure(&mut builds, self.rounds, self.quiet)?
-        {
+        let are_measured = !builds.is_empty();
+        if are_measured && let Ended::Stopped(code) = builds::measure(&mut builds, self.rounds, self.quiet)? {
             return Ok(code);
         }
         let names = paths.map(|path| shown::path(path).to_string());
@@ -100,6 +99,10 @@ impl Bench {
         ensure!(compared > 0, "{} and {}: the two have no job in common", names[0], names[1]);
         for (results, others, name) in [(old, new, &names[0]), (new, old, &names[1])] {
             for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
+                // Both programs were told to measure it.
+                if are_measured {
+                    code = ExitCode::FAILURE;
+                }
                 let job = shown::message(&one.job);
                 // Even if nobody reads this.
                 let _ = writeln!(std::io::stderr(), "percolator: only {name} has the job {job}");

@@ -32,7 +32,7 @@ pub(crate) use self::state::State;
 use crate::address::{Address, Announced};
 use crate::model;
 use crate::options::ServerOptions;
-use crate::report::say;
+use crate::report::note;
 use crate::stop::Stop;
 
 /// The most peers at one time.
@@ -65,14 +65,15 @@ pub(crate) fn run(options: &ServerOptions) -> anyhow::Result<()> {
         .restore(|| State::new(weights))?;
     check(checkpoints.restored())?;
     if stop.is_set() {
-        return say(&format!("{shard}: was asked to end before it began")).map_err(Into::into);
+        note(&format!("{shard}: was asked to end before it began"));
+        return Ok(());
     }
     let listener = runtime.block_on(TcpListener::bind(options.listen));
     let listener = listener.with_context(|| format!("cannot listen at {}", options.listen))?;
     let address = address(options, &listener, &checkpoints)?;
     let failed = stop.clone();
     let announced = Announced::new(metadata, &shard, &address, ttl, move |error| failed.fail(error))?;
-    say(&format!("{shard}: at {}, process {}; {}", address.address, address.pid, checkpoints.restored()))?;
+    note(&format!("{shard}: at {}, process {}; {}", address.address, address.pid, checkpoints.restored()));
 
     let shared = Arc::new(Shared { shard, checkpoints, rate: options.rate, stop: stop.clone() });
     runtime.block_on(serve(&listener, &shared));
@@ -137,6 +138,6 @@ fn end(shared: &Shared, stop: &Stop) -> anyhow::Result<()> {
     stop.result()?;
     let Entry { uuid, .. } = shared.checkpoints.save_now().context("the last checkpoint")?;
     let updates = shared.checkpoints.state().read().updates();
-    say(&format!("{}: ends, with all its {updates} updates in checkpoint {uuid}", shared.shard))?;
+    note(&format!("{}: ends, with all its {updates} updates in checkpoint {uuid}", shared.shard));
     Ok(())
 }
