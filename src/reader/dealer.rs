@@ -117,6 +117,10 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
+            // Before a pass and not behind it: a source that cannot go back can still be read once.
+            if epoch > 0 {
+                cursor.rewind()?;
+            }
             let mut index = 0;
             loop {
                 if shared.is_stopping() {
@@ -146,7 +150,6 @@ impl<'a> Dealer<'a> {
             }
             self.epoch_ended(epoch);
             epoch += 1;
-            cursor.rewind()?;
         }
         Ok(())
     }

@@ -104,7 +104,8 @@ impl<'a> Entry<'a> {
     }
 
     /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a
-    /// run.
+    /// run. Only a cursor whose caller [verifies later](super::VerifiesLater) may return it: a source of a
+    /// caller's own passes on the entries of a plain cursor, and can give nothing.
     pub(crate) fn whole(self) -> Self {
         Entry { is_whole: true, ..self }
     }

@@ -19,6 +19,7 @@ mod epochs;
 mod fields;
 mod lanes;
 mod limits;
+mod own_sources;
 mod panics;
 mod quarantine;
 mod reader;

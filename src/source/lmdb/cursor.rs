@@ -149,7 +149,8 @@ impl LmdbCursor {
             Err(fault) => return Err(view.error(fault, Some(key))),
         };
         let entry = Entry::borrowed(key, values.bytes(read.range.clone()));
-        if !read.is_alone || key.len() > read.range.start {
+        let can_be_given = read.is_alone && key.len() <= read.range.start;
+        if *heads == Heads::ByCursor || !can_be_given {
             return Ok(entry);
         }
         alone.0.clear();

@@ -187,7 +187,7 @@ impl Cursor for TfRecordCursor {
                 };
                 let place = walk.place(frame.length);
                 let entry = Entry::borrowed(key.bytes(), walk.bytes(place.clone()));
-                *whole = (place.len() >= LARGE_BYTES).then_some(place);
+                *whole = (*verify == Verify::ByUser && place.len() >= LARGE_BYTES).then_some(place);
                 Ok(Some(if whole.is_some() { entry.whole() } else { entry }))
             }
         }
@@ -433,8 +433,8 @@ impl PlainCursor {
                 Err(error) => return Err(error),
             }
             self.alone = match &place {
-                Place::Alone(range) => Some(range.clone()),
-                Place::Window(_) => None,
+                Place::Alone(range) if verify == Verify::ByUser => Some(range.clone()),
+                Place::Alone(_) | Place::Window(_) => None,
             };
             let entry = Entry::borrowed(key, self.walk.bytes(&place));
             return Ok(if self.alone.is_some() { entry.whole() } else { entry });
