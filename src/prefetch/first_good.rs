@@ -6,6 +6,7 @@ use super::Prefetcher;
 use crate::bad::BadRecord;
 use crate::batch::BatchLayout;
 use crate::batch::fault::{BatchFault, RecordError};
+use crate::device::DeviceError;
 use crate::error::FeedError;
 use crate::reader::Lease;
 use crate::record::StepEnd;
@@ -54,6 +55,21 @@ impl Prefetcher {
             self.processor.check_good(record, layout.fields())?;
         }
         Ok(layout)
+    }
+
+    /// Why a batch could not begin. If there is no memory for it, the record in the run that decided its
+    /// layout is tried: what a damaged one says of its size is not to be blamed on the device.
+    pub(super) fn why_no_room(&self, run: &Lease, decided: usize, error: FeedError) -> FeedError {
+        let is_memory = matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
+        let Some(record) = run.get(decided).filter(|_| is_memory && self.layout != self.first_layout) else {
+            return error;
+        };
+        let tried = self.processor.try_alone(&record, self.layout.fields());
+        match (run.check_used(), tried) {
+            (Err(changed), _) => changed.into(),
+            (Ok(()), Err(damage)) => damage.into(),
+            (Ok(()), Ok(())) => error,
+        }
     }
 
     /// Keeps the records of a run of which all are bad, until it is known what their batch is like.

@@ -391,7 +391,7 @@ impl Prefetcher {
                 Err(error) => return self.fail(error),
             }
             if let Err(error) = self.begin() {
-                return self.fail(error);
+                return self.fail(self.why_no_room(&run, bad.len(), error));
             }
         }
         let Some((header, filling)) = &mut self.state.open else { return };

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::bad::{BadAction, BadRecord, Quarantine};
 use crate::base::sync::{bounded, panic_message};
 use crate::batch::fault::{BatchFault, RecordCause, RecordError};
-use crate::batch::field::Field;
+use crate::batch::field::{Field, FieldError};
 use crate::batch::memory::PageMemory;
-use crate::batch::{BatchLayout, Frame, LayoutError, Row};
+use crate::batch::{BatchLayout, Frame, LayoutError, Places, Row};
 use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
 use crate::record::Key;
@@ -90,12 +90,10 @@ impl Processor {
                 found.name() == known.name() && has_its_type && found.is_kind_of(known)
             };
             if fields.len() != layout.fields().len() || !fields.iter().zip(layout.fields()).all(is_same) {
-                let shown =
-                    |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
                 return Err(DecodeFailure::not_of_record(format!(
                     "its decoder changed the fields from {} to {}; only extents may change",
-                    shown(layout.fields()),
-                    shown(&fields)
+                    listed(layout.fields()),
+                    listed(&fields)
                 )));
             }
             match BatchLayout::new(fields, layout.rows()) {
@@ -117,21 +115,39 @@ impl Processor {
         if self.on_bad.action == BadAction::Fail {
             return Ok(());
         }
-        // Who builds the feed says what is wrong with its fields.
-        let Ok(layout) = BatchLayout::new(fields, 1).map(Arc::new) else { return Ok(()) };
+        let Some(place) = self.place_of_its_own(record, fields)? else { return Ok(()) };
+        self.written_alone(record, place)
+            .or_else(|error| if error.cause.is_of_record() { Err(error) } else { Ok(()) })
+    }
+
+    /// Writes a record to memory of its own. An error is what its decoder reports, or a lack of memory.
+    pub(crate) fn try_alone(&self, record: &Record<'_>, fields: &[Field]) -> Result<(), Box<RecordError>> {
+        let place = self.place_of_its_own(record, fields)?;
+        place.map_or(Ok(()), |place| self.written_alone(record, place))
+    }
+
+    /// Memory for one record with these fields; `None` if there can be no such fields, of which whoever
+    /// builds the feed says what is wrong.
+    fn place_of_its_own(
+        &self,
+        record: &Record<'_>,
+        fields: &[Field],
+    ) -> Result<Option<Places>, Box<RecordError>> {
+        let Ok(layout) = BatchLayout::new(fields, 1).map(Arc::new) else { return Ok(None) };
         let memory = PageMemory::new(layout.bytes()).map_err(|error| {
             let message = format!("there is no memory to try it in: {error}");
             self.error(record, RecordCause::NotOfRecord { message })
         })?;
-        let look = || {
-            let mut place = Frame::new(Box::new(memory), 1, bounded(1).0).begin(&layout).take(1);
+        Ok(Some(Frame::new(Box::new(memory), 1, bounded(1).0).begin(&layout).take(1)))
+    }
+
+    fn written_alone(&self, record: &Record<'_>, mut place: Places) -> Result<(), Box<RecordError>> {
+        self.caught(record, || {
             let mut row = place.get(0, self.seed);
             row.leave_id(record.id);
             self.decoder.decode(record, &mut row, &mut self.scratch())?;
             Ok(row.check_written()?)
-        };
-        self.caught(record, look)
-            .or_else(|error| if error.cause.is_of_record() { Err(error) } else { Ok(()) })
+        })
     }
 
     /// Runs a decoder's look at a record; a panic becomes the record's error.
@@ -157,12 +173,37 @@ impl Processor {
         let written = self.decoder.decode(record, row, scratch);
         let written = written.map_err(DecodeFailure::into_cause);
         let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
-        written.map_err(|cause| self.error(record, cause))?;
+        written.map_err(|cause| self.unwritten(record, cause, row.fields()))?;
         // Last, because decoding has brought most of the record into a cache.
         if self.hashes_contents {
             row.leave_content(ContentHash::of(record));
         }
         Ok(())
+    }
+
+    /// Why a record could not be written to a row of these fields. If they are another record's, and a feed
+    /// goes on after bad records, this one is tried in its own: whether it is bad depends on its bytes alone.
+    #[cold]
+    fn unwritten(&self, record: &Record<'_>, cause: RecordCause, fields: &[Field]) -> Box<RecordError> {
+        let is_of_length = matches!(cause, RecordCause::Field(FieldError::Length { .. }));
+        if !is_of_length || self.on_bad.action == BadAction::Fail {
+            return self.error(record, cause);
+        }
+        let own = match self.caught(record, || self.decoder.reshape(record, fields)) {
+            Ok(Some(own)) if own != fields => own,
+            Ok(_) => return self.error(record, cause),
+            Err(error) => return error,
+        };
+        if let Err(error) = self.check_good(record, &own) {
+            return error;
+        }
+        let message = format!(
+            "{cause}: by itself it would start a batch of {}, but the first record of its batch has {}; all \
+             records of a batch have the same fields (use batches of 1)",
+            listed(&own),
+            listed(fields)
+        );
+        self.error(record, RecordCause::NotOfRecord { message })
     }
 
     /// Whether a record with this fault is a bad one, with which the feed goes on.
@@ -189,6 +230,11 @@ impl Processor {
     pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
         RecordError::new(self.files.path_of(record.id.index), record, cause)
     }
+}
+
+/// Fields, for messages.
+fn listed(fields: &[Field]) -> String {
+    fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A worker's scratch memory: for each part, the holder with what it holds, and the bytes.

@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::thread;
 use std::time::Duration;
 
 use percolator::chaos::{Chaos, Fault, Faults, Living, OnCall};
 use percolator::feed::ConfigError;
+use percolator::proto::Datum;
 use percolator::reader::Registry;
 use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError};
+use prost::Message as _;
 
+use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
@@ -86,6 +90,52 @@ fn memory_that_is_refused_at_any_allocation_is_an_error_of_build_and_leaves_noth
             chaos.wait_until_gone();
             calm.wait_until_gone();
             assert!(registry.is_empty());
+        }
+    });
+}
+
+/// An encoded image of one colour; a damaged one has a good header and a wrong checksum of its pixels.
+fn encoded(side: u32, is_damaged: bool) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, side, side);
+    encoder.set_color(png::ColorType::Rgb);
+    let pixels = vec![7; usize::try_from(3 * side * side).unwrap()];
+    encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    let at = file.len() - 20;
+    file[at] ^= u8::from(is_damaged);
+    Datum { data: Some(file), encoded: Some(true), ..Datum::default() }.encode_to_vec()
+}
+
+/// The errors that lanes end with if one record is an image that no memory is left for.
+fn without_room_for_one(is_damaged: bool, lanes: usize) -> Vec<FeedError> {
+    // The first of the second step.
+    let large = lanes * 4;
+    let value = |index| if index == large { encoded(64, is_damaged) } else { encoded(4, false) };
+    let source = MemorySource::new("large", (0..40).map(|index| (common::key(index), value(index))));
+    let chaos = Chaos::new(Fault::memory(2).fails("none is left"));
+    let devices = (0..lanes).map(|lane| chaos.device(Device::host(lane)));
+    let feed = Feed::builder().source(source).registry(&Registry::new()).devices(devices).batch_size(4);
+    let mut feed = feed.threads(2).prefetch(2).once().build().unwrap();
+    let lanes: Vec<_> =
+        feed.take_lanes().unwrap().into_iter().map(|lane| thread::spawn(|| lane.last())).collect();
+    lanes.into_iter().filter_map(|lane| lane.join().unwrap().unwrap().err()).collect()
+}
+
+#[test]
+fn a_damaged_record_that_asks_for_more_memory_than_there_is_is_named_to_every_lane() {
+    must_end("a record that is too large", || {
+        for lanes in [1, 2] {
+            let errors = without_room_for_one(true, lanes);
+            assert_eq!(errors.len(), lanes);
+            for error in errors {
+                let FeedError::Record(error) = error else { panic!("{error}") };
+                assert_eq!((error.id.index, error.key.0), (4 * lanes as u64, common::key(4 * lanes)));
+            }
+            // A good one is just too large for its device.
+            let errors = without_room_for_one(false, lanes);
+            let is_memory =
+                |error: &FeedError| matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
+            assert!(errors.len() == 1 && is_memory(&errors[0]), "{errors:?}");
         }
     });
 }

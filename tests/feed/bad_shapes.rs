@@ -183,6 +183,28 @@ fn the_records_before_the_first_good_one_are_bad_however_runs_are_cut() {
     }
 }
 
+/// Whether a record is bad depends on its bytes alone, not on its batch.
+#[test]
+fn a_good_record_of_another_shape_than_its_batch_ends_the_feed() {
+    let decoded = Arc::new(AtomicUsize::new(0));
+    for policy in [skip(), BadRecords::replace().at_most_rate(1.0)] {
+        let run = |other: &[u8], batch_size: usize| -> Result<Vec<usize>, FeedError> {
+            let builder = sized(&[&[3, 0, 5], other], &decoded).bad_records(policy.clone());
+            let mut feed = builder.batch_size(batch_size).build()?;
+            feed.steps().map(|step| Ok(step?[0].bad_records().len())).collect()
+        };
+        let good: [&[u8]; 2] = [&[4, 0, 6, 7], &[2, 0]];
+        for good in good {
+            assert_eq!(run(good, 1).unwrap(), [0, 0]);
+            let FeedError::Record(error) = run(good, 2).unwrap_err() else { panic!("of another shape") };
+            assert!(error.id.index == 1 && error.to_string().contains("[3]"), "{error}");
+        }
+        // It is not as long as it says either.
+        let bad = [9, 0, 6, 7];
+        assert_eq!((run(&bad, 1).unwrap(), run(&bad, 2).unwrap()), (vec![0, 1], vec![1]));
+    }
+}
+
 /// A share without records has the shape of the source's first one, wherever the run began.
 #[test]
 fn an_empty_batch_has_the_same_shape_after_a_resume() {
