@@ -90,6 +90,8 @@ pub(crate) fn submit(
 ) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         header.token.close_account();
+        // Parameters are dropped in reverse order, and the transfer must go before the memory.
+        drop(header);
         return Err(Unsubmitted { error: error.into(), slot: None });
     }
     // Together from here on, so that on every path the transfer is dropped before the memory that it may be
@@ -117,9 +119,12 @@ pub(crate) fn give_back(
     meters: &LaneMeters,
 ) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
-    trace::moment!("returned", meters.feed, lane, delivered.header.batch);
-    let transfer = &mut delivered.header.transfer;
-    let released = catch_unwind(AssertUnwindSafe(|| transfer.release())).unwrap_or_else(|panic| {
+    let SlotHeader { transfer, batch, .. } = &mut delivered.header;
+    let release = || {
+        trace::moment!("returned", meters.feed, lane, *batch);
+        transfer.release()
+    };
+    let released = catch_unwind(AssertUnwindSafe(release)).unwrap_or_else(|panic| {
         // The slot must not be used again, and the lane, which would wait for it, ends.
         let message = format!("it panicked: {}", panic_message(&*panic));
         Err(DeviceError::Call { device: format!("the device of lane {lane}"), call: "release", message })

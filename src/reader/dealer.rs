@@ -69,7 +69,8 @@ pub(super) struct Dealer<'a> {
     rank: usize,
     /// The outstanding runs, if the cursor drops behind.
     outstanding: Option<Outstanding>,
-    /// What was done since a run was handed over, for traces. It is `Some` except between two of them.
+    /// What was done since a run was handed over, for traces. While dealing, it is `Some` except between two
+    /// of them.
     span: Option<EnteredSpan>,
 }
 
@@ -77,6 +78,7 @@ pub(super) struct Dealer<'a> {
 pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
+    /// Calls nothing that could panic: the ends would close before anybody knows why.
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
         let consumer = |end| ConsumerState {
             end,
@@ -87,7 +89,7 @@ impl<'a> Dealer<'a> {
         };
         let consumers = ends.into_iter().map(consumer).collect();
         let share = shared.terms.share();
-        Dealer { shared, consumers, share, rank: 0, outstanding: None, span: Some(deal_span()) }
+        Dealer { shared, consumers, share, rank: 0, outstanding: None, span: None }
     }
 
     /// Reads the source until everything requested has been dealt, or all consumers have left.
@@ -101,6 +103,7 @@ impl<'a> Dealer<'a> {
         }
         let shared = self.shared;
         shared.set_activity(Activity::Reading);
+        self.span = Some(deal_span());
         let cursor = self.open(source, helpers)?;
         match &shared.terms.schedule_slice {
             Some(schedule_slice) => self.deal_steps(schedule_slice, source, cursor),

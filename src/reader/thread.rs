@@ -385,28 +385,42 @@ impl Shared {
     }
 
     /// The thread's main function. Errors are kept before the queues close, so that a consumer who sees the
-    /// end of its queue also sees why.
+    /// end of its queue also sees why. Not only the source may panic: so may the program's own subscriber, at
+    /// any span or event.
     fn run(&self, source: &dyn Source, gate_timeout: Duration, helpers: Option<Arc<dyn Helpers>>) {
-        let span = tracing::info_span!("reader", key = %self.key, feed = self.terms.feed);
-        let _entered = span.enter();
-        let outcome = match self.wait_at_the_gate(gate_timeout) {
-            Ok(ends) => {
-                // Outside the catch, so that after a panic too the ends close only after the error is kept.
-                let mut dealer = Dealer::new(self, ends);
-                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all(source, helpers)));
-                let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
-                dealer.flush();
-                self.keep_failure(outcome);
-                drop(dealer);
+        // Outside all that is caught: the ends close last.
+        let mut dealer = None;
+        let ran = self.caught(|| {
+            let span = tracing::info_span!("reader", key = %self.key, feed = self.terms.feed);
+            let _entered = span.enter();
+            let outcome = self.caught(|| {
+                let ends = self.wait_at_the_gate(gate_timeout)?;
+                dealer.insert(Dealer::new(self, ends)).deal_all(source, helpers)
+            });
+            // What was read before an error comes before it, and does not hide it.
+            let flushed = self.caught(|| {
+                dealer.iter_mut().for_each(Dealer::flush);
                 Ok(())
-            }
-            Err(error) => Err(error),
-        };
-        self.keep_failure(outcome);
+            });
+            self.keep_failure(outcome.and(flushed));
+            Ok(())
+        });
+        if let Err(panicked) = ran {
+            self.first_error.set(panicked);
+        }
         self.set_activity(Activity::Over);
         self.meters.free_slot.rest();
         // Consumers at a gate that never opened wait for their queues to close.
         self.gate.lock().arrived.clear();
+        drop(dealer);
+    }
+
+    /// Makes a panic an error.
+    fn caught(&self, work: impl FnOnce() -> Result<(), ReaderError>) -> Result<(), ReaderError> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            let (key, message) = (self.key.to_string(), panic_message(&*panic));
+            Err(ReaderError::Panicked { key, message })
+        })
     }
 
     fn keep_failure(&self, outcome: Result<(), ReaderError>) {
@@ -415,10 +429,6 @@ impl Shared {
         {
             tracing::info!(%error, "the reader stops");
         }
-    }
-
-    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> ReaderError {
-        ReaderError::Panicked { key: self.key.to_string(), message: panic_message(panic) }
     }
 
     /// Waits until all consumers have registered, and takes their ends.

@@ -9,7 +9,9 @@ use percolator::reader::Registry;
 use percolator::{Device, DeviceError, FeedError};
 
 use crate::bench::{Bench, Broken, feed, lane_of, next};
+use crate::common;
 use crate::common::process::must_end;
+use crate::common::source::MemorySource;
 
 /// The number of batches delivered, and the error that ends them.
 fn end(bench: &Bench) -> (usize, FeedError) {
@@ -44,6 +46,24 @@ fn an_error_of_submit_ends_the_lane_after_the_batches_before_it() {
         assert_eq!(batches, number);
         assert_eq!(error, FeedError::Device(bench.error("submit")));
     }
+}
+
+#[test]
+fn a_batch_that_failed_is_dropped_after_its_transfer() {
+    let bench = Bench::new(Broken::Nothing);
+    bench.let_go();
+    let (watched, moved) = (bench.clone(), bench.clone());
+    must_end("a lane with a bad record", move || {
+        let image = |index: usize| match index {
+            30 => (common::key(index), vec![0xff]),
+            _ => common::image(index, 1, 8, 8),
+        };
+        let source = MemorySource::new("bad", (0..50).map(image));
+        let mut lane = feed(&moved, 2).source(source).build().unwrap().take_lanes().unwrap().remove(0);
+        let error = lane.find_map(Result::err).unwrap();
+        assert!(matches!(&error, FeedError::Record(error) if error.id.index == 30), "{error}");
+    });
+    assert!(!watched.state().freed_in_use, "memory was freed before the transfer that may be reading it");
 }
 
 #[test]

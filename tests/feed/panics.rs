@@ -25,6 +25,21 @@ static RUNS_LEFT: AtomicI64 = AtomicI64::new(0);
 /// Whether a lane that nothing was taken from has ended; for the second test.
 static UNTAKEN_ENDED: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
+/// Spans and events of this name, or events with this message, belong to the other tests: so many of them
+/// pass before a panic, at each one from then on.
+static STRUCK: Mutex<(&str, u64)> = Mutex::new(("nothing", 0));
+
+fn strike(name: &str) {
+    let mut struck = STRUCK.lock().unwrap();
+    if struck.0 != name {
+        return;
+    }
+    let passes = struck.1 > 0;
+    struck.1 = struck.1.saturating_sub(1);
+    drop(struck);
+    assert!(passes, "a panic of the test");
+}
+
 struct Panicking;
 
 #[derive(Default)]
@@ -58,6 +73,7 @@ impl Subscriber for Panicking {
         if span.metadata().name() == "run" && seen.number == Some(RUN_BYTES.load(Ordering::SeqCst)) {
             assert!(RUNS_LEFT.fetch_sub(1, Ordering::SeqCst) > 0, "a panic of the test");
         }
+        strike(span.metadata().name());
         Id::from_u64(1)
     }
 
@@ -73,6 +89,8 @@ impl Subscriber for Panicking {
             UNTAKEN_ENDED.1.notify_all();
             panic!("a panic of the test");
         }
+        strike(event.metadata().name());
+        strike(&seen.message);
     }
 
     fn enter(&self, _: &Id) {}
@@ -166,5 +184,70 @@ fn a_panic_behind_an_error_behind_a_full_ring_keeps_nobody() {
             // If it was not drained, nobody ever makes room for another message.
             drop(lane);
         }
+    });
+}
+
+/// The error of each lane, whether it came from `build` or after batches.
+fn errors_of(builder: FeedBuilder) -> Vec<FeedError> {
+    let mut feed = match builder.build() {
+        Ok(feed) => feed,
+        Err(error) => return vec![error],
+    };
+    let lanes = feed.take_lanes().unwrap().into_iter();
+    let lanes: Vec<_> = lanes.map(|lane| std::thread::spawn(move || drain(lane))).collect();
+    lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
+}
+
+#[test]
+fn a_panic_anywhere_on_the_readers_thread_is_told_to_every_lane() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose reader panics", || {
+        for (name, passes) in [("reader", 0), ("deal", 0), ("deal", 3)] {
+            for lanes in [1, 2] {
+                *STRUCK.lock().unwrap() = (name, passes);
+                let source = MemorySource::images("reader", 100, 1, 4, 4);
+                let devices = (0..lanes).map(Device::host);
+                for error in errors_of(over(source).batch_size(8).devices(devices)) {
+                    let FeedError::Reader(ReaderError::Panicked { message, .. }) = error else {
+                        panic!("{name}: {error}")
+                    };
+                    assert_eq!(message, "a panic of the test", "{name}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_panic_after_the_sources_error_does_not_hide_it() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose reader panics after an error", || {
+        // Two runs of two records, and a fifth record, which is handed over at the end.
+        for (name, passes) in [("deal", 3), ("the reader stops", 0)] {
+            *STRUCK.lock().unwrap() = (name, passes);
+            let source = MemorySource::images("failing", 100, 1, 4, 4).fail_at(5);
+            for error in errors_of(over(source).batch_size(8)) {
+                let is_the_sources = matches!(&error, FeedError::Reader(ReaderError::Source(_)));
+                assert!(is_the_sources, "{name}: {error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_panic_where_a_batch_returns_is_the_lanes_error_and_not_its_consumers() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a lane whose batch cannot return", || {
+        *STRUCK.lock().unwrap() = ("returned", 0);
+        let source = MemorySource::images("returned", 100, 1, 4, 4);
+        let error = errors_of(over(source).batch_size(4).prefetch(2)).remove(0);
+        let FeedError::Device(error) = error else { panic!("{error}") };
+        assert!(error.to_string().contains("a panic of the test"), "{error}");
     });
 }
