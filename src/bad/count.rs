@@ -8,7 +8,7 @@ use crate::record::RecordId;
 /// The fewest records that a rate is of: one bad record among the first ten says little about an epoch.
 const RATE_OF_MIN: u64 = 1000;
 
-/// What a lane had of an epoch until now.
+/// What a lane had of an epoch until now. A snapshot may state any numbers, so sums end at the largest one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BadCount {
     pub(crate) epoch: u64,
@@ -34,7 +34,7 @@ impl BadCount {
             // Most batches; nothing is allocated for them.
             let latest = ids.iter().map(epoch_of).max().filter(|latest| *latest > self.epoch);
             match latest {
-                None => self.records += ids.len() as u64,
+                None => self.records = self.records.saturating_add(ids.len() as u64),
                 Some(epoch) => {
                     let records = ids.iter().filter(|id| epoch_of(id) == epoch).count() as u64;
                     *self = BadCount { epoch, records, bad: 0 };
@@ -53,8 +53,8 @@ impl BadCount {
             if epoch > self.epoch {
                 *self = BadCount { epoch, ..BadCount::default() };
             }
-            self.bad += bad.len() as u64;
-            self.records += good + bad.len() as u64;
+            self.bad = self.bad.saturating_add(bad.len() as u64);
+            self.records = self.records.saturating_add(good + bad.len() as u64);
             if let Some(last) = bad.last() {
                 look(self, last);
             }
@@ -76,7 +76,8 @@ impl BadCount {
     pub(crate) fn mean<'a>(known: impl IntoIterator<Item = &'a BadCount>, epoch: u64) -> BadCount {
         let known: Vec<_> = known.into_iter().filter(|count| count.epoch == epoch).collect();
         let mean = |of: fn(&BadCount) -> u64| {
-            known.iter().map(|count| of(count)).sum::<u64>().div_ceil(known.len().max(1) as u64)
+            let sum = known.iter().fold(0_u64, |sum, count| sum.saturating_add(of(count)));
+            sum.div_ceil(known.len().max(1) as u64)
         };
         BadCount { epoch, records: mean(|count| count.records), bad: mean(|count| count.bad) }
     }
@@ -149,5 +150,15 @@ mod tests {
         let counts = counts.map(|(epoch, records, bad)| BadCount { epoch, records, bad });
         assert_eq!(BadCount::mean(&counts, 3), BadCount { epoch: 3, records: 101, bad: 4 });
         assert_eq!(BadCount::mean(&counts, 4), BadCount { epoch: 4, records: 0, bad: 0 });
+    }
+
+    #[test]
+    fn a_snapshot_that_counts_more_than_there_can_be_is_no_panic() {
+        let most = BadCount { epoch: 0, records: u64::MAX, bad: u64::MAX };
+        assert_eq!(BadCount::mean(&[most, most], 0), BadCount { epoch: 0, records: 1 << 63, bad: 1 << 63 });
+        let mut count = most;
+        count.add(&[id(0, 1)], &[], None, |_, _| unreachable!("none is bad"));
+        count.add(&[id(0, 2)], &[bad(1, id(0, 3), None)], None, |_, _| {});
+        assert_eq!(count, most);
     }
 }

@@ -545,3 +545,24 @@ fn limits_in_a_mixture_are_of_its_own_epochs() {
     let (_, error) = steps(mixed(3).resume(&snapshot), usize::MAX);
     assert!(matches!(error, Some(FeedError::TooManyBad(excess)) if excess.bad == 4));
 }
+
+/// In round-robin order, where a snapshot counts steps and its records count passes.
+#[test]
+fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_pass() {
+    must_end("two ranks of four records a pass each", || {
+        let rank = |rank: usize, at_most| {
+            let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
+            feed(8, &[0, 7].into()).ranks(rank, 2).batch_size(2).bad_records(policy)
+        };
+        let mut before = rank(0, 1).build().unwrap();
+        // The first step of the second pass has record 0.
+        let seen: Vec<usize> = before.steps().take(3).map(|step| step.unwrap()[0].len()).collect();
+        assert_eq!(seen, [1, 2, 1]);
+        let snapshot = before.snapshot().unwrap();
+        let resumed = |at_most| rank(1, at_most).resume(&snapshot).build().unwrap().steps().next().unwrap();
+        let step = resumed(2).unwrap();
+        assert_eq!(step[0].records(), [RecordId { epoch: 1, index: 5 }]);
+        let error = resumed(1).unwrap_err();
+        assert!(matches!(&error, FeedError::TooManyBad(error) if error.bad == 2), "{error}");
+    });
+}
