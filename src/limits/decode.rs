@@ -8,7 +8,7 @@ use crate::error::FeedError;
 use crate::image::{ColorMode, Decode, Decoder};
 use crate::record::datum::Datum;
 use crate::record::{Key, RecordId};
-use crate::source::{Entry, Source};
+use crate::source::{Entry, Source, SourceError};
 
 /// Measures how many of a source's encoded records one thread decodes a second, whole and without a
 /// transform. It reads the source for about `time`, from the start again when it ends. `None` if the first
@@ -38,6 +38,9 @@ pub fn decodes_per_second(
     let mut index = 0;
     loop {
         let Some(entry) = cursor.advance()? else {
+            if index == 0 {
+                return Err(SourceError::Empty { path: source.path().to_owned() }.into());
+            }
             cursor.rewind()?;
             index = 0;
             continue;
@@ -64,4 +67,57 @@ fn decode(decoder: &mut Decoder, wanted: &Decode, entry: &Entry<'_>) -> Result<b
 fn error_at(source: &dyn Source, index: u64, entry: &Entry<'_>, cause: RecordCause) -> FeedError {
     let (path, key) = (source.path().to_owned(), Key(entry.key().to_owned()));
     Box::new(RecordError { path, id: RecordId { epoch: 0, index }, key, cause }).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use prost::Message as _;
+
+    use super::*;
+    use crate::proto;
+    use crate::source::Cursor;
+
+    /// One encoded record in the first pass, and none in the second.
+    #[derive(Debug)]
+    struct Once(Vec<u8>);
+
+    struct OnceCursor(Vec<u8>, bool);
+
+    impl Source for Once {
+        fn path(&self) -> &Path {
+            Path::new("once")
+        }
+
+        fn records(&self) -> Option<u64> {
+            None
+        }
+
+        fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+            Ok(Box::new(OnceCursor(self.0.clone(), false)))
+        }
+    }
+
+    impl Cursor for OnceCursor {
+        fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+            let is_over = std::mem::replace(&mut self.1, true);
+            Ok((!is_over).then(|| Entry::borrowed(b"0", &self.0)))
+        }
+
+        fn rewind(&mut self) -> Result<(), SourceError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pass_without_a_record_is_an_error() {
+        let mut file = Vec::new();
+        let encoder = png::Encoder::new(&mut file, 1, 1);
+        encoder.write_header().unwrap().write_image_data(&[1]).unwrap();
+        let record = proto::Datum { data: Some(file), encoded: Some(true), ..proto::Datum::default() };
+        let source = Once(record.encode_to_vec());
+        let error = decodes_per_second(&source, ColorMode::default(), Duration::MAX).unwrap_err();
+        assert!(error.to_string().contains("once"), "{error}");
+    }
 }

@@ -19,8 +19,12 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
     let line = Line::default();
     std::thread::scope(|scope| {
         let (line, set_up) = (&line, &set_up);
+        // Nobody starts if this thread returns or panics before it starts them.
+        let starter = Starter(line);
         let one = move |number| {
+            let ready = Ready(line);
             let mut pass = set_up(number);
+            drop(ready);
             if line.is_started() { rate_of(time, &mut pass) } else { 0.0 }
         };
         let mut started = Vec::with_capacity(others);
@@ -29,14 +33,13 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
                 Ok(thread) => started.push(thread),
                 Err(error) => {
                     tracing::warn!(%error, threads, "a measuring thread cannot be started");
-                    line.start(false);
                     return 0.0;
                 }
             }
         }
         let mut pass = set_up(others);
         line.wait_for(others);
-        line.start(true);
+        starter.start();
         let own = rate_of(time, &mut pass);
         let rates = started
             .into_iter()
@@ -59,12 +62,34 @@ struct LineState {
     start: Option<bool>,
 }
 
+/// A thread that gets ready. It is, and is waited for no longer, when this is dropped, also in a panic.
+struct Ready<'a>(&'a Line);
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.ready += 1);
+    }
+}
+
+/// The thread that starts the others. If this is dropped before, they give up.
+struct Starter<'a>(&'a Line);
+
+impl Starter<'_> {
+    fn start(self) {
+        self.0.change(|state| state.start = Some(true));
+    }
+}
+
+impl Drop for Starter<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| _ = state.start.get_or_insert(false));
+    }
+}
+
 impl Line {
     /// Waits for the start; returns whether there is one.
     fn is_started(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ready += 1;
-        self.changed.notify_all();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.changed.wait_while(state, |state| state.start.is_none());
         wait.unwrap_or_else(PoisonError::into_inner).start.unwrap_or(false)
     }
@@ -74,8 +99,8 @@ impl Line {
         drop(self.changed.wait_while(state, |state| state.ready < threads));
     }
 
-    fn start(&self, start: bool) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).start = Some(start);
+    fn change(&self, change: impl FnOnce(&mut LineState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
 }
@@ -115,5 +140,18 @@ mod tests {
         assert!(rate > 0.0);
         assert_eq!(set_up.into_inner(), 3, "0, 1 and 2");
         assert_eq!(passes.into_inner(), 12, "the last of each returns 0");
+    }
+
+    #[test]
+    fn a_panic_before_the_start_is_passed_on_and_keeps_nobody() {
+        for struck in 0..3 {
+            let caught = std::panic::catch_unwind(|| {
+                per_second(3, Duration::MAX, |number| {
+                    assert_ne!(number, struck, "a panic of the test");
+                    || 0
+                })
+            });
+            assert!(caught.is_err(), "thread {struck}");
+        }
     }
 }
