@@ -20,6 +20,8 @@ use crate::error::FeedError;
 /// finds no batch, and ends when it takes one.
 ///
 /// Dropping a lane joins its thread, which takes as long as a read of the source that is already running.
+/// That thread also wakes tasks. A waker schedules its task, as those of all common executors do; if it polls
+/// the task at once instead, the lane must not be dropped there: the drop would wait for its own thread.
 impl Stream for Lane {
     type Item = Result<Batch, FeedError>;
 
