@@ -566,3 +566,27 @@ fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_
         assert!(matches!(&error, FeedError::TooManyBad(error) if error.bad == 2), "{error}");
     });
 }
+
+#[test]
+fn counts_of_a_snapshot_that_are_beyond_all_bounds_are_no_panic() {
+    let policy = BadRecords::skip().at_most_rate(1.0);
+    let feed = || {
+        let devices = [0, 1].map(Device::host);
+        feed(16, &[0, 4].into()).devices(devices).epochs(1).bad_records(policy.clone())
+    };
+    let mut before = feed().build().unwrap();
+    before.steps().next().unwrap().unwrap();
+    let text = before.snapshot().unwrap().to_string();
+    let (stated, _) = text.rsplit_once("checksum ").unwrap();
+    let most = u64::MAX;
+    let stated = stated.replace("bad 1 of 4 records", &format!("bad {most} of {most} records"));
+    assert_eq!(stated.matches(&most.to_string()).count(), 4, "two replicas: {text}");
+    let snapshot = format!("{stated}checksum {:08x}\n", crc32c::crc32c(stated.as_bytes()));
+    let snapshot: Snapshot = snapshot.parse().unwrap();
+    assert_eq!(snapshot.bad_records(), most);
+    let mut resumed = feed().resume(&snapshot).build().unwrap();
+    assert_eq!(resumed.steps().flat_map(Result::unwrap).map(|batch| batch.len()).sum::<usize>(), 8);
+    // One replica that takes over from two.
+    let alone = feed().devices([Device::host(0)]).batch_size(8).resume(&snapshot).build();
+    assert_eq!(alone.unwrap().steps().flat_map(Result::unwrap).map(|batch| batch.len()).sum::<usize>(), 8);
+}
