@@ -189,6 +189,18 @@ pub enum GraphError {
         /// What is wrong with its value: the message says it.
         error: ConstantError,
     },
+    /// The keys by which variables are restored need more memory than they are given.
+    #[error(
+        "{}: the keys of variables have more than {allowed} bytes in all, which no program writes: the file \
+         is damaged, or not to be trusted",
+        shown::path(.path)
+    )]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// The most bytes that they may have.
+        allowed: usize,
+    },
     /// An entry of a collection is not what its collection holds.
     #[error("{}: entry {entry} of the collection {:?}: {fault}", shown::path(.path), front(.collection))]
     Collection {

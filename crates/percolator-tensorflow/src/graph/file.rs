@@ -1,9 +1,9 @@
 //! Files with one message, in protobuf's binary form or in text.
 
-use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+use percolator::input_file;
 use prost::Message;
 use prost::bytes::Bytes;
 
@@ -25,19 +25,14 @@ pub(super) struct Read<M> {
 /// The bytes of a file. They are no more than a message can have.
 pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
     let io = |error| GraphError::io(path, error);
-    let metadata = fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        // Opening a FIFO would block.
-        return Err(io(std::io::Error::other("it is not a file")));
-    }
-    let room = usize::try_from(metadata.len().min(MESSAGE_BYTES_MAX)).unwrap_or(usize::MAX);
+    let (file, length) = input_file::open(path).map_err(io)?;
+    let room = usize::try_from(length.min(MESSAGE_BYTES_MAX)).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(room).map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
-    let file = File::open(path).map_err(io)?;
     file.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MESSAGE_BYTES_MAX {
         let (path, allowed) = (path.to_owned(), MESSAGE_BYTES_MAX);
-        return Err(GraphError::TooLarge { path, found: metadata.len(), allowed });
+        return Err(GraphError::TooLarge { path, found: length, allowed });
     }
     // A line break alone would be a text that says nothing; it is what is left of a file that was cut.
     if bytes.trim_ascii().is_empty() {

@@ -15,7 +15,7 @@ pub struct ObjectTree<'a> {
     reached: Vec<Option<(usize, &'a str)>>,
     /// The objects that are reached, those near the first object first.
     order: Vec<usize>,
-    /// For each object, how many bytes its path has, with a byte after each name.
+    /// For each object, about how many bytes of memory its path takes.
     path_bytes: Vec<usize>,
     /// The variables that optimizers keep beside others, by the number of the variable, with the optimizer.
     slots: HashMap<usize, (usize, &'a SlotVariable)>,
@@ -115,6 +115,9 @@ impl<'a> SavedObject<'a> {
     }
 }
 
+/// The memory that a name of a path takes besides its bytes: its place, and what an allocator adds.
+const NAME_BYTES: usize = size_of::<String>() + 32;
+
 /// A number that is not one is that of no object.
 fn index(number: i32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
@@ -162,7 +165,7 @@ impl<'a> ObjectTree<'a> {
             for (name, child) in object.children() {
                 if !std::mem::replace(&mut is_seen[child], true) {
                     self.reached[child] = Some((number, name));
-                    self.path_bytes[child] = self.path_bytes[number].saturating_add(name.len() + 1);
+                    self.path_bytes[child] = self.path_bytes[number].saturating_add(name.len() + NAME_BYTES);
                     next.push_back(child);
                 }
             }
@@ -234,7 +237,7 @@ impl<'a> ObjectTree<'a> {
         Some(format!("{variable}.OPTIMIZER_SLOT/{optimizer}{name}/{VALUE}"))
     }
 
-    /// About how many bytes the path of an object has.
+    /// About how many bytes of memory the path of an object takes.
     pub(super) fn path_bytes(&self, number: usize) -> usize {
         let own = |number: usize| self.path_bytes.get(number).copied().unwrap_or_default();
         match self.slots.get(&number) {

@@ -1,6 +1,6 @@
 //! Variables: what a checkpoint has the values of.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use prost::Message as _;
 
@@ -69,8 +69,11 @@ const OPS: [(&str, VariableKind); 4] = [
     ("VarHandleOp", VariableKind::Resource),
 ];
 
-/// The most bytes of the paths of all variables, which a damaged file could make quadratic in its size.
+/// The most bytes that the paths of all variables take: in a damaged file, their number is quadratic in its
+/// size.
 const PATH_BYTES_MAX: usize = 1 << 28;
+/// The same of their keys: each variable has its own, and one name in a file may be the key of all.
+const KEY_BYTES_MAX: usize = 1 << 28;
 
 pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> {
     let mut variables = Vec::new();
@@ -93,12 +96,7 @@ pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> 
             collections: Vec::new(),
         });
     }
-    for (variable, key) in restored(graph) {
-        if let Some(&number) = by_node.get(variable) {
-            let found: &mut Variable = &mut variables[number];
-            found.checkpoint_key.get_or_insert(key);
-        }
-    }
+    add_keys(graph, &by_node, &mut variables)?;
     for (collection, entry) in definitions(graph)? {
         let name = Input::parse(&entry.variable_name).node();
         let Some(&number) = by_node.get(name) else { continue };
@@ -116,6 +114,25 @@ pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> 
     }
     add_objects(graph, &by_rated_name, &mut variables)?;
     Ok(variables)
+}
+
+/// Adds the keys by which nodes restore variables.
+fn add_keys(
+    graph: &MetaGraph,
+    by_node: &BTreeMap<&str, usize>,
+    variables: &mut [Variable],
+) -> Result<(), GraphError> {
+    let mut key_bytes = 0_usize;
+    for (name, key) in restored(graph) {
+        let variable = by_node.get(name).and_then(|&number| variables.get_mut(number));
+        let Some(variable) = variable.filter(|variable| variable.checkpoint_key.is_none()) else { continue };
+        key_bytes = key_bytes.saturating_add(key.len());
+        if key_bytes > KEY_BYTES_MAX {
+            return Err(GraphError::Keys { path: graph.path().to_owned(), allowed: KEY_BYTES_MAX });
+        }
+        variable.checkpoint_key = Some(key.to_owned());
+    }
+    Ok(())
 }
 
 /// Adds what the objects of a model of TensorFlow 2 say.
@@ -241,14 +258,17 @@ fn definitions(graph: &MetaGraph) -> Result<Vec<(&str, VariableDef)>, GraphError
 
 /// The variables that a checkpoint's tensors are assigned to: the name of the node, and the key. Nodes of the
 /// graph assign them, or in models of TensorFlow 2 a function, which is given the variables as arguments.
-fn restored(graph: &MetaGraph) -> Vec<(&str, String)> {
+fn restored(graph: &MetaGraph) -> Vec<(&str, &str)> {
     let mut restored = assigned(graph.nodes(), |name| graph.node(name));
     let call = graph.saver().and_then(|saver| graph.node(Input::parse(&saver.restore_op_name).node()));
     let Some(call) = call else { return restored };
-    for function in call.functions().into_iter().filter_map(|name| graph.function(name)) {
+    let given: Vec<_> = call.inputs().filter(|input| !input.is_control()).map(|input| input.node()).collect();
+    // One pass over the library: a damaged node may name any number of functions, and one of them often.
+    let mut named: HashSet<_> = call.functions().into_iter().collect();
+    for function in graph.functions().filter(|function| named.remove(function.name())) {
         let nodes: HashMap<_, _> = function.nodes().map(|node| (node.name(), node)).collect();
-        let given = call.inputs().filter(|input| !input.is_control()).map(|input| input.node());
-        let given: HashMap<_, _> = function.arguments().map(|(name, _)| name).zip(given).collect();
+        let arguments = function.arguments().map(|(name, _)| name);
+        let given: HashMap<_, _> = arguments.zip(given.iter().copied()).collect();
         let of_function = assigned(function.nodes(), |name| nodes.get(name).copied());
         let named = of_function.into_iter().filter_map(|(name, key)| Some((*given.get(name)?, key)));
         restored.extend(named);
@@ -260,7 +280,7 @@ fn restored(graph: &MetaGraph) -> Vec<(&str, String)> {
 fn assigned<'a>(
     nodes: impl Iterator<Item = Node<'a>>,
     node: impl Fn(&str) -> Option<Node<'a>>,
-) -> Vec<(&'a str, String)> {
+) -> Vec<(&'a str, &'a str)> {
     let mut keys = HashMap::new();
     let assigned = nodes.filter(|node| matches!(node.op(), "Assign" | "AssignVariableOp"));
     let restored = assigned.filter_map(|assign| {
@@ -269,8 +289,8 @@ fn assigned<'a>(
             Attr::Tensor(value) => Some(value.stored_strings()),
             _ => None,
         });
-        let key = std::str::from_utf8(keys.as_ref()?.get(number)?).ok()?;
-        Some((variable, key.to_owned()))
+        let key: &'a [u8] = keys.as_ref()?.get(number)?;
+        Some((variable, std::str::from_utf8(key).ok()?))
     });
     restored.collect()
 }

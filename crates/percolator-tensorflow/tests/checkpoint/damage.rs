@@ -126,7 +126,7 @@ fn missing_and_exchanged_files_are_named() {
         assert!(matches!(&faults[..], [CheckpointError::MissingShard { file, .. }] if file == *shard));
         fs::create_dir(shard).unwrap();
         let message = copy.check("a folder").unwrap().to_string();
-        assert!(message.contains("it is not a regular file"), "{message}");
+        assert!(message.contains("only regular files are read"), "{message}");
         fs::remove_dir(shard).unwrap();
         fs::write(shard, good).unwrap();
     }

@@ -173,3 +173,75 @@ fn the_front_of_a_constant_costs_only_what_it_has() {
     // Scalars have one element.
     assert_eq!(*front("dtype: DT_FLOAT float_val: 2", 5).unwrap().values::<f32>().unwrap(), [2.0]);
 }
+
+/// A graph whose variables are restored by one key of 64 KiB; each of these variables is assigned so often.
+fn restored_by_one_key(variables: usize, assigns: usize) -> String {
+    let key = "k".repeat(1 << 16);
+    let node =
+        |name: &str, op: &str, rest: &str| format!("node {{ name: \"{name}\" op: \"{op}\" {rest} }}\n");
+    let value =
+        format!("attr {{ key: \"value\" value {{ tensor {{ dtype: DT_STRING string_val: \"{key}\" }} }} }}");
+    let mut text = node("keys", "Const", &value);
+    text += &node("r", "RestoreV2", "input: \"path\" input: \"keys\" input: \"slices\"");
+    for variable in 0..variables {
+        text += &node(&format!("v{variable}"), "VariableV2", "");
+        for assign in 0..assigns {
+            let inputs = format!("input: \"v{variable}\" input: \"r\"");
+            text += &node(&format!("a{variable}_{assign}"), "Assign", &inputs);
+        }
+    }
+    text
+}
+
+#[test]
+fn keys_of_variables_have_as_many_bytes_as_are_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    write(&path, restored_by_one_key(1, 5000).as_bytes());
+    let variables = MetaGraph::open(&path).unwrap().variables().unwrap();
+    assert_eq!(variables.len(), 1);
+    assert_eq!(variables[0].checkpoint_key.as_deref().map(str::len), Some(1 << 16));
+    write(&path, restored_by_one_key(4097, 1).as_bytes());
+    let variables = MetaGraph::open(&path).unwrap().variables();
+    let error = variables.map(|variables| variables.len()).unwrap_err();
+    names(&error, &path);
+    assert!(error.to_string().contains("the keys of variables have more than 268435456 bytes"), "{error}");
+}
+
+/// In time that grows with the names and the nodes, and not with their product.
+#[test]
+fn a_function_that_restores_is_read_once_however_often_it_is_named() {
+    const MANY: usize = 10_000;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    let names = "func { name: \"f\" } ".repeat(MANY);
+    let call = format!("attr {{ key: \"f\" value {{ list {{ {names} }} }} }}");
+    let nodes: String =
+        (0..MANY).map(|number| format!("node_def {{ name: \"n{number}\" op: \"NoOp\" }}\n")).collect();
+    let function = format!("function {{ signature {{ name: \"f\" }} {nodes} }}");
+    let graph = format!("node {{ name: \"call\" op: \"PartitionedCall\" {call} }} library {{ {function} }}");
+    write(&path, format!("graph_def {{ {graph} }} saver_def {{ restore_op_name: \"call\" }}").as_bytes());
+    assert_eq!(MetaGraph::open(&path).unwrap().variables().unwrap(), []);
+}
+
+/// A chain of objects, each the only child of the one before, has a path of each length.
+#[test]
+fn paths_of_variables_take_as_much_memory_as_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.pbtxt");
+    let chain = |objects: usize| {
+        let object = |number| {
+            let child = format!("children {{ node_id: {} local_name: \"a\" }}", number + 1);
+            let child = if number + 1 < objects { child } else { String::new() };
+            format!("nodes {{ {child} variable {{ dtype: DT_FLOAT name: \"v\" }} }}\n")
+        };
+        let objects: String = (0..objects).map(object).collect();
+        write(&path, format!("object_graph_def {{ {objects} }}").as_bytes());
+        MetaGraph::open(&path).unwrap().variables().map(|variables| variables.len())
+    };
+    assert_eq!(chain(100).unwrap(), 100);
+    let error = chain(3200).unwrap_err();
+    names(&error, &path);
+    assert!(error.to_string().contains("the paths of variables"), "{error}");
+}

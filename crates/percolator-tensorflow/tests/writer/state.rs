@@ -176,12 +176,12 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let message = said(latest_checkpoint(folder.path()).unwrap_err());
-    assert!(message.contains("it is not a regular file"), "{message}");
+    assert!(message.contains("only regular files are read"), "{message}");
     fs::remove_dir(&path).unwrap();
     // No one writes to it, so that opening it would wait for ever.
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let message = said(latest_checkpoint(folder.path()).unwrap_err());
-    assert!(message.contains("it is not a regular file"), "{message}");
+    assert!(message.contains("only regular files are read"), "{message}");
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
     let message = said(latest_checkpoint(folder.path()).unwrap_err());
