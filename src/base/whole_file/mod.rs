@@ -2,13 +2,15 @@
 //!
 //! A file is written under a temporary name beside its final path, synced, and then renamed. Symbolic links
 //! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced. The
-//! next writers into the same folder remove the temporary files of writers that were killed.
+//! next writers into the same folder remove the temporary files of writers that were killed. A folder can be
+//! filled under such a name as well.
 
 mod temporary;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 pub(crate) use self::temporary::unfinished_bytes;
+pub use self::temporary::{TemporaryFolder, temporary_of};
 use crate::base::input_file;
 
 /// What happens to a file that is already at an output's path.
@@ -117,6 +120,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
+}
+
+/// Removes what killed processes left in a folder: temporary files and folders. What cannot be removed stays.
+pub fn sweep(folder: &Path) {
+    temporary::sweep(folder);
 }
 
 /// Renames something to a path where nothing is. Where the system or the file system cannot do so at once, it
@@ -298,10 +306,20 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
             Ok(found) => return other(&found),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if is_there => break,
+            Err(_) if !ends_in_name(&place) => {
+                let message = "it ends as only a folder's path does: end it with the file's name";
+                return refused(message.to_owned());
+            }
             Err(_) => return Ok(place),
         }
     }
     refused("its symbolic links do not lead to a path in a folder: give another path".to_owned())
+}
+
+/// Whether a path ends with the name of what is there: `file/` and `file/.` can be no file's.
+fn ends_in_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    path.as_os_str().as_bytes().ends_with(name.as_bytes())
 }
 
 /// The kind of a file that is not regular, with its article.
@@ -351,6 +369,17 @@ mod tests {
         let long = folder.path().join("n".repeat(255));
         write(&long, &[b"five"]).unwrap();
         assert_eq!(entries(folder.path()).len(), 3, "nothing is left over");
+    }
+
+    #[test]
+    fn a_path_that_only_a_folder_can_have_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("new/", folder.path().join("link")).unwrap();
+        for name in ["file/", "file/.", "link"] {
+            let error = check(&folder.path().join(name)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+            assert!(error.to_string().contains("as only a folder's path does"), "{error}");
+        }
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! Temporary files: their names, their locks, and what killed writers leave.
+//! Temporary files and folders: their names, their locks, and what killed writers leave.
 //!
 //! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
-//! machine made it. The next writers into the same folder remove those that nobody has locked: their writers
-//! were killed. Finding them takes a look at each entry of the folder, so a process looks before its first
-//! file there, and then once for many files. A lock is reliably visible only within one running kernel, so
-//! files made under another kernel are left alone for a day.
+//! machine made it. So is a folder while it is being filled. The next writers into the same folder remove
+//! those that nobody has locked: their writers were killed. Finding them takes a look at each entry of the
+//! folder, so a process looks before its first file there, and then once for many files. A lock is reliably
+//! visible only within one running kernel, so files made under another kernel are left alone for a day, and
+//! folders for ever: the time of a folder says nothing of the files in it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -24,10 +25,62 @@ use super::folder_of;
 /// reserved: a file with such a name that is left behind is removed.
 const ENDING: &str = ".percolator-partial";
 
-/// Creates a locked file that nobody else has. Other threads create theirs at the same time. So may processes
-/// on other machines or in other containers with the same process number, and one that had this number may
-/// have been killed while it wrote.
+/// Creates a locked file that nobody else has.
 pub(super) fn create(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+    create_with(folder, name, |path| File::options().read(true).write(true).create_new(true).open(path))
+}
+
+/// A folder that is filled under a temporary name, beside the path that it is to have or in the folder at
+/// that path. Dropping it removes it, unless it was renamed.
+#[derive(Debug)]
+pub struct TemporaryFolder {
+    path: PathBuf,
+    /// Locked as long as somebody fills the folder.
+    _lock: File,
+}
+
+impl TemporaryFolder {
+    /// Makes one in a folder, named after what it is to be, and removes what killed processes left there. The
+    /// name may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`] if it cannot be made.
+    pub fn create(folder: &Path, name: &OsStr) -> io::Result<Self> {
+        sweep_in_turn(folder);
+        let made = create_with(folder, name, |path| {
+            fs::create_dir(path)?;
+            File::open(path).map_err(|error| match error.kind() {
+                // A sweep was faster.
+                io::ErrorKind::NotFound => io::ErrorKind::AlreadyExists.into(),
+                _ => error,
+            })
+        });
+        made.map(|(path, lock)| TemporaryFolder { path, _lock: lock })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // After it is renamed, there is nothing to remove.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Makes a file or a folder that nobody else has, and locks it. Other threads create theirs at the same time.
+/// So may processes on other machines or in other containers with the same process number, and one that had
+/// this number may have been killed while it wrote.
+fn create_with(
+    folder: &Path,
+    name: &OsStr,
+    make: impl Fn(&Path) -> io::Result<File>,
+) -> io::Result<(PathBuf, File)> {
     const TRIES: usize = 100;
     // Keeps clear of files left by killed processes with the same number.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -37,14 +90,14 @@ pub(super) fn create(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)>
         let number = tried.next().unwrap_or(TRIES);
         temporary.push(format!(".{}-{:x}-{now:x}-{number:x}{ENDING}", boot(), std::process::id()));
         let path = folder.join(temporary);
-        match File::options().read(true).write(true).create_new(true).open(&path) {
+        match make(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
             Err(error) => return Err(error),
             // A sweep may have seen the file before it was locked, and removed it.
             Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => {
                 let _ = fs::remove_file(&path);
             }
-            Ok(file) if file.metadata()?.nlink() == 0 => {}
+            Ok(_) if !path.try_exists()? => {}
             Ok(file) => return Ok((path, file)),
         }
     }
@@ -87,9 +140,9 @@ pub(super) fn sweep_in_turn(folder: &Path) {
     left.insert(folder.to_owned(), entries / ENTRIES_EACH);
 }
 
-/// Removes what killed processes left in a folder, whatever file they wrote. What cannot be removed stays.
-/// Returns the number of the folder's entries.
-fn sweep(folder: &Path) -> usize {
+/// Removes what killed processes left in a folder, whatever they wrote. What cannot be removed stays. Returns
+/// the number of the folder's entries.
+pub(super) fn sweep(folder: &Path) -> usize {
     /// A larger folder is not scanned to its end.
     const ENTRIES_MAX: usize = 1 << 16;
 
@@ -103,8 +156,13 @@ fn sweep(folder: &Path) -> usize {
         };
         // It stays locked until it is gone: a writer that has only just created it, and finds it locked,
         // makes another.
-        if let Some(_locked) = left_behind(&entry.path(), is_of_this_boot) {
-            let _ = fs::remove_file(entry.path());
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if let Some(_locked) = folder_left_behind(&path, is_of_this_boot) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        } else if let Some(_locked) = left_behind(&path, is_of_this_boot) {
+            let _ = fs::remove_file(&path);
         }
     }
     found
@@ -122,15 +180,27 @@ pub(crate) fn unfinished_bytes(path: &Path) -> u64 {
     unfinished.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
+/// The name that a temporary file or folder is to have, if the name is one's: the beginning of a long one.
+#[must_use]
+pub fn temporary_of(name: &OsStr) -> Option<&OsStr> {
+    parts_of(name).map(|(stem, _)| stem)
+}
+
 /// The boot that made a temporary file, if the name is a temporary file's.
 fn maker_of(name: &OsStr) -> Option<&str> {
+    parts_of(name).map(|(_, boot)| boot)
+}
+
+/// What a temporary file's name begins with, and the boot that made the file.
+fn parts_of(name: &OsStr) -> Option<(&OsStr, &str)> {
     let rest = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
     let dot = rest.iter().rposition(|&byte| byte == b'.')?;
     let fields: Vec<&str> = std::str::from_utf8(rest.get(dot + 1..)?).ok()?.split('-').collect();
     let is_hexadecimal =
         |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_boot = |field: &str| field == "0" || field.len() == 8;
-    (fields.len() == 4 && fields.iter().all(is_hexadecimal) && is_boot(fields[0])).then(|| fields[0])
+    let is_ours = fields.len() == 4 && fields.iter().all(is_hexadecimal) && is_boot(fields[0]);
+    is_ours.then(|| (OsStr::from_bytes(&rest[..dot]), fields[0]))
 }
 
 /// Opens a temporary file that nobody writes any more, locked if possible.
@@ -150,6 +220,13 @@ fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
         Err(TryLockError::Error(_)) => age > OLD,
     };
     is_left.then_some(file)
+}
+
+/// Opens a temporary folder that nobody fills any more, locked.
+fn folder_left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    (is_of_this_boot && file.try_lock().is_ok()).then_some(file)
 }
 
 #[cfg(test)]
@@ -196,6 +273,39 @@ mod tests {
         check(&path).unwrap();
         assert!(!others[0].exists() && others[1..].iter().all(|other| other.exists()));
         assert_eq!(fs::read(&path).unwrap(), b"", "the last one that is finished stays");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
+    fn folders_of_killed_processes_are_swept_and_those_that_others_fill_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let fill = |path: &Path| {
+            fs::create_dir_all(path.join("deep")).unwrap();
+            fs::write(path.join("deep/file"), "half").unwrap();
+        };
+        let living = TemporaryFolder::create(folder, OsStr::new("arrays")).unwrap();
+        let named = |name: &str, boot: &str| {
+            let path = folder.join(format!("{name}.{boot}-7f-1a2b-0.percolator-partial"));
+            assert_eq!(temporary_of(path.file_name().unwrap()), Some(OsStr::new(name)));
+            fill(&path);
+            path
+        };
+        let dead = [named("arrays", boot()), named("", boot())];
+        let other = named("arrays", "ffffffff");
+        fill(living.path());
+        sweep(folder);
+        assert_eq!(dead.each_ref().map(|dead| dead.exists()), [false, false]);
+        assert!(living.path().join("deep/file").exists() && other.exists());
+        assert_eq!(temporary_of(living.path().file_name().unwrap()), Some(OsStr::new("arrays")));
+        assert_eq!(temporary_of(OsStr::new("arrays.percolator-partial")), None);
+        // One that has got its name stays, and any other is removed.
+        let done = folder.join("done");
+        fs::rename(living.path(), &done).unwrap();
+        drop(living);
+        drop(TemporaryFolder::create(folder, OsStr::new("")).unwrap());
+        assert!(done.join("deep/file").exists());
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
     }
 
     #[test]

@@ -55,7 +55,8 @@ fn first_format(prefix: &Path) -> Option<PathBuf> {
         return Some(prefix.to_owned());
     }
     let is_part = |path: &PathBuf| {
-        let rest = path.as_os_str().as_bytes().strip_prefix(prefix.as_os_str().as_bytes());
+        let [name, front] = [path, prefix].map(|path| path.file_name().unwrap_or_default().as_bytes());
+        let rest = name.strip_prefix(front);
         rest.is_some_and(|rest| rest.starts_with(b"-") && rest.windows(4).any(|part| part == b"-of-"))
     };
     in_folder(folder_of(prefix)).into_iter().filter(is_part).min().filter(|path| is_table(path))

@@ -86,14 +86,16 @@ pub enum ConvertError {
         remedy: String,
     },
     /// Two tensors would have one name.
-    #[error("the tensors {first:?} and {second:?} would both be named {name:?}: change the rules")]
+    #[error("the tensors {first:?} and {second:?} would both be named {name:?}: {remedy}")]
     Collision {
-        /// The one.
+        /// The one, or the path of its file.
         first: String,
-        /// The other.
+        /// The other, or the path of its file.
         second: String,
         /// The name.
         name: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A rule is not one.
     #[error("{}{found}; {allowed}", at_rule(path.as_deref(), *line))]
@@ -142,6 +144,15 @@ pub enum ConvertError {
     #[error("{}: the folder is not empty: give another path, or remove it first", shown::path(path))]
     NotEmpty {
         /// The folder.
+        path: PathBuf,
+    },
+    /// A conversion has not ended that fills a folder.
+    #[error(
+        "{}: a conversion still works in this folder, or was killed: wait for it, or remove the folder",
+        shown::path(path)
+    )]
+    Unfinished {
+        /// Where the conversion works.
         path: PathBuf,
     },
     /// No folder can be made at a path.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::InputFile;
 use super::npy::{self, Header};
-use super::{ConvertError, Format, TensorInfo};
+use super::{ConvertError, Format, TensorInfo, new_folder};
 use crate::Tensor;
 
 const ENDING: &str = ".npy";
@@ -65,7 +65,8 @@ impl NpyFolder {
             let text = |path: &Path| path.to_string_lossy().into_owned();
             if let Some(other) = named.get(&name) {
                 let (first, second) = (text(other), text(&file));
-                return Err(ConvertError::Collision { first, second, name });
+                let remedy = "rename one of the files";
+                return Err(ConvertError::Collision { first, second, name, remedy });
             }
             named.insert(name, file);
         }
@@ -111,17 +112,13 @@ impl NpyFolder {
 }
 
 /// Whether there is an array in a folder, or in one of its folders.
-pub(super) fn has_arrays(path: &Path) -> bool {
-    let mut is_found = false;
-    let looked = find(path, 0, &mut |_| {
-        is_found = true;
-        false
-    });
-    is_found && looked.is_ok()
+pub(super) fn has_arrays(path: &Path) -> Result<bool, ConvertError> {
+    let is_without = find(path, 0, &mut |_| false)?;
+    Ok(!is_without)
 }
 
 /// Calls `take` with each array's file in a folder and its folders, until it returns `false`. Links to other
-/// folders are not followed: they could lead back. Returns whether to go on.
+/// folders are refused: they could lead back, and their arrays would be missed. Returns whether to go on.
 fn find(folder: &Path, depth: usize, take: &mut impl FnMut(PathBuf) -> bool) -> Result<bool, ConvertError> {
     if depth > DEPTH_MAX {
         let found = format!("it is more than {DEPTH_MAX} folders deep");
@@ -131,7 +128,13 @@ fn find(folder: &Path, depth: usize, take: &mut impl FnMut(PathBuf) -> bool) -> 
         let entry = entry.map_err(ConvertError::read(folder))?;
         let path = entry.path();
         let kind = entry.file_type().map_err(ConvertError::read(&path))?;
+        if kind.is_symlink() && path.is_dir() {
+            let found = "it is a link to a folder, which is not followed: move that folder here".to_owned();
+            return Err(ConvertError::NoFormat { path, found });
+        }
         let goes_on = match kind.is_dir() {
+            // Of what is filled here by another name, or was when its conversion was killed.
+            true if new_folder::is_unfinished(&entry)? => true,
             true => find(&path, depth.saturating_add(1), take)?,
             false if path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes()) => take(path),
             false => true,

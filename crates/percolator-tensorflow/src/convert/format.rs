@@ -1,8 +1,10 @@
 //! The formats of tensors in files, and how a path tells which one it is.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -105,8 +107,8 @@ fn of_ending(path: &Path) -> Option<Format> {
 
 /// A path without this text at its end.
 fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?.strip_suffix(ending)?;
-    (!name.is_empty()).then(|| path.with_file_name(name))
+    let name = path.file_name()?.as_bytes().strip_suffix(ending.as_bytes())?;
+    (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))
 }
 
 /// Where a model's tensors are.
@@ -183,7 +185,12 @@ fn in_folder(path: &Path) -> Result<Found, ConvertError> {
         prefixes.extend(without_ending(&entry.map_err(ConvertError::read(path))?.path(), ".index"));
     }
     prefixes.sort();
-    let found = match (&prefixes[..], folder::has_arrays(path)) {
+    // Beside a checkpoint, what cannot be searched is no arrays.
+    let has_arrays = match folder::has_arrays(path) {
+        Err(error) if prefixes.is_empty() => return Err(error),
+        has_arrays => has_arrays.unwrap_or(false),
+    };
+    let found = match (&prefixes[..], has_arrays) {
         ([prefix], false) => return Ok(Found::checkpoint(prefix.clone())),
         ([], true) => return Ok(Found::new(Format::NpyFolder, path)),
         ([], false) => "the folder has neither a file \"checkpoint\" nor a model's files".to_owned(),

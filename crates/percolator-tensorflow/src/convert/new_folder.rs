@@ -2,12 +2,15 @@
 //!
 //! A folder that is there, and empty, stays: it may be the working directory, or a file system may be mounted
 //! on it, and no other folder can take its place then. It is filled in a folder inside it, whose entries are
-//! moved out at the end, one by one. Only a kill between these moves leaves a part of them.
+//! moved out at the end, one by one. Only a kill between these moves leaves a part of them. What an earlier
+//! kill has left unfinished is removed before the next conversion to the same path, or is an error.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry};
-use std::io::ErrorKind;
+use std::fs::{self, DirEntry, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+use percolator::whole_file::{self, TemporaryFolder, temporary_of};
 
 use super::ConvertError;
 use crate::paths::folder_of;
@@ -17,10 +20,7 @@ pub(super) fn check(target: &Path) -> Result<(), ConvertError> {
     let refused =
         |found: String, remedy| Err(ConvertError::NoFolder { path: target.to_owned(), found, remedy });
     match fs::read_dir(target) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(ConvertError::NotEmpty { path: target.to_owned() }),
-        },
+        Ok(_) => check_empty(target),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(ConvertError::write(target)(error)),
         Err(_) => match link_to_nowhere(target) {
             Some((link, place)) => {
@@ -49,10 +49,34 @@ fn shown(path: &Path) -> String {
     percolator::shown::path(path).to_string()
 }
 
+/// Checks that nothing is in a folder. What killed conversions left in it is removed first.
+fn check_empty(folder: &Path) -> Result<(), ConvertError> {
+    let found = entries(folder)?;
+    if !found.iter().all(|entry| temporary_of(&entry.file_name()).is_some_and(OsStr::is_empty)) {
+        return Err(ConvertError::NotEmpty { path: folder.to_owned() });
+    }
+    if !found.is_empty() {
+        whole_file::sweep(folder);
+    }
+    match entries(folder)?.first() {
+        None => Ok(()),
+        Some(left) => Err(ConvertError::Unfinished { path: left.path() }),
+    }
+}
+
+/// Whether a conversion fills this folder, which is to get another name, or was killed. If the folder around
+/// it is to get what is in it, that is a part of a model, and an error.
+pub(super) fn is_unfinished(entry: &DirEntry) -> Result<bool, ConvertError> {
+    match temporary_of(&entry.file_name()) {
+        Some(name) if name.is_empty() => Err(ConvertError::Unfinished { path: entry.path() }),
+        name => Ok(name.is_some()),
+    }
+}
+
 /// A folder under construction. Dropping it before it is finished removes it.
 pub(super) struct NewFolder {
     /// Where it is filled.
-    path: PathBuf,
+    folder: TemporaryFolder,
     target: PathBuf,
     /// Whether the target was there.
     is_there: bool,
@@ -68,52 +92,57 @@ impl NewFolder {
             false => (folder_of(target), target.file_name().unwrap_or_default()),
         };
         fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
-        for number in 0_u64.. {
-            let mut partial = name.to_owned();
-            partial.push(format!(".{}-{number}.partial", std::process::id()));
-            let path = parent.join(partial);
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(NewFolder { path, target: target.to_owned(), is_there }),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(ConvertError::write(target)(error)),
-            }
-        }
-        Err(ConvertError::write(target)(ErrorKind::AlreadyExists.into()))
+        let folder = TemporaryFolder::create(parent, name).map_err(ConvertError::write(target))?;
+        Ok(NewFolder { folder, target: target.to_owned(), is_there })
     }
 
     /// Where its files are written until it is finished.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// Puts it at its path.
     pub(super) fn finish(self) -> Result<(), ConvertError> {
-        if !self.is_there {
+        sync(self.path());
+        if self.is_there {
+            let ours = self.path().file_name();
+            if entries(&self.target)?.iter().any(|entry| Some(&*entry.file_name()) != ours) {
+                return Err(ConvertError::NotEmpty { path: self.target });
+            }
+            self.move_out()?;
+            sync(&self.target);
+        } else {
             // A folder that has come to be there is replaced if it is empty, and only then.
-            return fs::rename(&self.path, &self.target).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty => {
-                    ConvertError::NotEmpty { path: self.target.clone() }
-                }
-                _ => ConvertError::write(&self.target)(error),
-            });
+            fs::rename(self.path(), &self.target).map_err(|error| self.not_placed(&self.target, error))?;
+            sync(folder_of(&self.target));
         }
-        let ours = self.path.file_name();
-        if entries(&self.target)?.iter().any(|entry| Some(&*entry.file_name()) != ours) {
-            return Err(ConvertError::NotEmpty { path: self.target.clone() });
-        }
+        Ok(())
+    }
+
+    /// Moves what is in it to the target, where nothing else is, or may have come to be just now.
+    fn move_out(&self) -> Result<(), ConvertError> {
         let mut moved = Vec::new();
-        for entry in entries(&self.path)? {
+        for entry in entries(self.path())? {
             let place = self.target.join(entry.file_name());
-            if let Err(error) = fs::rename(entry.path(), &place) {
+            if let Err(error) = whole_file::rename_to_free(&entry.path(), &place) {
                 // What is not complete is not left: it goes back, and is removed with the rest.
                 for entry in moved {
-                    let _ = fs::rename(self.target.join(&entry), self.path.join(&entry));
+                    let _ = fs::rename(self.target.join(&entry), self.path().join(&entry));
                 }
-                return Err(ConvertError::write(&place)(error));
+                return Err(self.not_placed(&place, error));
             }
             moved.push(entry.file_name());
         }
         Ok(())
+    }
+
+    fn not_placed(&self, place: &Path, error: io::Error) -> ConvertError {
+        match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty => {
+                ConvertError::NotEmpty { path: self.target.clone() }
+            }
+            _ => ConvertError::write(place)(error),
+        }
     }
 }
 
@@ -122,9 +151,28 @@ fn entries(folder: &Path) -> Result<Vec<DirEntry>, ConvertError> {
     entries.map_err(ConvertError::read(folder))
 }
 
-impl Drop for NewFolder {
-    fn drop(&mut self) {
-        // After it is renamed, there is nothing to remove.
-        let _ = fs::remove_dir_all(&self.path);
+/// Syncs a folder's names to the disk. A failure matters only if the machine then loses its power.
+fn sync(folder: &Path) {
+    drop(File::open(folder).and_then(|folder| folder.sync_all()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_to_a_place_at_the_last_moment_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path();
+        let new = NewFolder::create(target).unwrap();
+        for name in ["a.npy", "b.npy"] {
+            fs::write(new.path().join(name), "ours").unwrap();
+        }
+        fs::write(target.join("b.npy"), "theirs").unwrap();
+        let error = new.move_out().unwrap_err();
+        assert!(matches!(error, ConvertError::NotEmpty { .. }), "{error}");
+        drop(new);
+        assert_eq!(fs::read(target.join("b.npy")).unwrap(), b"theirs");
+        assert_eq!(entries(target).unwrap().len(), 1);
     }
 }

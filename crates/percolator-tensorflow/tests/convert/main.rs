@@ -4,6 +4,7 @@
 
 mod damage;
 mod files;
+mod folders;
 mod golden;
 #[path = "../../../../tests/common/damage/mod.rs"]
 mod harness;

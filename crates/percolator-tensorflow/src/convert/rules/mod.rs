@@ -215,7 +215,8 @@ impl Rules {
                 && let Some(other) = taken.insert(to.clone(), name)
             {
                 let (first, second, name) = (other.to_owned(), name.to_owned(), to.clone());
-                return Err(ConvertError::Collision { first, second, name });
+                let remedy = "change the rules";
+                return Err(ConvertError::Collision { first, second, name, remedy });
             }
             renamed.push(to);
         }
