@@ -97,7 +97,8 @@ impl Diff {
             }
         }
         let [one, other] = models;
-        progress.begin(both.iter().map(|(_, [place, _])| weight(&one.tensors()[*place])).sum());
+        let weights = both.iter().map(|(_, [place, _])| weight(&one.tensors()[*place]));
+        progress.begin(weights.fold(0, u64::saturating_add));
         let found = each(both.len(), |number| {
             ConvertError::check(progress)?;
             let (_, [one_place, other_place]) = both[number];

@@ -66,7 +66,8 @@ pub(super) fn by_name(model: &Model) -> Vec<usize> {
 }
 
 fn listed(model: &Model, order: &[usize], progress: &Progress) -> anyhow::Result<Vec<Listed>> {
-    progress.begin(order.iter().map(|&place| weight(&model.tensors()[place])).sum());
+    let weights = order.iter().map(|&place| weight(&model.tensors()[place]));
+    progress.begin(weights.fold(0, u64::saturating_add));
     let listed = each(order.len(), |number| {
         ConvertError::check(progress)?;
         let place = order[number];

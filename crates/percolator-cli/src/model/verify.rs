@@ -77,7 +77,7 @@ fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
 }
 
 fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result<Verified> {
-    progress.begin(checkpoint.tensors().map(|tensor| tensor.bytes).sum());
+    progress.begin(checkpoint.tensors().map(|tensor| tensor.bytes).fold(0, u64::saturating_add));
     let found = checkpoint.verify_watched(0, |bytes| {
         progress.add_done(bytes);
         ConvertError::check(progress)
@@ -87,7 +87,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
 }
 
 fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
-    progress.begin(model.tensors().iter().map(weight).sum());
+    progress.begin(model.tensors().iter().map(weight).fold(0, u64::saturating_add));
     let checked = each(model.tensors().len(), |place| {
         ConvertError::check(progress)?;
         let info = &model.tensors()[place];

@@ -1,11 +1,14 @@
 //! A checkpoint as one of the formats that are read.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{ConvertError, TensorInfo};
+use crate::checkpoint::PREVIOUS;
 use crate::paths::{folder_of, with_suffix};
 use crate::{Checkpoint, SavedModel, Tensor};
 
@@ -77,8 +80,14 @@ pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     data.chain([with_suffix(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
 }
 
-/// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace one of
-/// these files, also through links.
+/// Returns the prefix that a checkpoint had before its writer put it aside, to replace it, and was killed.
+pub(super) fn own_prefix(prefix: &Path) -> &Path {
+    let own = prefix.as_os_str().as_bytes().strip_suffix(PREVIOUS.as_bytes());
+    own.map_or(prefix, |own| Path::new(OsStr::from_bytes(own)))
+}
+
+/// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace or
+/// remove one of these files, also through links: those of the earlier one with this prefix are the writer's.
 pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Result<bool, ConvertError> {
     let Some(name) = prefix.file_name() else { return Ok(false) };
     let folder = folder_of(prefix);
@@ -102,6 +111,7 @@ pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Resul
     }
     for file in &files {
         let rest = file.as_os_str().as_encoded_bytes().strip_prefix(front);
+        let rest = rest.map(|rest| rest.strip_prefix(PREVIOUS.as_bytes()).unwrap_or(rest));
         if rest.is_some_and(|rest| rest == b".index" || rest.starts_with(b".data-")) {
             return Ok(true);
         }

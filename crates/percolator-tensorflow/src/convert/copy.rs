@@ -39,7 +39,8 @@ struct Piece<'a> {
 ///
 /// # Errors
 ///
-/// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself;
+/// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself,
+/// also of one that its writer put aside to replace it;
 /// [`ConvertError::Exists`] if there are files of another [that stays](CopyOptions::existing). If the graph
 /// cannot be copied, the checkpoint is there without it; one that replaced another may have the other's graph
 /// beside it.
@@ -56,7 +57,7 @@ pub fn copy_checkpoint(
         return Err(ConvertError::SamePlace { path: to.to_owned() });
     }
     CheckpointWriter::check(to, count, existing)?;
-    let graph = Graph::open(from.prefix())?;
+    let graph = Graph::open(checkpoint::own_prefix(from.prefix()))?;
     existing.check(&meta_path(to)).map_err(ConvertError::name(&meta_path(to)))?;
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
         // The error says which slices are missing.
@@ -66,7 +67,7 @@ pub fn copy_checkpoint(
     // A piece without elements starts where the next one does, and comes before it.
     pieces.sort_by_key(|piece| (piece.place.shard, piece.place.offset, piece.place.bytes));
     let weight = |piece: &Piece<'_>| piece.place.bytes.max(1);
-    let total: u64 = pieces.iter().map(weight).sum();
+    let total = pieces.iter().map(weight).fold(0, u64::saturating_add);
     progress.begin(total);
     let mut writer = CheckpointWriter::create_sharded(to, count)?.existing(existing);
     if graph.is_some() {

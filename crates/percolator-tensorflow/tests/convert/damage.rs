@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use percolator_tensorflow::convert::{ConvertError, Format, Model};
+use percolator_tensorflow::convert::{ConvertError, CopyOptions, Format, Model, Progress, copy_checkpoint};
 use percolator_tensorflow::{DataType, Tensor};
 use tempfile::tempdir;
 
+use crate::forge::Bundle;
 use crate::tensors::{self, Named};
 
 /// All tensors, or the first error.
@@ -112,7 +113,8 @@ fn archives_that_lie_are_errors() {
         (central + 8, &[1], "encrypted"),
         (central + 10, &[12], "compressed with method 12"),
         (central + 46, b"\xff", "not UTF-8"),
-        (end + 10, &[3, 0], "its end says 3"),
+        (end + 8, &[3, 0, 3, 0], "its end says 3"),
+        (end + 10, &[3, 0], "says of one disk that it has 2"),
         (end + 12, &[0xff, 0xff, 0xff, 0x7f], "must end at byte"),
         (end + 16, &[0], "must end at byte"),
     ] {
@@ -129,6 +131,46 @@ fn archives_that_lie_are_errors() {
     fs::write(&path, twice).unwrap();
     let error = read(&path, Format::Npz).unwrap_err().to_string();
     assert!(error.contains("members do not share bytes"), "{error}");
+}
+
+/// What the end of 64 bits says, and the end of 32 bits as well.
+#[test]
+fn the_two_ends_of_an_archive_agree() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.npz");
+    let (_, archive, _) = files().into_iter().find(|(format, ..)| *format == Format::Npz).unwrap();
+    let end = find(&archive, b"PK\x05\x06");
+    let number = |at: usize, bytes: usize| {
+        let mut whole = [0; 8];
+        whole[..bytes].copy_from_slice(&archive[end + at..end + at + bytes]);
+        whole
+    };
+    let (members, bytes, offset) = (number(10, 2), number(12, 4), number(16, 4));
+    let read_with = |members_here: &[u8; 8], change: &[(usize, &[u8])]| {
+        let front: [&[u8]; 7] =
+            [b"PK\x06\x06", &44_u64.to_le_bytes(), &[0; 12], members_here, &members, &bytes, &offset];
+        let front = front.concat();
+        let at = (end as u64).to_le_bytes();
+        let locator = [b"PK\x06\x07", &[0; 4][..], &at, &[1, 0, 0, 0]].concat();
+        let mut last = archive[end..].to_vec();
+        for (at, to) in change {
+            last[*at..*at + to.len()].copy_from_slice(to);
+        }
+        fs::write(&path, [&archive[..end], &front, &locator, &last].concat()).unwrap();
+        read(&path, Format::Npz).map_err(|error| error.to_string())
+    };
+    // Numbers of the short end may be those of the long one, or say that they are there.
+    assert_eq!(read_with(&members, &[]).unwrap().len(), 2);
+    let ones: &[(usize, &[u8])] = &[(8, &[0xff; 12])];
+    assert_eq!(read_with(&members, ones).unwrap().len(), 2);
+    let others: [&[(usize, &[u8])]; 4] =
+        [&[(8, &[1, 0])], &[(8, &[1, 0, 1, 0])], &[(12, &[1])], &[(16, &[1])]];
+    for change in others {
+        let error = read_with(&members, change).unwrap_err();
+        assert!(error.contains("the archive has been changed"), "{error}");
+    }
+    let error = read_with(&[1, 0, 0, 0, 0, 0, 0, 0], &[]).unwrap_err();
+    assert!(error.contains("the archive has been changed"), "{error}");
 }
 
 #[test]
@@ -173,4 +215,25 @@ fn a_member_that_claims_to_inflate_to_anything_is_refused() {
     let mut damaged = deflated.clone();
     damaged[deflated.len() / 2] ^= 0xff;
     assert!(archive(length, &damaged, crc).is_err());
+}
+
+/// Of tensors whose bytes no number counts, one is not there, which is the error.
+#[test]
+fn sizes_that_an_index_only_states_are_not_added_up_without_end() {
+    let folder = tempdir().unwrap();
+    let mut bundle = Bundle::new();
+    for name in ["a", "b", "c", "d"] {
+        bundle.add(name, DataType::Uint8, &[1 << 62], b"");
+        bundle.entry(name).size = 1 << 62;
+    }
+    let model = Model::open(bundle.write(folder.path())).unwrap();
+    let error = tensors::convert(&model, folder.path(), Format::Npz).unwrap_err();
+    assert!(matches!(error, ConvertError::Checkpoint(_)), "{error}");
+    let copied = copy_checkpoint(
+        model.checkpoint().unwrap(),
+        folder.path().join("copy"),
+        &CopyOptions::default(),
+        &Progress::new(),
+    );
+    assert!(matches!(copied, Err(ConvertError::Checkpoint(_))), "{copied:?}");
 }

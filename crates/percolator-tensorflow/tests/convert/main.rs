@@ -5,9 +5,13 @@
 mod damage;
 mod files;
 mod folders;
+#[allow(clippy::cast_possible_truncation, reason = "a test's files are small")]
+#[path = "../checkpoint/forge.rs"]
+mod forge;
 mod golden;
 #[path = "../../../../tests/common/damage/mod.rs"]
 mod harness;
+mod kept;
 mod python;
 mod refused;
 mod round_trips;

@@ -16,7 +16,7 @@ use super::error::WriteError;
 use crate::paths::{folder_of, with_suffix};
 
 /// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
-pub(in crate::checkpoint) const PREVIOUS: &str = ".percolator-previous";
+pub(crate) const PREVIOUS: &str = ".percolator-previous";
 
 /// A checkpoint that is about to be named, and the earlier one with its prefix. Nobody else names files in
 /// its folder meanwhile.

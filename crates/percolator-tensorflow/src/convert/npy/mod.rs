@@ -43,7 +43,8 @@ impl Header {
         let size = self.stored.size().unwrap_or(0);
         self.check_strings(part)?;
         if self.is_fortran && self.shape.len() > 1 {
-            data = row_major(&data, &self.shape, size);
+            let ordered = row_major(&data, &self.shape, size);
+            data = ordered.map_err(ConvertError::read(part.path))?;
         }
         let tensor = match self.stored {
             Stored::Numbers { data_type, is_big_endian } => {
@@ -87,7 +88,7 @@ impl Header {
             Stored::Bytes(_) | Stored::Text { .. } => self.stored.size().unwrap_or(0).max(1),
         };
         let strings = self.data_bytes.checked_div(size).unwrap_or(0);
-        let needed = strings.saturating_mul(STRING_BYTES).saturating_add(self.data_bytes);
+        let needed = memory_of_strings(strings, self.data_bytes);
         if needed > STRINGS_BYTES_MAX {
             let found = format!("{strings} strings, which need {needed} bytes of memory");
             return Err(part.damaged(0, found, format!("at most {STRINGS_BYTES_MAX} are used for strings")));
@@ -100,6 +101,11 @@ impl Header {
 const STRINGS_BYTES_MAX: usize = 1 << 30;
 /// The memory that a string needs besides its bytes.
 const STRING_BYTES: usize = size_of::<Vec<u8>>();
+
+/// The memory that this many strings need, whose places in the file have these bytes.
+fn memory_of_strings(strings: usize, data_bytes: usize) -> usize {
+    strings.saturating_mul(STRING_BYTES).saturating_add(data_bytes)
+}
 
 /// A string without the zeros that fill its place.
 fn without_zeros(string: &[u8]) -> &[u8] {
@@ -120,10 +126,11 @@ fn text(string: &[u8], is_big_endian: bool) -> Option<Vec<u8>> {
 /// Puts elements of this many bytes from Fortran's order (the first axis varies fastest) into row-major
 /// order. The slow version: for each index, in row-major order, the element at the sum of `index[a] *
 /// shape[..a]`'s product.
-fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
-    let mut ordered = Vec::with_capacity(data.len());
+fn row_major(data: &[u8], shape: &[usize], size: usize) -> io::Result<Vec<u8>> {
+    let mut ordered = Vec::new();
+    ordered.try_reserve_exact(data.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
     if data.is_empty() {
-        return ordered;
+        return Ok(ordered);
     }
     // Bytes from one element to the next along each axis. No product overflows: all elements are in `data`.
     let mut strides = Vec::with_capacity(shape.len());
@@ -150,7 +157,7 @@ fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
             *index = 0;
         }
         if is_done {
-            return ordered;
+            return Ok(ordered);
         }
     }
 }
@@ -198,6 +205,16 @@ impl<'a> Written<'a> {
                     return Err(unfit(found, "leave the tensor out, or write a checkpoint"));
                 }
                 let width = strings.iter().map(|string| string.len()).max().unwrap_or(0).max(1);
+                let count = strings.len();
+                // Each gets the place of the longest, which nothing bounds: what is written can be read.
+                let needed = memory_of_strings(count, count.saturating_mul(width));
+                if needed > STRINGS_BYTES_MAX {
+                    let found = format!(
+                        "{count} strings, the longest of {width} bytes, would need {needed} bytes as NumPy \
+                         keeps them, and at most {STRINGS_BYTES_MAX} are read"
+                    );
+                    return Err(unfit(found, "leave the tensor out, or write a checkpoint"));
+                }
                 (Stored::Bytes(width), width)
             }
         };

@@ -79,6 +79,19 @@ struct Directory {
     offset: u64,
     bytes: u64,
     members: u64,
+    /// How many of them are on the disk that this is read from. An archive is on one.
+    members_here: u64,
+}
+
+impl Directory {
+    /// Whether the end of 32 bits says what this one of 64 bits says, or by ones alone that it is there.
+    fn agrees_with(&self, short: &Directory) -> bool {
+        let agrees = |whole: u64, number: u64, ones: u64| number == whole || number == ones;
+        agrees(self.members_here, short.members_here, u16::MAX.into())
+            && agrees(self.members, short.members, u16::MAX.into())
+            && agrees(self.bytes, short.bytes, u32::MAX.into())
+            && agrees(self.offset, short.offset, u32::MAX.into())
+    }
 }
 
 /// What a header says of a member, before its name.
@@ -172,12 +185,23 @@ fn directory(file: &InputFile) -> Result<Directory, ConvertError> {
                 Some(end) => end_of_directory_64(&file.read(None, offset..end)?),
                 None => None,
             };
-            directory = found.ok_or_else(|| {
+            let found = found.ok_or_else(|| {
                 let found = format!("no end of a directory at byte {offset}, where it should be");
                 file.part(None, locator).damaged(0, found, "the archive has been cut or changed")
             })?;
+            if !found.agrees_with(&directory) {
+                let found = "the two ends of the directory do not say the same";
+                return Err(file.part(None, at).damaged(0, found, "the archive has been changed"));
+            }
+            directory = found;
             limit = offset;
         }
+    }
+    if directory.members_here != directory.members {
+        let Directory { members, members_here, .. } = directory;
+        let found = format!("the end of the directory says of one disk that it has {members_here} members");
+        let allowed = format!("it says that there are {members}: the archive has been changed");
+        return Err(file.part(None, at).damaged(0, found, allowed));
     }
     if directory.offset.checked_add(directory.bytes) != Some(limit) {
         let found = format!("the directory has {} bytes from byte {}", directory.bytes, directory.offset);
@@ -193,11 +217,12 @@ fn directory(file: &InputFile) -> Result<Directory, ConvertError> {
 /// The end of the directory, if these are its bytes, to the end of the file.
 fn end_of_directory(bytes: &[u8]) -> Option<Directory> {
     let mut fields = Fields(bytes);
-    let is_end = fields.u32()? == END && fields.take(6)?.len() == 6;
-    let (members, bytes, offset) = (fields.u16()?, fields.u32()?, fields.u32()?);
+    let is_end = fields.u32()? == END && fields.take(4)?.len() == 4;
+    let (members_here, members) = (fields.u16()?.into(), fields.u16()?.into());
+    let (bytes, offset) = (fields.u32()?.into(), fields.u32()?.into());
     let comment = fields.u16()?;
     let is_whole = is_end && fields.0.len() == usize::from(comment);
-    is_whole.then_some(Directory { offset: offset.into(), bytes: bytes.into(), members: members.into() })
+    is_whole.then_some(Directory { offset, bytes, members, members_here })
 }
 
 fn locator_64(bytes: &[u8]) -> Option<u64> {
@@ -210,10 +235,11 @@ fn locator_64(bytes: &[u8]) -> Option<u64> {
 fn end_of_directory_64(bytes: &[u8]) -> Option<Directory> {
     let mut fields = Fields(bytes);
     (fields.u32()? == END_64).then_some(())?;
-    // Its length, two versions, two numbers of disks, the members on this disk.
-    fields.take(28)?;
-    let (members, bytes, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-    Some(Directory { offset, bytes, members })
+    // Its length, two versions, two numbers of disks.
+    fields.take(20)?;
+    let (members_here, members) = (fields.u64()?, fields.u64()?);
+    let (bytes, offset) = (fields.u64()?, fields.u64()?);
+    Some(Directory { offset, bytes, members, members_here })
 }
 
 /// Takes an entry of the directory: what it says, its name, and where the member starts.
