@@ -87,14 +87,17 @@ pub struct TableCursor<B> {
     verify: Verify,
     /// The last block the cursor left whose verification someone else took.
     left: Option<DeferredChecksum>,
+    /// Why no block after the current one can be entered: a caller that tries again must not come to one
+    /// behind the damage, as if nothing were missing.
+    failed: Option<TableError>,
 }
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
     /// Returns a cursor with no table open. It refuses keys longer than `key_bytes_max`, in the index too.
     pub fn new(key_bytes_max: usize) -> Self {
         let (index, data) = (BlockCursor::new(key_bytes_max), BlockCursor::new(key_bytes_max));
-        let (file, verify, left) = (None, Verify::AtOnce, None);
-        TableCursor { file, index, data, data_end: 0, data_next: 0, verify, left }
+        let (file, verify, left, failed) = (None, Verify::AtOnce, None, None);
+        TableCursor { file, index, data, data_end: 0, data_next: 0, verify, left, failed }
     }
 
     /// Opens another table and moves before its first entry.
@@ -119,6 +122,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.data.clear();
         self.data_next = 0;
         self.left = None;
+        self.failed = None;
         self.file = None;
     }
 
@@ -126,7 +130,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     ///
     /// # Errors
     ///
-    /// [`TableError`] if a block is damaged.
+    /// [`TableError`] if a block is damaged, and again until the cursor [seeks](Self::seek) or
+    /// [opens](Self::open) a table.
     #[inline]
     pub fn advance(&mut self) -> Result<bool, TableError> {
         self.advance_with(&mut NoShelf)
@@ -137,7 +142,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     ///
     /// # Errors
     ///
-    /// [`TableError`] if a block is damaged.
+    /// As [`advance`](Self::advance).
     #[inline]
     pub fn advance_with(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
@@ -150,6 +155,15 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
 
     /// Moves to the first entry of the next block that has one.
     fn advance_block(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let entered = self.enter_block(shelf);
+        self.failed = entered.as_ref().err().cloned();
+        entered
+    }
+
+    fn enter_block(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
         loop {
@@ -215,9 +229,19 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     ///
     /// [`TableError`] if a block is damaged.
     pub fn seek(&mut self, before: impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
+        self.data.clear();
+        self.failed = None;
+        let found = self.find(before);
+        if let Err(error) = &found {
+            self.data.clear();
+            self.failed = Some(error.clone());
+        }
+        found
+    }
+
+    fn find(&mut self, before: impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
-        self.data.clear();
         if !self.index.seek(file, &before)? {
             return Ok(false);
         }

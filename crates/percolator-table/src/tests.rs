@@ -371,6 +371,27 @@ fn a_cursor_moves_from_table_to_table() {
 }
 
 #[test]
+fn an_error_stays_until_the_cursor_is_moved_elsewhere() {
+    let map = Map::from([1_u8, 2, 3].map(|key| (vec![key], vec![key; 100])));
+    let good = write(&map, &Shape { entries_per_block: 1, interval: 1, snappy: false });
+    let mut table = good.clone();
+    table[blocks(&good)[2].start + 5] ^= 1;
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
+    cursor.open(&table[..], Verify::AtOnce).unwrap();
+    assert_eq!(cursor.advance(), Ok(true));
+    let error = cursor.advance().unwrap_err();
+    for _ in 0..3 {
+        assert_eq!(cursor.advance(), Err(error.clone()));
+    }
+    assert_eq!(cursor.seek(|key| key < &[3][..]), Ok(true));
+    assert_eq!((current(&cursor).0, cursor.advance()), (vec![3], Ok(false)));
+    assert_eq!(cursor.seek(|key| key < &[2][..]), Err(error.clone()));
+    assert_eq!(cursor.advance(), Err(error));
+    cursor.open(&good[..], Verify::AtOnce).unwrap();
+    assert_eq!(drain(&mut cursor).unwrap().len(), 3);
+}
+
+#[test]
 fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_it() {
     let map = Map::from([(1, 10), (2, 100), (3, 100)].map(|(key, length)| (vec![key], vec![key; length])));
     let good = write(&map, &Shape { entries_per_block: 1, interval: 1, snappy: false });
