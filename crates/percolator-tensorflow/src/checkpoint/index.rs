@@ -134,14 +134,7 @@ impl Index {
     /// Reads the bytes of an index. `path` is for messages.
     pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let table = |error: TableError| CheckpointError::Table { index: path.to_owned(), error };
-        // A key is no longer than its block: that bounds it.
-        let mut cursor = TableCursor::new(usize::MAX);
-        cursor.open(bytes, Verify::AtOnce).map_err(table)?;
-        if !cursor.advance().map_err(table)? || !cursor.key().is_empty() {
-            let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
-            return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
-        }
-        let header = Header::read(cursor.value_bytes()).map_err(|bad| bad_header(path, bad))?;
+        let (header, mut cursor) = read_header(path, bytes)?;
         let mut reader = Reader::new(path, header, bytes.len());
         while cursor.advance().map_err(table)? {
             reader.add(cursor.key(), cursor.value_bytes())?;
@@ -215,6 +208,23 @@ impl Index {
         let whole = self.entries.iter().filter(|entry| !entry.is_sliced).map(|entry| entry.place.shard);
         whole.chain(self.slices.iter().map(|slice| slice.place.shard)).collect()
     }
+}
+
+/// Reads the header of an index; returns the cursor that is there.
+pub(super) fn read_header<'i>(
+    path: &Path,
+    bytes: &'i [u8],
+) -> Result<(Header, TableCursor<&'i [u8]>), CheckpointError> {
+    let table = |error: TableError| CheckpointError::Table { index: path.to_owned(), error };
+    // A key is no longer than its block: that bounds it.
+    let mut cursor = TableCursor::new(usize::MAX);
+    cursor.open(bytes, Verify::AtOnce).map_err(table)?;
+    if !cursor.advance().map_err(table)? || !cursor.key().is_empty() {
+        let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
+        return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
+    }
+    let header = Header::read(cursor.value_bytes()).map_err(|bad| bad_header(path, bad))?;
+    Ok((header, cursor))
 }
 
 fn as_index(number: u32) -> usize {
@@ -455,7 +465,10 @@ impl<'a> Reader<'a> {
                      says {other} of shape {shape:?}"
                 ));
             }
-            entry.is_used = true;
+            // Each time costs as much as its key has bytes, and names it in a few.
+            if std::mem::replace(&mut entry.is_used, true) {
+                return Err(format!("its slice {region:?} is named twice"));
+            }
             self.index.slices.push(Slice { extents, place: entry.place });
         }
         let found = self.index.slices.get(start..).unwrap_or_default();

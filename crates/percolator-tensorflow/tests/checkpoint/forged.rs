@@ -379,6 +379,25 @@ fn slices_that_do_not_make_up_their_variable_are_refused() {
 }
 
 #[test]
+fn a_slice_that_is_named_again_is_refused_however_often() {
+    let long = "x".repeat(100_000);
+    let whole = [0..4, 0..1];
+    let mut bundle = Bundle::new();
+    bundle.add(slice_key(&long, &whole), DataType::Uint8, &[4, 1], &[1; 4]);
+    let slice = TensorSliceProto { extent: whole.iter().map(extent).collect() };
+    let entry = BundleEntryProto {
+        dtype: DataType::Uint8.to_proto(),
+        shape: Some(shape(&[4, 1])),
+        slices: vec![slice; 100_000],
+        ..BundleEntryProto::default()
+    };
+    bundle.entries.insert(long.clone().into_bytes(), entry);
+    let (_folder, checkpoint) = open(&bundle);
+    let message = checkpoint.tensor(&long).unwrap_err().to_string();
+    assert!(message.contains("its slice [0..4, 0..1] is named twice"), "{}", &message[long.len()..]);
+}
+
+#[test]
 fn a_slice_of_many_axes_is_refused_at_once() {
     // It has 2^62 corners.
     let message = faulty(&sliced_once(62));
