@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use percolator_tensorflow::checkpoint::{ManagerOptions, StateFile};
+use percolator_tensorflow::checkpoint::{ManagerOptions, StateFile, WriteError};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 
 use crate::bundle::{Content, read, said, with_ending};
@@ -207,6 +207,32 @@ fn a_full_disk_is_an_error_and_leaves_the_checkpoint_before() {
     }
     // The data file has 18,000 bytes.
     assert_eq!(refused, 36);
+}
+
+/// Adds a tensor in pieces, of which the first cannot be written, and goes on.
+fn go_on_after_an_error(folder: &Path) {
+    const BYTES: usize = 300_000;
+
+    let mut writer = CheckpointWriter::create(folder.join("model")).unwrap();
+    let mut tensor = writer.begin("a", DataType::Uint8, &[BYTES]).unwrap();
+    assert!(matches!(tensor.add(&[2; BYTES]), Err(WriteError::Io { .. })));
+    // Short pieces do not get to the file at once.
+    for _ in 0..3 {
+        assert!(matches!(tensor.add(&[2; BYTES / 3]), Err(WriteError::Failed { .. })));
+    }
+    assert!(matches!(tensor.finish(), Err(WriteError::Failed { .. })));
+    assert!(matches!(writer.finish(), Err(WriteError::Failed { .. })));
+}
+
+#[test]
+fn a_tensor_with_a_piece_that_could_not_be_written_is_never_whole() {
+    if let Some(role) = role() {
+        return go_on_after_an_error(Path::new(&role));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let child = child_command(this_test!(), &folder.path().display().to_string());
+    crate::process::check(this_test!(), &limited(&child, 40, true).output().unwrap());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -19,27 +19,32 @@ pub struct TensorWriter<'a> {
     checksum: Crc32c,
     /// The bytes so far.
     found: usize,
+    /// Whether some of a piece may be in the file, so that those after it would not be at their places.
+    is_torn: bool,
 }
 
 impl<'a> TensorWriter<'a> {
     pub(super) fn new(writer: &'a mut CheckpointWriter, planned: Planned) -> Self {
         // Until it is whole.
         writer.failed = Some(planned.name.clone());
-        TensorWriter { writer, planned, checksum: Crc32c::new(), found: 0 }
+        TensorWriter { writer, planned, checksum: Crc32c::new(), found: 0, is_torn: false }
     }
 
     /// Appends bytes: elements in row-major order, little-endian.
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if they cannot be written, or are more than the tensor has.
+    /// [`WriteError`] if they cannot be written, or are more than the tensor has. Once they could not be
+    /// written, none can: [`WriteError::Failed`].
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.check_untorn()?;
         let found = self.found.saturating_add(bytes.len());
         if found > self.planned.bytes {
             return Err(self.wrong_length(found));
         }
         let file = self.writer.file();
         let written = file.put(bytes, &mut self.checksum);
+        self.is_torn = written.is_err();
         written.map_err(WriteError::io(&file.path.clone(), "write a tensor"))?;
         self.found = found;
         Ok(())
@@ -49,14 +54,20 @@ impl<'a> TensorWriter<'a> {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Tensor`] if it has fewer bytes than its type and shape say.
+    /// [`WriteError::Tensor`] if it has fewer bytes than its type and shape say; [`WriteError::Failed`] if a
+    /// piece could not be written.
     pub fn finish(self) -> Result<(), WriteError> {
+        self.check_untorn()?;
         if self.found < self.planned.bytes {
             return Err(self.wrong_length(self.found));
         }
         self.writer.failed = None;
         self.writer.record(self.planned, self.found as u64, self.checksum.masked());
         Ok(())
+    }
+
+    fn check_untorn(&self) -> Result<(), WriteError> {
+        if self.is_torn { Err(self.writer.unfinished(&self.planned.name)) } else { Ok(()) }
     }
 
     fn wrong_length(&self, found: usize) -> WriteError {
