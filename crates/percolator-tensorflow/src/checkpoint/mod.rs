@@ -34,11 +34,11 @@ pub use self::manager::{CheckpointManager, ManagerOptions, NotRemoved, Rules, Sa
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};
-#[doc(inline)]
-pub(crate) use self::writer::PREVIOUS;
 pub use self::writer::{
     CheckpointWriter, TensorReason, TensorWriter, WriteError, data_file_bytes, write_data_file,
 };
+pub(crate) use self::writer::{PREVIOUS, new_prefix};
+#[doc(inline)]
 pub use percolator::whole_file::Existing;
 
 use self::data::DataFiles;

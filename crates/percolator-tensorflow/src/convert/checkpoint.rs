@@ -1,10 +1,8 @@
 //! A checkpoint as one of the formats that are read.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{ConvertError, TensorInfo};
@@ -78,12 +76,6 @@ fn has_entries(folder: &Path) -> bool {
 pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     let data = checkpoint.used_shards().into_iter().map(|shard| checkpoint.shard_path(shard));
     data.chain([with_suffix(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
-}
-
-/// Returns the prefix that a checkpoint had before its writer put it aside, to replace it, and was killed.
-pub(super) fn own_prefix(prefix: &Path) -> &Path {
-    let own = prefix.as_os_str().as_bytes().strip_suffix(PREVIOUS.as_bytes());
-    own.map_or(prefix, |own| Path::new(OsStr::from_bytes(own)))
 }
 
 /// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace or

@@ -9,7 +9,7 @@ use percolator::whole_file::{self, Existing};
 
 use super::{ConvertError, Progress, Summary, checkpoint};
 use crate::Checkpoint;
-use crate::checkpoint::{CheckpointWriter, Place, Slice, TensorInfo};
+use crate::checkpoint::{CheckpointWriter, Place, Slice, TensorInfo, new_prefix};
 use crate::paths::with_suffix;
 
 /// How a checkpoint is copied.
@@ -57,7 +57,9 @@ pub fn copy_checkpoint(
         return Err(ConvertError::SamePlace { path: to.to_owned() });
     }
     CheckpointWriter::check(to, count, existing)?;
-    let graph = Graph::open(checkpoint::own_prefix(from.prefix()))?;
+    // Of one that was put aside to be replaced, the graph stayed where it was.
+    let own_prefix = new_prefix(from.prefix()).unwrap_or_else(|| from.prefix().to_owned());
+    let graph = Graph::open(&own_prefix)?;
     existing.check(&meta_path(to)).map_err(ConvertError::name(&meta_path(to)))?;
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
         // The error says which slices are missing.

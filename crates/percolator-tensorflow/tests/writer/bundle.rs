@@ -39,6 +39,14 @@ pub(crate) fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
+/// The names in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// All entries of a table.
 pub(crate) fn entries(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let table = fs::read(path).unwrap();

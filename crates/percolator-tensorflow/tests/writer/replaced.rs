@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Seek as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use percolator_tensorflow::checkpoint::{
@@ -11,7 +11,7 @@ use percolator_tensorflow::checkpoint::{
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
-use crate::bundle::{Content, read, with_ending};
+use crate::bundle::{Content, names, read, with_ending};
 
 fn writer(prefix: &Path, number: u8) -> CheckpointWriter {
     let mut writer = CheckpointWriter::create(prefix).unwrap();
@@ -314,4 +314,182 @@ fn a_checkpoint_that_is_to_stay_stays() {
     assert!(matches!(&error, WriteError::Exists { prefix: found } if *found == prefix), "{error}");
     assert_eq!(number(&prefix), 1);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left of the other");
+}
+
+#[test]
+fn an_index_keeps_its_permissions() {
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("model");
+    write(&prefix, 1);
+    let index = with_ending(&prefix, ".index");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    fs::set_permissions(&index, fs::Permissions::from_mode(0o600)).unwrap();
+    write(&prefix, 2);
+    assert_eq!(mode(&index), 0o600);
+    // As a killed writer leaves it.
+    set_aside(&prefix);
+    write(&prefix, 3);
+    assert_eq!((mode(&index), number(&prefix)), (0o600, 3));
+}
+
+#[test]
+fn data_files_of_other_counts_are_another_s_unless_the_replaced_index_counts_so() {
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("train");
+    let others = [".data-00000-of-00010", ".data-00000-of-00007", ".data-00001-of-00005"];
+    let others = others.map(|ending| with_ending(&prefix, ending));
+    fs::write(&others[0], "records").unwrap();
+    fs::create_dir(&others[1]).unwrap();
+    symlink("nowhere", &others[2]).unwrap();
+    let due = |shards: usize| {
+        assert_eq!(fs::read(&others[0]).unwrap(), b"records");
+        assert!(others[1].is_dir() && is_link(&others[2]));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), others.len() + 1 + shards);
+    };
+    for shards in [1, 1, 2, 3, 1] {
+        CheckpointWriter::create_sharded(&prefix, shards).unwrap().finish().unwrap();
+        due(shards);
+    }
+    // An earlier index that cannot be read states no count.
+    fs::write(with_ending(&prefix, ".index"), "no index").unwrap();
+    fs::remove_dir(&others[1]).unwrap();
+    CheckpointWriter::create_sharded(&prefix, 2).unwrap().finish().unwrap();
+    assert_eq!(read(&prefix).0, 2);
+    assert!(with_ending(&prefix, ".data-00000-of-00001").is_file() && others[0].is_file());
+}
+
+#[test]
+fn a_writer_that_was_killed_before_its_end_leaves_nothing_to_the_next_but_one() {
+    let folder = tempdir().unwrap();
+    let [folder, other] = ["run", "other"].map(|name| folder.path().join(name));
+    let prefix = folder.join("model");
+    write(&prefix, 1);
+    for ending in [".index", ".data-00000-of-00001"] {
+        let kept = with_ending(&prefix, &format!(".percolator-previous{ending}"));
+        fs::copy(with_ending(&prefix, ending), kept).unwrap();
+    }
+    // The new checkpoint has all its names.
+    CheckpointWriter::create_sharded(other.join("model"), 2).unwrap().finish().unwrap();
+    for name in names(&other) {
+        fs::copy(other.join(&name), folder.join(name)).unwrap();
+    }
+    assert_eq!(names(&folder).len(), 6);
+    CheckpointWriter::create_sharded(&prefix, 3).unwrap().finish().unwrap();
+    assert_eq!((read(&prefix).0, names(&folder).len()), (3, 4));
+}
+
+#[test]
+fn a_checkpoint_with_a_file_that_is_gone_is_replaced() {
+    let folder = tempdir().unwrap();
+    let prefix = folder.path().join("model");
+    CheckpointWriter::create_sharded(&prefix, 2).unwrap().finish().unwrap();
+    fs::remove_file(with_ending(&prefix, ".data-00000-of-00002")).unwrap();
+    let gone = with_ending(&prefix, ".data-00001-of-00002");
+    fs::remove_file(&gone).unwrap();
+    symlink("nowhere", &gone).unwrap();
+    write(&prefix, 1);
+    assert_eq!(number(&prefix), 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    // What is no file cannot be kept.
+    CheckpointWriter::create_sharded(&prefix, 2).unwrap().finish().unwrap();
+    fs::remove_file(&gone).unwrap();
+    fs::create_dir(&gone).unwrap();
+    let message = writer(&prefix, 2).finish().unwrap_err().to_string();
+    assert!(message.contains(&format!("{}: cannot keep", gone.display())), "{message}");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_to_stay_as_well() {
+    for ending in [".index", ".percolator-previous.index", ".data-00000-of-00001", ".data-00000-of-00002"] {
+        let folder = tempdir().unwrap();
+        let prefix = folder.path().join("model");
+        let late = writer(&prefix, 1).existing(Existing::Refuse);
+        symlink("nowhere", with_ending(&prefix, ending)).unwrap();
+        let error = late.finish().unwrap_err();
+        assert!(matches!(error, WriteError::Exists { .. }), "{ending}: {error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{ending}");
+    }
+}
+
+#[test]
+fn a_manager_removes_no_checkpoint_of_another_folder() {
+    let folder = tempdir().unwrap();
+    let [run, copy] = ["run", "copy"].map(|name| folder.path().join(name));
+    let saver = |most| ManagerOptions { max_to_keep: Some(most), ..ManagerOptions::saver() };
+    for step in 1..=3 {
+        save(&run, &saver(5), step, 1);
+    }
+    let due = names(&run);
+    fs::create_dir(&copy).unwrap();
+    for name in &due {
+        fs::copy(run.join(name), copy.join(name)).unwrap();
+    }
+    // The list of the copy has absolute paths.
+    let (opened, warnings) = logged(|| CheckpointManager::open(&copy, saver(1)).unwrap());
+    assert_eq!((opened.latest(), opened.checkpoints().len()), (Some(&*run.join("model-3")), 0));
+    let said = format!("{}", run.join("model-1").display());
+    assert!(warnings.contains("WARN") && warnings.contains(&said), "{warnings}");
+    for step in 4..=6 {
+        save(&copy, &saver(1), step, 1);
+        assert_eq!(names(&run), due);
+    }
+    assert_eq!(all_checkpoints(&copy).unwrap(), [copy.join("model-6")]);
+    // A list that somebody forged.
+    let list = "model_checkpoint_path: \"../run/model-3\" all_model_checkpoint_paths: [\"../run/model-1\", \
+                \"../run/model-2.percolator-previous\", \"../run/model-3\"] \
+                all_model_checkpoint_timestamps: [1.0, 2.0, 3.0]";
+    for options in [saver(1), ManagerOptions::checkpoint_manager(Some(1))] {
+        fs::write(copy.join("checkpoint"), list).unwrap();
+        for step in 7..=9 {
+            save(&copy, &options, step, 1);
+            assert_eq!(names(&run), due);
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_was_renamed_is_gone_on_with() {
+    let folder = tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
+    let options = ManagerOptions { max_to_keep: Some(2), ..ManagerOptions::saver() };
+    save(&before, &options, 1, 1);
+    save(&before, &options, 2, 1);
+    fs::rename(&before, &after).unwrap();
+    save(&after, &options, 3, 1);
+    assert_eq!(all_checkpoints(&after).unwrap(), [after.join("model-3")]);
+    assert!(after.join("model-1.index").is_file(), "what the list does not name stays");
+    // With a link at the old path, the list leads to them.
+    fs::rename(&after, &before).unwrap();
+    symlink(&before, &after).unwrap();
+    for step in 4..=6 {
+        save(if step == 5 { &before } else { &after }, &options, step, 1);
+    }
+    let is_there = |step: u64| before.join(format!("model-{step}.index")).is_file();
+    assert_eq!([3, 4, 5, 6].map(is_there), [false, false, true, true]);
+}
+
+#[test]
+fn files_of_a_killed_writer_go_with_the_earlier_checkpoint() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions::checkpoint_manager(Some(1)),
+    ] {
+        let folder = tempdir().unwrap();
+        let folder = folder.path();
+        save(folder, &options, 1, 1);
+        let prefix = CheckpointManager::open(folder, options.clone()).unwrap().prefix(1);
+        set_aside(&prefix);
+        // Killed once the list named the earlier checkpoint, and the new data files had their names.
+        let list = fs::read_to_string(folder.join("checkpoint")).unwrap();
+        let name = prefix.file_name().unwrap().to_str().unwrap();
+        let listed = list.replace(name, &format!("{name}.percolator-previous"));
+        fs::write(folder.join("checkpoint"), listed).unwrap();
+        for ending in [".data-00000-of-00002", ".data-00001-of-00002", ".meta"] {
+            fs::write(with_ending(&prefix, ending), "").unwrap();
+        }
+        let is_saver = options == ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() };
+        save(folder, &options, 2, 2);
+        let left = names(folder);
+        assert_eq!(left.len(), if is_saver { 3 } else { 4 }, "{left:?}");
+    }
 }

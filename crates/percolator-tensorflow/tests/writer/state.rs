@@ -1,14 +1,15 @@
 //! The file `checkpoint`: as TensorFlow wrote it, and what is found through it.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
 use percolator_tensorflow::checkpoint::{ManagerOptions, StateError, StateFile, all_checkpoints};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 use tempfile::tempdir;
 
-use crate::bundle::said;
+use crate::bundle::{names, said};
 use crate::data;
 
 fn at(seconds: u64, nanoseconds: u32) -> SystemTime {
@@ -20,13 +21,6 @@ fn writer(manager: &CheckpointManager, step: impl Into<Option<u64>>) -> Checkpoi
     let mut writer = CheckpointWriter::create(manager.prefix(step)).unwrap();
     writer.add("number", &Tensor::new(DataType::Int8, [], vec![7]).unwrap()).unwrap();
     writer
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort_unstable();
-    names
 }
 
 #[test]
@@ -234,4 +228,29 @@ fn a_step_that_is_written_anew_is_the_latest_and_nothing_else_is_left() {
         "ckpt-2.index",
     ];
     assert_eq!(names(folder), due);
+}
+
+#[test]
+fn a_folder_whose_path_is_not_text_lists_relative_paths_or_nothing_is_written() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path().join(OsStr::from_bytes(b"run\xff"));
+    let options = ManagerOptions::checkpoint_manager(Some(2));
+    for step in 1..=4 {
+        // A new process each time.
+        let mut manager = CheckpointManager::open(&folder, options.clone()).unwrap();
+        manager.save(writer(&manager, step)).unwrap();
+    }
+    let due = names(&folder);
+    assert_eq!(due.len(), 5);
+    assert_eq!(latest_checkpoint(&folder).unwrap(), Some(folder.join("ckpt-4")));
+    let mut saver = CheckpointManager::open(&folder, ManagerOptions::saver()).unwrap();
+    assert_eq!(saver.checkpoints().len(), 2);
+    let error = saver.save(writer(&saver, 5)).unwrap_err();
+    assert!(matches!(error, StateError::NotUtf8 { .. }), "{error}");
+    assert!(error.to_string().contains("relative_paths"), "{error}");
+    assert_eq!(names(&folder), due);
+    let options = ManagerOptions { relative_paths: true, ..ManagerOptions::saver() };
+    let mut saver = CheckpointManager::open(&folder, options).unwrap();
+    saver.save(writer(&saver, 5)).unwrap();
+    assert_eq!(latest_checkpoint(&folder).unwrap(), Some(folder.join("model-5")));
 }

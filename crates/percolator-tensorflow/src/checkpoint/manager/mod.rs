@@ -1,5 +1,6 @@
 //! Keeps a folder of checkpoints: names the latest, removes old ones.
 
+mod listed;
 mod options;
 mod saved;
 
@@ -7,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use self::listed::Listed;
 pub use self::options::{ManagerOptions, Rules};
 pub use self::saved::{NotRemoved, Saved};
 use super::state::{StateError, StateFile};
-use super::writer::{CheckpointWriter, PREVIOUS, ends_in_name, index_path, previous_prefix, remove};
+use super::writer::{CheckpointWriter, index_path, new_prefix, previous_prefix, remove, remove_unfinished};
 use crate::paths::{folder_of, with_suffix};
 use crate::proto::CheckpointState;
 
@@ -23,6 +25,9 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// The order of what is written makes a kill harmless: first the data files, then the index, then the list of
 /// checkpoints; then old ones are removed. At every moment the list names a whole checkpoint as the latest,
 /// also while a step is written for a second time (see [`CheckpointWriter`]).
+///
+/// It removes what it has saved itself, and what the list names in the folder itself. Checkpoints of other
+/// folders that the list names stay: the folder may be a copy whose list has the paths of the first one.
 ///
 /// ```
 /// use percolator_tensorflow::checkpoint::ManagerOptions;
@@ -88,14 +93,8 @@ impl CheckpointManager {
         options.check()?;
         let folder = folder.as_ref().to_owned();
         let state = StateFile::named(&folder, &options.state_name);
-        let mut listed = state.read()?;
-        if let Some(listed) = &mut listed {
-            forget_folders(listed);
-        }
-        let lists_previous = listed.as_ref().is_some_and(|listed| {
-            let mut paths = listed.all_model_checkpoint_paths.iter().chain([&listed.model_checkpoint_path]);
-            paths.any(|path| path.ends_with(PREVIOUS))
-        });
+        let listed = Listed::read(&state, &folder)?;
+        let lists_previous = listed.as_ref().is_some_and(|listed| listed.has_previous);
         let (latest, kept, unremoved, preserved) = (None, Vec::new(), Vec::new(), 0.0);
         let mut manager =
             CheckpointManager { folder, options, state, latest, kept, unremoved, preserved, lists_previous };
@@ -107,36 +106,32 @@ impl CheckpointManager {
         Ok(manager)
     }
 
-    fn resume_manager(&mut self, listed: Option<CheckpointState>, now: f64) {
+    fn resume_manager(&mut self, listed: Option<Listed>, now: f64) {
         let Some(listed) = listed else {
             // As TensorFlow: a manager that opens the folder right away finds no clock that goes back.
             self.preserved = now - 1.0;
             return;
         };
-        self.latest = Some(listed.model_checkpoint_path.into());
+        self.latest = Some(listed.latest);
         // If the clock was set back, nothing is older than now.
-        self.preserved = listed.last_preserved_timestamp.min(now);
-        let mut timestamps = listed.all_model_checkpoint_timestamps;
-        if timestamps.is_empty() {
-            timestamps = vec![self.preserved; listed.all_model_checkpoint_paths.len()];
-        }
-        for (path, written) in listed.all_model_checkpoint_paths.into_iter().zip(timestamps) {
-            let written = written.min(now);
+        self.preserved = listed.preserved.min(now);
+        for (prefix, written) in listed.kept {
+            // As TensorFlow: one without a time is kept for good.
+            let written = written.map_or(self.preserved, |written| written.min(now));
             if written > self.preserved {
-                self.enter(path.into(), written);
+                self.enter(prefix, written);
             }
         }
     }
 
-    fn resume_saver(&mut self, listed: Option<CheckpointState>, now: f64) {
+    fn resume_saver(&mut self, listed: Option<Listed>, now: f64) {
         self.preserved = now + self.options.hours().map_or(f64::INFINITY, |hours| hours * SECONDS_PER_HOUR);
         let Some(listed) = listed else { return };
-        self.latest = Some(listed.model_checkpoint_path.into());
+        self.latest = Some(listed.latest);
         if self.options.limit().is_none() {
             return;
         }
-        for path in listed.all_model_checkpoint_paths {
-            let listed = PathBuf::from(path);
+        for (listed, _) in listed.kept {
             let prefix = settled(&listed).unwrap_or(listed);
             // As TensorFlow's recover_last_checkpoints: those that are not there are forgotten.
             if let Ok(written) = fs::metadata(index_path(&prefix)).and_then(|index| index.modified()) {
@@ -165,8 +160,7 @@ impl CheckpointManager {
 
     /// Whether one of those that are to be listed is where it is kept while it is replaced.
     fn has_previous(&self) -> bool {
-        let is_previous =
-            |prefix: &Path| prefix.as_os_str().as_encoded_bytes().ends_with(PREVIOUS.as_bytes());
+        let is_previous = |prefix: &Path| new_prefix(prefix).is_some();
         self.latest.as_deref().is_some_and(is_previous) || self.checkpoints().any(is_previous)
     }
 
@@ -212,7 +206,8 @@ impl CheckpointManager {
     ///
     /// # Errors
     ///
-    /// [`StateError`] if a file cannot be written: the latest checkpoint is the one before then.
+    /// [`StateError`] if a file cannot be written, or the path be listed: the latest checkpoint is the one
+    /// before then.
     pub fn save(&mut self, writer: CheckpointWriter) -> Result<Saved, StateError> {
         self.save_at(writer, SystemTime::now())
     }
@@ -225,6 +220,8 @@ impl CheckpointManager {
     pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<Saved, StateError> {
         let prefix = writer.prefix().to_owned();
         self.state.check(&prefix)?;
+        // One that cannot be listed must not be written: nobody would find or remove it.
+        self.state.listed(&prefix, self.options.relative_paths)?;
         if self.lists_previous {
             // What the list names may be removed when the writer begins to replace a checkpoint.
             self.settle();
@@ -355,34 +352,28 @@ impl CheckpointManager {
         }
     }
 
-    /// Removes a checkpoint, and what a killed writer has left of an earlier one; never the latest. Returns
-    /// whether it need not be tried again.
+    /// Removes a checkpoint, and what a killed writer has left of an earlier one, or of the one that was to
+    /// replace it; never the latest. Returns whether it need not be tried again.
     fn remove_old(&self, prefix: &Path, saved: &mut Saved) -> bool {
         if self.latest.as_deref().is_some_and(|latest| is_same_checkpoint(latest, prefix)) {
             return true;
         }
-        if let Err(error) = remove(prefix).and_then(|()| remove(&previous_prefix(prefix))) {
+        let new = new_prefix(prefix);
+        let rest = match &new {
+            None => remove(prefix).and_then(|()| remove(&previous_prefix(prefix))),
+            Some(new) => remove(prefix).and_then(|()| remove_unfinished(new)),
+        };
+        if let Err(error) = rest {
             saved.not_removed.push(NotRemoved { prefix: prefix.to_owned(), error });
             return false;
         }
         if self.options.rules == Rules::Saver {
             // As TensorFlow: not every checkpoint has one.
-            let _ = fs::remove_file(with_suffix(prefix, ".meta"));
+            let _ = fs::remove_file(with_suffix(new.as_deref().unwrap_or(prefix), ".meta"));
         }
         saved.removed.push(prefix.to_owned());
         true
     }
-}
-
-/// Forgets those paths of a list that end in no name: no checkpoint is there, and other files must not be
-/// taken for its own.
-fn forget_folders(listed: &mut CheckpointState) {
-    let is_prefix: Vec<_> =
-        listed.all_model_checkpoint_paths.iter().map(|path| ends_in_name(Path::new(path))).collect();
-    let mut of_paths = is_prefix.iter();
-    listed.all_model_checkpoint_paths.retain(|_| of_paths.next().is_none_or(|&is_prefix| is_prefix));
-    let mut of_times = is_prefix.iter();
-    listed.all_model_checkpoint_timestamps.retain(|_| of_times.next().is_none_or(|&is_prefix| is_prefix));
 }
 
 /// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.
@@ -398,8 +389,7 @@ fn is_same_checkpoint(one: &Path, other: &Path) -> bool {
 /// named the new one, the earlier one does.
 fn settled(listed: &Path) -> Option<PathBuf> {
     let is_there = |prefix: &Path| index_path(prefix).is_file();
-    let name = listed.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
-    match name.map(|name| listed.with_file_name(name)) {
+    match new_prefix(listed) {
         Some(new) => is_there(&new).then_some(new),
         None => Some(previous_prefix(listed)).filter(|previous| !is_there(listed) && is_there(previous)),
     }

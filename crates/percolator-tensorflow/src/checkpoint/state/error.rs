@@ -73,7 +73,11 @@ pub enum StateError {
         others: Vec<PathBuf>,
     },
     /// A path cannot be stored: text is UTF-8.
-    #[error("{}: a checkpoint's path must be UTF-8 to be listed: rename it", shown::path(prefix))]
+    #[error(
+        "{}: a checkpoint's path must be UTF-8 to be listed: rename it or its folder, or list relative paths \
+         (`relative_paths`)",
+        shown::path(prefix)
+    )]
     NotUtf8 {
         /// The checkpoint's prefix.
         prefix: PathBuf,

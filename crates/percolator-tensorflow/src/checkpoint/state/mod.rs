@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use percolator::whole_file;
 
 pub use self::error::StateError;
-use super::writer::{PREVIOUS, index_path, previous_prefix};
+use super::writer::{index_path, new_prefix, previous_prefix};
 use crate::paths::open_regular;
 use crate::proto::CheckpointState;
 
@@ -72,7 +72,8 @@ impl StateFile {
     ///
     /// # Errors
     ///
-    /// [`StateError`] if it cannot be read, or names no latest checkpoint.
+    /// [`StateError`] if it cannot be read, or names no latest checkpoint; [`StateError::NotUtf8`] if a
+    /// joined path is no text, which the folder's own need not be.
     pub fn read(&self) -> Result<Option<CheckpointState>, StateError> {
         let Some(mut state) = self.parsed()? else { return Ok(None) };
         let paths = state.all_model_checkpoint_paths.iter_mut();
@@ -85,7 +86,7 @@ impl StateFile {
     }
 
     /// Returns its contents as they are.
-    fn parsed(&self) -> Result<Option<CheckpointState>, StateError> {
+    pub(super) fn parsed(&self) -> Result<Option<CheckpointState>, StateError> {
         let Some(text) = self.text()? else { return Ok(None) };
         let state = text::parse(&text).map_err(|fault| StateError::Text {
             path: self.path.clone(),
@@ -167,10 +168,7 @@ impl StateFile {
             return Ok(Some(previous));
         }
         // Somebody else has written it anew after a manager was killed.
-        let name = prefix.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
-        if let Some(new) =
-            name.map(|name| prefix.with_file_name(name)).filter(|new| index_path(new).is_file())
-        {
+        if let Some(new) = new_prefix(prefix).filter(|new| index_path(new).is_file()) {
             return Ok(Some(new));
         }
         // Before TensorFlow 1.0, the prefix was itself a file.

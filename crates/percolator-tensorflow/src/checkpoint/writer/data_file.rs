@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::WholeFile;
+use percolator::whole_file::{Existing, WholeFile};
 use percolator_table::checksum::Crc32c;
 
 use crate::paths::with_suffix;
@@ -64,8 +64,8 @@ impl DataFile {
     }
 
     /// Gives the synced file its name.
-    pub(super) fn finish(self) -> io::Result<()> {
-        self.file.finish()
+    pub(super) fn finish_over(self, existing: Existing) -> io::Result<()> {
+        self.file.finish_over(existing)
     }
 }
 

@@ -29,9 +29,9 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
-pub(crate) use self::replace::PREVIOUS;
-use self::replace::{Replacement, check_free, check_prefix};
-pub(super) use self::replace::{ends_in_name, previous_prefix, remove};
+pub(crate) use self::replace::{PREVIOUS, new_prefix};
+use self::replace::{Replacement, check_free, check_prefix, keep_permissions};
+pub(super) use self::replace::{ends_in_name, previous_prefix, remove, remove_unfinished};
 use self::slices::Region;
 pub use self::stream::{data_file_bytes, write_data_file};
 use self::strings::{put_strings, put_variants};
@@ -192,6 +192,9 @@ impl CheckpointWriter {
 
     /// Adds a slice of a tensor: `shape` is the whole tensor's, and `region` has an [`Extent`] for each of
     /// its axes. A slice that is the whole tensor is added as [`add`](Self::add) does.
+    ///
+    /// The slice is compared with each one of its tensor that was added before. That takes no time for
+    /// thousands of slices a tensor, and minutes for 100,000.
     ///
     /// # Errors
     ///
@@ -408,13 +411,7 @@ impl CheckpointWriter {
         if let Some(previous) = replacement.previous() {
             before_naming(previous)?;
         }
-        replacement.remove_index()?;
-        for file in self.files {
-            let path = file.path.clone();
-            file.finish().map_err(WriteError::io(&path, "finish the file"))?;
-        }
-        index.finish().map_err(WriteError::io(&index_path(&self.prefix), "finish the file"))?;
-        replacement.check_index()?;
+        replacement.name(self.files, index)?;
         after_naming()?;
         replacement.end();
         Ok(self.prefix)
@@ -442,6 +439,7 @@ impl CheckpointWriter {
             self.entries.insert(name.into_bytes(), sliced.into_entry());
         }
         let file = WholeFile::create(&path).map_err(WriteError::io(&path, "create the file"))?;
+        keep_permissions(&self.prefix, file.file());
         let mut builder = TableBuilder::new(file, TableOptions::default());
         let written = builder.add(b"", &header(shards).encode_to_vec()).and_then(|()| {
             self.entries.iter().try_for_each(|(key, entry)| builder.add(key, &entry.encode_to_vec()))
