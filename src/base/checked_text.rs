@@ -90,6 +90,27 @@ pub(crate) fn lines(text: &str) -> SplitTerminator<'_, char> {
     text.split_terminator('\n')
 }
 
+/// The text in a file of this kind.
+pub(crate) fn text_of<'a>(kind: &'static str, bytes: &'a [u8]) -> Result<&'a str, TextFault> {
+    /// What a message shows of a line.
+    const SHOWN_BYTES: usize = 60;
+
+    std::str::from_utf8(bytes).map_err(|error| {
+        let is_break = |byte: &u8| *byte == b'\n';
+        let shown = |start: usize| {
+            let line = bytes[start..].split(is_break).next().unwrap_or_default();
+            String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).into_owned()
+        };
+        if !bytes.starts_with(format!("percolator {kind} ").as_bytes()) {
+            return TextFault::Other { wanted: kind, found: shown(0) };
+        }
+        let before = &bytes[..error.valid_up_to()];
+        let start = before.iter().rposition(is_break).map_or(0, |end| end + 1);
+        let line = before.split(is_break).count();
+        TextFault::Line { line, wanted: "text in UTF-8".to_owned(), found: shown(start) }
+    })
+}
+
 /// A text that is being written.
 #[derive(Debug)]
 pub(crate) struct TextWriter(String);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The most characters shown of a word.
 const WORD_MAX: usize = 200;
-/// The most characters shown of a path; longer ones lose their middle.
+/// The most characters shown of a path or a line; longer ones lose their middle.
 const PATH_MAX: usize = 1000;
 /// The most characters shown of a whole message.
 const MESSAGE_MAX: usize = 8000;
@@ -17,6 +17,11 @@ const MESSAGE_MAX: usize = 8000;
 #[must_use]
 pub fn path(path: &Path) -> impl Display {
     Shown { text: path.to_string_lossy(), characters_max: PATH_MAX }
+}
+
+/// Displays a line of a text, as far as it is useful.
+pub(crate) fn line(line: &str) -> impl Display {
+    Shown { text: line.into(), characters_max: PATH_MAX }
 }
 
 /// Displays a whole message, whatever its parts.

@@ -1,5 +1,6 @@
 //! Why a job cannot be divided as requested.
 
+use crate::base::shown;
 use crate::record::StepId;
 
 /// The configuration does not divide a data set among the replicas of a job.
@@ -127,8 +128,10 @@ pub enum OrderError {
     },
     /// A run cannot resume as a job that reads other records, or in another order.
     #[error(
-        "the run used {what} {was}, and cannot resume with {is}: what is left of it would differ; use the \
-         same {what}, or start a new run"
+        "the run used {what} {}, and cannot resume with {}: what is left of it would differ; use the same \
+         {what}, or start a new run",
+        shown::line(was),
+        shown::line(is)
     )]
     OtherOrder {
         /// The setting that differs.
@@ -157,4 +160,17 @@ pub enum OrderError {
         /// The number of replicas in the job.
         allowed: usize,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_files_is_shortened() {
+        let [was, is] = [1_u64, 2].map(|last| format!("{:?}", [vec![7; 100_000], vec![last]].concat()));
+        let error = OrderError::OtherOrder { what: "records of each file", was, is };
+        let said = error.to_string();
+        assert!(said.len() < 3000 && said.contains("7, 1], and cannot resume with [7, 7"), "{said}");
+    }
 }

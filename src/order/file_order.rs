@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Permutation;
+use super::sharding::ShardName;
 
 /// Files in a shuffled order. For each: the place in the epoch at which it begins, and the number of its
 /// first record.
@@ -54,43 +55,36 @@ impl FileOrder {
     }
 }
 
-/// The most recently used orders. An order has as many entries as there are files, and every step needs it.
-/// What is kept does not affect the result.
+/// The orders that shards used last. An order has as many entries as its shard has files, and every step
+/// needs it. What is kept does not affect the result.
 #[derive(Default)]
-pub(super) struct KeptOrders(Mutex<Vec<(u64, Arc<FileOrder>)>>);
+pub(super) struct KeptOrders(Mutex<Vec<Kept>>);
 
-/// A step may be in two epochs.
-const KEPT_MAX: usize = 2;
+/// An order, by its shard and its key.
+type Kept = ((ShardName, u64), Arc<FileOrder>);
+
+/// What is kept in any case: a step may be in two epochs.
+const KEPT_MIN: usize = 2;
+/// The most orders, and the most files of all orders beyond those two: 64 MiB.
+const KEPT_MAX: usize = 256;
+const KEPT_FILES_MAX: usize = 1 << 22;
 
 impl KeptOrders {
-    /// The order with this key.
-    pub(super) fn get(&self, key: u64, make: impl FnOnce() -> FileOrder) -> Arc<FileOrder> {
+    /// The order of a shard with this key.
+    pub(super) fn get(&self, of: (ShardName, u64), make: impl FnOnce() -> FileOrder) -> Arc<FileOrder> {
         let mut kept = self.0.lock();
-        if let Some((_, order)) = kept.iter().find(|(known, _)| *known == key) {
+        if let Some((_, order)) = kept.iter().find(|(known, _)| *known == of) {
             return order.clone();
         }
         let order = Arc::new(make());
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
+        kept.push((of, order.clone()));
+        let mut files: usize = kept.iter().map(|(_, order)| order.begins.len()).sum();
+        while kept.len() > KEPT_MIN && (kept.len() > KEPT_MAX || files > KEPT_FILES_MAX) {
+            files -= kept.remove(0).1.begins.len();
         }
-        kept.push((key, order.clone()));
         order
     }
 }
-
-impl Clone for KeptOrders {
-    fn clone(&self) -> Self {
-        KeptOrders::default()
-    }
-}
-
-impl PartialEq for KeptOrders {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for KeptOrders {}
 
 impl fmt::Debug for KeptOrders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,6 +31,7 @@ pub use self::blocks::{Block, Blocks};
 pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
 pub use self::job::{Assignment, BatchSize, Job, LastBatch};
+pub(crate) use self::plan::COUNTED_MAX;
 pub use self::plan::Plan;
 pub use self::rebatch::{Rebatch, batch_sizes_for_worker, rebatch};
 pub use self::schedule::{JobWorker, Ranks, Schedule, ShuffleSpec};

@@ -15,7 +15,7 @@ use crate::record::StepId;
 
 /// The most records that are counted, in a run or in a step. Multiplied by the most replicas, they fit 64
 /// bits.
-pub(super) const COUNTED_MAX: u64 = 1 << 43;
+pub(crate) const COUNTED_MAX: u64 = 1 << 43;
 
 /// The most shares by which replicas may be apart, including those that they were given. It bounds what
 /// snapshots and receipts write about them, and how many epochs a single step may have taken.
@@ -214,7 +214,7 @@ impl Plan {
         let of = |plan: &Plan| {
             (plan.job.world, plan.partition, plan.step_records, plan.last_batch, plan.shuffle())
         };
-        of(self) == of(other) && self.shards == other.shards
+        of(self) == of(other) && self.job.files == other.job.files && self.shards == other.shards
     }
 
     /// The number of steps in an epoch. If batches [wrap](LastBatch::Wrap), the steps that begin in it. A

@@ -1,9 +1,15 @@
 //! What is left of an epoch in which the world changed.
 
+use std::collections::HashMap;
+
 use super::OrderError;
 use super::plan::{COUNTED_MAX, records_before};
 use super::range::StridedRange;
 use super::sharding::{Shard, ShardName};
+
+/// The most files in lists of all its shards together, for each file of the data set. The shards of one job
+/// that reads whole files list each file once, and few jobs leave something of the same epoch.
+const FILES_MAX: usize = 16;
 
 /// What is left of an epoch that another job began: the tails of its streams, joined into one stream. The
 /// resuming job divides it among all its replicas, whatever its policy. The epochs after it are as if there
@@ -20,6 +26,10 @@ pub(super) struct Remainder {
     pub(super) goes_on_at: Option<u64>,
     /// The shards that the pieces are from.
     shards: Vec<Shard>,
+    /// The number of each shard in that list.
+    numbers: HashMap<ShardName, usize>,
+    /// The number of files of all these shards, as far as they take memory.
+    files: usize,
     pieces: Vec<Piece>,
 }
 
@@ -35,7 +45,14 @@ struct Piece {
 
 impl Remainder {
     pub(super) fn of(epoch: u64) -> Self {
-        Remainder { epoch, goes_on_at: None, shards: Vec::new(), pieces: Vec::new() }
+        Remainder {
+            epoch,
+            goes_on_at: None,
+            shards: Vec::new(),
+            numbers: HashMap::new(),
+            files: 0,
+            pieces: Vec::new(),
+        }
     }
 
     /// The place of a shard, counted across epochs, at which its own part goes on.
@@ -58,6 +75,20 @@ impl Remainder {
     ///
     /// [`OrderError::TooMany`].
     pub(super) fn push(&mut self, shard: &Shard, range: StridedRange) -> Result<(), OrderError> {
+        self.push_of(shard.name, range, || Ok(shard.clone()))
+    }
+
+    /// The same for the shard of this name, which is made if no place of it was appended before.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`], and those of `make`.
+    pub(super) fn push_of(
+        &mut self,
+        name: ShardName,
+        range: StridedRange,
+        make: impl FnOnce() -> Result<Shard, OrderError>,
+    ) -> Result<(), OrderError> {
         if range.len == 0 {
             return Ok(());
         }
@@ -67,11 +98,10 @@ impl Remainder {
         if begin.saturating_add(range.len) > COUNTED_MAX {
             return Err(OrderError::TooMany { what: "records that are left", allowed: COUNTED_MAX });
         }
-        let known = self.shards.iter().position(|known| known.name == shard.name);
-        let shard = known.unwrap_or_else(|| {
-            self.shards.push(shard.clone());
-            self.shards.len() - 1
-        });
+        let shard = match self.numbers.get(&name) {
+            Some(&number) => number,
+            None => self.add(make()?)?,
+        };
         if let Some(last) = self.pieces.last_mut()
             && last.shard == shard
             && last.range.stride == range.stride
@@ -82,6 +112,20 @@ impl Remainder {
             self.pieces.push(Piece { begin, shard, range });
         }
         Ok(())
+    }
+
+    /// Adds a shard, and returns its number.
+    fn add(&mut self, shard: Shard) -> Result<usize, OrderError> {
+        let (files, allowed) = (self.files + shard.pieces(), FILES_MAX.saturating_mul(shard.files()));
+        if files > allowed {
+            let what = "files of the shards that something is left of";
+            return Err(OrderError::TooMany { what, allowed: allowed as u64 });
+        }
+        let number = self.shards.len();
+        self.numbers.insert(shard.name, number);
+        self.files = files;
+        self.shards.push(shard);
+        Ok(number)
     }
 
     /// The shard of a place in the remainder, and the place in that shard.
@@ -127,6 +171,9 @@ impl Remainder {
         let mut left = places;
         let from = self.pieces.partition_point(|piece| piece.begin + piece.range.len <= places.first);
         for piece in &self.pieces[from..] {
+            if left.len == 0 {
+                break;
+            }
             let here = left.only(left.before(piece.begin + piece.range.len));
             if here.len > 0 {
                 let within = StridedRange { first: here.first - piece.begin, ..here };

@@ -74,11 +74,13 @@ impl fmt::Display for AutoShardPolicy {
     }
 }
 
-/// The consecutive files of a data set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The consecutive files of a data set. All shards of a plan have the same ones.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     /// Where each file begins, and where the last one ends: positions in the data set.
-    bounds: Vec<u64>,
+    bounds: Arc<[u64]>,
+    /// In which shards have shuffled them.
+    orders: Arc<KeptOrders>,
 }
 
 impl Files {
@@ -92,16 +94,11 @@ impl Files {
                 .ok_or(OrderError::TooMany { what: "records", allowed: COUNTED_MAX })?;
             bounds.push(end);
         }
-        Ok(Files { bounds })
+        Ok(Files { bounds: bounds.into(), orders: Arc::default() })
     }
 
     pub(super) fn records(&self) -> u64 {
         self.bounds.last().copied().unwrap_or(0)
-    }
-
-    /// The number of records before each file.
-    fn firsts(&self) -> impl Iterator<Item = u64> {
-        self.bounds.iter().copied().take(self.bounds.len() - 1)
     }
 
     /// The shard with this name.
@@ -116,21 +113,17 @@ impl Files {
                     end += bounds[1] - bounds[0];
                     Piece { begin, position: bounds[0] }
                 });
-                let pieces: Vec<_> = pieces.collect();
-                let files = pieces.iter().map(|piece| piece.begin).collect();
-                Shard { name, records: end, what: What::Pieces(pieces), files, orders: KeptOrders::default() }
+                let what = What::Pieces(pieces.collect());
+                Shard { name, records: end, what, files: self.clone() }
             }
             AutoShardPolicy::Hint => {
                 let records = self.records().saturating_sub(worker).div_ceil(workers);
-                // The first of its records that is not before the file.
-                let files =
-                    self.firsts().map(|first| first.saturating_sub(worker).div_ceil(workers).min(records));
-                let (what, files) = (What::Every { first: worker, stride: workers }, files.collect());
-                Shard { name, records, what, files, orders: KeptOrders::default() }
+                let what = What::Every { first: worker, stride: workers };
+                Shard { name, records, what, files: self.clone() }
             }
             _ => {
-                let (what, files) = (What::Every { first: 0, stride: 1 }, self.firsts().collect());
-                Shard { name, records: self.records(), what, files, orders: KeptOrders::default() }
+                let (records, what) = (self.records(), What::Every { first: 0, stride: 1 });
+                Shard { name, records, what, files: self.clone() }
             }
         }
     }
@@ -141,7 +134,7 @@ fn slot(number: u64) -> usize {
 }
 
 /// Identifies a shard of a data set: what `worker` of `workers` workers reads by itself under a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ShardName {
     pub(super) policy: AutoShardPolicy,
     pub(super) worker: u64,
@@ -154,15 +147,23 @@ impl ShardName {
 }
 
 /// The records of a stream that one or all workers read, in the order of their positions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Shard {
     pub(super) name: ShardName,
     pub(super) records: u64,
     what: What,
-    /// The number in the shard at which each file begins.
-    files: Arc<[u64]>,
-    orders: KeptOrders,
+    /// Those of the data set. A job may have 65,536 shards, so none has a list of its own.
+    files: Files,
 }
+
+/// Of one data set: its files are compared once, and not with each shard.
+impl PartialEq for Shard {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, self.records) == (other.name, other.records) && self.what == other.what
+    }
+}
+
+impl Eq for Shard {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
@@ -184,7 +185,30 @@ impl Shard {
     /// Everything, in one stream, in given proportions.
     pub(super) fn mixed(mixture: Mixture) -> Self {
         let (records, what) = (mixture.len(), What::Mixed(mixture));
-        Shard { name: ShardName::ALL, records, what, files: Arc::default(), orders: KeptOrders::default() }
+        Shard { name: ShardName::ALL, records, what, files: Files::default() }
+    }
+
+    /// The number of files of the data set.
+    pub(super) fn files(&self) -> usize {
+        self.files.bounds.len().saturating_sub(1)
+    }
+
+    /// The number of entries that it has in memory for the files that it consists of.
+    pub(super) fn pieces(&self) -> usize {
+        if let What::Pieces(pieces) = &self.what { pieces.len() } else { 0 }
+    }
+
+    /// The numbers in the shard at which its files begin.
+    fn firsts(&self) -> Vec<u64> {
+        let firsts = self.files.bounds.iter().take(self.files());
+        match &self.what {
+            What::Pieces(pieces) => pieces.iter().map(|piece| piece.begin).collect(),
+            // The first of its records that is not before the file.
+            What::Every { first, stride } => {
+                firsts.map(|file| file.saturating_sub(*first).div_ceil(*stride).min(self.records)).collect()
+            }
+            What::Mixed(_) => Vec::new(),
+        }
     }
 
     /// The mixture, if it is one. The record at a place of a mixture depends on the passes over its parts,
@@ -199,11 +223,13 @@ impl Shard {
     /// The order of a pass over the shard, which is not a mixture.
     pub(super) fn order(&self, shuffle: Shuffle, seed: u64, epoch: u64) -> EpochOrder {
         let stream = self.name.worker;
-        if shuffle != Shuffle::Files || self.files.len() < 2 {
+        let files = if let What::Pieces(pieces) = &self.what { pieces.len() } else { self.files() };
+        if shuffle != Shuffle::Files || files < 2 {
             return shuffle.order(self.records, seed, epoch, stream);
         }
         let key = key_of(seed, epoch, stream);
-        let order = self.orders.get(key, || FileOrder::new(&self.files, self.records, key));
+        let make = || FileOrder::new(&self.firsts(), self.records, key);
+        let order = self.files.orders.get((self.name, key), make);
         EpochOrder::of_files(self.records, order)
     }
 

@@ -5,7 +5,8 @@ use super::plan::{APART_MAX, COUNTED_MAX};
 use super::range::StridedRange;
 use super::remainder::Remainder;
 use super::sharding::{Files, Shard, ShardName};
-use super::{AutoShardPolicy, Plan, Shuffle, World};
+use super::world::MEMBERS_MAX;
+use super::{AutoShardPolicy, OrderError, Plan, Shuffle, World};
 use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 
 const POLICIES: [(AutoShardPolicy, &str); 5] = [
@@ -165,14 +166,16 @@ impl Plan {
             };
             rest.goes_on_at = Some(place.ok_or_else(wrong)?);
         }
+        let files = Files::of(&job.files).map_err(|error| wrong(facts, &error.to_string()))?;
         while let Some(found) = facts.next_if("left") {
-            let (name, range) = piece(found).ok_or_else(|| wrong(facts, found))?;
-            let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
-            // A mixture has one shard, and a shard without records has no places.
-            let is_there =
-                |shard: &Shard| shard.records > 0 && (job.mix.is_empty() || name == ShardName::ALL);
-            let Some(shard) = shard.ok().filter(is_there) else { return Err(wrong(facts, found)) };
-            let pushed = rest.push(&shard, range);
+            // A mixture has one shard.
+            let piece = piece(found).filter(|(name, _)| !job.is_mixed() || *name == ShardName::ALL);
+            let (name, range) = piece.ok_or_else(|| wrong(facts, found))?;
+            // A shard without records has no places.
+            let has_records =
+                |shard: &Shard| if shard.records > 0 { Ok(()) } else { Err(OrderError::NoRecords) };
+            let make = || job.shard(&files, name).and_then(|shard| has_records(&shard).map(|()| shard));
+            let pushed = rest.push_of(name, range, make);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
         // For each epoch that replicas were in, no more than the whole epoch is left, for each worker that
@@ -193,8 +196,11 @@ fn piece(text: &str) -> Option<(ShardName, StridedRange)> {
     let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
     let [worker, workers, first, stride, len] = numbers.try_into().ok()?;
     let is_counted = |number| number <= COUNTED_MAX;
-    let is_within =
-        worker < workers && stride > 0 && [workers, first, stride, len].into_iter().all(is_counted);
+    let is_within = worker < workers
+        && workers <= MEMBERS_MAX as u64
+        && stride > 0
+        && len > 0
+        && [first, stride, len].into_iter().all(is_counted);
     let end = len.checked_mul(stride)?.checked_add(first)?;
     (is_within && is_counted(end))
         .then_some((ShardName { policy, worker, workers }, StridedRange { first, stride, len }))

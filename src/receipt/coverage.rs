@@ -1,7 +1,5 @@
 //! How often each record of an epoch was delivered: one counter per position.
 
-use std::collections::BTreeSet;
-
 use super::verdict::Positions;
 
 /// A counter for each record of the data set.
@@ -41,8 +39,8 @@ impl Counts {
     }
 
     /// Like [`missing`](Self::missing), of these records only.
-    pub(super) fn missing_of(&self, some: &BTreeSet<u64>, due: u32) -> Positions {
-        self.positions(|index, count| if some.contains(&index) { due.saturating_sub(count) } else { 0 })
+    pub(super) fn missing_of(&self, some: &Marks, due: u32) -> Positions {
+        self.positions(|index, count| if some.has(index) { due.saturating_sub(count) } else { 0 })
     }
 
     fn positions(&self, times: impl Fn(u64, u32) -> u32) -> Positions {
@@ -57,6 +55,41 @@ impl Counts {
     }
 }
 
+/// Some records of the data set: a bit for each of its records.
+#[derive(Clone, Debug)]
+pub(super) struct Marks(Vec<u64>);
+
+impl Marks {
+    /// None of so many records; `None` if there is no memory for their bits.
+    pub(super) fn of(records: usize) -> Option<Self> {
+        let words = records.div_ceil(WORD_BITS);
+        // As for the counters.
+        Vec::<u64>::new().try_reserve_exact(words).ok()?;
+        Some(Marks(vec![0; words]))
+    }
+
+    /// Marks a record. Ignores one that the data set does not have.
+    pub(super) fn add(&mut self, index: u64) {
+        let (word, bit) = place_of(index);
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    fn has(&self, index: u64) -> bool {
+        let (word, bit) = place_of(index);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+}
+
+const WORD_BITS: usize = 64;
+
+/// The word of a record's bit, and that bit.
+fn place_of(index: u64) -> (usize, u64) {
+    let word = usize::try_from(index / WORD_BITS as u64).unwrap_or(usize::MAX);
+    (word, 1 << (index % WORD_BITS as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +98,16 @@ mod tests {
     fn counters_for_which_there_is_no_memory_are_refused() {
         assert!(Counts::of(usize::MAX / size_of::<u32>()).is_none());
         assert!(Counts::of(1 << 56).is_none(), "no machine has so much");
+        assert!(Marks::of(usize::MAX).is_none());
         assert_eq!(Counts::of(3).map(|counts| counts.total()), Some(0));
+    }
+
+    #[test]
+    fn what_is_marked_is_what_was_added() {
+        let mut marks = Marks::of(130).unwrap();
+        let some = [0, 63, 64, 129, u64::MAX];
+        some.into_iter().for_each(|index| marks.add(index));
+        let marked: Vec<u64> = (0..200).filter(|&index| marks.has(index)).collect();
+        assert_eq!(marked, some[..4]);
     }
 }

@@ -85,6 +85,20 @@ pub enum ReceiptError {
         /// The largest number allowed.
         allowed: u64,
     },
+    /// The steps of an epoch have records of too many other epochs: batches [wrap](crate::order::LastBatch),
+    /// and are many times larger than the data set.
+    #[error(
+        "{name}: its steps of epoch {epoch} have records of more than {allowed} epochs, and no more are \
+         counted at a time, since each record of each epoch has a counter in memory"
+    )]
+    TooManyEpochs {
+        /// The receipt.
+        name: String,
+        /// The epoch.
+        epoch: u64,
+        /// The largest number allowed for a data set of this size.
+        allowed: usize,
+    },
     /// There is no memory for the counters of a data set of this size.
     #[error(
         "{records} records: there is no memory for a counter each, {} bytes; verify on a larger machine",

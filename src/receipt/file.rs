@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::text::KIND;
 use super::{Receipt, ReceiptError};
-use crate::base::checked_text::TextFault;
+use crate::base::checked_text::{TextFault, text_of};
 use crate::base::input_file;
 use crate::base::whole_file;
 
@@ -81,8 +81,7 @@ pub(super) fn load<T: FromStr<Err = TextFault>>(
     bytes_max: u64,
 ) -> Result<T, ReceiptError> {
     match input_file::read_if_begins(path, b"percolator ", bytes_max) {
-        // Invalid UTF-8 is something else, or damage: the parser finds either.
-        Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(|fault| ReceiptError::Text {
+        Ok(bytes) => text_of(kind, &bytes).and_then(str::parse).map_err(|fault| ReceiptError::Text {
             kind,
             path: path.to_owned(),
             fault,

@@ -73,9 +73,15 @@ impl Multiset {
         bound(self.0.first_key_value())..bound(self.0.last_key_value())
     }
 
-    /// Whether any of these numbers occurs.
-    pub(super) fn has_any_of(&self, steps: &Range<u64>) -> bool {
-        self.ranges().any(|(given, _)| given.start < steps.end && steps.start < given.end)
+    /// Which of these ranges, each after the one before, have a number that occurs.
+    pub(super) fn having_any_of<'a>(&self, ranges: impl Iterator<Item = &'a Range<u64>>) -> Vec<usize> {
+        let mut own = self.ranges().map(|(own, _)| own).peekable();
+        let has_any = |steps: &Range<u64>| {
+            while own.next_if(|own| own.end <= steps.start).is_some() {}
+            own.peek().is_some_and(|own| own.start < steps.end)
+        };
+        let which = ranges.map(has_any).enumerate();
+        which.filter(|(_, has_any)| *has_any).map(|(number, _)| number).collect()
     }
 }
 
@@ -157,6 +163,10 @@ mod tests {
             prop_assert_eq!(missing(5..50), due);
             let end = counts.iter().rposition(|&times| times > 0).map_or(0, |last| last as u64 + 1);
             prop_assert_eq!(steps.bounds().end, end);
+            let ranges: Vec<_> = (0..12).map(|number| number * 5..number * 5 + 3).collect();
+            let occurs = |range: &Range<u64>| range.clone().any(|step| count(step) > 0);
+            let due: Vec<usize> = (0..12).filter(|&number| occurs(&ranges[number])).collect();
+            prop_assert_eq!(steps.having_any_of(ranges.iter()), due);
             if end > 0 {
                 prop_assert_eq!(steps.to_string().parse(), Ok(steps));
             }

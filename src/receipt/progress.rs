@@ -1,13 +1,14 @@
 //! How far the runs of some receipts have got in an epoch, and which steps are missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ReceiptError;
+use super::coverage::Marks;
 use super::multiset::Multiset;
 use super::verdict::{GivenSteps, MissingSteps};
 use super::verify::not_of_plan;
-use crate::order::Plan;
+use crate::order::{Plan, ReplicaShare};
 
 /// How far an epoch has got.
 pub(super) struct Progress<'a> {
@@ -58,6 +59,10 @@ impl PartyProgress<'_> {
         };
         self.missing = groups.into_iter().flat_map(of_group).collect();
     }
+
+    fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, ReceiptError> {
+        self.plan.share(epoch, step, replica).map_err(|error| not_of_plan(self.name, error))
+    }
 }
 
 impl Progress<'_> {
@@ -71,20 +76,19 @@ impl Progress<'_> {
         Some(GivenSteps { of: *of, by_all, by_some })
     }
 
-    /// The records of an epoch that are in the missing steps.
-    pub(super) fn passed_over(&self, epoch: u64) -> Result<BTreeSet<u64>, ReceiptError> {
-        let mut records = BTreeSet::new();
+    /// Marks the records of an epoch that are in the missing steps.
+    pub(super) fn mark_passed_over(&self, epoch: u64, marks: &mut Marks) -> Result<(), ReceiptError> {
         for party in &self.parties {
             for MissingSteps { replicas, steps } in &party.missing {
-                for (replica, step) in
-                    replicas.clone().flat_map(|replica| steps.clone().map(move |step| (replica, step)))
-                {
-                    let share = party.plan.share(epoch, step, replica);
-                    let share = share.map_err(|error| not_of_plan(party.name, error))?;
-                    records.extend(share.filter(|record| record.epoch == epoch).map(|record| record.index));
+                for replica in replicas.clone() {
+                    for step in steps.clone() {
+                        let of_epoch =
+                            party.share(epoch, step, replica)?.filter(|record| record.epoch == epoch);
+                        of_epoch.for_each(|record| marks.add(record.index));
+                    }
                 }
             }
         }
-        Ok(records)
+        Ok(())
     }
 }

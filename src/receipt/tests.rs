@@ -403,6 +403,19 @@ fn a_worker_that_had_everything_twice_does_not_make_up_for_another() {
     assert_eq!(epoch.doubled_steps[0].steps, 0..2);
 }
 
+/// A step that takes thousands of epochs makes counters for each of them.
+#[test]
+fn a_step_of_more_epochs_than_are_counted_is_refused() {
+    let of = |records| {
+        let job = Job::new([1], BatchSize::Global(records), World::ALONE).last_batch(LastBatch::Wrap);
+        let end = StepEnd { epoch: 0, step: 0, is_last: true };
+        receipts(&job.plan().unwrap(), &[Given { replica: 0, end, records: Vec::new() }]).remove(0)
+    };
+    assert_eq!(Verdict::of([("r", &of(4096))]).map(|verdict| verdict.epochs.len()), Ok(4096));
+    let error = Verdict::of([("r", &of(4097))]).unwrap_err().to_string();
+    assert!(error.starts_with("r: its steps of epoch 0 have records of more than 4096 epochs"), "{error}");
+}
+
 #[test]
 fn a_gap_in_an_epoch_under_way_is_missing_and_its_end_is_not() {
     let plan = plan(40, 8, 1);

@@ -161,7 +161,7 @@ pub struct Positions {
 impl Positions {
     /// Adds a position after all others, `times` times.
     pub(super) fn push(&mut self, position: u64, times: u64) {
-        self.count += times;
+        self.count = self.count.saturating_add(times);
         let has_room = self.ranges.len() < RANGES_MAX;
         match self.ranges.last_mut() {
             Some(last) if last.end == position && !self.has_more => last.end += 1,
@@ -340,5 +340,18 @@ impl fmt::Display for EpochVerdict {
         self.missing_steps.iter().try_for_each(|steps| write!(f, "\n  {steps}"))?;
         self.doubled_steps.iter().try_for_each(|steps| write!(f, "\n  {steps}"))?;
         self.deviations.iter().try_for_each(|deviation| write!(f, "\n  {deviation}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_that_are_too_many_to_count_are_as_many_as_can_be() {
+        let mut positions = Positions::default();
+        positions.push(3, u64::MAX - 1);
+        positions.push(4, 7);
+        assert_eq!((positions.count, positions.to_string()), (u64::MAX, "3-4".to_owned()));
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::coverage::Counts;
+use super::coverage::{Counts, Marks};
 use super::digest::EpochKey;
 use super::ledger::{Entries, Entry};
 use super::multiset::Multiset;
@@ -25,6 +25,14 @@ use crate::source::Identity;
 /// The largest data set that can be verified, in records: 16 GiB of counters.
 const RECORDS_MAX: u64 = 1 << 32;
 
+/// How many epochs are counted at a time: many of a small data set, of which a step may have as many, and a
+/// few of any, for replicas that were apart. Each has 5 KiB for each receipt, too.
+const EPOCHS_MAX: u64 = 1 << 12;
+const EPOCHS_MIN: u64 = 4;
+
+/// The most counters of several epochs, beyond those few: 64 MiB.
+const COUNTERS_MAX: u64 = 1 << 24;
+
 impl Verdict {
     /// Verifies the receipts of a run, each with a name for messages: those of all ranks, and from before and
     /// after each resume. A run may have resumed with other plans, as long as data set, seed and shuffle are
@@ -36,7 +44,8 @@ impl Verdict {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError`] if there are no receipts, or if they are of different runs.
+    /// [`ReceiptError`] if there are no receipts, if they are of different runs, or if their records are too
+    /// many to be counted.
     pub fn of<'a>(receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
         Audit::of(receipts.into_iter().collect(), None)?.verdict()
     }
@@ -80,9 +89,9 @@ impl Audit<'_> {
         for &(_, epoch) in &claimed {
             audit.count(epoch)?;
             let done = following.next().map_or(u64::MAX, |&(reach, _)| reach);
-            let mut known: BTreeSet<u64> = audit.counts.keys().copied().chain(said.iter().copied()).collect();
-            said = said.split_off(&done);
-            known.retain(|&epoch| epoch < done);
+            let later = said.split_off(&done);
+            let mut known = std::mem::replace(&mut said, later);
+            known.extend(audit.counts.range(..done).map(|(&epoch, _)| epoch));
             for epoch in known {
                 epochs.push(audit.judge(epoch, last_claimed)?);
             }
@@ -114,6 +123,8 @@ struct Audit<'a> {
     witnesses: Vec<Witness<'a>>,
     parties: Vec<Party<'a>>,
     records: usize,
+    /// How many epochs are counted at a time.
+    epochs_max: usize,
     /// How often each record is due per epoch.
     times: u32,
     /// The digest of the data set.
@@ -156,6 +167,8 @@ impl<'a> Audit<'a> {
             witnesses: receipts.into_iter().map(witness).collect(),
             parties,
             records: usize::try_from(records).expect("an address has 64 bits, or counters fail to be had"),
+            epochs_max: usize::try_from((COUNTERS_MAX / records.max(1)).clamp(EPOCHS_MIN, EPOCHS_MAX))
+                .expect("it is small"),
             times: u32::try_from(plan.times_each()).expect("a job has at most 65,536 workers"),
             data: data.map(|(_, data)| data),
             counts: BTreeMap::new(),
@@ -186,8 +199,12 @@ impl<'a> Audit<'a> {
                         if let Some(hash) = data.and_then(|data| data.low_hash(record.index)) {
                             entry.contents.add_content(ContentHash(hash.into()), times.cast_signed());
                         }
+                        let held = self.counts.len();
                         let counts = match self.counts.entry(record.epoch) {
                             Slot::Occupied(counts) => counts.into_mut(),
+                            Slot::Vacant(_) if held == self.epochs_max => {
+                                return Err(too_many_epochs(name, epoch, held));
+                            }
                             Slot::Vacant(vacant) => vacant.insert(counts_of(self.records)?),
                         };
                         counts.add(record.index, times.cast_signed());
@@ -207,25 +224,24 @@ impl<'a> Audit<'a> {
         let bad = self.expect_no_bad(epoch);
         let mut contents = self.contents(epoch);
         let deviations = self.deviations(epoch);
-        let mut lost = BTreeSet::new();
+        let mut lost = Marks::of(self.records).ok_or_else(|| no_memory(self.records))?;
         for &(index, times) in deviations.iter().filter_map(|deviation| deviation.records.as_ref()).flatten()
         {
             counts.add(index, times);
-            lost.extend((times < 0).then_some(index));
+            if times < 0 {
+                lost.add(index);
+            }
         }
         let progress = self.progress(epoch, last_claimed)?;
         let delivered = counts.total().saturating_sub(bad.count);
         let due = self.records as u64 * u64::from(self.times);
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
-            for index in self.left_out(epoch, progress.is_only)? {
-                // Counted as if it had come, so a dropped record that did come is one too many.
-                counts.add(index, 1);
-                dropped += 1;
-            }
+            // Counted as if they had come, so a dropped record that did come is one too many.
+            dropped = self.count_left_out(epoch, progress.is_only, &mut counts)?;
             counts.missing(self.times)
         } else {
-            lost.extend(progress.passed_over(epoch)?);
+            progress.mark_passed_over(epoch, &mut lost)?;
             let missing = counts.missing_of(&lost, self.times);
             pending = counts.missing(self.times).count - missing.count;
             missing
@@ -295,10 +311,10 @@ impl<'a> Audit<'a> {
         positions
     }
 
-    /// The records of an epoch that its plans leave out by design, for plans that got to the point where they
-    /// do. `is_only`: one plan alone has records of the epoch.
-    fn left_out(&self, epoch: u64, is_only: bool) -> Result<Vec<u64>, ReceiptError> {
-        let mut left_out = Vec::new();
+    /// Counts the records of an epoch that its plans leave out by design, for plans that got to the point
+    /// where they do, and returns their number. `is_only`: one plan alone has records of the epoch.
+    fn count_left_out(&self, epoch: u64, is_only: bool, counts: &mut Counts) -> Result<u64, ReceiptError> {
+        let mut left_out = 0;
         for party in &self.parties {
             let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
             let has_records = |&of: &u64| of != epoch && plan.epochs_in(of).contains(&epoch);
@@ -306,8 +322,10 @@ impl<'a> Audit<'a> {
                 let is_under_way = is_only && of == epoch && !self.given(party, of).is_empty();
                 if is_under_way || self.has_ended(party, of)? || self.resumes_with_nothing(party, of)? {
                     let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
-                    let records = shares.into_iter().flatten().filter(|record| record.epoch == epoch);
-                    left_out.extend(records.map(|record| record.index));
+                    for record in shares.into_iter().flatten().filter(|record| record.epoch == epoch) {
+                        counts.add(record.index, 1);
+                        left_out += 1;
+                    }
                 }
             }
         }
@@ -467,15 +485,16 @@ impl<'a> Audit<'a> {
         for party in &progress.parties {
             let by_plan = party.witnesses.iter().map(|&witness| &self.witnesses[witness]);
             for (&replica, given) in &party.given {
-                for steps in given.doubled() {
-                    let says_so = |witness: &&Witness<'_>| {
-                        let said =
-                            witness.receipt.entries.get(&epoch).and_then(|entry| entry.steps.get(&replica));
-                        said.is_some_and(|said| said.has_any_of(&steps))
-                    };
-                    let receipts =
-                        by_plan.clone().filter(says_so).map(|witness| witness.name.to_owned()).collect();
-                    doubled.push(DoubledSteps { replica, steps, receipts });
+                let first = doubled.len();
+                let of_replica = |steps| DoubledSteps { replica, steps, receipts: Vec::new() };
+                doubled.extend(given.doubled().map(of_replica));
+                let doubled = &mut doubled[first..];
+                for witness in by_plan.clone() {
+                    let entry = witness.receipt.entries.get(&epoch);
+                    let Some(said) = entry.and_then(|entry| entry.steps.get(&replica)) else { continue };
+                    for number in said.having_any_of(doubled.iter().map(|doubled| &doubled.steps)) {
+                        doubled[number].receipts.push(witness.name.to_owned());
+                    }
                 }
             }
         }
@@ -537,9 +556,17 @@ fn check_records(
     })
 }
 
+fn too_many_epochs(name: &str, epoch: u64, allowed: usize) -> ReceiptError {
+    ReceiptError::TooManyEpochs { name: name.to_owned(), epoch, allowed }
+}
+
 /// A counter for each record of the data set, whose number a receipt states.
 fn counts_of(records: usize) -> Result<Counts, ReceiptError> {
-    Counts::of(records).ok_or(ReceiptError::Memory { records: records as u64 })
+    Counts::of(records).ok_or_else(|| no_memory(records))
+}
+
+fn no_memory(records: usize) -> ReceiptError {
+    ReceiptError::Memory { records: records as u64 }
 }
 
 /// The error of a step that a receipt's plan does not have.

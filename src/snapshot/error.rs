@@ -54,10 +54,12 @@ pub enum SnapshotError {
     },
     /// The snapshot was taken of other data than the feed's.
     #[error(
-        "the snapshot was not taken of {}: for {} it has \"{was}\", and here it is \"{is}\"; resume with the \
-         data it was taken of, or start a new run",
+        "the snapshot was not taken of {}: for {} it has \"{}\", and here it is \"{}\"; resume with the data \
+         it was taken of, or start a new run",
         shown::path(source_path),
-        shown::path(taken_of)
+        shown::path(taken_of),
+        shown::line(was),
+        shown::line(is)
     )]
     OtherData {
         /// What the feed reads.
@@ -141,4 +143,25 @@ impl From<OrderError> for SnapshotError {
 
 fn of_file(path: Option<&PathBuf>) -> String {
     path.map(|path| format!("{}: ", shown::path(path))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_snapshot_says_of_its_data_cannot_draw_on_a_terminal() {
+        let error = SnapshotError::OtherData {
+            source_path: "db".into(),
+            taken_of: "db".into(),
+            was: format!("a \u{1b}[31m \"b\" {}", "x".repeat(1 << 20)),
+            is: "c \"d\"".to_owned(),
+        };
+        let said = error.to_string();
+        assert!(said.len() < 2000 && !said.contains('\u{1b}'), "{said}");
+        assert!(
+            said.contains("it has \"a \\u{1b}[31m \"b\" xxx") && said.contains("is \"c \"d\"\""),
+            "{said}"
+        );
+    }
 }

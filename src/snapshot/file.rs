@@ -24,9 +24,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::text::read;
+use super::text::{KIND, read};
 use super::{Snapshot, SnapshotError};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter, lines};
+use crate::base::checked_text::{TextFault, TextReader, TextWriter, lines, text_of};
 use crate::base::input_file;
 use crate::base::shown;
 use crate::base::whole_file::{self, folder_of, place_of};
@@ -202,11 +202,15 @@ fn load(path: &Path, bounds: Bounds) -> Result<(Snapshot, Option<Carried>), Snap
     let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying()).map_err(|error| {
         SnapshotError::Io { path: path.to_owned(), action: "read", message: error.to_string() }
     })?;
-    // A text with invalid UTF-8 fails its checksum, because of the replacement characters.
-    let text = String::from_utf8_lossy(&bytes);
-    let (snapshot, carried) = split(&text);
+    let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
+    let (snapshot, carried) = split(text_of(KIND, &bytes).map_err(of_text)?);
+    let (found, allowed) = (snapshot.len() as u64, bounds.snapshot);
+    if found > allowed {
+        let message = format!("its snapshot has {found} bytes, but at most {allowed} are read");
+        return Err(SnapshotError::Io { path: path.to_owned(), action: "read", message });
+    }
     let parsed = read(snapshot).and_then(|snapshot| Ok((snapshot, carried.map(Carried::read).transpose()?)));
-    parsed.map_err(|fault| SnapshotError::Text { path: Some(path.to_owned()), fault })
+    parsed.map_err(of_text)
 }
 
 /// A snapshot's text, and that of the receipt it carries.
@@ -376,6 +380,38 @@ mod tests {
         let error = snapshot.carry(&path, &receipt, &receipt_path, smaller).unwrap_err();
         assert!(matches!(error, SnapshotError::Receipt(ReceiptError::TooLarge { .. })), "{error}");
         assert_eq!(fs::read(&path).unwrap(), written, "what was there before is as it was");
+    }
+
+    /// With its receipt a file may be as large as both.
+    #[test]
+    fn a_snapshot_is_no_larger_for_the_receipt_that_it_carries() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, receipt_path) = (folder.path().join("s"), folder.path().join("r"));
+        let (snapshot, receipt) = run(7);
+        let found = snapshot.to_string().len() as u64;
+        let bounds = Bounds { snapshot: found, receipt: 1 << 20 };
+        snapshot.carry(&path, &receipt, &receipt_path, bounds).unwrap();
+        assert_eq!(load(&path, bounds).unwrap().0, snapshot);
+        let error = load(&path, Bounds { snapshot: found - 1, ..bounds }).err().unwrap().to_string();
+        let said = format!("its snapshot has {found} bytes, but at most {} are read", found - 1);
+        assert!(error.contains(&said), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_text_is_found_out_where_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (snapshot, _) = run(7);
+        let mut bytes = snapshot.to_string().into_bytes();
+        let end = bytes.windows(9).position(|line| line == b"source db").unwrap() + 9;
+        bytes[end - 1] = 0xff;
+        fs::write(&path, bytes).unwrap();
+        let error = Snapshot::load(&path).unwrap_err().to_string();
+        let said = "line 2: found \"source d\u{fffd}\", expected text in UTF-8";
+        assert!(error.ends_with(said), "{error}");
+        fs::write(&path, b"\xff\xd8").unwrap();
+        let error = Snapshot::load(&path).unwrap_err().to_string();
+        assert!(error.contains("it is not a snapshot: it begins with"), "{error}");
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::{DealtBy, DrawnFrom, RoundRobin, Snapshot, SnapshotError};
 use crate::bad::BadCount;
 use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter};
-use crate::order::Plan;
+use crate::order::{COUNTED_MAX, Plan};
 use crate::record::StepId;
 use crate::source::Identity;
 use crate::transform::CaffeEra;
 
-const KIND: &str = "snapshot";
+pub(super) const KIND: &str = "snapshot";
 /// Version 1 had no samples ("clue" lines).
 const VERSION: u32 = 2;
 
@@ -151,5 +151,31 @@ fn bad(text: &str) -> Option<(usize, BadCount)> {
     };
     let count =
         BadCount { epoch: epoch.parse().ok()?, records: records.parse().ok()?, bad: bad.parse().ok()? };
-    Some((replica.parse().ok()?, count)).filter(|(_, count)| count.bad <= count.records)
+    let is_counted = count.bad <= count.records && count.records <= COUNTED_MAX;
+    Some((replica.parse().ok()?, count)).filter(|_| is_counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::order::{BatchSize, Job, World};
+
+    #[test]
+    fn bad_records_are_counted_as_far_as_records_are() {
+        let plan = Job::new([100], BatchSize::PerReplica(5), World::ALONE).plan().unwrap();
+        let next = [(0, StepId::default())];
+        let dealt_by = DealtBy::Plan(plan.into());
+        let snapshot = Snapshot::new(Path::new("db"), Identity::new(), dealt_by, DrawnFrom::Indexed(0), next);
+        let with = |count: u64| {
+            let bad = BadCount { epoch: 0, records: count, bad: count };
+            snapshot.clone().with_bad([(0, bad)]).to_string()
+        };
+        assert_eq!(with(1 << 43).parse::<Snapshot>().unwrap().bad_records(), 1 << 43);
+        for count in [(1 << 43) + 1, u64::MAX] {
+            let fault = with(count).parse::<Snapshot>().unwrap_err().to_string();
+            assert!(fault.contains("expected \"bad ... of ..."), "{fault}");
+        }
+    }
 }

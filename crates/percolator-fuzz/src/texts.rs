@@ -15,6 +15,9 @@ use crate::repair;
 /// A job has at most 65,536 replicas, each with a place of its own; a file's records are one number each.
 const TEXT: Budget = Budget::mebibytes(16, 256);
 
+/// The counters of several epochs, and 5 KiB more for each of 4,096.
+const VERIFIED: Budget = Budget::mebibytes(96, 256);
+
 /// A snapshot. What is read is written, and read again; from a file it is the same.
 ///
 /// # Panics
@@ -57,7 +60,7 @@ pub fn receipt(bytes: &[u8]) {
         assert_eq!(again.to_string(), written);
         let job = receipt.plan().job();
         if job.records() <= VERIFIED_MAX && receipt.plan().world().replicas() <= 64 && text.len() < 1 << 16 {
-            let _ = Verdict::of([("one", &receipt)]).map(|verdict| verdict.is_sound());
+            let _ = within(text.as_bytes(), VERIFIED, || Verdict::of([("one", &receipt)]));
         }
         let mut merged = receipt.clone();
         merged.merge(&receipt).expect("a receipt is of the same run as itself");
@@ -133,5 +136,80 @@ pub fn results(bytes: &[u8]) {
     let path = path.with("results.json", bytes);
     if within(bytes, Budget::per_byte(512), || Results::load(&path)).is_ok() {
         accepted();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::accepted::count;
+
+    /// A text of a job over these files, without its checksum.
+    fn job(kind: &str, files: &str, batch: &str, replicas: u32, policy: &str, last_batch: &str) -> String {
+        format!(
+            "percolator {kind} 2\nsource db\nfiles {files}\nbatch {batch}\nworkers {replicas}\n\
+             replicas {replicas}\npolicy {policy}\nassignment tensorflow\nlast-batch {last_batch}\n\
+             shuffle no\nseed 0\n"
+        )
+    }
+
+    /// An epoch of a receipt, with steps of its first replica.
+    fn epoch(steps: &str) -> String {
+        let sketch = ["-"; 192].join(" ");
+        format!("replicas 0..1\nepoch 0\ndigest {:032x} of 0\nsketch {sketch}\nsteps 0 {steps}\n", 0)
+    }
+
+    fn verified(text: &str, budget: Budget) -> Result<Verdict, String> {
+        let receipt: Receipt = repair::text(&format!("{text}checksum -\n")).parse().expect("it is a receipt");
+        let verdict = within(text.as_bytes(), budget, || Verdict::of([("one", &receipt)]));
+        verdict.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_receipt_whose_step_has_thousands_of_epochs_is_an_error() {
+        for (files, records) in [("1", 1 << 14), ("1", 1_u64 << 43), ("1000", 1 << 43)] {
+            let batch = format!("global {records}");
+            let text = job("receipt", files, &batch, 1, "data", "wrap") + &epoch("0..1");
+            let error = verified(&text, VERIFIED).unwrap_err();
+            assert!(error.contains("have records of more than 4096 epochs"), "{error}");
+        }
+    }
+
+    #[test]
+    fn records_that_each_worker_leaves_out_are_counted_and_not_listed() {
+        let text = job("receipt", "20000", "replica 9000", 64, "off", "drop") + &epoch("0..1 1..2");
+        let verdict = verified(&text, Budget::mebibytes(1, 256)).unwrap();
+        assert_eq!(verdict.epochs[0].dropped, 64 * 2000);
+    }
+
+    #[test]
+    fn records_that_were_passed_over_take_a_bit_each() {
+        let text = job("receipt", "100000", "global 1", 1, "data", "keep") + &epoch("0..1 99990..99991");
+        let verdict = verified(&text, Budget::mebibytes(1, 256)).unwrap();
+        // By its digest, it lacks the records of its two steps as well.
+        assert_eq!((verdict.epochs[0].missing.count, verdict.epochs[0].pending), (99_991, 9));
+    }
+
+    #[test]
+    fn texts_of_many_workers_and_many_shards_are_read_in_proportion() {
+        let read = |text: String| {
+            let before = count();
+            snapshot((text + "draws seed 0\nnext epoch 0 step 0 replicas 0 to 0\nchecksum -\n").as_bytes());
+            assert!(count() > before, "it is a snapshot");
+        };
+        let files = ["3"; 1000].join(" ");
+        for policy in ["hint", "off"] {
+            read(job("snapshot", &files, "replica 1", 1 << 16, policy, "keep"));
+        }
+        let files = ["3"; 10_000].join(" ");
+        for policy in ["hint", "file"] {
+            let mut text = job("snapshot", &files, "replica 1", 1, "data", "keep") + "rest 0\n";
+            for workers in 1..=1000 {
+                writeln!(text, "left {policy} 0 {workers} 0 1 1").expect("a String takes all");
+            }
+            read(text);
+        }
     }
 }
