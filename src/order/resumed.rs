@@ -184,6 +184,12 @@ impl Plan {
         first.min(epoch)..=last.max(epoch)
     }
 
+    /// Whether all that this plan has of an epoch is in what another job left of the epoch `of`, which is
+    /// earlier.
+    pub(crate) fn has_rest_of(&self, epoch: u64, of: u64) -> bool {
+        !self.wraps() && self.is_anothers(epoch) && self.epochs_in(of).contains(&epoch)
+    }
+
     /// The epochs in which this plan resumes another job: one, and a second one if batches had wrapped and no
     /// longer do.
     pub(crate) fn resumed_epochs(&self) -> impl Iterator<Item = u64> {

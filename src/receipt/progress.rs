@@ -91,4 +91,24 @@ impl Progress<'_> {
         }
         Ok(())
     }
+
+    /// Whether each step that has records was given once.
+    pub(super) fn is_step_by_step(&self, epoch: u64) -> Result<bool, ReceiptError> {
+        for party in &self.parties {
+            let missing = party.missing.iter().flat_map(|MissingSteps { replicas, steps }| {
+                replicas.clone().map(move |replica| (replica, steps.clone()))
+            });
+            let given = party.given.iter();
+            let doubled =
+                given.flat_map(|(&replica, given)| given.doubled().map(move |steps| (replica, steps)));
+            for (replica, steps) in missing.chain(doubled) {
+                for step in steps {
+                    if party.share(epoch, step, replica)?.len() > 0 {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
 }

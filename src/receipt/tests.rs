@@ -296,6 +296,39 @@ fn an_epoch_of_which_everything_is_dropped_is_covered() {
     assert_eq!((whole.epochs[2].epoch, whole.epochs[2].dropped), (2, 20));
 }
 
+/// Of each step of 6 places, replica 1 was given the second half, and replica 0 nothing.
+#[test]
+fn what_a_step_had_of_a_later_epoch_is_dropped_with_the_rest() {
+    let job = Job::new([2], BatchSize::PerReplica(3), World::new(1, 2).unwrap());
+    let before = job.last_batch(LastBatch::Wrap).plan().unwrap();
+    let found = given_from(&before, 1, StepId::default(), 1, 1000).0;
+    let job = Job::new([2], BatchSize::PerReplica(2), World::ALONE).last_batch(LastBatch::Drop);
+    let (after, next) = before.resumed(&job, &[(0, 0), (0, 1)].map(Into::into)).unwrap();
+    assert_eq!((after.steps(0), after.steps(1), after.steps(2)), (Ok(1), Ok(0), Ok(0)));
+    let later = given_from(&after, 0, next[0], usize::MAX, 2).0;
+    let whole = verdict(&[receipts(&before, &found), receipts(&after, &later)].concat());
+    assert!(whole.is_sound(), "{whole:?}");
+    assert_eq!((whole.epochs[1].state, whole.epochs[1].dropped), (EpochState::Covered, 1), "{whole:?}");
+    assert_eq!(whole.first_not_covered(2), None);
+}
+
+/// Neither what replica 1 had not reached nor the end of the second epoch fills a batch.
+#[test]
+fn an_epoch_after_all_steps_of_which_everything_is_dropped_is_covered() {
+    let job = Job::new([3], BatchSize::PerReplica(2), World::new(1, 2).unwrap());
+    let before = job.last_batch(LastBatch::Wrap).plan().unwrap();
+    let found = given_from(&before, 0, StepId::default(), 1, 1000).0;
+    let job = Job::new([3], BatchSize::PerReplica(3), World::ALONE).last_batch(LastBatch::Drop);
+    let (after, next) = before.resumed(&job, &[(0, 1), (0, 0)].map(Into::into)).unwrap();
+    assert_eq!((after.steps(0), after.steps(1), after.steps(2)), (Ok(0), Ok(0), Ok(1)));
+    let later = given_from(&after, 0, next[0], usize::MAX, 2).0;
+    assert!(later.is_empty());
+    let whole = verdict(&[receipts(&before, &found), receipts(&after, &[])].concat());
+    let dropped: Vec<_> = whole.epochs.iter().map(|epoch| (epoch.state, epoch.dropped)).collect();
+    assert_eq!(dropped, [(EpochState::Covered, 1), (EpochState::Covered, 3)], "{whole:?}");
+    assert_eq!(whole.first_not_covered(2), None);
+}
+
 /// What a replica is given from a step on, for at most this many batches and until an epoch begins; and its
 /// next step.
 fn given_from(
@@ -324,6 +357,40 @@ fn given_from(
     (given, next)
 }
 
+/// Another job over the same data, in which each record is due as often.
+fn another(
+    plan: &Plan,
+    world: (usize, usize),
+    size: u64,
+    is_global: bool,
+    is_caffe: bool,
+    last: usize,
+) -> Job {
+    let is_off = plan.policy().0 == AutoShardPolicy::Off;
+    let workers = if is_off { plan.world().workers() } else { world.0 };
+    let policy = if is_off { AutoShardPolicy::Off } else { AutoShardPolicy::Data };
+    let is_one = !is_off || workers == 1;
+    let batch = if is_global { BatchSize::Global(size) } else { BatchSize::PerReplica(size) };
+    // Workers with their own streams do not wrap.
+    let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
+    let last = if is_one || last != LastBatch::Wrap { last } else { LastBatch::Keep };
+    let assignment = if is_caffe && is_one { Assignment::Caffe } else { Assignment::TensorFlow };
+    let job = plan.job().clone().policy(policy).batch(batch).last_batch(last).assignment(assignment);
+    job.world(World::new(workers, workers * world.1).unwrap())
+}
+
+/// What each replica of a run was given, `cut` batches and some more; and their next steps.
+fn begun(plan: &Plan, cut: usize, ahead: &[usize]) -> (Vec<Given>, Vec<StepId>) {
+    let (mut begun, mut next) = (Vec::new(), Vec::new());
+    for replica in 0..plan.world().replicas() {
+        let ahead = ahead[replica % ahead.len()];
+        let (given, at) = given_from(plan, replica, StepId::default(), cut + ahead, 1000);
+        begun.extend(given);
+        next.push(at);
+    }
+    (begun, next)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
@@ -334,19 +401,10 @@ proptest! {
         world in (1_usize..4, 1_usize..4), size in 1_u64..7, is_global: bool, is_caffe: bool,
         last in 0_usize..4, lost: Index,
     ) {
-        prop_assume!(plan.policy().0 != AutoShardPolicy::Off && plan.job().records() > 0);
-        let batch = if is_global { BatchSize::Global(size) } else { BatchSize::PerReplica(size) };
-        let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
-        let job = plan.job().clone().policy(AutoShardPolicy::Data).batch(batch).last_batch(last);
-        let job = job.world(World::new(world.0, world.0 * world.1).unwrap());
-        let job = job.assignment(if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow });
+        prop_assume!(plan.job().records() > 0);
+        let job = another(&plan, world, size, is_global, is_caffe, last);
         prop_assume!(job.plan().is_ok_and(|plan| plan.steps(0).unwrap() > 0));
-        let (mut before, mut next) = (Vec::new(), Vec::new());
-        for replica in 0..plan.world().replicas() {
-            let (given, at) = given_from(&plan, replica, StepId::default(), cut + ahead[replica % 3], 1000);
-            before.extend(given);
-            next.push(at);
-        }
+        let (before, next) = begun(&plan, cut, &ahead);
         let (after_plan, next) = plan.resumed(&job, &next).unwrap();
         // With an epoch more, should a step have taken whole ones.
         let mut later = next[0].epoch + 1..;
@@ -372,6 +430,39 @@ proptest! {
             // An epoch that is now in no receipt is missed only if it is asked for.
             let found = of(&lacking, &after);
             prop_assert!(!found.is_sound() || found.first_not_covered(next[0].epoch + 1).is_some());
+        }
+    }
+
+    /// Whatever it drops, and whichever epochs its batches had wrapped into.
+    #[test]
+    fn a_run_that_went_on_as_another_job_has_covered_its_epochs_and_is_sound_wherever_it_stops(
+        plan in plans(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..3, 3),
+        world in (1_usize..4, 1_usize..4), size in 1_u64..7, is_global: bool, is_caffe: bool,
+        last in 0_usize..4, more in 1_u64..3, stop in 0_usize..8,
+    ) {
+        prop_assume!(plan.job().records() > 0);
+        let job = another(&plan, world, size, is_global, is_caffe, last);
+        prop_assume!(job.plan().is_ok_and(|plan| plan.steps(0).unwrap() > 0));
+        let (before, next) = begun(&plan, cut, &ahead);
+        let (after, next) = plan.resumed(&job, &next).unwrap();
+        let until = next[0].epoch + more;
+        let later = |batches| -> Vec<Given> {
+            let of_replica = |replica| given_from(&after, replica, next[replica], batches, until).0;
+            (0..after.world().replicas()).flat_map(of_replica).collect()
+        };
+        let of = |later: &[Given]| {
+            let found = verdict(&[receipts(&plan, &before), receipts(&after, later)].concat());
+            let said: String = found.epochs.iter().map(|epoch| format!("{epoch}\n")).collect();
+            (found, format!("{plan:?} and {after:?}: {said}"))
+        };
+        let (whole, said) = of(&later(usize::MAX));
+        prop_assert!(whole.is_sound(), "{}", said);
+        prop_assert_eq!(whole.first_not_covered(until), None, "{}", said);
+        // If one of its replicas got to the end of an epoch, what others had not reached is missing until
+        // the other job has delivered it.
+        if verdict(&receipts(&plan, &before)).is_sound() {
+            let (stopped, said) = of(&later(stop));
+            prop_assert!(stopped.is_sound(), "{}", said);
         }
     }
 }
@@ -401,6 +492,22 @@ fn a_worker_that_had_everything_twice_does_not_make_up_for_another() {
     assert_eq!((epoch.missing.count, epoch.doubled.count, epoch.state), (0, 0, EpochState::Broken));
     assert_eq!(epoch.missing_steps, [MissingSteps { replicas: 1..2, steps: 0..2 }]);
     assert_eq!(epoch.doubled_steps[0].steps, 0..2);
+}
+
+/// What has no records can neither be missing nor come twice.
+#[test]
+fn with_everything_for_each_worker_an_empty_step_may_be_missing_or_come_twice() {
+    let world = World::new(2, 4).unwrap();
+    let job = Job::new([3], BatchSize::PerReplica(3), world).policy(AutoShardPolicy::Off);
+    let plan = job.plan().unwrap();
+    let all = given(&plan, 0..1);
+    let (full, empty): (Vec<_>, Vec<_>) = all.into_iter().partition(|given| !given.records.is_empty());
+    assert_eq!((full.len(), empty.len()), (2, 2));
+    for found in [full.clone(), [&full[..], &empty, &empty].concat()] {
+        let verdict = verdict(&receipts(&plan, &found));
+        assert_eq!(verdict.epochs[0].state, EpochState::Covered, "{verdict:?}");
+    }
+    assert!(!verdict(&receipts(&plan, &full[1..])).is_sound());
 }
 
 /// A step that takes thousands of epochs makes counters for each of them.

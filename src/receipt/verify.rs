@@ -78,7 +78,7 @@ impl Audit<'_> {
             entries().filter(|(_, entry)| has_steps(entry)).map(|(&epoch, _)| epoch).collect();
         let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
         let last_claimed = claimed.last().copied().unwrap_or(0);
-        said.extend(audit.without_a_record(last_claimed)?);
+        said.extend(audit.without_a_record()?);
         let mut epochs = Vec::new();
         // The steps of an epoch have records of that epoch and of later ones, and of earlier ones if the run
         // resumed while its replicas were at different steps.
@@ -248,11 +248,11 @@ impl<'a> Audit<'a> {
         };
         let doubled = counts.doubled(self.times);
         let doubled_steps = self.doubled_steps(epoch, &progress);
-        let steps = progress.steps();
-        let missing_steps: Vec<_> = progress.parties.into_iter().flat_map(|party| party.missing).collect();
         // If every worker has all records, a worker that had them twice makes up for another in the sum, but
         // not in the steps.
-        let is_step_by_step = self.times == 1 || missing_steps.is_empty() && doubled_steps.is_empty();
+        let is_step_by_step = self.times == 1 || progress.is_step_by_step(epoch)?;
+        let steps = progress.steps();
+        let missing_steps: Vec<_> = progress.parties.into_iter().flat_map(|party| party.missing).collect();
         let is_once = missing.count == 0 && doubled.count == 0 && is_step_by_step;
         let is_sound = is_once && deviations.is_empty();
         let state = match (is_sound, pending) {
@@ -332,14 +332,19 @@ impl<'a> Audit<'a> {
         Ok(left_out)
     }
 
-    /// The epochs before this one of which no receipt has anything, because a run resumed there with less
-    /// than a step.
-    fn without_a_record(&self, last: u64) -> Result<Vec<u64>, ReceiptError> {
+    /// The epochs of which receipts may have no record: those of what another job left, as far as a run got
+    /// to the end of that, and so left out the records that filled no batch.
+    fn without_a_record(&self) -> Result<Vec<u64>, ReceiptError> {
         let mut without = Vec::new();
         for party in &self.parties {
-            for epoch in party.plan.resumed_epochs().filter(|&epoch| epoch < last) {
-                if self.resumes_with_nothing(party, epoch)? {
-                    without.push(epoch);
+            for of in party.plan.resumed_epochs() {
+                if self.has_ended(party, of)? || self.resumes_with_nothing(party, of)? {
+                    let epochs = party.plan.epochs_in(of);
+                    if epochs.end() - epochs.start() >= self.epochs_max as u64 {
+                        let name = self.witnesses[party.witnesses[0]].name;
+                        return Err(too_many_epochs(name, of, self.epochs_max));
+                    }
+                    without.extend(epochs);
                 }
             }
         }
@@ -464,6 +469,11 @@ impl<'a> Audit<'a> {
             for of in plan.resumed_epochs().filter(of) {
                 is_resumed = true;
                 has_ended |= self.resumes_with_nothing(party, of)?;
+            }
+            // All that this plan has of the epoch is in what another job left of an earlier one.
+            let ends_with = |of: &u64| *of < epoch && plan.has_rest_of(epoch, *of);
+            for of in plan.resumed_epochs().filter(ends_with) {
+                has_ended |= self.has_ended(party, of)? || self.resumes_with_nothing(party, of)?;
             }
             let given = self.given(party, epoch);
             if !given.is_empty() {
