@@ -141,7 +141,10 @@ impl Progress {
                 return Err(damaged(offset, "an AC scan, before any DC scan of its component"));
             }
             for lowest in lowest.iter_mut().take(scan.last.saturating_add(1)).skip(scan.first) {
-                if lowest.unwrap_or(0) != scan.high.unwrap_or(0) {
+                // A first scan may come again, whole: its coefficients replace those before. With fewer bits,
+                // it would leave bits in place that later scans add once more.
+                let is_anew = lowest.is_some() && !scan.refines() && scan.low > 0;
+                if is_anew || lowest.unwrap_or(0) != scan.high.unwrap_or(0) {
                     return Err(damaged(offset, "a scan that does not continue the scans before it"));
                 }
                 *lowest = Some(scan.low);
@@ -154,5 +157,35 @@ impl Progress {
     pub(super) fn is_complete(&self, frame: &Frame) -> bool {
         let mut components = self.lowest.iter().take(frame.components().len());
         components.all(|lowest| lowest.iter().all(|lowest| *lowest == Some(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The AC coefficients of the only component, or its DC coefficient.
+    fn scan(is_ac: bool, high: Option<u8>, low: u8) -> Scan {
+        let (first, last) = if is_ac { (1, COEFFICIENTS - 1) } else { (0, 0) };
+        Scan { members: [Member::default(); 3], count: 1, first, last, high, low }
+    }
+
+    /// libjpeg leaves a bit that is set already as it is when it refines.
+    #[test]
+    fn complete_coefficients_do_not_begin_anew_with_fewer_bits() {
+        let mut progress = Progress::new();
+        for whole in [scan(false, None, 0), scan(true, None, 0), scan(true, None, 0)] {
+            progress.add(&whole, 0).unwrap();
+        }
+        for is_ac in [false, true] {
+            let error = progress.clone().add(&scan(is_ac, None, 1), 7).unwrap_err().to_string();
+            assert!(error.contains("does not continue the scans before it"), "{error}");
+        }
+        let mut progress = Progress::new();
+        for step in [scan(false, None, 1), scan(false, Some(1), 0), scan(true, None, 2)] {
+            progress.add(&step, 0).unwrap();
+        }
+        assert!(progress.clone().add(&scan(true, None, 2), 0).is_err());
+        assert!(progress.add(&scan(true, Some(2), 1), 0).is_ok());
     }
 }
