@@ -3,7 +3,7 @@
 //!
 //! A FIFO would block until somebody writes, and a device may have no end, so neither is read.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -16,8 +16,7 @@ use crate::base::whole_file::kind_of;
 ///
 /// What the system says, or that the file is no regular one.
 pub fn open(path: &Path) -> io::Result<(File, u64)> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
+    let (file, metadata) = open_any(path)?;
     if !metadata.is_file() {
         let found = kind_of(metadata.file_type());
         let advice = if metadata.is_dir() { "" } else { ": copy it to one first" };
@@ -25,6 +24,22 @@ pub fn open(path: &Path) -> io::Result<(File, u64)> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok((file, metadata.len()))
+}
+
+/// Like [`open`]; `None` for what is no regular file.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let (file, metadata) = open_any(path)?;
+    Ok(metadata.is_file().then_some((file, metadata.len())))
+}
+
+fn open_any(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
 }
 
 /// Whether an error says that a file is not there to be read, and not that reading failed this time, as when

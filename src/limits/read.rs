@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "files are mapped")]
 
-use std::fs::File;
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use memmap2::Mmap;
 
 use super::together;
+use crate::base::input_file;
 
 /// The most that is read of the files: more than any cache holds.
 const READ_BYTES_MAX: usize = 1 << 30;
@@ -27,7 +27,8 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Maps the files without reading them. Empty files are left out.
+    /// Maps the files without reading them. Empty files are left out, and what is no regular file: a list may
+    /// name anything.
     ///
     /// The files must not be written to or truncated for as long as this lives.
     ///
@@ -37,8 +38,8 @@ impl PageCache {
     pub fn open(files: impl IntoIterator<Item = impl AsRef<Path>>) -> io::Result<Self> {
         let mut maps = Vec::new();
         for path in files {
-            let file = File::open(path)?;
-            if file.metadata()?.len() > 0 {
+            let Some((file, length)) = input_file::open_regular(path.as_ref())? else { continue };
+            if length > 0 {
                 // SAFETY: this process writes to no file that it reads. That nobody else writes to a database
                 // or truncates it in the meantime is the assumption under which every database is read here
                 // (docs/design.md).
@@ -135,6 +136,17 @@ mod tests {
         }
         assert!(PageCache::open([folder.path().join("none")]).is_err());
         assert_eq!(PageCache::open(&files[..1]).unwrap().bytes_per_second(2, Duration::MAX).to_bits(), 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it maps a file")]
+    fn what_is_no_regular_file_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let [fifo, file] = ["fifo", "file"].map(|name| folder.path().join(name));
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        std::fs::write(&file, [7; 100]).unwrap();
+        let cache = PageCache::open([&*fifo, &file, Path::new("/dev/zero")]).unwrap();
+        assert_eq!(cache.pieces(1).iter().map(|piece| piece.len()).sum::<usize>(), 100);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use percolator::input_file;
+
 use crate::error::MeasureError;
 
 /// Reads the files into memory if they fit in what is free. Returns whether they did.
@@ -13,10 +15,16 @@ pub(crate) fn load(files: &[PathBuf]) -> Result<bool, MeasureError> {
     }
     let mut buffer = vec![0; 1 << 20];
     for path in files {
-        let mut file = File::open(path).map_err(failed(path, "open the file"))?;
+        let Some((mut file, _)) = open(path)? else { continue };
         while file.read(&mut buffer).map_err(failed(path, "read the file"))? > 0 {}
     }
     Ok(true)
+}
+
+/// Opens a file; `None` for what is no regular one. A list may name a FIFO, which would be waited for, or a
+/// device without an end.
+fn open(path: &Path) -> Result<Option<(File, u64)>, MeasureError> {
+    input_file::open_regular(path).map_err(failed(path, "open the file"))
 }
 
 /// Whether the files fit in the memory that is free, as far as the system says.
@@ -46,7 +54,7 @@ pub(crate) fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
     use rustix::fs::{Advice, fadvise};
 
     for path in files {
-        let file = File::open(path).map_err(failed(path, "open the file"))?;
+        let Some((file, _)) = open(path)? else { continue };
         fadvise(&file, 0, None, Advice::DontNeed)
             .map_err(|error| failed(path, "drop the file from memory")(error.into()))?;
     }
@@ -57,4 +65,23 @@ pub(crate) fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
     Err(MeasureError::NoEviction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_left_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let [fifo, image] = ["fifo", "image"].map(|name| folder.path().join(name));
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        std::fs::write(&image, [7; 100]).unwrap();
+        let files = [fifo, image, "/dev/zero".into()];
+        assert!(load(&files).unwrap());
+        if cfg!(target_os = "linux") {
+            evict(&files).unwrap();
+        }
+        assert!(load(&[folder.path().join("none")]).is_err());
+    }
 }

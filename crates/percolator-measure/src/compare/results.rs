@@ -1,6 +1,7 @@
 //! What `percolator bench --json` has printed, of one build.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -32,7 +33,13 @@ use super::figures::RoundFigures;
 /// # Ok::<(), percolator_measure::compare::ResultsError>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Results(Vec<JobResult>);
+pub struct Results {
+    jobs: Vec<JobResult>,
+    /// The numbers of the jobs of each name, by setup.
+    numbers: BTreeMap<String, BTreeMap<Setup, usize>>,
+}
+
+type Setup = BTreeMap<String, String>;
 
 /// A job's rounds, and what they were measured on.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +47,7 @@ pub struct JobResult {
     /// The job's name.
     pub job: String,
     /// What must be alike in two results, or else they differ for that reason too.
-    pub setup: BTreeMap<String, String>,
+    pub setup: Setup,
     /// What each round gave.
     pub rounds: Vec<RoundFigures>,
 }
@@ -103,7 +110,7 @@ impl Results {
             .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         let mut results = Results::default();
         results.add(&text, &shown::path(path).to_string())?;
-        match results.0.is_empty() {
+        match results.jobs.is_empty() {
             true => Err(ResultsError::Empty { path: path.to_owned() }),
             false => Ok(results),
         }
@@ -121,9 +128,12 @@ impl Results {
                 line: number + 1,
                 source,
             })?;
-            match self.0.iter_mut().find(|one| one.job == result.job && one.setup == result.setup) {
-                Some(one) => one.rounds.extend(result.rounds),
-                None => self.0.push(result),
+            match self.numbers.entry(result.job.clone()).or_default().entry(result.setup.clone()) {
+                Entry::Occupied(number) => self.jobs[*number.get()].rounds.extend(result.rounds),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(self.jobs.len());
+                    self.jobs.push(result);
+                }
             }
         }
         Ok(())
@@ -132,15 +142,15 @@ impl Results {
     /// The results, by job and setup.
     #[must_use]
     pub fn jobs(&self) -> &[JobResult] {
-        &self.0
+        &self.jobs
     }
 
     /// The same job: of the same name and setup, or of the same name if only one has it.
     #[must_use]
     pub fn partner(&self, of: &JobResult) -> Option<&JobResult> {
-        let mut alike = self.0.iter().filter(|result| result.job == of.job);
-        let same = self.0.iter().find(|result| result.job == of.job && result.setup == of.setup);
-        same.or_else(|| alike.next().filter(|_| alike.next().is_none()))
+        let alike = self.numbers.get(&of.job)?;
+        let only = || alike.values().next().filter(|_| alike.len() == 1);
+        alike.get(&of.setup).or_else(only).map(|&number| &self.jobs[number])
     }
 }
 

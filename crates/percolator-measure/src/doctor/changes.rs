@@ -1,11 +1,11 @@
 //! The changes of a feed's settings that may make it faster.
 
 use std::fmt;
-use std::fs::File;
+use std::path::PathBuf;
 
-use percolator::FeedBuilder;
 use percolator::feed::{ResolvedFeed, SourceSpec};
 use percolator::source::Access;
+use percolator::{FeedBuilder, input_file};
 use serde::Serialize;
 
 use crate::job::Job;
@@ -93,8 +93,9 @@ pub(super) fn changes(job: &Job, feed: &ResolvedFeed, ring: usize) -> Vec<Change
     let has_maps = spec.sources.iter().any(|source| {
         matches!(source, SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. } | SourceSpec::TfRecord { .. })
     });
+    let open = |path: &PathBuf| input_file::open(path).ok();
     let is_mapped = |access: Access| {
-        has_maps && job.files().iter().any(|path| File::open(path).is_ok_and(|file| access.is_mapped(&file)))
+        has_maps && job.files().iter().filter_map(open).any(|(file, _)| access.is_mapped(&file))
     };
     if is_mapped(spec.access) {
         changes.push(Change::ReadFiles);
