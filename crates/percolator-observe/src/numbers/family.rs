@@ -72,7 +72,7 @@ pub(crate) enum Number<'a> {
 
 /// The longest time that a text may have: that of a thousand threads for a thousand years. Sums of such times
 /// are in the range of a [`Duration`].
-const SECONDS_MAX: f64 = 4e13;
+const TIME_MAX: Duration = Duration::from_secs(40_000_000_000_000);
 
 /// The labels of a number beside `feed`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -137,12 +137,22 @@ impl Number<'_> {
             }
             Number::Flag(flag) => whole().map(|found| *flag = found != 0).is_some(),
             Number::Time(time) => {
-                let found = text.parse().ok().filter(|found| *found <= SECONDS_MAX);
-                let found = found.and_then(|found| Duration::try_from_secs_f64(found).ok());
-                found.map(|found| *time = found).is_some()
+                let found =
+                    exact_time_of(text).or_else(|| Duration::try_from_secs_f64(text.parse().ok()?).ok());
+                found.filter(|found| *found <= TIME_MAX).map(|found| *time = found).is_some()
             }
         }
     }
+}
+
+/// The seconds of a text like `1.25`, of nine decimal places at most: a float is not exact.
+fn exact_time_of(text: &str) -> Option<Duration> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let is_exact = is_number(seconds) && is_number(fraction) && fraction.len() <= 9;
+    let nanoseconds = format!("{fraction:0<9}");
+    is_exact.then_some(())?;
+    Some(Duration::new(seconds.parse().ok()?, nanoseconds.parse().ok()?))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within the range")]
@@ -409,3 +419,28 @@ pub const FAMILIES: &[Family] = &[
         Of::Budget
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written_and_floats_as_they_are() {
+        let read = |text: &str| {
+            let mut time = Duration::ZERO;
+            Number::Time(&mut time).read(text).then_some(time)
+        };
+        for time in [Duration::new(9_007_199, 254_740_993), Duration::new(0, 1), TIME_MAX] {
+            let mut written = time;
+            assert_eq!(read(&Number::Time(&mut written).text()), Some(time));
+        }
+        for (text, milliseconds) in [("7", 7000), ("1.5", 1500), ("+1.5", 1500), ("2e-3", 2), (".5", 500)] {
+            assert_eq!(read(text), Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+        assert_eq!(read("0.0000000009"), Some(Duration::from_nanos(1)), "rounded");
+        let too_long = format!("{}.000000001", TIME_MAX.as_secs());
+        for text in ["", "-1", "1.x", "nan", "inf", "40000000000001", &too_long, "1e300"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
