@@ -8,7 +8,8 @@ use crate::record::RecordId;
 /// The fewest records that a rate is of: one bad record among the first ten says little about an epoch.
 const RATE_OF_MIN: u64 = 1000;
 
-/// What a lane had of an epoch until now. A snapshot may state any numbers, so sums end at the largest one.
+/// What a lane had of an epoch until now. A snapshot that is read states at most 2^43 records for each
+/// replica; sums of what else is given end at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BadCount {
     pub(crate) epoch: u64,

@@ -1,5 +1,6 @@
 //! The order of an epoch in which files are shuffled but the records within each file are not.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,32 +56,41 @@ impl FileOrder {
     }
 }
 
-/// The orders that shards used last. An order has as many entries as its shard has files, and every step
-/// needs it. What is kept does not affect the result.
+/// The orders that were made last. An order has as many entries as its shard has files, and every step needs
+/// it. What is kept does not affect the result.
 #[derive(Default)]
-pub(super) struct KeptOrders(Mutex<Vec<Kept>>);
+pub(super) struct KeptOrders(Mutex<Kept>);
 
-/// An order, by its shard and its key.
-type Kept = ((ShardName, u64), Arc<FileOrder>);
+#[derive(Default)]
+struct Kept {
+    /// The newest orders of each shard, by their keys.
+    orders: HashMap<ShardName, Vec<(u64, Arc<FileOrder>)>>,
+    /// The number of files of all orders.
+    files: usize,
+}
 
-/// What is kept in any case: a step may be in two epochs.
-const KEPT_MIN: usize = 2;
-/// The most orders, and the most files of all orders beyond those two: 64 MiB.
-const KEPT_MAX: usize = 256;
-const KEPT_FILES_MAX: usize = 1 << 22;
+/// The most orders of a shard: a step may be in two epochs.
+const OF_SHARD_MAX: usize = 2;
+/// The most files of the orders of several shards: 64 MiB.
+const FILES_MAX: usize = 1 << 22;
 
 impl KeptOrders {
     /// The order of a shard with this key.
-    pub(super) fn get(&self, of: (ShardName, u64), make: impl FnOnce() -> FileOrder) -> Arc<FileOrder> {
-        let mut kept = self.0.lock();
-        if let Some((_, order)) = kept.iter().find(|(known, _)| *known == of) {
+    pub(super) fn get(&self, name: ShardName, key: u64, make: impl FnOnce() -> FileOrder) -> Arc<FileOrder> {
+        let Kept { orders, files } = &mut *self.0.lock();
+        let of_shard = orders.entry(name).or_default();
+        if let Some((_, order)) = of_shard.iter().find(|(known, _)| *known == key) {
             return order.clone();
         }
         let order = Arc::new(make());
-        kept.push((of, order.clone()));
-        let mut files: usize = kept.iter().map(|(_, order)| order.begins.len()).sum();
-        while kept.len() > KEPT_MIN && (kept.len() > KEPT_MAX || files > KEPT_FILES_MAX) {
-            files -= kept.remove(0).1.begins.len();
+        if of_shard.len() == OF_SHARD_MAX {
+            *files -= of_shard.remove(0).1.begins.len();
+        }
+        of_shard.push((key, order.clone()));
+        *files += order.begins.len();
+        if *files > FILES_MAX {
+            orders.retain(|other, _| *other == name);
+            *files = orders.values().flatten().map(|(_, order)| order.begins.len()).sum();
         }
         order
     }
@@ -97,6 +107,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::order::AutoShardPolicy;
+
+    #[test]
+    fn the_two_newest_orders_of_each_shard_are_kept_and_large_ones_of_others_go() {
+        let kept = KeptOrders::default();
+        let name = |worker| ShardName { policy: AutoShardPolicy::Hint, worker, workers: 9 };
+        let is_made = |worker, key, files: usize| {
+            let mut is_made = false;
+            let order = kept.get(name(worker), key, || {
+                is_made = true;
+                FileOrder::new(&vec![0; files], 1, key)
+            });
+            assert_eq!(order.begins.len(), files);
+            is_made
+        };
+        for worker in 0..9 {
+            assert_eq!(
+                [1, 1, 2, 1, 3, 1, 3].map(|key| is_made(worker, key, 4)),
+                [true, false, true, false, true, true, false]
+            );
+        }
+        assert!(!is_made(0, 3, 4), "other shards take none of its places");
+        assert_eq!(kept.0.lock().files, 9 * 2 * 4);
+        assert!(is_made(0, 4, FILES_MAX) && !is_made(0, 1, 4) && is_made(1, 3, 4));
+        assert_eq!(kept.0.lock().files, 4, "those of the shard that was asked for last");
+    }
 
     proptest! {
         /// The naive twin: files laid end to end.

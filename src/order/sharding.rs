@@ -74,7 +74,7 @@ impl fmt::Display for AutoShardPolicy {
     }
 }
 
-/// The consecutive files of a data set. All shards of a plan have the same ones.
+/// The consecutive files of a data set, which its shards share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     /// Where each file begins, and where the last one ends: positions in the data set.
@@ -229,7 +229,7 @@ impl Shard {
         }
         let key = key_of(seed, epoch, stream);
         let make = || FileOrder::new(&self.firsts(), self.records, key);
-        let order = self.files.orders.get((self.name, key), make);
+        let order = self.files.orders.get(self.name, key, make);
         EpochOrder::of_files(self.records, order)
     }
 

@@ -67,8 +67,8 @@ impl Prefetcher {
         let tried = self.processor.try_alone(&record, self.layout.fields());
         match (run.check_used(), tried) {
             (Err(changed), _) => changed.into(),
-            (Ok(()), Err(damage)) => damage.into(),
-            (Ok(()), Ok(())) => error,
+            (Ok(()), Err(damage)) if damage.cause.is_of_record() => damage.into(),
+            (Ok(()), _) => error,
         }
     }
 

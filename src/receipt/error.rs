@@ -85,11 +85,12 @@ pub enum ReceiptError {
         /// The largest number allowed.
         allowed: u64,
     },
-    /// The steps of an epoch have records of too many other epochs: batches [wrap](crate::order::LastBatch),
-    /// and are many times larger than the data set.
+    /// Records of too many epochs would have to be counted at a time: batches
+    /// [wrap](crate::order::LastBatch), and are many times larger than the data set, or replicas were many
+    /// epochs apart.
     #[error(
-        "{name}: its steps of epoch {epoch} have records of more than {allowed} epochs, and no more are \
-         counted at a time, since each record of each epoch has a counter in memory"
+        "{name}: at epoch {epoch}, records of more than {allowed} epochs would have to be counted, and no \
+         more are counted at a time, since each record of each epoch has a counter in memory"
     )]
     TooManyEpochs {
         /// The receipt.

@@ -92,7 +92,9 @@ impl Progress<'_> {
         Ok(())
     }
 
-    /// Whether each step that has records was given once.
+    /// Whether each step that has records was given once. Of consecutive steps of a replica, the first ones,
+    /// as many as there are workers, tell: either shares only grow smaller, or they come again with that
+    /// period.
     pub(super) fn is_step_by_step(&self, epoch: u64) -> Result<bool, ReceiptError> {
         for party in &self.parties {
             let missing = party.missing.iter().flat_map(|MissingSteps { replicas, steps }| {
@@ -101,8 +103,9 @@ impl Progress<'_> {
             let given = party.given.iter();
             let doubled =
                 given.flat_map(|(&replica, given)| given.doubled().map(move |steps| (replica, steps)));
+            let workers = party.plan.world().workers();
             for (replica, steps) in missing.chain(doubled) {
-                for step in steps {
+                for step in steps.take(workers) {
                     if party.share(epoch, step, replica)?.len() > 0 {
                         return Ok(false);
                     }

@@ -39,8 +39,9 @@ impl Verdict {
     /// the same.
     ///
     /// An epoch must be covered if any receipt has its last step or a later epoch, or is of a job that
-    /// resumed with less than a step of it, and drops that. Otherwise it is under way, and steps that no
-    /// replica has reached are not missing.
+    /// resumed with less than a step of it, and drops that. So it must if all that a resumed job has of it is
+    /// in what another job left of an earlier epoch, and that was delivered. Otherwise it is under way, and
+    /// steps that no replica has reached are not missing.
     ///
     /// # Errors
     ///

@@ -568,7 +568,7 @@ fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_
 }
 
 #[test]
-fn counts_of_a_snapshot_that_are_beyond_all_bounds_are_no_panic() {
+fn counts_of_a_snapshot_are_refused_beyond_all_bounds_and_are_no_panic_below() {
     let policy = BadRecords::skip().at_most_rate(1.0);
     let feed = || {
         let devices = [0, 1].map(Device::host);
@@ -578,12 +578,14 @@ fn counts_of_a_snapshot_that_are_beyond_all_bounds_are_no_panic() {
     before.steps().next().unwrap().unwrap();
     let text = before.snapshot().unwrap().to_string();
     let (stated, _) = text.rsplit_once("checksum ").unwrap();
-    let most = u64::MAX;
-    let stated = stated.replace("bad 1 of 4 records", &format!("bad {most} of {most} records"));
-    assert_eq!(stated.matches(&most.to_string()).count(), 4, "two replicas: {text}");
-    let snapshot = format!("{stated}checksum {:08x}\n", crc32c::crc32c(stated.as_bytes()));
-    let snapshot: Snapshot = snapshot.parse().unwrap();
-    assert_eq!(snapshot.bad_records(), most);
+    let of = |most: u64| {
+        let stated = stated.replace("bad 1 of 4 records", &format!("bad {most} of {most} records"));
+        assert_eq!(stated.matches(&most.to_string()).count(), 4, "two replicas: {text}");
+        format!("{stated}checksum {:08x}\n", crc32c::crc32c(stated.as_bytes())).parse::<Snapshot>()
+    };
+    assert!(of(u64::MAX).is_err() && of((1 << 43) + 1).is_err());
+    let snapshot = of(1 << 43).unwrap();
+    assert_eq!(snapshot.bad_records(), 1 << 44);
     let mut resumed = feed().resume(&snapshot).build().unwrap();
     assert_eq!(resumed.steps().flat_map(Result::unwrap).map(|batch| batch.len()).sum::<usize>(), 8);
     // One replica that takes over from two.
