@@ -166,11 +166,10 @@ impl CheckpointManager {
 
     /// Puts a checkpoint behind all others.
     fn enter(&mut self, prefix: PathBuf, written: f64) {
-        let previous = previous_prefix(&prefix);
-        self.unremoved.retain(|other| !is_same_checkpoint(other, &prefix));
-        self.kept.retain(|kept| {
-            !is_same_checkpoint(&kept.prefix, &prefix) && !is_same_checkpoint(&kept.prefix, &previous)
-        });
+        let own = [&prefix, &previous_prefix(&prefix)];
+        let is_other = |other: &Path| !own.iter().any(|own| is_same_checkpoint(own, other));
+        self.unremoved.retain(|unremoved| is_other(unremoved));
+        self.kept.retain(|kept| is_other(&kept.prefix));
         self.kept.push(Kept { prefix, written });
     }
 
@@ -360,14 +359,17 @@ impl CheckpointManager {
         }
         let new = new_prefix(prefix);
         let rest = match &new {
-            None => remove(prefix).and_then(|()| remove(&previous_prefix(prefix))),
+            None => remove(prefix).and_then(|()| remove(&previous_prefix(prefix)).map(|()| true)),
             Some(new) => remove(prefix).and_then(|()| remove_unfinished(new)),
         };
-        if let Err(error) = rest {
-            saved.not_removed.push(NotRemoved { prefix: prefix.to_owned(), error });
-            return false;
-        }
-        if self.options.rules == Rules::Saver {
+        let is_gone = match rest {
+            Ok(is_gone) => is_gone,
+            Err(error) => {
+                saved.not_removed.push(NotRemoved { prefix: prefix.to_owned(), error });
+                return false;
+            }
+        };
+        if self.options.rules == Rules::Saver && is_gone {
             // As TensorFlow: not every checkpoint has one.
             let _ = fs::remove_file(with_suffix(new.as_deref().unwrap_or(prefix), ".meta"));
         }

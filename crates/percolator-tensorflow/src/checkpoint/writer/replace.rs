@@ -214,10 +214,13 @@ pub(in crate::checkpoint) fn remove(prefix: &Path) -> Result<(), WriteError> {
 }
 
 /// Removes the data files of a prefix that has no index: what a writer leaves that is killed before it names
-/// the index.
-pub(in crate::checkpoint) fn remove_unfinished(prefix: &Path) -> Result<(), WriteError> {
+/// the index. Returns whether there is none.
+pub(in crate::checkpoint) fn remove_unfinished(prefix: &Path) -> Result<bool, WriteError> {
     let _turn = FolderTurn::take(folder_of(prefix));
-    if exists(&index_path(prefix))? { Ok(()) } else { remove_data(prefix) }
+    if exists(&index_path(prefix))? {
+        return Ok(false);
+    }
+    remove_data(prefix).map(|()| true)
 }
 
 fn remove_data(prefix: &Path) -> Result<(), WriteError> {
