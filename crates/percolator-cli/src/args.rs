@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, Net, Phase, Transform, shown};
-use percolator_data::{ChannelOrder, Content, Found, Kind, OpenOptions};
+use percolator::{ColorMode, Feed, Net, Phase, Transform, shown, tfrecord};
+use percolator_data::{ChannelOrder, Content};
 
 use crate::described::{Database, Described};
 
@@ -195,7 +195,8 @@ impl SourceArgs {
             match at.join("CURRENT").exists() {
                 true => found.leveldb.push(path.clone()),
                 false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
-                false if is_tfrecord(&at) => found.tfrecord.push(path.clone()),
+                // Any other file can be opened as one of records, whose error says what is wrong with it.
+                false if is_empty(&at) || Net::open(&at).is_err() => found.tfrecord.push(path.clone()),
                 false if paths.len() > 1 => return Err(not_alone(path)),
                 false => found.net = Some(path.clone()),
             }
@@ -211,6 +212,22 @@ impl SourceArgs {
 
     pub(super) fn is_net(&self) -> bool {
         self.net.is_some()
+    }
+
+    /// The TFRecord files among which a file would be taken for records, if it were there.
+    pub(super) fn data_with(&self, file: &Path, root: &Path) -> Option<&Path> {
+        self.tfrecord.iter().map(PathBuf::as_path).find(|path| tfrecord::is_among(file, root, path))
+    }
+
+    /// Checks that a file that is to be written is none of those files.
+    pub(super) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
+        match self.data_with(file, root).map(shown::path) {
+            None => Ok(()),
+            Some(data) => {
+                let file = shown::path(file);
+                bail!("{file} would be one of the files of the data set {data}: give another path")
+            }
+        }
     }
 
     /// Checks that a net is the only source.
@@ -255,10 +272,9 @@ impl SourceArgs {
     }
 }
 
-/// Whether a file has the records of TensorFlow's files. Any file can be opened as one.
-fn is_tfrecord(path: &Path) -> bool {
-    let found = OpenOptions::default().find(path);
-    matches!(found, Ok(Found::DataSet(data)) if data.kind() == Kind::TfRecord)
+/// Whether a file is empty: a net may be, too, but has nothing to read then.
+fn is_empty(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.len() == 0)
 }
 
 fn not_alone(net: &Path) -> anyhow::Error {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use percolator::shown::count;
-use percolator::{Progress, shown};
+use percolator::{Progress, shown, tfrecord};
+use percolator_data::Kind;
 use percolator_data::convert::{
     self as conversion, Encoded, Encoding, ExampleNames, ImageOptions, RecordOptions, Summary,
 };
@@ -287,8 +288,11 @@ impl Convert {
             }
             Origin::Records(RecordsOf { source, open, output, strip, example }) => {
                 let options = RecordOptions { strip, example };
-                let records = Records::of(open.options().open(&source)?)?;
-                output.run(records, ImageOptions::default(), options)
+                let data = open.options().open(&source)?;
+                if data.kind() == Kind::TfRecord {
+                    output.check_apart_from(&source)?;
+                }
+                output.run(Records::of(data)?, ImageOptions::default(), options)
             }
         }
     }
@@ -325,6 +329,20 @@ impl ImageArgs {
 impl OutputArgs {
     fn run_plain(self, input: impl Input + 'static) -> anyhow::Result<ExitCode> {
         self.run(input, ImageOptions::default(), RecordOptions::default())
+    }
+
+    /// Checks that no file that is to be written would be one of the TFRecord files that are read: they would
+    /// have every record twice.
+    fn check_apart_from(&self, data: &Path) -> anyhow::Result<()> {
+        let mut first = self.output.clone().into_os_string();
+        if let Some(shards) = self.shards {
+            first.push(format!("-00000-of-{shards:05}"));
+        }
+        let is_among =
+            Backend::from(self.backend) == Backend::TfRecord && tfrecord::is_among(&first, "", data);
+        let [name, data] = [&self.output, data].map(shown::path);
+        ensure!(!is_among, "{name}: it would be among the files of the data set {data}: give another path");
+        Ok(())
     }
 
     fn run(

@@ -107,9 +107,10 @@ impl DataArgs {
     fn holds(&self, path: &Path) -> bool {
         // A new file in a database's folder is none of the database's.
         let is_database = ["data.mdb", "CURRENT"].iter().any(|file| self.path.join(file).exists());
-        let is_in_folder =
-            |there: PathBuf| self.path.canonicalize().is_ok_and(|folder| there.starts_with(folder));
-        path.canonicalize().is_ok_and(is_in_folder) || !is_database && tfrecord::is_among(path, &self.path)
+        let files = tfrecord::files(&self.path).unwrap_or_default();
+        let mut places = files.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
+        let is_in_place = |there: PathBuf| places.any(|place| there.starts_with(place));
+        path.canonicalize().is_ok_and(is_in_place) || !is_database && tfrecord::is_among(path, "", &self.path)
     }
 }
 

@@ -57,6 +57,9 @@ impl Digest {
         source.leveldb.extend_from_slice(&self.leveldb);
         source.tfrecord.extend_from_slice(&self.tfrecord);
         source.check_alone()?;
+        if let Some(out) = &self.out {
+            source.check_output(out, self.state.root())?;
+        }
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
         let progress = Progress::new();

@@ -86,6 +86,9 @@ impl Dump {
         names.iter().try_for_each(|name| arrays::check_free(&self.out, name, existing))?;
         // Checked before the data are read, which may take long.
         self.check_place(names.first().map_or("data", |name| name))?;
+        for name in &names {
+            self.source.check_output(&self.out.join(format!("{name}.npy")), self.state.root())?;
+        }
         let described = self.source.describe(&self.state, &self.transform)?;
         let has_labels = described.has_labels && self.example.has_labels();
         let feed = self.example.with_options(described.feed);
@@ -226,7 +229,9 @@ impl Dump {
     fn check_place(&self, name: &str) -> anyhow::Result<()> {
         let folders = self.out.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
         if let Some(missing) = folders.take_while(|folder| folder.symlink_metadata().is_err()).last() {
-            return whole_file::check(missing).with_context(|| self.no_folder());
+            // Without a slash at its end, which only a folder's path may have.
+            let missing: PathBuf = missing.components().collect();
+            return whole_file::check(&missing).with_context(|| self.no_folder());
         }
         // If the folder exists, this only checks it.
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;

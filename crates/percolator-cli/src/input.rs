@@ -1,9 +1,7 @@
 //! A feed: its source, and how its pipeline runs. Options of `feed`, `doctor` and `bench`.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
-use percolator::{FeedBuilder, tfrecord};
+use percolator::FeedBuilder;
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
 use crate::described::Described;
@@ -29,12 +27,6 @@ pub(super) struct InputArgs {
 }
 
 impl InputArgs {
-    /// The TFRecord files among which a file would be taken for records, if it were there.
-    pub(super) fn data_with(&self, file: &Path) -> Option<PathBuf> {
-        let mut all = self.source.tfrecord.iter().map(|path| self.state.root().join(path));
-        all.find(|path| tfrecord::is_among(file, path))
-    }
-
     /// The feed that the arguments describe, with all of them but the batch size.
     pub(super) fn describe(&self) -> anyhow::Result<Described> {
         let described = self.source.describe(&self.state, &self.transform)?;

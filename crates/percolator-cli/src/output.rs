@@ -210,10 +210,13 @@ pub(super) fn both(one: anyhow::Result<()>, other: anyhow::Result<()>) -> anyhow
 }
 
 /// The first of `PATH.percolator-kept`, `PATH.2.percolator-kept` and so on where nothing is. A name is cut if
-/// it would be longer than file systems allow.
+/// it would be longer than file systems allow. If the path is a link, it is that of what it leads to, where
+/// the output was begun.
 fn free_beside(path: &Path) -> PathBuf {
     const NAME_BYTES_MAX: usize = 255;
 
+    let target = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+    let path = target.as_deref().unwrap_or(path);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let mut ending = ".percolator-kept".to_owned();
     for number in 2_u64.. {
@@ -329,6 +332,13 @@ mod tests {
         }
         fs::create_dir(&path).unwrap();
         assert_eq!(output.place().path, kept);
+        // A link's file is kept beside what it leads to.
+        fs::create_dir(at("deep")).unwrap();
+        fs::write(at("deep/target"), "somebody's").unwrap();
+        std::os::unix::fs::symlink("deep/target", at("link")).unwrap();
+        let output = Output { path: &at("link"), kind: FileKind::Trace, existing: Existing::Refuse };
+        let deep = at("deep").canonicalize().unwrap();
+        assert_eq!(output.place().path, deep.join("target.percolator-kept"));
         // A long name is cut.
         let path = at(&"n".repeat(255));
         let output = Output::check(&path, FileKind::Plot, Existing::Refuse).unwrap();

@@ -41,19 +41,22 @@ impl Verify {
         }
         let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?.unwrap_or_default();
         let data = self.data.options().open(&self.data.path)?;
-        let found = self.data.watched_and_said(|progress, lines| {
-            let (verified, repaired) = self.look(&data, progress, lines)?;
+        let mut looked = None;
+        let since = self.data.watched_and_said(|progress, lines| {
+            looked = Some(self.look(&data, progress, lines)?);
             let since = verify::quarantined(&data, named, progress);
-            let since = since.context("stopped, after everything was verified")?;
-            Ok((verified, repaired, since))
+            since.context("stopped before all records of the quarantine file were looked for")
         })?;
-        let (verified, repaired, since) = match found {
-            Ended::Done(found) => found,
+        // Once there is a verdict, it is printed, whoever stops the rest.
+        if let Some((verified, repaired)) = &looked {
+            self.print(verified, repaired.as_ref())?;
+        }
+        match since {
+            Ended::Done(since) => self.say_quarantined(&since)?,
             Ended::Stopped(code) => return Ok(code),
-        };
-        self.print(&verified, repaired.as_ref())?;
-        self.say_quarantined(&since)?;
-        Ok(if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        let is_whole = looked.is_some_and(|(verified, _)| verified.is_whole());
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Verifies, and prints each fault when it is found.

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::folder_of;
 
 /// The end of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. The ending is
-/// reserved: a file with such a name that is left behind is removed.
+/// reserved: a file or folder with such a name that is left behind is removed, with all that is in it.
 const ENDING: &str = ".percolator-partial";
 
 /// Creates a locked file that nobody else has.
@@ -93,7 +93,8 @@ fn create_with(
         match make(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
             Err(error) => return Err(error),
-            // A sweep may have seen the file before it was locked, and removed it.
+            // A sweep may have seen it before it was locked, and removed it. A folder is for the sweep to
+            // remove.
             Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => {
                 let _ = fs::remove_file(&path);
             }

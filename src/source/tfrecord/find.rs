@@ -56,13 +56,16 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
 
 /// Whether a file would be one of those that a path means if it were there. Where that cannot be told, it is
 /// not: whoever writes the file or opens the path finds out.
-pub(super) fn is_among(file: &Path, path: &Path) -> bool {
-    let found = match fs::metadata(path) {
-        Ok(found) if found.is_dir() => glob::would_match(path, Path::new("*"), &RULES, file),
-        Ok(_) => whole_file::is_same_place(file, path),
-        Err(_) => glob::would_match(Path::new(""), path, &RULES, file),
+pub(super) fn is_among(file: &Path, root: &Path, path: &Path) -> bool {
+    let whole = root.join(path);
+    let found = |file: &Path| match fs::metadata(&whole) {
+        Ok(found) if found.is_dir() => glob::would_match(&whole, Path::new("*"), &RULES, file),
+        Ok(_) => whole_file::is_same_place(file, &whole),
+        Err(_) => glob::would_match(root, path, &RULES, file),
     };
-    found.unwrap_or(false)
+    // Either may be a link: what is written to one goes to where it leads.
+    let place = whole_file::place_of(file);
+    [Some(file), place.as_deref().ok()].into_iter().flatten().any(|file| found(file).unwrap_or(false))
 }
 
 /// The files that match. Those that are being replaced are none of them, for their records would come twice;
@@ -179,7 +182,7 @@ mod tests {
             let file = at("data").join(name);
             let was_there = file.exists();
             for path in paths.map(at) {
-                let is_told = is_among(&file, &path);
+                let is_told = is_among(&file, Path::new(""), &path);
                 fs::write(&file, "").unwrap();
                 let found = files(Path::new(""), &path).unwrap_or_default();
                 let is_found = found
@@ -191,6 +194,11 @@ mod tests {
                 }
             }
         }
-        assert!(!is_among(&at("missing/one"), &at("missing/*")), "no folder is there");
+        assert!(!is_among(&at("missing/one"), Path::new(""), &at("missing/*")), "no folder is there");
+        // A link to a new file there, and a root that would be a pattern.
+        std::os::unix::fs::symlink("data/new", at("out")).unwrap();
+        assert!(is_among(&at("out"), folder.path(), Path::new("data")));
+        fs::create_dir(at("r[1]")).unwrap();
+        assert!(is_among(&at("r[1]/x-2"), &at("r[1]"), Path::new("x-*")));
     }
 }

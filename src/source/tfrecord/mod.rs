@@ -208,10 +208,10 @@ pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, SourceError> {
 }
 
 /// Returns whether a file would be one of [those](files) that a path means, were it there: what is written to
-/// it would be taken for records.
+/// it would be taken for records. A relative path begins at `root`, which is no part of a pattern.
 #[must_use]
-pub fn is_among(file: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
-    find::is_among(file.as_ref(), path.as_ref())
+pub fn is_among(file: impl AsRef<Path>, root: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
+    find::is_among(file.as_ref(), root.as_ref(), path.as_ref())
 }
 
 impl TfRecord {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::BadRecords;
 use percolator::feed::ConfigError;
@@ -233,10 +233,8 @@ impl Feed {
             (self.observe.trace(), "--trace"),
         ];
         for (path, option) in places {
-            let data = path.and_then(|path| self.input.data_with(path));
-            if let (Some(path), Some(data)) = (path, data) {
-                let [path, data] = [path, &data].map(shown::path);
-                bail!("{option}: {path} would be one of the files of the data set {data}: give another path");
+            if let Some(path) = path {
+                self.input.source.check_output(path, self.input.state.root()).context(option)?;
             }
         }
         let mut places = places.into_iter().filter_map(|(path, option)| Some((path?, option)));

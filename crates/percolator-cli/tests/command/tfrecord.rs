@@ -50,6 +50,10 @@ fn pass(folder: &Path, arguments: &str) -> String {
 fn files_are_dumped_fed_planned_and_digested() {
     let folder = written();
     let folder = folder.path();
+    // A file without a record is no net.
+    fs::write(folder.join("empty"), "").unwrap();
+    let of_both = pass(folder, "digest files/part-0 empty --json");
+    assert_eq!(of_both.replace(", empty", ""), pass(folder, "digest files/part-0 --json"));
     let arrays = |source: &str| {
         pass(
             folder,
@@ -109,14 +113,22 @@ fn nothing_is_written_among_the_records() {
         "inspect files --html files/report",
         "verify files/part-* --repair files/part-clean",
         "verify files --repair files/clean",
+        "digest --tfrecord files --out files/digest",
+        "digest files/part-0 --tfrecord files --out ./files/digest",
+        "dump --tfrecord files --batches 1 --batch-size 2 --out files",
+        "convert records files files/twice --backend tfrecord",
+        "convert records files/p* files/part --backend tfrecord --shards 2",
     ] {
         let output = run(folder, arguments);
         let message = String::from_utf8_lossy(&output.stderr);
-        let is_said = ["would be one of the files of", "a part of the data set", "would be a part of it"];
+        let is_said =
+            ["would be one of", "would be among", "a part of the data set", "would be a part of it"];
         assert!(is_said.iter().any(|said| message.contains(said)), "{arguments}: {message}");
         assert_eq!((output.status.code(), files().len()), (Some(1), 3), "{arguments}");
     }
-    // These are no files of records.
+    // These are no files of records, or other data sets'.
+    pass(folder, "convert records files twice --backend tfrecord --quiet");
+    pass(folder, "dump --tfrecord files --batches 1 --batch-size 2 --out new/");
     pass(folder, "feed --tfrecord files --epochs 1 --receipt files/r.json --snapshot files/.s");
     pass(folder, "inspect files/part-* --grid files/pictures.png");
 }

@@ -73,7 +73,9 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
         return Ok(What::Records(Kind::Lmdb));
     }
     let endings = [".safetensors", ".npz", ".npy", ".index", ".meta", "saved_model.pb", "saved_model.pbtxt"];
-    if ends_with(path, &endings) || path.to_string_lossy().contains(".data-0") {
+    if ends_with(path, &endings)
+        || path.file_name().is_some_and(|name| name.to_string_lossy().contains(".data-0"))
+    {
         return Ok(What::Model);
     }
     if is_tfrecord(path) {

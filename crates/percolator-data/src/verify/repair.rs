@@ -128,7 +128,7 @@ impl Copy {
             (Ok(source), Some(place)) => source.starts_with(place) || place.starts_with(&source),
             _ => false,
         };
-        let is_among = data.kind() == Kind::TfRecord && tfrecord::is_among(out, data.path());
+        let is_among = data.kind() == Kind::TfRecord && tfrecord::is_among(out, "", data.path());
         if is_among || data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
             return Err(RepairError::Same { path: out.to_owned() });
         }
