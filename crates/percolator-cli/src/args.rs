@@ -214,17 +214,12 @@ impl SourceArgs {
         self.net.is_some()
     }
 
-    /// The TFRecord files among which a file would be taken for records, if it were there.
-    pub(super) fn data_with(&self, file: &Path, root: &Path) -> Option<&Path> {
-        self.tfrecord.iter().map(PathBuf::as_path).find(|path| tfrecord::is_among(file, root, path))
-    }
-
-    /// Checks that a file that is to be written is none of those files.
+    /// Checks that a file that is to be written would not be taken for one of the TFRecord files.
     pub(super) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
-        match self.data_with(file, root).map(shown::path) {
+        let data = self.tfrecord.iter().find(|path| tfrecord::is_among(file, root, path));
+        match data.map(|data| [file, data].map(shown::path)) {
             None => Ok(()),
-            Some(data) => {
-                let file = shown::path(file);
+            Some([file, data]) => {
                 bail!("{file} would be one of the files of the data set {data}: give another path")
             }
         }

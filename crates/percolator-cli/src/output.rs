@@ -210,12 +210,13 @@ pub(super) fn both(one: anyhow::Result<()>, other: anyhow::Result<()>) -> anyhow
 }
 
 /// The first of `PATH.percolator-kept`, `PATH.2.percolator-kept` and so on where nothing is. A name is cut if
-/// it would be longer than file systems allow. If the path is a link, it is that of what it leads to, where
-/// the output was begun.
+/// it would be longer than file systems allow. If the path is a link to a file, it is beside that, where the
+/// output was begun.
 fn free_beside(path: &Path) -> PathBuf {
     const NAME_BYTES_MAX: usize = 255;
 
-    let target = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+    let is_link = path.is_symlink() && path.is_file();
+    let target = is_link.then(|| path.canonicalize().ok()).flatten();
     let path = target.as_deref().unwrap_or(path);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let mut ending = ".percolator-kept".to_owned();
