@@ -168,7 +168,9 @@ mod tests {
 
     #[test]
     fn a_long_list_of_files_is_shortened() {
-        let [was, is] = [1_u64, 2].map(|last| format!("{:?}", [vec![7; 100_000], vec![last]].concat()));
+        // Miri formats slowly.
+        let files = if cfg!(miri) { 1000 } else { 100_000 };
+        let [was, is] = [1_u64, 2].map(|last| format!("{:?}", [vec![7; files], vec![last]].concat()));
         let error = OrderError::OtherOrder { what: "records of each file", was, is };
         let said = error.to_string();
         assert!(said.len() < 3000 && said.contains("7, 1], and cannot resume with [7, 7"), "{said}");

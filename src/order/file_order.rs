@@ -110,6 +110,7 @@ mod tests {
     use crate::order::AutoShardPolicy;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it makes an order of millions of files")]
     fn the_two_newest_orders_of_each_shard_are_kept_and_large_ones_of_others_go() {
         let kept = KeptOrders::default();
         let name = |worker| ShardName { policy: AutoShardPolicy::Hint, worker, workers: 9 };
