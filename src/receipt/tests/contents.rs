@@ -1,0 +1,164 @@
+//! Receipts that keep contents, against the digest of a data set.
+
+use super::*;
+use crate::base::checked_text::TextWriter;
+use crate::base::splitmix;
+use crate::receipt::content::ContentHash;
+
+/// The content hash of a record in these tests.
+fn content(index: u64) -> ContentHash {
+    let [low, high] = [1, 2].map(|half| splitmix::fold(half, &[index]));
+    ContentHash(u128::from(high) << 64 | u128::from(low))
+}
+
+/// The digest of a data set of this many records, parsed from its text.
+fn data(records: u64, detail: DigestDetail) -> DataDigest {
+    let sum = (0..records).fold(0, |sum: u128, index| sum.wrapping_add(content(index).0));
+    let mut text = TextWriter::new("digest", 1);
+    text.fact("source", "made/up");
+    text.fact("contents", format_args!("{sum:032x} of {records}"));
+    let each: Vec<u64> = (0..records).map(|index| content(index).low()).collect();
+    if detail == DigestDetail::EachRecord {
+        for line in each.chunks(64) {
+            text.fact("each", line.iter().map(|low| format!("{low:016x}")).collect::<String>());
+        }
+    }
+    let text = text.checksum();
+    let data: DataDigest = text.parse().unwrap();
+    assert_eq!((data.to_string(), data.detail()), (text, detail));
+    data
+}
+
+/// One receipt per worker, with contents; `holds` gives each record's content hash.
+fn receipts_of_contents(
+    plan: &Plan,
+    given: &[Given],
+    holds: impl Fn(RecordId, usize) -> ContentHash,
+) -> Vec<Receipt> {
+    let receipt = |worker| {
+        let mut receipt = Receipt::new("made/up", &Identity::new(), plan);
+        for replica in plan.world().replicas_of(worker).unwrap() {
+            let mut ledger = Ledger::of(replica);
+            for (number, given) in given.iter().enumerate().filter(|(_, given)| given.replica == replica) {
+                let contents: Vec<_> = given.records.iter().map(|&record| holds(record, number)).collect();
+                ledger.fold(Some(given.end), &given.records, &contents, &[]);
+            }
+            receipt.add(&ledger);
+        }
+        let read = receipt.to_string().parse::<Receipt>().unwrap();
+        assert_eq!(read, receipt);
+        read
+    };
+    (0..plan.world().workers()).map(receipt).collect()
+}
+
+fn verdict_by(data: &DataDigest, receipts: &[Receipt]) -> Verdict {
+    let names: Vec<String> = (0..receipts.len()).map(|number| format!("receipt {number}")).collect();
+    Verdict::with_digest(("data", data), names.iter().map(String::as_str).zip(receipts)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn bytes_are_proven_wherever_a_run_stops_and_one_record_of_others_is_found(
+        plan in plans(), epochs in 0_u64..3, stop: Index, which: Index, place: Index, bit in 0_u32..128,
+    ) {
+        let mut found = given(&plan, 0..epochs);
+        let last = given(&plan, epochs..epochs + 1);
+        let stop = if last.is_empty() { 0 } else { stop.index(last.len() + 1) };
+        let stop = if last.get(stop).is_some_and(|given| given.end.is_last) { last.len() } else { stop };
+        found.extend_from_slice(&last[..stop]);
+        prop_assume!(found.iter().any(|given| !given.records.is_empty()));
+        let records = plan.job().records();
+        let [sum, each] = [DigestDetail::Sum, DigestDetail::EachRecord].map(|detail| data(records, detail));
+        let right = receipts_of_contents(&plan, &found, |record, _| content(record.index));
+        let (by_sum, by_each) = (verdict_by(&sum, &right), verdict_by(&each, &right));
+        prop_assert!(by_each.is_sound(), "{by_each:?}");
+        prop_assert!(by_each.epochs.iter().all(|epoch| epoch.contents == Some(ContentsVerdict::Proven)));
+        for epoch in &by_sum.epochs {
+            let is_whole = epoch.state == EpochState::Covered && epoch.dropped == 0;
+            let due = if is_whole { ContentsVerdict::Proven } else { ContentsVerdict::NotKnown };
+            prop_assert_eq!(epoch.contents.as_ref(), Some(&due));
+        }
+        let is_provable =
+            by_sum.epochs.iter().all(|epoch| epoch.state != EpochState::Covered || epoch.dropped == 0);
+        prop_assert_eq!(by_sum.is_sound(), is_provable);
+
+        let full: Vec<usize> = (0..found.len()).filter(|&number| !found[number].records.is_empty()).collect();
+        let number = full[which.index(full.len())];
+        let changed = found[number].records[place.index(found[number].records.len())];
+        let holds = |record: RecordId, at: usize| {
+            let flip = if (record, at) == (changed, number) { 1 << bit } else { 0 };
+            ContentHash(content(record.index).0 ^ flip)
+        };
+        let wrong = receipts_of_contents(&plan, &found, holds);
+        let whole = verdict_by(&sum, &wrong);
+        for (before, epoch) in by_sum.epochs.iter().zip(&whole.epochs) {
+            let is_of_changed =
+                epoch.epoch == changed.epoch && before.contents == Some(ContentsVerdict::Proven);
+            let differs = matches!(&epoch.contents, Some(ContentsVerdict::Differ(_)));
+            prop_assert_eq!(differs, is_of_changed);
+        }
+        // For an incomplete epoch, the low halves alone are compared.
+        let each = verdict_by(&each, &wrong);
+        prop_assert_eq!(each.is_sound(), bit >= 64 && whole == by_sum);
+        if bit < 64 {
+            let epoch = each.epochs.iter().find(|epoch| epoch.epoch == changed.epoch).unwrap();
+            let Some(ContentsVerdict::Differ(differ)) = &epoch.contents else { panic!("{epoch:?}") };
+            let worker = found[number].replica / plan.world().replicas_per_worker();
+            prop_assert_eq!(&differ[0].receipts, &[format!("receipt {worker}")]);
+            prop_assert_eq!((differ.len(), differ[0].found.records()), (1, differ[0].due.records()));
+        }
+    }
+}
+
+#[test]
+fn bytes_that_differ_are_told_with_both_sums() {
+    let plan = plan(40, 8, 1);
+    let other = |record: RecordId, _| content(record.index + u64::from(record.index == 39));
+    let wrong = receipts_of_contents(&plan, &given(&plan, 0..1), other);
+    let verdict = verdict_by(&data(40, DigestDetail::Sum), &wrong);
+    assert!(!verdict.is_sound());
+    let said = verdict.epochs[0].to_string();
+    let found = wrong[0].contents().next().unwrap().1;
+    let due = data(40, DigestDetail::Sum).contents();
+    let told = format!("\n  receipt 0: bytes differ from the data set's: digest {found}, expected {due}");
+    assert!(said.starts_with("epoch 0: covered: 40 records") && said.ends_with(&told), "{said}");
+}
+
+#[test]
+fn receipts_without_all_contents_prove_none() {
+    let plan = plan(40, 8, 2);
+    let all = given(&plan, 0..1);
+    let with = receipts_of_contents(&plan, &all, |record, _| content(record.index));
+    let without = receipts(&plan, &all);
+    let data = data(40, DigestDetail::EachRecord);
+    let found = verdict_by(&data, &[with[0].clone(), without[1].clone()]);
+    assert!(!found.is_sound());
+    let receipts = vec!["receipt 1".to_owned()];
+    assert_eq!(found.epochs[0].contents, Some(ContentsVerdict::NotSaid { receipts }));
+    assert!(verdict(&[with[0].clone(), without[1].clone()]).is_sound(), "nobody asked");
+}
+
+#[test]
+fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
+    let plan = plan(40, 8, 1);
+    let receipt =
+        receipts_of_contents(&plan, &given(&plan, 0..1), |record, _| content(record.index)).remove(0);
+    let error = Verdict::with_digest(("d", &data(41, DigestDetail::Sum)), [("r", &receipt)]).unwrap_err();
+    let said = "d has \"41 records\", and r has \"40 records\": they do not belong to the same data set";
+    assert!(error.to_string().starts_with(said), "{error}");
+    let text = data(40, DigestDetail::EachRecord).to_string();
+    for (from, to, due) in [
+        (" of 40\n", " of 39\n", "hashes of 39 records"),
+        ("each ", "each 0", "16 hexadecimal digits"),
+        ("each ", "each +", "16 hexadecimal digits"),
+        (" of 40\n", " of many\n", "a sum and how many"),
+        ("source ", "sauce ", "\"source ...\""),
+    ] {
+        let body = text.replacen(from, to, 1);
+        let body = &body[..body.rfind("checksum").unwrap()];
+        let unverified = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        let error = unverified.parse::<DataDigest>().unwrap_err();
+        assert!(error.to_string().contains(due), "{error}");
+    }
+}
