@@ -87,6 +87,32 @@ fn an_epoch_after_all_steps_of_which_everything_is_dropped_is_covered() {
     assert_eq!(whole.first_not_covered(2), None);
 }
 
+/// With OFF each worker has all records, and what is left of them is one stream. Steps of five records leave
+/// replica 3 nothing, and the last step, of four, gives it one.
+#[test]
+fn a_replica_that_gave_nothing_is_not_made_up_for_by_a_step_that_came_twice() {
+    let world = World::new(4, 4).unwrap();
+    let job = Job::new([9], BatchSize::Global(2), world).policy(AutoShardPolicy::Off);
+    let before = job.plan().unwrap();
+    let (found, next) = begun(&before, 1, &[0]);
+    let (after, next) = before.resumed(&job.batch(BatchSize::Global(5)), &next).unwrap();
+    let later: Vec<_> =
+        (0..4).flat_map(|replica| given_from(&after, replica, next[replica], usize::MAX, 1).0).collect();
+    let whole = [receipts(&before, &found), receipts(&after, &later)].concat();
+    assert!(verdict(&whole).is_sound() && verdict(&whole).first_not_covered(1).is_none());
+    // Record 8 is replica 3's only one, and was replica 2's of step 4.
+    let (of_last, mut others): (Vec<_>, Vec<_>) = later.into_iter().partition(|given| given.replica == 3);
+    let is_step_4 = |given: &&Given| (given.replica, given.end.step) == (2, 4);
+    let doubled = others.iter().find(is_step_4).unwrap().clone();
+    assert_eq!(doubled.records, of_last[6].records);
+    assert!(of_last[..6].iter().all(|given| given.records.is_empty()));
+    others.push(doubled);
+    let lacking = verdict(&[receipts(&before, &found), receipts(&after, &others)].concat());
+    let epoch = &lacking.epochs[0];
+    assert_eq!((epoch.missing.count, epoch.doubled.count, epoch.state), (0, 0, EpochState::Broken));
+    assert_eq!(epoch.doubled_steps[0].steps, 4..5);
+}
+
 /// What a replica is given from a step on, for at most this many batches and until an epoch begins; and its
 /// next step.
 fn given_from(
