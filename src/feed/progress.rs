@@ -43,7 +43,7 @@ impl About {
     pub(super) fn schedule_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
-        self.identity.samples().for_each(|sample| text.fact("clue", sample));
+        self.identity.write_samples(&mut text);
         if let DealtBy::Plan(plan) = &self.dealt_by {
             plan.write(&mut text);
         }

@@ -150,7 +150,10 @@ impl DataDigest {
 
     /// The samples of the data set, with this digest itself among them.
     pub(crate) fn samples(&self) -> Identity {
-        self.samples.clone().with_sample("contents", self.contents)
+        // First, because a digest that was made up may have a sample of that name.
+        let mut samples = Identity::new().with_sample("contents", self.contents);
+        samples.take_in(&self.samples);
+        samples
     }
 
     /// The low half of the hash of the record at a position, if it is kept.
@@ -263,7 +266,7 @@ impl fmt::Display for DataDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
-        self.samples.samples().for_each(|sample| text.fact("clue", sample));
+        self.samples.write_samples(&mut text);
         text.fact("contents", self.contents);
         for hashes in self.each.iter().flat_map(|each| each.chunks(LINE_RECORDS)) {
             text.fact("each", hashes.iter().map(|hash| format!("{hash:016x}")).collect::<String>());
@@ -279,9 +282,7 @@ impl FromStr for DataDigest {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
         let mut samples = Identity::new();
-        while let Some(sample) = facts.next_if("clue") {
-            samples.push_sample(sample);
-        }
+        samples.read_samples(&mut facts)?;
         let contents: Digest = facts.parse("contents", "a sum and how many records it is of")?;
         let mut each: Option<Vec<u64>> = None;
         while let Some(line) = facts.next_if("each") {

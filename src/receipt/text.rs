@@ -37,7 +37,7 @@ impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
-        self.samples.samples().for_each(|sample| text.fact("clue", sample));
+        self.samples.write_samples(&mut text);
         self.plan.write(&mut text);
         let mut replicas = Multiset::default();
         self.replicas.iter().for_each(|&replica| replicas.add(replica as u64..replica as u64 + 1, 1));
@@ -67,9 +67,7 @@ impl FromStr for Receipt {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
         let mut samples = Identity::new();
-        while let Some(sample) = facts.next_if("clue") {
-            samples.push_sample(sample);
-        }
+        samples.read_samples(&mut facts)?;
         let plan = Plan::read(&mut facts)?;
         if plan.job().is_mixed() {
             return Err(

@@ -25,9 +25,7 @@ impl fmt::Display for Snapshot {
         for line in self.identity.lines() {
             text.fact("data", line);
         }
-        for sample in self.identity.samples() {
-            text.fact("clue", sample);
-        }
+        self.identity.write_samples(&mut text);
         match &self.dealt_by {
             DealtBy::Plan(plan) => plan.write(&mut text),
             DealtBy::RoundRobin(RoundRobin { batch_size, ranks, passes }) => {
@@ -71,9 +69,7 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     while let Some(line) = facts.next_if("data") {
         identity.push_line(line);
     }
-    while let Some(sample) = facts.next_if("clue") {
-        identity.push_sample(sample);
-    }
+    identity.read_samples(&mut facts)?;
     let dealt_by = match facts.next_if("ring") {
         None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),
         Some(found) => {

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
-use crate::base::checked_text::{OneLine, lines};
+use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter, lines};
 
 /// The name of the sample of a data set's index, which depends on the database's pages.
 pub(crate) const INDEX: &str = "index";
 
 /// The name of the sample of a data set's first record.
 pub(crate) const FIRST: &str = "first";
+
+/// What a text calls a sample.
+const SAMPLE: &str = "clue";
 
 /// Facts about a data set, one per line. Two identities of the same data set in the same state are the same
 /// text.
@@ -85,8 +88,27 @@ impl Identity {
 
     /// Adds the samples of another identity that this one lacks.
     pub(crate) fn take_in(&mut self, other: &Identity) {
-        let known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
-        other.samples().filter(|line| !known.contains(name(line))).for_each(|line| self.push_sample(line));
+        let mut known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
+        let lacking = other.samples().filter(|line| known.insert(name(line).to_owned()));
+        lacking.for_each(|line| self.push_sample(line));
+    }
+
+    /// Writes the samples, one fact each.
+    pub(crate) fn write_samples(&self, text: &mut TextWriter) {
+        self.samples().for_each(|sample| text.fact(SAMPLE, sample));
+    }
+
+    /// Reads what [`write_samples`](Self::write_samples) wrote, and adds it. Two samples of one name would
+    /// contradict every other identity, and so this one.
+    pub(crate) fn read_samples(&mut self, facts: &mut TextReader<'_>) -> Result<(), TextFault> {
+        let mut names = BTreeSet::new();
+        while let Some(sample) = facts.next_if(SAMPLE) {
+            if !names.insert(name(sample)) {
+                return Err(facts.fault_before("\"clue ...\" with a name that none before it has", sample));
+            }
+            self.push_sample(sample);
+        }
+        Ok(())
     }
 
     /// The facts.
@@ -94,8 +116,7 @@ impl Identity {
         lines(&self.facts)
     }
 
-    /// The samples.
-    pub(crate) fn samples(&self) -> impl Iterator<Item = &str> {
+    fn samples(&self) -> impl Iterator<Item = &str> {
         lines(&self.samples)
     }
 
@@ -104,8 +125,7 @@ impl Identity {
         push(&mut self.facts, line);
     }
 
-    /// Adds a line returned by [`samples`](Self::samples).
-    pub(crate) fn push_sample(&mut self, line: &str) {
+    fn push_sample(&mut self, line: &str) {
         push(&mut self.samples, line);
     }
 
@@ -212,9 +232,28 @@ mod tests {
         assert!(paired.contradiction(&known).unwrap().0.contains("with 4 bytes"));
         assert_eq!(known.difference(b""), None, "samples are not facts");
         assert_eq!(known.of_records(), at("at-3", b"three"));
-        let mut copy = Identity::new();
-        known.samples().for_each(|line| copy.push_sample(line));
-        assert_eq!(copy, known);
+    }
+
+    #[test]
+    fn samples_are_read_as_they_were_written_and_none_twice() {
+        let known =
+            Identity::new().with_record("at-3", b"k", b"three", None).with_sample("index", "0123abcd");
+        let read = |samples: &Identity| {
+            let mut text = TextWriter::new("thing", 1);
+            samples.write_samples(&mut text);
+            let text = text.checksum();
+            let (mut facts, _) = TextReader::open(&text, "thing", 1)?;
+            let mut copy = Identity::new();
+            copy.read_samples(&mut facts)?;
+            facts.end().map(|()| copy)
+        };
+        assert_eq!(read(&known), Ok(known.clone()));
+        let twice = known.clone().with_sample("at-3", "another");
+        let wanted = "\"clue ...\" with a name that none before it has".to_owned();
+        assert_eq!(read(&twice), Err(TextFault::Line { line: 4, wanted, found: "at-3 another".to_owned() }));
+        let mut taken = Identity::new();
+        taken.take_in(&twice);
+        assert_eq!(taken, known);
     }
 
     #[test]

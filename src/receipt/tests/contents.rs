@@ -162,3 +162,15 @@ fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
         assert!(error.to_string().contains(due), "{error}");
     }
 }
+
+/// Otherwise a feed that is given the digest would write a receipt that cannot be read.
+#[test]
+fn a_digest_is_known_by_its_own_contents_whatever_a_clue_says() {
+    let mut text = TextWriter::new("digest", 1);
+    text.fact("source", "made/up");
+    text.fact("clue", "contents 01 of 1");
+    text.fact("contents", format_args!("{:032x} of 0", 0));
+    let data: DataDigest = text.checksum().parse().unwrap();
+    let contents = Identity::new().with_sample("contents", format_args!("{:032x} of 0", 0));
+    assert_eq!(data.samples(), contents);
+}
