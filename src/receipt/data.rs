@@ -150,10 +150,7 @@ impl DataDigest {
 
     /// The samples of the data set, with this digest itself among them.
     pub(crate) fn samples(&self) -> Identity {
-        // First, because a digest that was made up may have a sample of that name.
-        let mut samples = Identity::new().with_sample("contents", self.contents);
-        samples.take_in(&self.samples);
-        samples
+        self.samples.clone().with_sample(CONTENTS, self.contents)
     }
 
     /// The low half of the hash of the record at a position, if it is kept.
@@ -248,6 +245,8 @@ impl Sums {
 pub(super) const KIND: &str = "digest";
 const VERSION: u32 = 1;
 
+/// The name of the line with the sum of all hashes, and of the sample that a run takes from it.
+const CONTENTS: &str = "contents";
 /// The number of hashes per line.
 const LINE_RECORDS: usize = 64;
 const HEX_DIGITS: usize = 16;
@@ -267,7 +266,7 @@ impl fmt::Display for DataDigest {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
         self.samples.write_samples(&mut text);
-        text.fact("contents", self.contents);
+        text.fact(CONTENTS, self.contents);
         for hashes in self.each.iter().flat_map(|each| each.chunks(LINE_RECORDS)) {
             text.fact("each", hashes.iter().map(|hash| format!("{hash:016x}")).collect::<String>());
         }
@@ -281,9 +280,8 @@ impl FromStr for DataDigest {
     fn from_str(text: &str) -> Result<Self, TextFault> {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
-        let mut samples = Identity::new();
-        samples.read_samples(&mut facts)?;
-        let contents: Digest = facts.parse("contents", "a sum and how many records it is of")?;
+        let samples = Identity::read_samples(&mut facts, &[CONTENTS])?;
+        let contents: Digest = facts.parse(CONTENTS, "a sum and how many records it is of")?;
         let mut each: Option<Vec<u64>> = None;
         while let Some(line) = facts.next_if("each") {
             let hashes = line.as_bytes().chunks(HEX_DIGITS).map(low_hash).collect::<Option<Vec<_>>>();

@@ -66,8 +66,7 @@ impl FromStr for Receipt {
     fn from_str(text: &str) -> Result<Self, TextFault> {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
-        let mut samples = Identity::new();
-        samples.read_samples(&mut facts)?;
+        let samples = Identity::read_samples(&mut facts, &[])?;
         let plan = Plan::read(&mut facts)?;
         if plan.job().is_mixed() {
             return Err(

@@ -69,7 +69,7 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     while let Some(line) = facts.next_if("data") {
         identity.push_line(line);
     }
-    identity.read_samples(&mut facts)?;
+    let identity = identity.with_samples_of(&Identity::read_samples(&mut facts, &[])?);
     let dealt_by = match facts.next_if("ring") {
         None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),
         Some(found) => {

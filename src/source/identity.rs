@@ -88,9 +88,8 @@ impl Identity {
 
     /// Adds the samples of another identity that this one lacks.
     pub(crate) fn take_in(&mut self, other: &Identity) {
-        let mut known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
-        let lacking = other.samples().filter(|line| known.insert(name(line).to_owned()));
-        lacking.for_each(|line| self.push_sample(line));
+        let known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
+        other.samples().filter(|line| !known.contains(name(line))).for_each(|line| self.push_sample(line));
     }
 
     /// Writes the samples, one fact each.
@@ -98,17 +97,19 @@ impl Identity {
         self.samples().for_each(|sample| text.fact(SAMPLE, sample));
     }
 
-    /// Reads what [`write_samples`](Self::write_samples) wrote, and adds it. Two samples of one name would
-    /// contradict every other identity, and so this one.
-    pub(crate) fn read_samples(&mut self, facts: &mut TextReader<'_>) -> Result<(), TextFault> {
-        let mut names = BTreeSet::new();
+    /// Reads what [`write_samples`](Self::write_samples) wrote. Each name may come once, and those that are
+    /// `taken` not at all: an identity with two samples of one name would contradict its own copy.
+    pub(crate) fn read_samples(facts: &mut TextReader<'_>, taken: &[&str]) -> Result<Self, TextFault> {
+        let mut names: BTreeSet<&str> = taken.iter().copied().collect();
+        let mut identity = Identity::new();
         while let Some(sample) = facts.next_if(SAMPLE) {
             if !names.insert(name(sample)) {
-                return Err(facts.fault_before("\"clue ...\" with a name that none before it has", sample));
+                let wanted = format!("\"{SAMPLE} ...\" with a name that is not taken");
+                return Err(facts.fault_before(&wanted, sample));
             }
-            self.push_sample(sample);
+            identity.push_sample(sample);
         }
-        Ok(())
+        Ok(identity)
     }
 
     /// The facts.
@@ -243,17 +244,16 @@ mod tests {
             samples.write_samples(&mut text);
             let text = text.checksum();
             let (mut facts, _) = TextReader::open(&text, "thing", 1)?;
-            let mut copy = Identity::new();
-            copy.read_samples(&mut facts)?;
+            let copy = Identity::read_samples(&mut facts, &["contents"])?;
             facts.end().map(|()| copy)
         };
         assert_eq!(read(&known), Ok(known.clone()));
-        let twice = known.clone().with_sample("at-3", "another");
-        let wanted = "\"clue ...\" with a name that none before it has".to_owned();
-        assert_eq!(read(&twice), Err(TextFault::Line { line: 4, wanted, found: "at-3 another".to_owned() }));
-        let mut taken = Identity::new();
-        taken.take_in(&twice);
-        assert_eq!(taken, known);
+        let wanted = "\"clue ...\" with a name that is not taken";
+        for (name, found) in [("at-3", "at-3 another"), ("contents", "contents another")] {
+            let (wanted, found) = (wanted.to_owned(), found.to_owned());
+            let twice = known.clone().with_sample(name, "another");
+            assert_eq!(read(&twice), Err(TextFault::Line { line: 4, wanted, found }));
+        }
     }
 
     #[test]
