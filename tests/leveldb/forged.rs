@@ -485,6 +485,25 @@ fn a_table_has_one_level() {
     assert!(error.contains("table 5 is in level 1 and in level 2"), "{error}");
 }
 
+/// A compaction of rusty-leveldb's may leave a newer write below an older one. LevelDB's walks go by the numbers
+/// of the writes; only its `get` stops at the first level that has the key.
+#[test]
+fn the_newest_write_of_a_key_counts_whatever_its_level() {
+    for (older, newer, records) in [(1, 0, 0), (0, 1, 1)] {
+        let one = |sequence, kind| {
+            let key = internal(b"a", sequence, kind);
+            (table(entry(0, &key, b"v"), &key, 0), key.clone(), key)
+        };
+        let (upper, below) = (one(1, older), one(2, newer));
+        let folder = Forged { tables: &[upper], ..Forged::default() }.write();
+        fs::write(folder.path().join("000006.ldb"), &below.0).unwrap();
+        let added = [&[7, 2, 6][..], &varint(below.0.len()), &string(&below.1), &string(&below.2)].concat();
+        let bytes = fs::read(manifest(&folder)).unwrap();
+        fs::write(manifest(&folder), [bytes, log(&[added])].concat()).unwrap();
+        assert_eq!(read(folder.path()), Ok((records, 0)));
+    }
+}
+
 /// A tail in which every byte starts what could be a fragment, in many logs.
 #[test]
 fn forged_tails_are_searched_in_little_time() {
