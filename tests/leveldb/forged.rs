@@ -485,8 +485,8 @@ fn a_table_has_one_level() {
     assert!(error.contains("table 5 is in level 1 and in level 2"), "{error}");
 }
 
-/// A compaction of rusty-leveldb's may leave a newer write below an older one. LevelDB's walks go by the numbers
-/// of the writes; only its `get` stops at the first level that has the key.
+/// A compaction of rusty-leveldb's may leave a newer write below an older one. LevelDB's walks go by the
+/// numbers of the writes; only its `get` stops at the first level that has the key.
 #[test]
 fn the_newest_write_of_a_key_counts_whatever_its_level() {
     for (older, newer, records) in [(1, 0, 0), (0, 1, 1)] {

@@ -97,9 +97,9 @@ fn write(folder: &Path, ops: &[Op], options: &Options) -> Map {
             }
         }
     }
-    // A compaction of rusty-leveldb's sometimes loses a deletion: what its own walk then finds is in the file.
-    // Its `get` is no measure: it stops at the first level that has the key, and a compaction may have left
-    // the deletion below what it deletes.
+    // A compaction of rusty-leveldb's sometimes loses a deletion: what its own walk then finds is in the
+    // file. Its `get` is no measure: it stops at the first level that has the key, and a compaction may have
+    // left the deletion below what it deletes.
     let mut walk = db.new_iter().unwrap();
     while let Some((key, value)) = walk.next() {
         map.entry(key.to_vec()).or_insert_with(|| value.to_vec());
