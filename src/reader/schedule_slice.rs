@@ -95,6 +95,8 @@ impl fmt::Display for ScheduleSlice {
 struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
+    /// The number of records that the plan was made for.
+    records: u64,
     is_seekable: bool,
     /// The position of the cursor's next record, if known: a cursor need not begin at the first record.
     at: Option<u64>,
@@ -114,6 +116,9 @@ impl Seeker<'_> {
     /// Moves to the record at a position. Returns `false` if the reader is stopped on the way, which may be
     /// long.
     fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
+        if self.at.is_some_and(|at| position < at) {
+            self.check_end()?;
+        }
         let mut at = match self.at {
             Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
             _ if self.is_seekable => {
@@ -137,6 +142,37 @@ impl Seeker<'_> {
         // The next step reads the record, or ends everything.
         self.at = Some(position + 1);
         Ok(true)
+    }
+
+    /// At the end of an epoch, in a source that is read in order: passes over what the last step leaves out,
+    /// which is less than a step of `step_records`, and checks the end.
+    fn end_epoch(&mut self, step_records: u64) -> Result<(), SourceError> {
+        let Some(at) = self.at else { return Ok(()) };
+        let left = self.records.saturating_sub(at);
+        if !self.is_seekable && left < step_records {
+            for index in at..self.records {
+                if !self.cursor.skip()? {
+                    return Err(self.cut_short(index));
+                }
+            }
+            self.at = Some(self.records);
+        }
+        self.check_end()
+    }
+
+    /// If the cursor is behind the plan's last record, checks that the source ends there. The plan was made
+    /// for as many records as the source states, and nothing else would tell that it has more.
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        if self.at != Some(self.records) {
+            return Ok(());
+        }
+        // Checked once: wherever the cursor is now, it goes elsewhere.
+        self.at = None;
+        if !self.cursor.skip()? {
+            return Ok(());
+        }
+        let message = format!("expected {} records, but the database continues", self.records);
+        Err(SourceError::Broken { path: self.source.path().to_owned(), index: self.records, message })
     }
 
     /// Announces how far the cursor reads from the next record of the first share, through the shares after
@@ -210,6 +246,7 @@ impl Dealer<'_> {
         let mut seeker = Seeker {
             cursor,
             source,
+            records: schedule_slice.plan.job().records(),
             is_seekable,
             at: (!is_seekable).then_some(0),
             foreseen: VecDeque::with_capacity(FORESEEN),
@@ -233,6 +270,7 @@ impl Dealer<'_> {
                 break;
             }
             if first.step + steps == schedule_slice.plan.steps(first.epoch)? {
+                seeker.end_epoch(schedule_slice.plan.step_records())?;
                 self.epoch_ended(first.epoch);
             }
         }
@@ -283,6 +321,7 @@ impl Dealer<'_> {
             }
             let steps = schedule_slice.plan.steps(id.epoch)?;
             if id.step >= steps {
+                seeker.end_epoch(schedule_slice.plan.step_records())?;
                 self.epoch_ended(id.epoch);
                 id = StepId { epoch: id.epoch + 1, step: 0 };
                 continue;

@@ -6,14 +6,15 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use lmdb::{Cursor as _, Environment, Transaction as _, WriteFlags};
-use percolator::source::{Access, IndexPlace, Lmdb, Source, SourceError};
-use percolator::{Feed, FeedError, RawBytes};
+use percolator::order::LastBatch;
+use percolator::source::{Access, IndexPlace, Joined, Lmdb, Source, SourceError};
+use percolator::{Feed, FeedBuilder, FeedError, RawBytes};
 use tempfile::tempdir;
 
 use crate::anatomy::Anatomy;
 use crate::common;
 use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
-use crate::common::lmdb_forge::{Numbers, forge};
+use crate::common::lmdb_forge::{Numbers, bytes_put, forge, whole};
 use crate::common::process::this_test;
 use crate::harness::{self, CHANGED_AFTER, Case, Format, Guard, Reading, Stated, Way};
 
@@ -96,7 +97,7 @@ fn rewritten() -> Vec<u8> {
     fs::read(folder.path().join("data.mdb")).unwrap()
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::of(IN_ORDER),
     Way::seldom(IN_ORDER_READ, 3),
     Way::seldom(SHUFFLED, 3),
@@ -105,6 +106,7 @@ const WAYS: [Way; 8] = [
     Way::seldom(BY_OLD_INDEX_READ, 6),
     Way::seldom(FED, 8),
     Way::seldom(FED_READ, 16),
+    Way::seldom(FED_BY_PLAN, 8),
 ];
 
 const IN_ORDER: &str = "in order";
@@ -116,6 +118,7 @@ const BY_OLD_INDEX: &str = "shuffled, by an old index";
 const BY_OLD_INDEX_READ: &str = "shuffled, by an old index, read";
 const FED: &str = "fed";
 const FED_READ: &str = "fed, read";
+const FED_BY_PLAN: &str = "fed by a plan";
 
 const BARE: Guard =
     Guard::Bare("LMDB has no checksums: what a key, a value and its length say, nobody can check");
@@ -161,7 +164,9 @@ impl Format for Database {
         let records = cursor.iter().map(|entry| entry.unwrap());
         let records: Records = records.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
         match way {
-            FED | FED_READ => records.into_iter().map(|(_, value)| (Vec::new(), value)).collect(),
+            FED | FED_READ | FED_BY_PLAN => {
+                records.into_iter().map(|(_, value)| (Vec::new(), value)).collect()
+            }
             IN_ORDER | IN_ORDER_READ => records,
             _ => (0..records.len()).map(|number| records[number * 7919 % records.len()].clone()).collect(),
         }
@@ -194,7 +199,8 @@ impl Format for Database {
         }
         let open = || Lmdb::options().without_lock().access(access).open(&path);
         match way {
-            FED | FED_READ => Reading::of(|items| fed(open(), items)),
+            FED | FED_READ => Reading::of(|items| fed(open(), FeedBuilder::once, items)),
+            FED_BY_PLAN => Reading::of(|items| fed(open(), |feed| feed.epochs(1), items)),
             IN_ORDER | IN_ORDER_READ => Reading::of(|items| {
                 let source = open()?;
                 let mut cursor = source.cursor()?;
@@ -210,7 +216,7 @@ impl Format for Database {
     /// One record says something else: its key or its value, and everything else is as it was.
     fn allows(&self, _case: &Case, way: &'static str, found: &Reading<Self::Item>) -> bool {
         let due = &self.wholes[if way.starts_with("shuffled") { 1 } else { 0 }];
-        let is_fed = [FED, FED_READ].contains(&way);
+        let is_fed = [FED, FED_READ, FED_BY_PLAN].contains(&way);
         let pairs = found.items.iter().zip(due);
         let others = pairs.filter(|(one, other)| one.1 != other.1 || !is_fed && one.0 != other.0).count();
         others <= 1 && (found.error.is_some() || found.items.len() == due.len())
@@ -233,11 +239,14 @@ fn shuffled(source: &Lmdb, items: &mut Records) -> Result<(), SourceError> {
 }
 
 /// What a feed delivers: values, without keys.
-fn fed(source: Result<Lmdb, SourceError>, items: &mut Records) -> Result<(), FeedError> {
+fn fed(
+    source: Result<Lmdb, SourceError>,
+    passes: impl FnOnce(FeedBuilder) -> FeedBuilder,
+    items: &mut Records,
+) -> Result<(), FeedError> {
     let source = source.map_err(|error| FeedError::Reader(error.into()))?;
-    let feed =
-        Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(8).threads(1).once();
-    for batch in feed.build()? {
+    let feed = Feed::builder().source(source).decoder(RawBytes::up_to(200_000)).batch_size(8).threads(1);
+    for batch in passes(feed).build()? {
         items.extend(batch?.ragged::<u8>(0)?.rows().map(|value| (Vec::new(), value.to_vec())));
     }
     Ok(())
@@ -347,4 +356,42 @@ fn a_page_that_is_damaged_after_it_was_indexed_is_an_error() {
         let error = cursor.advance().unwrap_err();
         assert!(error.to_string().contains("is not a leaf"), "{error}");
     }
+}
+
+/// Where a meta page has the number of its tree's records, and that of its transaction.
+const ENTRIES: usize = 120;
+const TRANSACTION: usize = 144;
+
+/// The number ends with a leaf, so that a walk that stops there meets no leaf that has more.
+#[test]
+fn a_feed_by_a_plan_notices_that_a_database_has_more_records_than_it_states() {
+    let mut bytes = forge(512, &small());
+    let anatomy = Anatomy::of(&bytes);
+    let hidden: usize =
+        anatomy.leaves.iter().rev().take(20).map(|&leaf| anatomy.nodes(&bytes, leaf).len()).sum();
+    let stated = small().len() - hidden;
+    let newest = (0..2).max_by_key(|page| whole(&bytes, page * anatomy.page_bytes + TRANSACTION)).unwrap();
+    bytes_put(&mut bytes, newest * anatomy.page_bytes + ENTRIES, &(stated as u64).to_le_bytes());
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("data.mdb"), &bytes).unwrap();
+    let open = || Lmdb::open_without_lock(folder.path());
+    let end = |fed: Result<(), FeedError>| fed.unwrap_err().to_string();
+    let once = end(fed(open(), FeedBuilder::once, &mut Vec::new()));
+    assert!(once.contains(&format!("comes after the last of {stated} records")), "{once}");
+    for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Wrap] {
+        for epochs in [1, 2] {
+            let mut items = Vec::new();
+            let by_plan = |feed: FeedBuilder| feed.epochs(epochs).last_batch(last_batch);
+            let error = end(fed(open(), by_plan, &mut items));
+            assert!(error.contains("comes after the last of"), "{last_batch:?}, {epochs} epochs: {error}");
+            assert!(items.len() <= stated + 8, "a second epoch began");
+        }
+    }
+    let whole = tempdir().unwrap();
+    common::write_lmdb(whole.path(), small());
+    let joined = Joined::new(Lmdb::open_without_lock(whole.path()).unwrap()).and(open().unwrap());
+    let feed = Feed::builder().source(joined).decoder(RawBytes::up_to(200)).batch_size(8).epochs(1);
+    let ended = feed.build().unwrap().into_iter().find_map(Result::err);
+    let error = ended.expect("the last database has more").to_string();
+    assert!(error.contains("comes after the last of"), "{error}");
 }

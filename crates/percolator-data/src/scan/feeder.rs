@@ -261,9 +261,11 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// The number of records from this one to the end of a source, if that is known.
+    /// The number of records from this one to the end of a source, if that is known. It is not if there
+    /// should be none: what cannot be read there is more than the source states.
     fn left_from(&self, source: &dyn Source, first: u64) -> Option<u64> {
-        source.records().and_then(|records| (self.start + records).checked_sub(first))
+        let left = source.records().and_then(|records| (self.start + records).checked_sub(first));
+        left.filter(|&left| left > 0)
     }
 
     fn end_of_source(&mut self, source: &dyn Source, chunk: &mut Chunk) {

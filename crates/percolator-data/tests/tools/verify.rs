@@ -225,6 +225,37 @@ fn the_rest_of_a_cut_compressed_file_is_a_gap() {
     }
 }
 
+/// Where a meta page of an LMDB has the number of its tree's records, and that of its transaction.
+const ENTRIES: usize = 120;
+const TRANSACTION: usize = 144;
+
+#[test]
+fn an_lmdb_with_more_records_than_it_states_has_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lmdb");
+    fs::create_dir(&path).unwrap();
+    lmdb(&path, (0..1437).map(|number| (format!("{number:08}"), datum([1, 2, 2], 0, vec![7; 4]))));
+    let file = path.join("data.mdb");
+    let whole = fs::read(&file).unwrap();
+    let number =
+        |page: usize, at: usize| u64::from_le_bytes(whole[page * 4096 + at..][..8].try_into().unwrap());
+    let newest = usize::from(number(1, TRANSACTION) > number(0, TRANSACTION));
+    for stated in 0..300_u64 {
+        let mut bytes = whole.clone();
+        bytes[newest * 4096 + ENTRIES..][..8].copy_from_slice(&stated.to_le_bytes());
+        fs::write(&file, bytes).unwrap();
+        let (verified, faults) = said(&path);
+        assert!(!verified.is_whole(), "{stated} records stated: {verified:?}");
+        if verified.whole == stated {
+            assert_eq!(verified.gaps, 1, "{stated} records stated: {faults:?}");
+            assert!(
+                faults[0].starts_with(&format!("records from number {stated} on cannot be read")),
+                "{faults:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_leveldb_is_read_behind_a_damaged_block() {
     let folder = tempfile::tempdir().unwrap();
