@@ -122,13 +122,13 @@ impl ResolvedFeed {
         };
         let Opened { source, mut processor, image } = builder.open(&seeds)?;
         let image_decoder = image.as_deref();
-        builder.make_ready(&*source)?;
+        let commit = builder.make_ready(&*source)?;
         let limit = MemoryLimit::lowest(spec.memory_limit);
         let (threads, seed, limit) = (best.threads, spec.seed.of_order(), limit.as_ref());
         let mut first = FirstRecord::look(&*source, &processor, image_decoder, threads, seed, limit)?;
         builder.know_digest(&*source, &mut first.identity)?;
         let schedule_slice =
-            builder.schedule_slice(&*source, &first.identity, first.value_bytes, batch_size)?;
+            builder.schedule_slice(&*source, commit, &first.identity, first.value_bytes, batch_size)?;
         if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.forces_color() {
             // Caffe's words, and like Caffe the feed runs.
             tracing::warn!(

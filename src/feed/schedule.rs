@@ -143,11 +143,13 @@ impl FeedBuilder {
         self.spec.schedule.is_planned() || self.attached.resume.is_some()
     }
 
-    /// Prepares the source before its first record is read: a scan without an index would read on.
-    pub(super) fn make_ready(&self, source: &dyn Source) -> Result<(), FeedError> {
+    /// Prepares the source before its first record is read: a scan without an index would read on. Returns
+    /// the source's commit before anything was counted or indexed.
+    pub(super) fn make_ready(&self, source: &dyn Source) -> Result<Option<u64>, FeedError> {
         if !self.reads_by_position() {
-            return Ok(());
+            return Ok(None);
         }
+        let commit = source.commit()?;
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
@@ -168,14 +170,16 @@ impl FeedBuilder {
                 );
             }
         }
-        Ok(())
+        Ok(commit)
     }
 
     /// The steps of this feed, if it follows a plan or resumes from a snapshot. The records may have to be
-    /// counted for this. The first record has `record_bytes` bytes.
+    /// counted for this. The first record has `record_bytes` bytes. `commit` is the source's before it was
+    /// made ready.
     pub(super) fn schedule_slice(
         &self,
         source: &dyn Source,
+        commit: Option<u64>,
         identity: &Identity,
         record_bytes: usize,
         batch_size: usize,
@@ -225,6 +229,7 @@ impl FeedBuilder {
             starts,
             end,
             blocks: self.attached.blocks.clone(),
+            commit,
             is_round_robin,
         }))
     }

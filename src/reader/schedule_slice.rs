@@ -25,6 +25,8 @@ pub(crate) struct ScheduleSlice {
     pub(crate) end: Option<StepId>,
     /// Who hands out the steps, block by block. If nobody does, they follow one another.
     pub(crate) blocks: Option<BlockSource>,
+    /// The source's commit when the plan was made, if it says so.
+    pub(crate) commit: Option<u64>,
     /// Whether this resumes Caffe's round-robin order. That order counts steps from the start, has no epochs,
     /// and has no batches without records.
     pub(crate) is_round_robin: bool,
@@ -238,8 +240,11 @@ impl Dealer<'_> {
         &mut self,
         schedule_slice: &ScheduleSlice,
         source: &dyn Source,
-        cursor: Box<dyn Cursor>,
+        mut cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
+        if schedule_slice.commit.is_some_and(|commit| commit != cursor.commit()) {
+            return Err(SourceError::Committed { path: source.path().to_owned() }.into());
+        }
         // The beginning of a file is found without an index.
         let finds_files = || schedule_slice.plan.shuffles_files() && source.file_records().is_some();
         let is_seekable = source.is_seekable() || finds_files();

@@ -117,6 +117,18 @@ pub trait SourceInternals: Source {
         self.index(place)
     }
 
+    /// The newest commit to the source, if it can be written to while it is read: a number that every commit
+    /// changes. Whoever counts its records compares this with the [commit of the
+    /// cursor](CursorInternals::commit) that reads them. `None` if that is a cursor of another source, of
+    /// which nobody knows.
+    ///
+    /// # Errors
+    ///
+    /// As [`cursor`](Source::cursor).
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(Some(0))
+    }
+
     /// A checksum of the index of the records, if there is an index that stays the same as long as the data
     /// set does.
     fn index_checksum(&self) -> Option<u32> {
@@ -136,6 +148,11 @@ pub trait SourceInternals: Source {
 
 /// What a cursor of this crate can do in addition.
 pub trait CursorInternals {
+    /// The [commit](SourceInternals::commit) that the cursor reads.
+    fn commit(&mut self) -> u64 {
+        0
+    }
+
     /// From now on, asks the kernel to drop from memory what the cursor has passed and nobody uses any more,
     /// as [`dealt`](Self::dealt) reports. Returns `false` if the cursor cannot. Called before the first step.
     fn drop_behind(&mut self) -> bool {
@@ -217,6 +234,11 @@ impl dyn Source + '_ {
         }
     }
 
+    /// A source of a caller's own may pass on the cursors of one of the crate's.
+    pub(crate) fn commit(&self) -> Result<Option<u64>, SourceError> {
+        self.internals().map_or(Ok(None), SourceInternals::commit)
+    }
+
     pub(crate) fn index_checksum(&self) -> Option<u32> {
         self.internals()?.index_checksum()
     }
@@ -231,6 +253,10 @@ impl dyn Source + '_ {
 
 /// The same methods for any cursor.
 impl dyn Cursor + '_ {
+    pub(crate) fn commit(&mut self) -> u64 {
+        self.internals().map_or(0, CursorInternals::commit)
+    }
+
     pub(crate) fn drop_behind(&mut self) -> bool {
         self.internals().is_some_and(CursorInternals::drop_behind)
     }

@@ -182,6 +182,13 @@ impl SourceInternals for Joined {
         Ok(())
     }
 
+    /// A commit to any of them changes the sum, because each only grows.
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        self.sources.iter().try_fold(Some(0), |sum: Option<u64>, source| {
+            Ok(sum.zip(source.commit()?).map(|(sum, commit)| sum.wrapping_add(commit)))
+        })
+    }
+
     /// Known only if every source has one.
     fn index_checksum(&self) -> Option<u32> {
         let checksums = self.sources.iter().map(|source| source.index_checksum());
@@ -400,6 +407,10 @@ impl Cursor for JoinedCursor {
 }
 
 impl CursorInternals for JoinedCursor {
+    fn commit(&mut self) -> u64 {
+        self.members.iter_mut().fold(0, |sum, member| sum.wrapping_add(member.cursor.commit()))
+    }
+
     fn drop_behind(&mut self) -> bool {
         let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
         let drops_any = drops.contains(&true);

@@ -330,6 +330,16 @@ pub enum SourceError {
         /// The newest transaction.
         found: u64,
     },
+    /// The database was written to after its records were counted, and before they were read.
+    #[error(
+        "{}: it was written to while the feed was built, so its records are not those of the feed's plan; \
+         build the feed again",
+        shown::path(path)
+    )]
+    Committed {
+        /// The database.
+        path: PathBuf,
+    },
     /// The newest commit of an LMDB cannot be determined.
     #[error(
         "{}: {found}; open it when nobody writes to it; if nobody does, the file was overwritten while a \
@@ -525,6 +535,7 @@ impl SourceError {
             | SourceError::Broken { path, .. }
             | SourceError::BrokenPage { path, .. }
             | SourceError::WrittenTo { path, .. }
+            | SourceError::Committed { path }
             | SourceError::Busy { path, .. }
             | SourceError::Replaced { path }
             | SourceError::HoldsDatabases { path, .. }

@@ -137,6 +137,11 @@ impl SourceInternals for Paired {
         self.first.files()
     }
 
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        let commits = self.first.commit()?.zip(self.second.commit()?);
+        Ok(commits.map(|(first, second)| first.wrapping_add(second)))
+    }
+
     fn has_several_lenders(&self) -> bool {
         self.first.has_several_lenders() || self.second.has_several_lenders()
     }
@@ -235,6 +240,10 @@ impl Cursor for PairedCursor {
 }
 
 impl CursorInternals for PairedCursor {
+    fn commit(&mut self) -> u64 {
+        self.first.commit().wrapping_add(self.second.commit())
+    }
+
     fn drop_behind(&mut self) -> bool {
         let drops = [self.first.drop_behind(), self.second.drop_behind()];
         for (path, _) in

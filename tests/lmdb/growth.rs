@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::source::{Cursor, IndexPlace, Lmdb, Source, SourceError};
+use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, Source, SourceError};
+use percolator::{Feed, FeedBuilder, RawBytes, Shuffle};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
@@ -149,4 +150,31 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
     drop(source);
     let source = Lmdb::options().access(percolator::source::Access::Read).open(path).unwrap();
     assert_eq!(source.records(), Some(BEFORE as u64 + 1));
+}
+
+/// The plan is of the records that were there when the feed was resolved.
+#[test]
+fn a_commit_between_a_feeds_plan_and_its_first_record_is_an_error() {
+    let ways: [fn(FeedBuilder) -> FeedBuilder; 2] = [|feed| feed, |feed| feed.shuffle(Shuffle::Global)];
+    for (number, way) in ways.into_iter().enumerate() {
+        for is_joined in [false, true] {
+            let folder = written();
+            let other = written();
+            let feed = || {
+                let (one, two) = (Lmdb::open(folder.path()).unwrap(), Lmdb::open(other.path()).unwrap());
+                let feed = match is_joined {
+                    true => Feed::builder().source(Joined::new(two).and(one)),
+                    false => Feed::builder().source(one),
+                };
+                way(feed.decoder(RawBytes::up_to(2500)).batch_size(10).epochs(1))
+            };
+            let resolved = feed().resolve().unwrap();
+            another_process(GROWER, folder.path());
+            let first = resolved.launch().unwrap().into_iter().next().unwrap();
+            let error = first.err().unwrap_or_else(|| panic!("way {number}: a batch came")).to_string();
+            assert!(error.contains("it was written to while the feed was built"), "{error}");
+            let rows = feed().build().unwrap().into_iter().map(|batch| batch.unwrap().len());
+            assert_eq!(rows.sum::<usize>(), AFTER + if is_joined { BEFORE } else { 0 });
+        }
+    }
 }

@@ -266,6 +266,10 @@ impl Cursor for LmdbCursor {
 }
 
 impl CursorInternals for LmdbCursor {
+    fn commit(&mut self) -> u64 {
+        self.view.transaction()
+    }
+
     fn drop_behind(&mut self) -> bool {
         self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
         self.drops_behind

@@ -263,6 +263,11 @@ impl SourceInternals for Lmdb {
         self.show_last(look);
     }
 
+    /// The transaction that a cursor would see now.
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(Some(View::begin(&self.environment)?.transaction()))
+    }
+
     fn index_checksum(&self) -> Option<u32> {
         self.indexed.lock().as_ref().map(Indexed::checksum)
     }
