@@ -110,16 +110,71 @@ impl TfRecord {
     }
 }
 
-/// Whether the last record in the index is the file's last. Every record that is read by the index is checked
-/// in the same way.
+/// Whether the first record in the index is the file's first, which no seek looks up, and the last one its
+/// last. Every record that is read by the index is checked in the same way.
 fn fits(index: &RecordIndex, plain: &Arc<Plain>) -> bool {
     let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
         None => return plain.bytes == 0,
         Some(Ok(Some([last]))) => last,
         Some(_) => return false,
     };
+    if !matches!(index.place(0), Ok(Some([0]))) {
+        return false;
+    }
     let mut walk = Walk::new(plain);
     walk.jump(0, (last, plain.bytes));
     let map = plain.map().cloned();
     matches!(walk.step(map.as_deref()), Ok(Some(_))) && walk.offset == plain.bytes
+}
+
+#[cfg(all(test, not(shuttle)))]
+#[allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::decoder::RawBytes;
+    use crate::feed::Feed;
+    use crate::order::Shuffle;
+    use crate::source::tfrecord::{Compression, TfRecordWriter};
+
+    const RECORDS: u64 = 360;
+
+    /// The number of records that a feed gives, and the error that it ends with.
+    fn fed(source: TfRecord, shuffle: Shuffle) -> (usize, Option<String>) {
+        let feed = Feed::builder().source(source).decoder(RawBytes::up_to(8)).batch_size(8);
+        let mut records = 0;
+        for batch in feed.shuffle(shuffle).epochs(1).build().unwrap() {
+            match batch {
+                Ok(batch) => records += batch.len(),
+                Err(error) => return (records, Some(error.to_string())),
+            }
+        }
+        (records, None)
+    }
+
+    /// The indexes have right checksums, and the facts of their file.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the system's files")]
+    fn an_index_without_some_of_its_files_records_hides_none_of_them() {
+        for compression in [Compression::Plain, Compression::Gzip] {
+            for left_out in [0..60, 100..160, 300..360] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("file.tfrecord");
+                let mut writer = TfRecordWriter::create(&path, compression).unwrap();
+                (0..RECORDS).for_each(|number| writer.write(&number.to_le_bytes()).unwrap());
+                writer.finish().unwrap();
+                let open = || TfRecord::open(&path).unwrap();
+                let forge = || {
+                    let places = (0..RECORDS).filter(|number| !left_out.contains(number));
+                    let places = places.map(|number| number * 24).collect();
+                    RecordIndex::keep(&open().subject(&IndexPlace::Beside), places);
+                };
+                for shuffle in [Shuffle::No, Shuffle::Global] {
+                    forge();
+                    let (records, error) = fed(open(), shuffle);
+                    let is_told = records == 360 || error.is_some();
+                    assert!(is_told, "{compression:?} without {left_out:?}, {shuffle:?}: {records}");
+                }
+            }
+        }
+    }
 }
