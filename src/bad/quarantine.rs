@@ -30,8 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How many times the file is opened again when others move it away before it is locked.
 const OPENED_MAX: usize = 100;
 
-/// Fewer bytes are not the beginning of an entry.
+/// Fewer bytes, which are a frame's head, are not the beginning of an entry.
 const ENTRY_BYTES_MIN: u64 = 12;
+
+/// The key of field 1 where that is a message or bytes: of an Example's features, of each of them, and of its
+/// name.
+const CHUNK: u8 = 1 << 3 | 2;
 
 /// The features of an entry.
 mod feature {
@@ -345,8 +349,12 @@ fn read_entries(
                 found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
                 part.start = end;
             }
-            // A few bytes and nothing before them may be somebody's file.
-            Err(FrameFault::Cut) if part.start == 0 && part.end < ENTRY_BYTES_MIN => {
+            // A cut record and nothing whole before it may be somebody's file.
+            Err(FrameFault::Cut)
+                if part.start == 0
+                    && !begins_with_entry(file, part.end)
+                        .map_err(|error| QuarantineError::io(path, "read it", &error))? =>
+            {
                 return Err(not_one("is none".to_owned()));
             }
             Err(FrameFault::Cut) => break,
@@ -355,6 +363,32 @@ fn read_entries(
         }
     }
     Ok(part.start)
+}
+
+/// Whether a file that begins with a frame's head goes on as the first entry of a quarantine file, as far as
+/// it goes: with the name of an Example's first feature.
+fn begins_with_entry(file: &File, bytes: u64) -> io::Result<bool> {
+    /// Three keys, three lengths of at most ten bytes, and the name.
+    const BYTES_MAX: usize = 3 * 11 + feature::SOURCE.len();
+
+    let Some(behind) = bytes.checked_sub(ENTRY_BYTES_MIN) else { return Ok(false) };
+    let mut found = [0; BYTES_MAX];
+    let found = &mut found[..usize::try_from(behind).map_or(BYTES_MAX, |behind| behind.min(BYTES_MAX))];
+    file.read_exact_at(found, ENTRY_BYTES_MIN)?;
+    let mut rest = &*found;
+    // The features, the first of them, its name.
+    for _ in 0..3 {
+        let Some((&key, behind)) = rest.split_first() else { return Ok(true) };
+        let Some(last) = behind.iter().position(|byte| byte & 0x80 == 0) else {
+            return Ok(key == CHUNK && behind.len() < 10);
+        };
+        if key != CHUNK {
+            return Ok(false);
+        }
+        rest = &behind[last + 1..];
+    }
+    let name = feature::SOURCE.as_bytes();
+    Ok(rest.starts_with(name) || name.starts_with(rest))
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -400,6 +434,34 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         note(&quarantine, 7).unwrap();
         assert_eq!((numbers(&away), numbers(&path)), (vec![3], vec![7]));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn a_cut_record_of_somebody_else_is_left_and_a_cut_entry_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.tfrecord");
+        note(&Quarantine::at(&path).unwrap(), 3).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 12..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(numbers(&path), []);
+            note(&Quarantine::at(&path).unwrap(), 3).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
+        }
+        let mut example = ExampleWriter::new();
+        example.bytes("image", [[7; 300]]);
+        for data in [vec![7; 300], b"\x0a".repeat(300), vec![0xff; 300], example.to_bytes()] {
+            let mut other = Vec::new();
+            write_record(&mut other, &data).unwrap();
+            for cut in [60, 200, other.len() - 1] {
+                std::fs::write(&path, &other[..cut]).unwrap();
+                let error = note(&Quarantine::at(&path).unwrap(), 3).unwrap_err();
+                assert!(matches!(error, QuarantineError::NotOne { offset: 0, .. }), "{error}");
+                assert_eq!(std::fs::read(&path).unwrap(), other[..cut]);
+                assert!(Quarantined::read(&path).is_err());
+            }
+        }
     }
 
     #[test]
