@@ -6,6 +6,7 @@
 //! which the next one cuts off.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -19,9 +20,9 @@ use crate::base::sync::Mutex;
 use crate::base::whole_file::{self, kind_of};
 use crate::base::{file_lock, input_file, shown};
 use crate::record::Key;
-use crate::record::example::{Example, ExampleWriter};
+use crate::record::example::{Example, ExampleWriter, features_head, string_head};
 use crate::source::Record;
-use crate::source::tfrecord::{FrameFault, read_frame, write_record};
+use crate::source::tfrecord::{FrameFault, frame_around, read_frame};
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
@@ -83,23 +84,52 @@ impl Quarantined {
         let io = |error| QuarantineError::io(path, "read it", &error);
         let (file, bytes) = input_file::open(path).map_err(io)?;
         let mut entries = Vec::new();
-        read_entries(path, &file, 0..bytes, |entry| entries.push(entry))?;
+        read_entries(path, &file, 0..bytes, |entry| entries.push(entry.to_owned()))?;
         Ok(entries)
     }
+}
 
-    fn parse(bytes: &[u8]) -> Option<Quarantined> {
+/// An entry where it was read.
+struct Entry<'a> {
+    source: &'a [u8],
+    key: &'a [u8],
+    number: u64,
+    epoch: u64,
+    reason: &'a str,
+    value: &'a [u8],
+    companion: Option<&'a [u8]>,
+}
+
+impl<'a> Entry<'a> {
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
         let features = Example::parse(bytes).ok()?.features();
-        let text = |name: &str| Some(features.get(name)?.bytes()?.iter().next()?.to_vec());
+        let text = |name: &str| features.get(name)?.bytes()?.iter().next();
         let number = |name: &str| u64::try_from(features.get(name)?.ints()?.iter().next()?).ok();
-        Some(Quarantined {
-            source: PathBuf::from(std::ffi::OsString::from_vec(text(feature::SOURCE)?)),
-            key: Key(text(feature::KEY)?),
+        Some(Entry {
+            source: text(feature::SOURCE)?,
+            key: text(feature::KEY)?,
             number: number(feature::NUMBER)?,
             epoch: number(feature::EPOCH)?,
-            reason: String::from_utf8(text(feature::REASON)?).ok()?,
+            reason: std::str::from_utf8(text(feature::REASON)?).ok()?,
             value: text(feature::VALUE)?,
             companion: text(feature::COMPANION),
         })
+    }
+
+    fn source(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.source.to_vec()))
+    }
+
+    fn to_owned(&self) -> Quarantined {
+        Quarantined {
+            source: self.source(),
+            key: Key(self.key.to_vec()),
+            number: self.number,
+            epoch: self.epoch,
+            reason: self.reason.to_owned(),
+            value: self.value.to_vec(),
+            companion: self.companion.map(<[u8]>::to_vec),
+        }
     }
 }
 
@@ -217,7 +247,7 @@ impl Quarantine {
         if let Some(failed) = &known.failed {
             return Err(failed.clone());
         }
-        let noted = self.write(&mut known, name, || entry(bad, record));
+        let noted = self.write(&mut known, name, bad, record);
         known.failed = noted.clone().err();
         noted
     }
@@ -227,12 +257,13 @@ impl Quarantine {
         &self,
         known: &mut Known,
         name: (PathBuf, u64),
-        entry: impl FnOnce() -> Vec<u8>,
+        bad: &BadRecord,
+        record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
         let file = self.open_locked(known)?;
         let written = self.learn(known, &file).and_then(|()| {
             if !known.named.contains(&name) {
-                self.add(known, &file, &entry())?;
+                self.add(known, &file, bad, record)?;
                 known.named.insert(name);
             }
             Ok(())
@@ -293,7 +324,7 @@ impl Quarantine {
         }
         let named = &mut known.named;
         let end = read_entries(&self.path, file, known.end..bytes, |entry| {
-            named.insert((entry.source, entry.number));
+            named.insert((entry.source(), entry.number));
         })?;
         known.end = end;
         if end < bytes {
@@ -302,20 +333,45 @@ impl Quarantine {
         Ok(())
     }
 
-    fn add(&self, known: &mut Known, file: &File, entry: &[u8]) -> Result<(), QuarantineError> {
-        let mut framed = Vec::with_capacity(entry.len() + 16);
-        let written = write_record(&mut framed, entry).and_then(|()| file.write_all_at(&framed, known.end));
+    /// Adds an entry. The record's bytes are written from where they are, because there may be no memory for
+    /// a copy of them.
+    fn add(
+        &self,
+        known: &mut Known,
+        file: &File,
+        bad: &BadRecord,
+        record: &Record<'_>,
+    ) -> Result<(), QuarantineError> {
+        let facts = facts(bad);
+        let companion = record.companion.unwrap_or_default();
+        let before_value = string_head(feature::VALUE, record.value.len());
+        let before_companion =
+            record.companion.map_or_else(Vec::new, |bytes| string_head(feature::COMPANION, bytes.len()));
+        let features = [&*facts, &before_value, record.value, &before_companion, companion];
+        let head = features_head(features.iter().map(|piece| piece.len()).sum());
+        let entry = [&*head, features[0], features[1], features[2], features[3], features[4]];
+        let mut end = known.end;
+        let written = frame_around(&entry).and_then(|(frame_head, frame_foot)| {
+            let before = [&frame_head, &*head, &facts, &before_value].concat();
+            let behind = [&*before_companion, companion, &frame_foot];
+            for piece in [&*before, record.value].into_iter().chain(behind) {
+                file.write_all_at(piece, end)?;
+                end += piece.len() as u64;
+            }
+            Ok(())
+        });
         if let Err(error) = written {
             // What is there of it is no record.
             let _ = file.set_len(known.end);
             return Err(QuarantineError::io(&self.path, "add a record to it", &error));
         }
-        known.end += framed.len() as u64;
+        known.end = end;
         Ok(())
     }
 }
 
-fn entry(bad: &BadRecord, record: &Record<'_>) -> Vec<u8> {
+/// The features of an entry that come before the record's bytes.
+fn facts(bad: &BadRecord) -> Vec<u8> {
     let number = |number: u64| [i64::try_from(number).unwrap_or(i64::MAX)];
     let mut writer = ExampleWriter::new();
     writer
@@ -323,12 +379,8 @@ fn entry(bad: &BadRecord, record: &Record<'_>) -> Vec<u8> {
         .bytes(feature::KEY, [&bad.key.0])
         .ints(feature::NUMBER, number(bad.id.index))
         .ints(feature::EPOCH, number(bad.id.epoch))
-        .bytes(feature::REASON, [&bad.reason])
-        .bytes(feature::VALUE, [record.value]);
-    if let Some(companion) = record.companion {
-        writer.bytes(feature::COMPANION, [companion]);
-    }
-    writer.to_bytes()
+        .bytes(feature::REASON, [&bad.reason]);
+    writer.into_features()
 }
 
 /// Reads the entries in a part of the file. Returns the end of the last one that is whole.
@@ -336,7 +388,7 @@ fn read_entries(
     path: &Path,
     file: &File,
     mut part: std::ops::Range<u64>,
-    mut found: impl FnMut(Quarantined),
+    mut found: impl FnMut(Entry<'_>),
 ) -> Result<u64, QuarantineError> {
     let mut data = Vec::new();
     while !part.is_empty() {
@@ -345,7 +397,7 @@ fn read_entries(
         let read = |into: &mut [u8], offset| file.read_exact_at(into, offset);
         match read_frame(part.clone(), &mut data, read) {
             Ok(end) => {
-                let entry = Quarantined::parse(&data);
+                let entry = Entry::parse(&data);
                 found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
                 part.start = end;
             }
@@ -397,6 +449,7 @@ mod tests {
 
     use super::*;
     use crate::record::RecordId;
+    use crate::source::tfrecord::write_record;
 
     fn note(quarantine: &Quarantine, index: u64) -> Result<(), QuarantineError> {
         let id = RecordId { epoch: 0, index };
@@ -434,6 +487,32 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         note(&quarantine, 7).unwrap();
         assert_eq!((numbers(&away), numbers(&path)), (vec![3], vec![7]));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn an_entry_is_the_record_that_a_writer_of_examples_makes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, bytes) in [0, 1, 100, 127, 128, 20_000].into_iter().enumerate() {
+            for companion in [None, Some(&[7; 300][..])] {
+                let path = folder.path().join(format!("{number} {}.tfrecord", companion.is_some()));
+                let (id, value) = (RecordId { epoch: 2, index: 9 }, vec![1; bytes]);
+                let (source, key) = (PathBuf::from("data"), Key(b"key".to_vec()));
+                let reason = "torn".to_owned();
+                let bad = BadRecord { path: source, id, key, reason, replaced_by: None, row: 0 };
+                let record = Record { id, key: b"key", value: &value, companion };
+                Quarantine::at(&path).unwrap().note(&bad, &record).unwrap();
+                let mut writer = ExampleWriter::new();
+                writer.bytes("source", [b"data"]).bytes("key", [b"key"]).ints("number", [9]);
+                writer.ints("epoch", [2]).bytes("reason", [b"torn"]).bytes("value", [&value]);
+                if let Some(companion) = companion {
+                    writer.bytes("companion", [companion]);
+                }
+                let mut due = Vec::new();
+                write_record(&mut due, &writer.to_bytes()).unwrap();
+                assert!(std::fs::read(&path).unwrap() == due, "{bytes} bytes");
+            }
+        }
     }
 
     #[test]

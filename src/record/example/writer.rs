@@ -123,10 +123,32 @@ impl ExampleWriter {
         out
     }
 
+    /// The entries of the features, behind [`features_head`] an Example.
+    pub(crate) fn into_features(self) -> Vec<u8> {
+        self.entries
+    }
+
     /// Removes all features, and keeps the memory.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
+}
+
+/// What an Example begins with whose features take so many bytes.
+pub(crate) fn features_head(bytes: usize) -> Vec<u8> {
+    let mut head = Vec::new();
+    put_chunk(&mut head, key::FEATURES, bytes);
+    head
+}
+
+/// The entry of a feature that is one byte string, up to that string. It is for a string that is not copied.
+pub(crate) fn string_head(name: &str, bytes: usize) -> Vec<u8> {
+    let mut head = ExampleWriter::new();
+    let list = chunk_len(bytes);
+    head.entry(name, chunk_len(list));
+    put_chunk(&mut head.entries, key::BYTES_LIST, list);
+    put_chunk(&mut head.entries, key::VALUE, bytes);
+    head.entries
 }
 
 /// The bytes of a varint.

@@ -62,6 +62,7 @@ pub(crate) use self::frame::{FrameFault, read_frame};
 use self::index::Indexed;
 use self::packed::Packed;
 use self::plain::Plain;
+pub(crate) use self::writer::frame_around;
 use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;

@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::{GzEncoder, ZlibEncoder};
+use percolator_table::checksum::Crc32c;
 
 use super::Compression;
-use super::frame::{DATA_BYTES_MAX, checksum_of, head_of};
+use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, checksum_of, head_of};
 use crate::base::whole_file::WholeFile;
 use crate::source::SourceError;
 
@@ -152,14 +153,28 @@ impl TfRecordWriter {
 ///
 /// [`io::Error`] if it cannot be written, or is longer than 4 GiB - 1 and could not be read.
 pub fn write_record(mut out: impl Write, record: &[u8]) -> io::Result<()> {
-    let bytes = record.len() as u64;
+    let (head, foot) = frame_around(&[record])?;
+    out.write_all(&head)?;
+    out.write_all(record)?;
+    out.write_all(&foot)
+}
+
+/// What comes before and behind a record whose data are these pieces, one behind the other.
+pub(crate) fn frame_around(pieces: &[&[u8]]) -> io::Result<([u8; HEAD_BYTES], [u8; FOOT_BYTES])> {
+    let bytes = pieces.iter().fold(0_u64, |bytes, piece| bytes.saturating_add(piece.len() as u64));
     if bytes > DATA_BYTES_MAX {
         let message = format!("the record has {bytes} bytes, and may have {DATA_BYTES_MAX}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    out.write_all(&head_of(record.len() as u64))?;
-    out.write_all(record)?;
-    out.write_all(&checksum_of(record).to_le_bytes())
+    let checksum = match pieces {
+        [whole] => checksum_of(whole),
+        _ => {
+            let mut checksum = Crc32c::new();
+            pieces.iter().for_each(|piece| checksum.update(piece));
+            checksum.masked()
+        }
+    };
+    Ok((head_of(bytes), checksum.to_le_bytes()))
 }
 
 fn failed_before() -> io::Error {
