@@ -2,7 +2,8 @@
 //! added.
 //!
 //! Several processes may add to one file. Each does so under a lock, and first reads what others have added
-//! since, so that no record is named twice. A writer that is killed may leave a part of a record at the end,
+//! since, so that no record is named twice: a record is the bytes that one data set has under one number,
+//! wherever the process runs that finds it. A writer that is killed may leave a part of a record at the end,
 //! which the next one cuts off.
 
 use std::collections::HashSet;
@@ -14,6 +15,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use percolator_table::checksum::Crc32c;
 
 use super::BadRecord;
 use crate::base::sync::Mutex;
@@ -56,11 +59,11 @@ mod feature {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The database or file that has the record.
+    /// The database or file that has the record: an absolute path, unless it is no file.
     pub source: PathBuf,
     /// The record's key.
     pub key: Key,
-    /// Its number in the data set, from 0.
+    /// Its number in the data set, from 0. A list's lines keep their numbers in whatever order they come.
     pub number: u64,
     /// The epoch in which it was found.
     pub epoch: u64,
@@ -118,6 +121,10 @@ impl<'a> Entry<'a> {
 
     fn source(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.source.to_vec()))
+    }
+
+    fn name(&self) -> Name {
+        Name::new(self.source(), self.number, self.key, self.value, self.companion)
     }
 
     fn to_owned(&self) -> Quarantined {
@@ -192,17 +199,36 @@ fn to_add() -> OpenOptions {
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
+    /// The folder that relative paths are in: the process's own when the feed was built.
+    folder: PathBuf,
     /// For how long the file's lock is waited for.
     patience: Duration,
     known: Mutex<Known>,
+}
+
+/// What names a record.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Name {
+    /// Where the source is, if it is a file or a folder.
+    source: PathBuf,
+    number: u64,
+    /// Of its bytes: a data set may be built again at one path.
+    checksum: u32,
+}
+
+impl Name {
+    fn new(source: PathBuf, number: u64, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
+        let mut checksum = Crc32c::new();
+        [key, value, companion.unwrap_or_default()].into_iter().for_each(|bytes| checksum.update(bytes));
+        Name { source, number, checksum: checksum.masked() }
+    }
 }
 
 /// What is known to be in the file.
 #[derive(Debug, Default)]
 struct Known {
     file: Option<Arc<File>>,
-    /// Source and number.
-    named: HashSet<(PathBuf, u64)>,
+    named: HashSet<Name>,
     /// The end of what was read.
     end: u64,
     /// Why nothing can be added any more. Other workers wait for the same file, and need not do so one after
@@ -233,12 +259,18 @@ impl Quarantine {
         }
         // It is opened again by its name, after the process may have changed its folder.
         let path = std::path::absolute(path).map_err(error)?;
-        Ok(Quarantine { path, patience: PATIENCE, known: Mutex::default() })
+        let folder = std::env::current_dir().map_err(error)?;
+        Ok(Quarantine { path, folder, patience: PATIENCE, known: Mutex::default() })
     }
 
-    /// Names a record, unless the file does so already.
-    pub(crate) fn note(&self, bad: &BadRecord, record: &Record<'_>) -> Result<(), QuarantineError> {
-        let name = (bad.path.clone(), bad.id.index);
+    /// Names a record, unless the file does so already. `number` is its number in the data set.
+    pub(crate) fn note(
+        &self,
+        bad: &BadRecord,
+        number: u64,
+        record: &Record<'_>,
+    ) -> Result<(), QuarantineError> {
+        let name = Name::new(self.found(&bad.path), number, &bad.key.0, record.value, record.companion);
         let mut known = self.known.lock();
         // Without the file's lock: a bad record comes again in each epoch.
         if known.named.contains(&name) {
@@ -252,18 +284,27 @@ impl Quarantine {
         noted
     }
 
+    /// Where a source is: other processes call it by other relative paths, and other sources by the same. A
+    /// source that is no file keeps its name.
+    fn found(&self, source: &Path) -> PathBuf {
+        let whole = self.folder.join(source);
+        let is_there = source.is_relative() && whole.exists();
+        let found = if is_there { std::path::absolute(whole) } else { Ok(source.to_owned()) };
+        found.unwrap_or_else(|_| source.to_owned())
+    }
+
     /// Names a record under the file's lock.
     fn write(
         &self,
         known: &mut Known,
-        name: (PathBuf, u64),
+        name: Name,
         bad: &BadRecord,
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
         let file = self.open_locked(known)?;
         let written = self.learn(known, &file).and_then(|()| {
             if !known.named.contains(&name) {
-                self.add(known, &file, bad, record)?;
+                self.add(known, &file, &facts(&name, bad), record)?;
                 known.named.insert(name);
             }
             Ok(())
@@ -324,7 +365,7 @@ impl Quarantine {
         }
         let named = &mut known.named;
         let end = read_entries(&self.path, file, known.end..bytes, |entry| {
-            named.insert((entry.source(), entry.number));
+            named.insert(entry.name());
         })?;
         known.end = end;
         if end < bytes {
@@ -339,20 +380,19 @@ impl Quarantine {
         &self,
         known: &mut Known,
         file: &File,
-        bad: &BadRecord,
+        facts: &[u8],
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
-        let facts = facts(bad);
         let companion = record.companion.unwrap_or_default();
         let before_value = string_head(feature::VALUE, record.value.len());
         let before_companion =
             record.companion.map_or_else(Vec::new, |bytes| string_head(feature::COMPANION, bytes.len()));
-        let features = [&*facts, &before_value, record.value, &before_companion, companion];
+        let features = [facts, &before_value, record.value, &before_companion, companion];
         let head = features_head(features.iter().map(|piece| piece.len()).sum());
         let entry = [&*head, features[0], features[1], features[2], features[3], features[4]];
         let mut end = known.end;
         let written = frame_around(&entry).and_then(|(frame_head, frame_foot)| {
-            let before = [&frame_head, &*head, &facts, &before_value].concat();
+            let before = [&frame_head, &*head, facts, &before_value].concat();
             let behind = [&*before_companion, companion, &frame_foot];
             for piece in [&*before, record.value].into_iter().chain(behind) {
                 file.write_all_at(piece, end)?;
@@ -371,13 +411,13 @@ impl Quarantine {
 }
 
 /// The features of an entry that come before the record's bytes.
-fn facts(bad: &BadRecord) -> Vec<u8> {
+fn facts(name: &Name, bad: &BadRecord) -> Vec<u8> {
     let number = |number: u64| [i64::try_from(number).unwrap_or(i64::MAX)];
     let mut writer = ExampleWriter::new();
     writer
-        .bytes(feature::SOURCE, [bad.path.as_os_str().as_bytes()])
+        .bytes(feature::SOURCE, [name.source.as_os_str().as_bytes()])
         .bytes(feature::KEY, [&bad.key.0])
-        .ints(feature::NUMBER, number(bad.id.index))
+        .ints(feature::NUMBER, number(name.number))
         .ints(feature::EPOCH, number(bad.id.epoch))
         .bytes(feature::REASON, [&bad.reason]);
     writer.into_features()
@@ -455,7 +495,7 @@ mod tests {
         let id = RecordId { epoch: 0, index };
         let (path, key) = (PathBuf::from("data"), Key(Vec::new()));
         let bad = BadRecord { path, id, key, reason: "torn".to_owned(), replaced_by: None, row: 0 };
-        quarantine.note(&bad, &Record { id, key: b"", value: b"torn", companion: None })
+        quarantine.note(&bad, index, &Record { id, key: b"", value: b"torn", companion: None })
     }
 
     fn numbers(file: &Path) -> Vec<u64> {
@@ -501,7 +541,7 @@ mod tests {
                 let reason = "torn".to_owned();
                 let bad = BadRecord { path: source, id, key, reason, replaced_by: None, row: 0 };
                 let record = Record { id, key: b"key", value: &value, companion };
-                Quarantine::at(&path).unwrap().note(&bad, &record).unwrap();
+                Quarantine::at(&path).unwrap().note(&bad, 9, &record).unwrap();
                 let mut writer = ExampleWriter::new();
                 writer.bytes("source", [b"data"]).bytes("key", [b"key"]).ints("number", [9]);
                 writer.ints("epoch", [2]).bytes("reason", [b"torn"]).bytes("value", [&value]);
@@ -513,6 +553,44 @@ mod tests {
                 assert!(std::fs::read(&path).unwrap() == due, "{bytes} bytes");
             }
         }
+    }
+
+    /// Jobs that run in folders of their own call different files by one name.
+    #[test]
+    #[cfg_attr(miri, ignore = "locks files")]
+    fn records_of_different_bytes_or_files_are_named_although_they_have_one_name_and_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.tfrecord");
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        for folder in [&one, &other] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("data"), "").unwrap();
+        }
+        let of = |folder: &Path| Quarantine { folder: folder.to_owned(), ..Quarantine::at(&path).unwrap() };
+        let note = |quarantine: &Quarantine, source: &Path, value: &[u8]| {
+            let id = RecordId { epoch: 0, index: 5 };
+            let (key, reason) = (Key(Vec::new()), "torn".to_owned());
+            let bad = BadRecord { path: source.to_owned(), id, key, reason, replaced_by: None, row: 0 };
+            quarantine.note(&bad, 5, &Record { id, key: b"", value, companion: None }).unwrap();
+        };
+        for _again in 0..2 {
+            let relative = Path::new("data");
+            note(&of(&one), relative, b"torn");
+            note(&of(&other), relative, b"torn");
+            note(&of(&other), Path::new("./data"), b"torn");
+            note(&of(&other), &other.join("data"), b"torn");
+            note(&of(&other), relative, b"built again");
+            note(&of(&other), Path::new("made"), b"torn");
+        }
+        let named = Quarantined::read(&path).unwrap();
+        let named: Vec<_> = named.iter().map(|entry| (&*entry.source, &*entry.value)).collect();
+        let due: [(&Path, &[u8]); 4] = [
+            (&one.join("data"), b"torn"),
+            (&other.join("data"), b"torn"),
+            (&other.join("data"), b"built again"),
+            (Path::new("made"), b"torn"),
+        ];
+        assert_eq!(named, due);
     }
 
     #[test]

@@ -29,7 +29,9 @@ use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Share, Terms};
 use crate::receipt::content::ContentHash;
 use crate::record::StepId;
-use crate::source::{CHECKSUM_BYTES, COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, Source};
+use crate::source::{
+    CHECKSUM_BYTES, COMPANION_BYTES, LENDERS_BYTES, NUMBER_BYTES, PLACE_BYTES, Passes, Source,
+};
 use crate::transform::{CaffeEra, LayerSeeds, Randomness, SetUp, Taken, Transform};
 use crate::workers::Task;
 use crate::workers::processor::Processor;
@@ -445,6 +447,7 @@ impl Needs<'_> {
         let is_paired = self.image.is_some_and(ImageDecoder::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
         let checksum_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
+        let number_bytes = if self.source.passes() == Passes::Alike { 0 } else { NUMBER_BYTES };
         let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
         let fails = self.processor.on_bad.action == BadAction::Fail;
         let tried_bytes = if fails { 0 } else { self.first.alone_bytes };
@@ -459,7 +462,7 @@ impl Needs<'_> {
             hash_bytes: if self.processor.hashes_contents { size_of::<ContentHash>() } else { 0 },
             runs: pool.runs,
             run_records: pool.run_records,
-            place_bytes: PLACE_BYTES + companion_bytes + checksum_bytes + lenders_bytes,
+            place_bytes: PLACE_BYTES + companion_bytes + checksum_bytes + number_bytes + lenders_bytes,
             run_bytes: QUEUED_RUN_BYTES,
             offloaded: OFFLOADED_MAX,
             offloaded_bytes: size_of::<Task>(),

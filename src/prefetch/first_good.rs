@@ -36,7 +36,10 @@ impl Prefetcher {
                     self.layout = layout;
                     return Ok(Front::Good(bad));
                 }
-                Err(fault) => bad.push(self.processor.bad(&record, fault)?),
+                Err(fault) => {
+                    let number = run.number(position).unwrap_or(record.id.index);
+                    bad.push(self.processor.bad(&record, number, fault)?);
+                }
             }
         }
         if bad.is_empty() {

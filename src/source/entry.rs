@@ -23,6 +23,8 @@ pub struct Entry<'a> {
     is_whole: bool,
     /// Why its bytes cannot be used, if its cursor could go on behind it.
     damage: Option<&'a SourceError>,
+    /// Its number in its source, if passes differ, so that its place in this one is another.
+    number: Option<u64>,
 }
 
 /// The value of a record's companion.
@@ -45,6 +47,7 @@ impl<'a> Entry<'a> {
             unverified: None,
             is_whole: false,
             damage: None,
+            number: None,
         }
     }
 
@@ -94,7 +97,8 @@ impl<'a> Entry<'a> {
 
     /// The same record with another value, which is the cursor's. What is wrong with the record stays.
     pub(crate) fn with_value(self, value: &'a [u8]) -> Self {
-        Entry { companion: self.companion, damage: self.damage, ..Entry::borrowed(self.key, value) }
+        let Entry { companion, damage, number, .. } = self;
+        Entry { companion, damage, number, ..Entry::borrowed(self.key, value) }
     }
 
     /// The same record, with the block that its value is in marked as unverified. The record's lender keeps
@@ -108,6 +112,16 @@ impl<'a> Entry<'a> {
     /// caller's own passes on the entries of a plain cursor, and can give nothing.
     pub(crate) fn whole(self) -> Self {
         Entry { is_whole: true, ..self }
+    }
+
+    /// The same record, with its number in a source whose passes differ.
+    pub(super) fn numbered(self, number: Option<u64>) -> Self {
+        Entry { number, ..self }
+    }
+
+    /// Its number in its source, if passes differ, so that its place in this one is another.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.number
     }
 
     /// Whether the cursor can give the value to a run together with its buffer.

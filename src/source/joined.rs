@@ -339,6 +339,10 @@ impl Cursor for JoinedCursor {
             }
         }
         let JoinedCursor { source, members, here, .. } = self;
+        let before = |number: usize| {
+            let add = |sum: u64, number| Some(sum.saturating_add(source.files.records(number)?));
+            (0..number).try_fold(0, add)
+        };
         let first = *here;
         for (number, Member { cursor, at, stay }) in members.iter_mut().enumerate().skip(first) {
             if number > first && *at > 0 {
@@ -348,7 +352,9 @@ impl Cursor for JoinedCursor {
             (*here, *stay) = (number, Stay::Here);
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
-                return Ok(Some(entry));
+                // Rare, and then only of a list of files.
+                let of_all = |own: u64| Some(own.saturating_add(before(number)?));
+                return Ok(Some(entry.numbered(entry.number().and_then(of_all))));
             }
             ended(source, number, *at)?;
             // At its end, it has put its buffers where the next one finds them.

@@ -54,7 +54,7 @@ pub use self::lenders::Lender;
 pub use self::leveldb::LevelDb;
 pub use self::lmdb::{Lmdb, LmdbOptions};
 pub use self::paired::Matching;
-pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
+pub(crate) use self::run::{COMPANION_BYTES, NUMBER_BYTES, PLACE_BYTES};
 pub use self::run::{Record, Run};
 pub use self::tfrecord::TfRecord;
 

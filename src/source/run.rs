@@ -52,6 +52,8 @@ impl Span {
 
 /// Bytes that a run keeps for each record.
 pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
+/// Bytes that it keeps in addition for each number of a source whose passes differ.
+pub(crate) const NUMBER_BYTES: usize = size_of::<(usize, u64)>();
 /// Bytes that it keeps in addition for each companion.
 pub(crate) const COMPANION_BYTES: usize = size_of::<Span>();
 
@@ -79,6 +81,8 @@ pub struct Run {
     companions: Vec<Span>,
     /// In the order of their positions; neighbours are of different blocks.
     checksums: Vec<ChecksumAt>,
+    /// By position, the numbers of the records that have [another](Entry::number) than their place in a pass.
+    numbers: Vec<(usize, u64)>,
     /// The records whose bytes cannot be used, by position.
     damages: Vec<(usize, SourceError)>,
     /// The copied bytes are at the front. Whatever follows is left over from earlier records, to avoid
@@ -99,6 +103,7 @@ impl Run {
             places: Vec::with_capacity(records),
             companions: Vec::new(),
             checksums: Vec::new(),
+            numbers: Vec::new(),
             damages: Vec::new(),
             copied: Vec::new(),
             copied_bytes: 0,
@@ -131,6 +136,12 @@ impl Run {
         let lender = lender.map(|lender| self.lenders.take_in(lender));
         if let Some(unverified) = entry.unverified_table() {
             self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
+        }
+        if let Some(number) = entry.number() {
+            if self.numbers.capacity() == 0 {
+                self.numbers.reserve_exact(self.places.capacity());
+            }
+            self.numbers.push((self.places.len(), number));
         }
         self.damages.extend(entry.damage().map(|damage| (self.places.len(), damage.clone())));
         let of_key = lender.filter(|_| entry.is_key_lent());
@@ -204,6 +215,7 @@ impl Run {
         self.lenders.begin(None);
         self.companion_lenders.begin(None);
         self.checksums.clear();
+        self.numbers.clear();
         self.damages.clear();
         self.copied_bytes = 0;
         self.value_bytes = 0;
@@ -244,6 +256,13 @@ impl Run {
     #[must_use]
     pub fn get(&self, position: usize) -> Option<Record<'_>> {
         self.places.get(position).map(|place| self.record(position, place))
+    }
+
+    /// The number of a record in its data set: its position, unless passes differ.
+    pub(crate) fn number(&self, position: usize) -> Option<u64> {
+        let place = self.places.get(position)?;
+        let found = self.numbers.iter().find(|(of, _)| *of == position);
+        Some(found.map_or(place.id.index, |(_, number)| *number))
     }
 
     /// The records, in the order of insertion.

@@ -211,16 +211,22 @@ impl Processor {
         self.on_bad.action != BadAction::Fail && fault.reason().is_some()
     }
 
-    /// A bad record, which is now named where that is wanted; or the fault, if that ends the feed.
+    /// A bad record, which is now named where that is wanted; or the fault, if that ends the feed. Its
+    /// `number` is [that in the data set](crate::source::Run::number).
     #[cold]
-    pub(crate) fn bad(&self, record: &Record<'_>, fault: BatchFault) -> Result<BadRecord, BatchFault> {
+    pub(crate) fn bad(
+        &self,
+        record: &Record<'_>,
+        number: u64,
+        fault: BatchFault,
+    ) -> Result<BadRecord, BatchFault> {
         let OnBad { action, quarantine, .. } = &self.on_bad;
         let Some(reason) = fault.reason().filter(|_| *action != BadAction::Fail) else { return Err(fault) };
         let (path, key) = (self.files.path_of(record.id.index).to_owned(), Key(record.key.to_owned()));
         let bad = BadRecord { path, id: record.id, key, reason, replaced_by: None, row: 0 };
         self.on_bad.say(&bad);
         if let Some(quarantine) = quarantine {
-            quarantine.note(&bad, record).map_err(|error| BatchFault::Quarantine(Box::new(error)))?;
+            quarantine.note(&bad, number, record).map_err(|error| BatchFault::Quarantine(Box::new(error)))?;
         }
         Ok(bad)
     }

@@ -12,7 +12,7 @@ use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
 use percolator::receipt::{EpochState, Verdict};
 use percolator::record::RecordId;
-use percolator::source::{FnSource, ImageList, Record, SourceError};
+use percolator::source::{FnSource, ImageList, Joined, Record, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{
     Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row, Shuffle,
@@ -514,6 +514,44 @@ fn a_listed_file_that_is_not_there_is_bad() {
     assert_eq!(labels, [1, 2, 3, 5, 6, 7]);
     assert_eq!(reasons.len(), 3);
     assert!(reasons[0].contains("line 1") && reasons[0].contains("0.png"), "{}", reasons[0]);
+}
+
+#[test]
+fn a_line_of_a_list_is_named_once_and_by_its_number_in_whatever_order_lines_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = png(4, 7);
+    let mut list = String::new();
+    for number in 0..9 {
+        list += &format!("{number}.png {number}\n");
+        let bytes = if number == 4 { b"no image" } else { &image[..] };
+        if ![0, 8].contains(&number) {
+            std::fs::write(folder.path().join(format!("{number}.png")), bytes).unwrap();
+        }
+    }
+    let path = folder.path().join("list.txt");
+    std::fs::write(&path, list).unwrap();
+    let list = || ImageList::open(&path).unwrap().relative_to(folder.path());
+    for (number, list) in
+        [list().shuffled(1701), list().skipping(2).unwrap(), list().shuffled(3).skipping(5).unwrap()]
+            .into_iter()
+            .enumerate()
+    {
+        let file = folder.path().join(format!("{number}.tfrecord"));
+        for is_joined in [false, true] {
+            let feed = match is_joined {
+                false => Feed::builder().source(list.clone()),
+                true => Feed::builder().source(Joined::new(list.clone())),
+            };
+            let feed = feed.batch_size(3).bad_records(any_policy().quarantine(&file)).build().unwrap();
+            // More than three passes.
+            assert!(feed.into_iter().take(10).all(|batch| batch.is_ok()));
+            let mut named = Quarantined::read(&file).unwrap();
+            named.sort_by_key(|entry| entry.number);
+            let named = named.iter().map(|entry| (entry.number, String::from_utf8_lossy(&entry.key.0)));
+            let due = [(0, "0.png".into()), (4, "4.png".into()), (8, "8.png".into())];
+            assert!(named.eq(due), "list {number}, joined: {is_joined}");
+        }
+    }
 }
 
 /// In a mixture the smaller database is passed over again and again within an epoch.

@@ -226,6 +226,7 @@ impl ImageList {
             order,
             generator,
             next: self.skip,
+            is_numbered: self.passes() != Passes::Alike,
             file: PathBuf::new(),
             value: Vec::new(),
             goes_on: false,
@@ -240,6 +241,8 @@ struct ListCursor {
     order: Vec<usize>,
     generator: Option<Mt>,
     next: usize,
+    /// Whether passes differ, so that entries need their line's number.
+    is_numbered: bool,
     /// The path of the current file.
     file: PathBuf,
     value: Vec<u8>,
@@ -253,10 +256,11 @@ impl Cursor for ListCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let Some(&number) = self.order.get(self.next) else { return Ok(None) };
         self.next += 1;
+        let of_line = self.is_numbered.then_some(number as u64);
         let name = self.list.name(number);
         self.list.locate(name, &mut self.file);
         let Err(error) = read_datum(&self.file, self.list.lines[number].label, &mut self.value) else {
-            return Ok(Some(Entry::borrowed(name, &self.value)));
+            return Ok(Some(Entry::borrowed(name, &self.value).numbered(of_line)));
         };
         let damage = SourceError::ListedFile {
             path: self.list.path.clone(),
@@ -266,7 +270,10 @@ impl Cursor for ListCursor {
             is_of_file: input_file::is_of_file(error.kind()),
         };
         match self.goes_on && input_file::is_of_file(error.kind()) {
-            true => Ok(Some(Entry::damaged(name, &[], self.damage.insert(damage)))),
+            true => {
+                let entry = Entry::damaged(name, &[], self.damage.insert(damage));
+                Ok(Some(entry.numbered(of_line)))
+            }
             false => Err(damage),
         }
     }
