@@ -13,6 +13,8 @@
 //! Records are handed over in runs, but each record is dealt by itself: a run only changes how many are
 //! handed over at once.
 
+use std::collections::TryReserveError;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use tracing::field::Empty;
@@ -225,9 +227,18 @@ impl<'a> Dealer<'a> {
         let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
             true => self.deal(turn, step, 1, |run| {
                 assert!(cursor.give(id, run), "a value that fills its buffer can be given");
+                Ok(())
             }),
-            false => self.deal(turn, step, 1, |run| run.push(id, entry)),
+            false => self.deal(turn, step, 1, |run| {
+                run.make_room(&entry)?;
+                run.push(id, entry);
+                Ok(())
+            }),
         };
+        let dealt = dealt.map_err(|error: TryReserveError| {
+            let action = "keep a record, of which there are several in one run";
+            SourceError::io(&self.shared.key.source, action, &error.into())
+        })?;
         if let Some(outstanding) = self.outstanding.as_ref().filter(|_| dealt.is_ok()) {
             cursor.dealt(outstanding.dealt());
         }
@@ -236,21 +247,25 @@ impl<'a> Dealer<'a> {
 
     /// Deals the end of a step in which a consumer gets no record.
     pub(super) fn deal_nothing(&mut self, turn: usize, end: StepEnd) -> Result<(), NobodyLeft> {
-        if self.has_left(turn) { Ok(()) } else { self.deal(turn, Step::EndsWith(end), 0, |_| {}) }
+        if self.has_left(turn) {
+            return Ok(());
+        }
+        let Ok(dealt) = self.deal(turn, Step::EndsWith(end), 0, |_| Ok::<(), Infallible>(()));
+        dealt
     }
 
-    /// Deals the records, one or none, that `add` adds to a run.
-    fn deal(
+    /// Deals the records, one or none, that `add` adds to a run. If it fails, nothing is dealt.
+    fn deal<E>(
         &mut self,
         turn: usize,
         step: Step,
         records: u64,
-        add: impl FnOnce(&mut Run),
-    ) -> Result<(), NobodyLeft> {
+        add: impl FnOnce(&mut Run) -> Result<(), E>,
+    ) -> Result<Result<(), NobodyLeft>, E> {
         let shared = self.shared;
         let consumer = &mut self.consumers[turn];
         if consumer.slot.is_none() && consumer.take_slot(shared, turn).is_err() {
-            return self.consumer_left(turn, records);
+            return Ok(self.consumer_left(turn, records));
         }
         let slot = consumer.slot.as_mut().expect("a slot was taken just now");
         if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
@@ -260,7 +275,7 @@ impl<'a> Dealer<'a> {
             }
             slot.number = Some(outstanding.begin(turn));
         }
-        add(&mut slot.run);
+        add(&mut slot.run)?;
         let end = match step {
             Step::RoundRobin => consumer.round_robin.count(shared.terms.batch_size),
             Step::Continues => None,
@@ -272,10 +287,10 @@ impl<'a> Dealer<'a> {
         if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
             if self.give(turn, end.is_some()).is_err() {
-                return self.consumer_left(turn, records as u64);
+                return Ok(self.consumer_left(turn, records as u64));
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Hands over a consumer's run, which may end a step.

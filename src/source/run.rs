@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "a run keeps lent bytes past the borrow of the cursor that lent them")]
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use super::SourceError;
@@ -118,6 +119,17 @@ impl Run {
     pub(crate) fn with_lenders(records: usize) -> Self {
         let lenders = || Lenders::with_capacity(records);
         Run { lenders: lenders(), companion_lenders: lenders(), ..Run::with_capacity(records) }
+    }
+
+    /// Makes room for the bytes that are copied of a record, so that [`push`](Self::push) cannot fail. One
+    /// record may be as long as all memory.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for them. The run stays as it is.
+    pub(crate) fn make_room(&mut self, entry: &Entry<'_>) -> Result<(), TryReserveError> {
+        let needed = self.copied_bytes.saturating_add(entry.copied_bytes());
+        self.copied.try_reserve(needed.saturating_sub(self.copied.len()))
     }
 
     /// Adds a record: its location if it is lent, its bytes otherwise.

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod address_space;
 #[path = "../common/mod.rs"]
 mod common;
 mod control_groups;
