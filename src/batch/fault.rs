@@ -124,6 +124,7 @@ impl RecordCause {
             | RecordCause::FloatsAmongBytes
             | RecordCause::BatchTooLarge { .. }
             | RecordCause::NotOfRecord { .. }
+            | RecordCause::Decode(DecodeError::Memory { .. })
             | RecordCause::Panicked { .. } => false,
             RecordCause::Datum(_)
             | RecordCause::Example(_)

@@ -76,6 +76,12 @@ pub enum DecodeError {
         /// Channels, rows and columns, after the resize if there is one.
         found: ImageShape,
     },
+    /// The image has a size that is allowed, but the system has no memory to decode it.
+    #[error("there is no memory to decode the image in: {bytes} bytes were asked for")]
+    Memory {
+        /// The length of the buffer that could not be had.
+        bytes: usize,
+    },
     /// The image is larger than the file could hold.
     #[error(
         "Could not decode datum: the {format} file claims an image of {found}, which takes at least \

@@ -289,12 +289,12 @@ impl Decoder {
         let mut shape = contents.shape;
         if contents.turn != Orientation::default() {
             let turned = contents.turn.apply(shape);
-            turn::turn(contents.turn, &self.planes, shape, room(&mut self.spare, elements(turned)));
+            turn::turn(contents.turn, &self.planes, shape, room(&mut self.spare, elements(turned))?);
             std::mem::swap(&mut self.planes, &mut self.spare);
             shape = turned;
         }
         if shape != output {
-            let resized = room(&mut self.spare, elements(output));
+            let resized = room(&mut self.spare, elements(output))?;
             self.resizer.resize(&self.planes, shape, resized, output);
             std::mem::swap(&mut self.planes, &mut self.spare);
         }
@@ -310,7 +310,7 @@ impl Decoder {
         let output = wanted.resized(&image)?;
         match image.pixels {
             Pixels::U8(planes) if output != image.shape => {
-                let resized = room(&mut self.planes, elements(output));
+                let resized = room(&mut self.planes, elements(output))?;
                 self.resizer.resize(planes, image.shape, resized, output);
                 Ok(Image { shape: output, pixels: Pixels::U8(resized) })
             }
@@ -321,13 +321,14 @@ impl Decoder {
 
 /// Returns the first `len` bytes of a buffer that only grows, and never beyond what was requested. Its
 /// content may be lost.
-fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+fn room(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DecodeError> {
     if buffer.len() < len {
         // The old buffer is freed before the new one is allocated.
         drop(std::mem::take(buffer));
-        *buffer = vec![0; len];
+        buffer.try_reserve_exact(len).map_err(|_| DecodeError::Memory { bytes: len })?;
+        buffer.resize(len, 0);
     }
-    &mut buffer[..len]
+    Ok(&mut buffer[..len])
 }
 
 /// The number of elements of a shape that has been checked.

@@ -141,12 +141,12 @@ impl Jpeg {
         let window = wanted.window(&contents, window)?;
         let (frame, shape) = (&head.frame, contents.shape);
         let mixing = Mixing::new(frame.components().len(), head.colors, shape.channels);
-        reader.start(frame, window, mixing.components());
+        reader.start(frame, window, mixing.components())?;
         data.clear();
         data.reserve_exact(file.len());
         walk.scans(frame, reader, data)?;
         reader.finish(frame);
-        let out = room(planes, elements(shape));
+        let out = room(planes, elements(shape))?;
         InstructionSet::widest().run(Write { planes: &reader.planes, rows, mixing, shape, window, out });
         Ok(contents)
     }

@@ -11,7 +11,7 @@ use super::upsample::{Row, Samples};
 use super::ycc;
 use crate::base::shape::ImageShape;
 use crate::base::simd::Kernel;
-use crate::image::{Window, room};
+use crate::image::{DecodeError, Window, room};
 
 /// The needed samples of one component.
 #[derive(Debug)]
@@ -50,15 +50,16 @@ pub(super) struct Planes(pub(super) [Plane; 3]);
 
 impl Planes {
     /// Makes room for what a window of the image needs, from the first `needed` components.
-    pub(super) fn start(&mut self, frame: &Frame, window: Window, needed: usize) {
+    pub(super) fn start(&mut self, frame: &Frame, window: Window, needed: usize) -> Result<(), DecodeError> {
         for plane in &mut self.0 {
             plane.part = Part::default();
         }
         for (plane, component) in self.0.iter_mut().zip(frame.components()).take(needed) {
             plane.axes = axes(frame, component, window);
             plane.part = Part::new(plane.axes, component.side);
-            room(&mut plane.samples, plane.part.samples());
+            room(&mut plane.samples, plane.part.samples())?;
         }
+        Ok(())
     }
 
     #[cfg(test)]

@@ -21,6 +21,7 @@ use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan};
 use super::tables::Tables;
 use crate::base::simd::{InstructionSet, Kernel};
+use crate::image::DecodeError;
 
 /// All coefficients of a file. The buffers are kept.
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub(super) struct Coefficients {
 
 impl Coefficients {
     /// Starts a file.
-    pub(super) fn start(&mut self, frame: &Frame) {
+    pub(super) fn start(&mut self, frame: &Frame) -> Result<(), DecodeError> {
         let mut count = 0;
         for (component, start) in frame.components().iter().zip(&mut self.starts) {
             *start = count;
@@ -43,10 +44,13 @@ impl Coefficients {
         }
         self.blocks.clear();
         self.coded.clear();
-        self.blocks.reserve_exact(count);
-        self.coded.reserve_exact(count);
+        let bytes = count.saturating_mul(size_of::<Block>());
+        let refused = |_| DecodeError::Memory { bytes };
+        self.blocks.try_reserve_exact(count).map_err(refused)?;
+        self.coded.try_reserve_exact(count).map_err(refused)?;
         self.blocks.resize(count, [0; COEFFICIENTS]);
         self.coded.resize(count, 0);
+        Ok(())
     }
 
     /// Transforms the blocks that the planes need.

@@ -10,7 +10,7 @@ use super::scan::Scan;
 use super::sequential::{self, Batch};
 use super::tables::Tables;
 use crate::base::simd::InstructionSet;
-use crate::image::Window;
+use crate::image::{DecodeError, Window};
 
 /// Reads scan after scan, and keeps its buffers.
 #[derive(Debug, Default)]
@@ -32,12 +32,15 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Starts a file of which a window is needed, computed from the first `components` components.
-    pub(super) fn start(&mut self, frame: &Frame, window: Window, components: usize) {
-        self.planes.start(frame, window, components);
+    pub(super) fn start(
+        &mut self,
+        frame: &Frame,
+        window: Window,
+        components: usize,
+    ) -> Result<(), DecodeError> {
+        self.planes.start(frame, window, components)?;
         (self.seen, self.is_complete) = ([false; 3], false);
-        if frame.progressive {
-            self.coefficients.start(frame);
-        }
+        if frame.progressive { self.coefficients.start(frame) } else { Ok(()) }
     }
 
     /// Starts a scan with the tables defined so far.

@@ -261,7 +261,7 @@ mod tests {
         let (mut walk, mut reader) = (Walk::new(file), Reader::default());
         let frame = walk.head()?.frame;
         let window = Window { top: 0, left: 0, height: frame.height, width: frame.width };
-        reader.start(&frame, window, frame.components().len());
+        reader.start(&frame, window, frame.components().len())?;
         walk.scans(&frame, &mut reader, &mut Vec::new())
     }
 

@@ -31,13 +31,12 @@ pub(in crate::image) fn read(
     let shape = contents.shape;
     // Nothing of the decoder is used after a panic.
     let read = catch_unwind(AssertUnwindSafe(|| read_samples(file, &head, interleaved)));
-    let library = |message| DecodeError::Library { format: FORMAT, message };
-    let samples = match read {
-        Ok(samples) => samples.map_err(|error| library(error.to_string()))?,
-        Err(_) => return Err(library("the crate png panicked".to_owned())),
+    let Ok(samples) = read else {
+        return Err(DecodeError::Library { format: FORMAT, message: "the crate png panicked".to_owned() });
     };
+    let samples = samples?;
     let interleaved = &interleaved[..head.height * head.width * samples.step()];
-    separate(&head, samples, interleaved, shape, room(planes, elements(shape)))?;
+    separate(&head, samples, interleaved, shape, room(planes, elements(shape))?)?;
     Ok(contents)
 }
 
@@ -56,7 +55,7 @@ impl Samples {
 }
 
 /// Reads the pixels as stored, except that palettes, and samples of fewer than 8 bits, are expanded.
-fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodingError> {
+fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodeError> {
     let row = head.width.saturating_mul(PIXEL_BYTES_MAX).saturating_add(1);
     let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()).saturating_add(row) };
     let mut options = DecodeOptions::default();
@@ -67,17 +66,22 @@ fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<S
     let mut decoder = Decoder::new_with_options(Cursor::new(file), options);
     decoder.set_limits(limits);
     decoder.set_transformations(Transformations::EXPAND);
-    let mut reader = decoder.read_info()?;
+    let mut reader = decoder.read_info().map_err(of_library)?;
     let (color, depth) = reader.output_color_type();
     let samples = Samples { count: color.samples(), bytes: if depth as u8 == 16 { 2 } else { 1 } };
-    let out = room(interleaved, head.height * head.width * samples.step());
-    let frame = reader.next_frame(out)?;
+    let out = room(interleaved, head.height * head.width * samples.step())?;
+    let frame = reader.next_frame(out).map_err(of_library)?;
     if (frame.height as usize, frame.width as usize) != (head.height, head.width) {
         // The first frame of an animation: animations are not read, and this file has no other image.
-        return Err(DecodingError::LimitsExceeded);
+        return Err(of_library(DecodingError::LimitsExceeded));
     }
-    reader.finish()?;
+    reader.finish().map_err(of_library)?;
     Ok(samples)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is an error that is turned into another")]
+fn of_library(error: DecodingError) -> DecodeError {
+    DecodeError::Library { format: FORMAT, message: error.to_string() }
 }
 
 fn separate(
