@@ -59,12 +59,22 @@ impl Kept<'_> {
     }
 }
 
-/// Whether Caffe's `InsertSplits` moves a layer's weights to a split layer of its own making, so that their
-/// number is not checked. It does so if a later layer reads a top that has a weight.
-fn are_weights_moved(layer: &LayerParameter, later: &[Kept<'_>]) -> bool {
-    let weighted = layer.top.iter().zip(&layer.loss_weight).filter(|(_, weight)| **weight != 0.0);
-    let mut weighted = weighted.map(|(top, _)| top);
-    weighted.any(|top| later.iter().any(|later| later.layer.bottom.contains(top)))
+/// For each blob, the last of the layers that reads it.
+struct LastReaders<'a>(HashMap<&'a str, usize>);
+
+impl<'a> LastReaders<'a> {
+    fn of(kept: &[Kept<'a>]) -> Self {
+        let layers = kept.iter().map(|kept| kept.layer).enumerate();
+        let read = layers.flat_map(|(place, layer)| layer.bottom.iter().map(move |blob| (&**blob, place)));
+        LastReaders(read.collect())
+    }
+
+    /// Whether Caffe's `InsertSplits` moves a layer's weights to a split layer of its own making, so that
+    /// their number is not checked. It does so if a later layer reads a top that has a weight.
+    fn are_weights_moved(&self, layer: &LayerParameter, place: usize) -> bool {
+        let mut weighted = layer.top.iter().zip(&layer.loss_weight).filter(|(_, weight)| **weight != 0.0);
+        weighted.any(|(top, _)| self.0.get(&**top).is_some_and(|&reader| reader > place))
+    }
 }
 
 impl Net {
@@ -80,11 +90,13 @@ impl Net {
         let state = state.with(self.parameter.state.as_ref());
         let kept = self.kept(&state)?;
         self.check_tops(&kept)?;
+        let readers = LastReaders::of(&kept);
         let mut fed = Vec::new();
         let mut preceded_by_other = false;
         for (place, layer) in kept.iter().enumerate() {
             if matches!(layer.role, Role::Data | Role::ImageData) {
-                fed.push(self.data_layer(*layer, &kept[place + 1..], &state, preceded_by_other)?);
+                let is_moved = || readers.are_weights_moved(layer.layer, place);
+                fed.push(self.data_layer(*layer, is_moved, &state, preceded_by_other)?);
             } else {
                 preceded_by_other |= layer.may_draw();
             }
@@ -184,7 +196,7 @@ impl Net {
     fn data_layer(
         &self,
         kept: Kept<'_>,
-        later: &[Kept<'_>],
+        are_weights_moved: impl FnOnce() -> bool,
         state: &NetState,
         preceded_by_other: bool,
     ) -> Result<DataLayer, NetError> {
@@ -205,9 +217,8 @@ impl Net {
             Role::ImageData => layer::image_data(layer, notes),
             _ => layer::data(layer, notes),
         };
-        let checked = checked.and_then(|checked| {
-            layer::check_counts(layer, notes, || !are_weights_moved(layer, later)).map(|()| checked)
-        });
+        let checked = checked
+            .and_then(|checked| layer::check_counts(layer, notes, || !are_weights_moved()).map(|()| checked));
         let checked = checked.map_err(|(at, error)| self.layer_error(&kept, at, error))?;
         warnings.extend(checked.warnings);
         let warnings = warnings.into_iter().map(|(at, kind)| self.warning(at, Some(kept.name()), kind));

@@ -194,6 +194,19 @@ fn a_loss_weight_goes_with_each_top_unless_caffe_moves_it() {
 }
 
 #[test]
+fn many_layers_with_weights_and_many_bottoms_take_time_for_each_and_not_for_each_pair() {
+    let layers = (0..5000).map(|number| {
+        format!(
+            "layer {{ name: 'd' type: 'Data' top: 'a{number}' top: 'b{number}' {SOURCE}\nloss_weight: 1 }}"
+        )
+    });
+    let tops: String = (0..5000).map(|number| format!(" bottom: 'a{number}'")).collect();
+    let bottoms = " bottom: ''".repeat(300_000);
+    let last = format!("layer {{ name: 'r' type: 'Silence'{bottoms}{tops} }}");
+    assert_eq!(refusal(&(layers.collect::<String>() + &last)), None);
+}
+
+#[test]
 fn a_transform_that_caffe_would_not_make_is_refused() {
     for (transform, error) in [
         (
