@@ -247,6 +247,17 @@ impl Plan {
     ///
     /// [`OrderError::NoSuchStep`], [`OrderError::NoSuchMember`] and [`OrderError::TooMany`].
     pub fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, OrderError> {
+        let (line, range, _) = self.places(epoch, step, replica)?;
+        Ok(ReplicaShare::of(self, line, range))
+    }
+
+    /// The line of a replica's share of a step, its places there, and where the line ends.
+    fn places(
+        &self,
+        epoch: u64,
+        step: u64,
+        replica: usize,
+    ) -> Result<(Line<'_>, StridedRange, u64), OrderError> {
         let seat = self.job.world.seat(replica)?;
         let steps = self.steps(epoch)?;
         if step >= steps {
@@ -254,14 +265,45 @@ impl Plan {
         }
         let worker = if self.shards.len() == 1 { 0 } else { seat.worker };
         let line = self.line(epoch, worker)?;
-        let range = match (self.last_batch, line.rest) {
-            (LastBatch::Wrap, _) => {
-                self.partition.range(self.job.world, self.steps_before(epoch)? + step, seat, u64::MAX)
-            }
-            (_, Some(rest)) => self.partition.shared().range(self.job.world, step, seat, rest.len()),
-            (_, None) => self.partition.range(self.job.world, step, seat, self.end(line.shard)),
+        let (partition, step, end) = match (self.last_batch, line.rest) {
+            (LastBatch::Wrap, _) => (self.partition, self.steps_before(epoch)? + step, u64::MAX),
+            (_, Some(rest)) => (self.partition.shared(), step, rest.len()),
+            (_, None) => (self.partition, step, self.end(line.shard)),
         };
-        Ok(ReplicaShare::of(self, line, range))
+        Ok((line, partition.range(self.job.world, step, seat, end), end))
+    }
+
+    /// The first of these steps, without those behind the end of the replica's line, which give it no
+    /// records. Where other workers have many more records, these can be nearly all.
+    ///
+    /// # Errors
+    ///
+    /// As [`share`](Self::share), if the plan lacks one of the steps.
+    pub(crate) fn up_to_end(
+        &self,
+        epoch: u64,
+        steps: Range<u64>,
+        replica: usize,
+    ) -> Result<Range<u64>, OrderError> {
+        let Some(last) = steps.end.checked_sub(1).filter(|last| steps.contains(last)) else {
+            return Ok(steps);
+        };
+        // Each step begins where the one before ends, so once one is behind the end, all are.
+        let is_behind = |step| self.places(epoch, step, replica).map(|(_, range, end)| range.first >= end);
+        // The last step, or the first that is none.
+        if !is_behind(last.min(self.steps(epoch)?.max(steps.start)))? {
+            return Ok(steps);
+        }
+        let (mut from, mut to) = (steps.start, last);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if is_behind(middle)? {
+                to = middle;
+            } else {
+                from = middle + 1;
+            }
+        }
+        Ok(steps.start..to)
     }
 
     /// The number of steps in all epochs before this one, if batches [wrap](LastBatch::Wrap).

@@ -109,7 +109,52 @@ fn plans() -> impl Strategy<Value = Plan> {
         )
 }
 
+/// All records are one worker's, and every replica was given its share of each step, of which nearly all are
+/// of no records.
+#[test]
+#[cfg_attr(miri, ignore = "takes Miri hours")]
+fn steps_in_which_a_replica_has_no_records_take_no_time() {
+    let (workers, records) = (1024, 1 << 20);
+    let mut files = vec![0; workers];
+    files[0] = records;
+    let world = World::new(workers, workers).unwrap();
+    let job = Job::new(files, BatchSize::PerReplica(1), world).policy(AutoShardPolicy::File);
+    let plan = job.plan().unwrap();
+    let mut receipt = Receipt::new("made/up", &Identity::new(), &plan);
+    for replica in 0..workers {
+        let mut ledger = Ledger::of(replica);
+        if replica == 0 {
+            let all: Vec<RecordId> = (0..records).map(|index| RecordId { epoch: 0, index }).collect();
+            ledger.fold(None, &all, &[], &[]);
+        }
+        let entry = ledger.entries.entry(0).or_default();
+        entry.steps.entry(replica).or_default().add(0..plan.steps(0).unwrap(), 1);
+        receipt.add(&ledger);
+    }
+    let verdict = verdict(&[receipt]);
+    assert!(verdict.is_sound() && verdict.epochs[0].state == EpochState::Covered, "{verdict:?}");
+}
+
 proptest! {
+    #[test]
+    fn the_steps_up_to_the_end_of_a_line_are_all_that_have_records(
+        plan in plans(), epoch in 0_u64..3, first: Index, last: Index,
+    ) {
+        let steps = plan.steps(epoch).unwrap();
+        prop_assume!(steps > 0);
+        let steps = usize::try_from(steps).unwrap();
+        let (first, last) = (first.index(steps + 1) as u64, last.index(steps + 1) as u64);
+        for replica in 0..plan.world().replicas() {
+            let kept = plan.up_to_end(epoch, first..last, replica).unwrap();
+            prop_assert!(kept.start == first && (kept.end <= last || last < first));
+            for step in kept.end..last {
+                prop_assert_eq!(plan.share(epoch, step, replica).unwrap().len(), 0);
+            }
+        }
+        let beyond = plan.up_to_end(epoch, first..steps as u64 + 7, 0).unwrap_err();
+        prop_assert_eq!(beyond, plan.share(epoch, steps as u64, 0).unwrap_err());
+    }
+
     #[test]
     fn a_run_by_its_plan_is_sound_wherever_it_stops(plan in plans(), epochs in 0_u64..4, stop: Index) {
         let mut found = given(&plan, 0..epochs);
