@@ -13,11 +13,7 @@ use super::report::{Skipped, Summary};
 use super::shards::Shards;
 use super::state::State;
 use super::{Convert, ConvertError, Progress};
-use crate::store::{Output, Place, StoreError};
-
-/// The files beside the stores, while they are being written.
-const SKIPPED: &str = "skipped.txt";
-const LABELS: &str = "labels.txt";
+use crate::store::{LABELS, Output, Place, SKIPPED, StoreError};
 
 /// Where the outputs will be.
 #[derive(Debug)]

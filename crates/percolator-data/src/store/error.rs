@@ -73,6 +73,14 @@ pub enum StoreError {
         /// The folder with what was written.
         partial: PathBuf,
     },
+    /// Something other than a run's partial output has the name of that.
+    #[error("{}: {found}: a run would write here; move it away, or give another path", shown::path(path))]
+    NotPartial {
+        /// What is there.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+    },
     /// Another process writes the output.
     #[error("{}: another process writes to it now", shown::path(path))]
     InUse {

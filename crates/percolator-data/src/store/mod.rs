@@ -1,7 +1,7 @@
 //! Where records are written: an LMDB, a LevelDB or a TFRecord file.
 //!
 //! ```text
-//! place     where an output will be, and the folder beside it in which it is being written
+//! place     where an output will be, and the folder beside it in which it is being written (partial)
 //!   v
 //! writer    records in, in batches: lmdb, leveldb (its manifest), tfrecord
 //!   v
@@ -21,6 +21,7 @@ mod leveldb;
 mod lmdb;
 mod manifest;
 mod new_store;
+mod partial;
 mod place;
 mod replace;
 mod tfrecord;
@@ -33,7 +34,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::error::{KeyError, StoreError};
 pub use self::new_store::NewStore;
-pub(crate) use self::place::{Earlier, Output, Place, STATE, followed, with_ending};
+pub(crate) use self::partial::{LABELS, SKIPPED, STATE};
+pub(crate) use self::place::{Earlier, Output, Place, followed, with_ending};
 #[doc(inline)]
 pub use percolator::whole_file::Existing;
 

@@ -12,15 +12,15 @@
 //! ```
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use percolator::input_file;
 use percolator::whole_file::{self, Existing};
 
 use super::StoreError;
+use super::partial::{self, STATE, WHOLE, store_name};
 use super::replace::{self, Kind};
 
 /// The end of the name of a folder with a partial output.
@@ -28,12 +28,6 @@ const CONVERTING: &str = ".percolator-converting";
 
 /// The end of the name of a folder that is being removed.
 const DONE: &str = ".percolator-done";
-
-/// The file that says how far the outputs are.
-pub(crate) const STATE: &str = "state.json";
-
-/// The file that says that all outputs are whole.
-const WHOLE: &str = "whole";
 
 /// A name in the folder, and the path that it gets.
 #[derive(Clone, Debug)]
@@ -88,6 +82,7 @@ impl Place {
     ///
     /// [`StoreError::Exists`] if an output exists that is not to be replaced, and [`StoreError::NotAStore`]
     /// if it is not one that ever is. [`StoreError::Partial`] if an earlier run left what is refused.
+    /// [`StoreError::NotPartial`] if something else has the partial folder's name, or is in it.
     /// [`StoreError::InUse`] if another process has the place. [`StoreError::Io`] if the folder cannot be
     /// made.
     pub(crate) fn take(
@@ -97,7 +92,7 @@ impl Place {
         earlier: Earlier,
     ) -> Result<Self, StoreError> {
         let partial = with_ending(name, CONVERTING);
-        let (lock, was_there) = lock(&partial)?;
+        let (lock, was_there) = partial::lock(&partial)?;
         let is_resumed = was_there && earlier == Earlier::Resume;
         let done = with_ending(name, DONE);
         let place = Place { outputs, existing, partial, done, is_resumed, _lock: lock };
@@ -268,10 +263,6 @@ fn gone(path: PathBuf) -> StoreError {
     StoreError::Changed { path, found: "it was whole, and is gone".to_owned() }
 }
 
-fn store_name(number: usize) -> String {
-    format!("store-{number:05}")
-}
-
 /// The target of a symbolic link, if it has one; otherwise the path itself, without slashes at its end.
 ///
 /// An output is written beside the target: a link may lead to another disk, and nothing is moved between
@@ -289,41 +280,6 @@ pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     name.into()
-}
-
-/// Locks a folder, which is created if it is not there; and whether it was there.
-fn lock(partial: &Path) -> Result<(File, bool), StoreError> {
-    let path = partial.join("lock");
-    loop {
-        let was_there = match fs::create_dir(partial) {
-            Ok(()) => false,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
-            Err(error) => return Err(StoreError::io(partial, "create the folder for the output")(error)),
-        };
-        let file = match File::options().create(true).truncate(false).write(true).open(&path) {
-            Ok(file) => file,
-            // Its process has just removed it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !partial.exists() => continue,
-            Err(error) => {
-                if !was_there {
-                    let _ = fs::remove_dir(partial);
-                }
-                return Err(StoreError::io(&path, "create the file")(error));
-            }
-        };
-        match file.try_lock() {
-            // The file system may have no locks.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: partial.to_owned() }),
-        }
-        // The file's process may have removed it between the opening and the lock.
-        let number = |found: fs::Metadata| (found.dev(), found.ino());
-        if let (Ok(locked), Ok(there)) = (file.metadata(), fs::metadata(&path))
-            && number(locked) == number(there)
-        {
-            return Ok((file, was_there));
-        }
-    }
 }
 
 #[cfg(test)]
