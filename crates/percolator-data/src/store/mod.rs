@@ -33,6 +33,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::{KeyError, StoreError};
+pub use self::lmdb::LmdbMark;
 pub use self::new_store::NewStore;
 pub(crate) use self::partial::{LABELS, SKIPPED, STATE};
 pub(crate) use self::place::{Earlier, Output, Place, followed, with_ending};
@@ -80,7 +81,7 @@ impl Backend {
     /// [`StoreError`] if it cannot be opened, or is not as it was at the mark.
     pub fn reopen(self, path: &Path, mark: &Mark) -> Result<Box<dyn StoreWriter>, StoreError> {
         Ok(match (self, mark) {
-            (Backend::Lmdb, Mark::Lmdb) => Box::new(lmdb::LmdbWriter::reopen(path)?),
+            (Backend::Lmdb, Mark::Lmdb(mark)) => Box::new(lmdb::LmdbWriter::reopen(path, *mark)?),
             (Backend::LevelDb, Mark::LevelDb { bytes }) => {
                 Box::new(leveldb::LevelDbWriter::reopen(path, *bytes)?)
             }
@@ -140,8 +141,8 @@ impl FromStr for Backend {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// An LMDB knows itself how far it is.
-    Lmdb,
+    /// What an LMDB had. It may have more, which is written again.
+    Lmdb(LmdbMark),
     /// The length of a LevelDB's list of tables, its MANIFEST.
     #[serde(rename_all = "lowercase")]
     LevelDb {

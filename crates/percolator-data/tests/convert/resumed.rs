@@ -153,6 +153,32 @@ fn what_is_written_stays_if_its_state_cannot_be_read() {
 }
 
 #[test]
+fn a_list_of_what_was_skipped_that_was_cut_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let run = |input: Numbers| Convert::new(input, &output, Backend::LevelDb).resume(true);
+    run(Numbers { fails_at: Some(300), ..Numbers::new(500) }).run(&Progress::new()).unwrap_err();
+    let list = folder.path().join("made.percolator-converting/skipped.txt");
+    let whole = fs::read_to_string(&list).unwrap();
+    assert_eq!(whole.lines().count(), 3);
+    for left in [None, Some(0), Some(whole.len() - 1)] {
+        match left {
+            None => fs::remove_file(&list).unwrap(),
+            Some(left) => fs::write(&list, &whole[..left]).unwrap(),
+        }
+        let error = run(Numbers::new(500)).run(&Progress::new()).unwrap_err();
+        let ConvertError::Store(StoreError::Changed { path, found }) = &error else { panic!("{error}") };
+        assert_eq!(path, &list);
+        let found_bytes = left.unwrap_or(0);
+        assert_eq!(*found, format!("it has {found_bytes} bytes, and had {} before", whole.len()));
+    }
+    // What was skipped after the commit is listed again.
+    fs::write(&list, format!("{whole}403")).unwrap();
+    let summary = run(Numbers::new(500)).run(&Progress::new()).unwrap();
+    assert_eq!(fs::read_to_string(summary.skipped_list.unwrap()).unwrap().lines().count(), 5);
+}
+
+#[test]
 fn shards_have_ranges() {
     for backend in BACKENDS {
         let folder = tempfile::tempdir().unwrap();
