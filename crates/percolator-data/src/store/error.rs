@@ -81,6 +81,20 @@ pub enum StoreError {
         /// What was found.
         found: String,
     },
+    /// An earlier run of another number of outputs was ended while it gave them their names.
+    #[error(
+        "{}: a run was ended when some of its {found} outputs had their names, and this one has {outputs}: \
+         end that one with --resume first",
+        shown::path(partial)
+    )]
+    HalfNamed {
+        /// The folder with those that do not have their names yet.
+        partial: PathBuf,
+        /// How many outputs that run has.
+        found: usize,
+        /// How many this run has.
+        outputs: usize,
+    },
     /// Another process writes the output.
     #[error("{}: another process writes to it now", shown::path(path))]
     InUse {

@@ -109,6 +109,9 @@ impl Place {
     /// Mends what a killed run left in disorder, and checks that each output may have its name.
     fn prepare(&self, name: &Path, earlier: Earlier) -> Result<(), StoreError> {
         self.outputs.iter().try_for_each(|output| replace::restore(&output.path))?;
+        if earlier == Earlier::Remove {
+            self.end_naming()?;
+        }
         let moved = if self.is_resumed { self.listed()? } else { None }.unwrap_or_default();
         for output in &self.outputs {
             if !self.is_moved(output, &moved)? {
@@ -180,22 +183,86 @@ impl Place {
             Some(names) => names,
             None => self.list()?,
         };
-        for output in &self.outputs {
-            let Output { name, path, kind } = output;
-            if !moved.contains(name) {
-                replace::put_away(path, *kind, self.existing)?;
-            } else if !self.is_moved(output, &moved)? {
-                replace::put(&self.partial.join(name), path, *kind, self.existing)?;
-            }
+        if let Err(error) = self.give_names(&moved) {
+            // Readers of several outputs would take some old and some new ones.
+            self.take_back(&moved);
+            return Err(error);
         }
         let parent = self.partial.parent().filter(|parent| !parent.as_os_str().is_empty());
         // A failure is not worth an error: at worst the folder is there again after a loss of power.
         drop(File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()));
-        let removed = self.outputs.iter().try_for_each(|output| replace::forget(&output.path));
-        if let Err(error) = removed.and_then(|()| self.discard()) {
+        if let Err(error) = self.forget_replaced().and_then(|()| self.discard()) {
             tracing::warn!("{error}; the outputs are whole, and this can be removed");
         }
         Ok(())
+    }
+
+    /// Gives those outputs their names that do not have them yet. Of the others, what an earlier run wrote
+    /// goes.
+    fn give_names(&self, moved: &[String]) -> Result<(), StoreError> {
+        for output in &self.outputs {
+            let Output { name, path, kind } = output;
+            if moved.contains(name) {
+                if !self.is_moved(output, moved)? {
+                    replace::put(&self.partial.join(name), path, *kind, self.existing)?;
+                }
+            } else {
+                replace::put_away(path, *kind, self.existing)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was put away.
+    fn forget_replaced(&self) -> Result<(), StoreError> {
+        self.outputs.iter().try_for_each(|output| replace::forget(&output.path))
+    }
+
+    /// Moves outputs that have got their names back into the folder, and what they replaced back to its
+    /// name. What cannot be moved is moved by a run that goes on with the place.
+    fn take_back(&self, moved: &[String]) {
+        for Output { name, path, .. } in self.outputs.iter().rev() {
+            let place = self.partial.join(name);
+            let is_moved = moved.contains(name) && matches!(exists(&place), Ok(false));
+            let back = match is_moved {
+                true => {
+                    whole_file::rename_to_free(path, &place).map_err(StoreError::io(path, "move it back"))
+                }
+                false => Ok(()),
+            };
+            if let Err(error) = back.and_then(|()| replace::restore(path)) {
+                tracing::warn!("{error}; --resume gives all outputs their names");
+            }
+        }
+    }
+
+    /// Gives all stores of an earlier run their names if it was ended while it did: a run that starts over
+    /// would leave old ones beside new ones until it is done.
+    fn end_naming(&self) -> Result<(), StoreError> {
+        let moved = match self.listed() {
+            Ok(Some(moved)) => moved,
+            Ok(None) | Err(StoreError::Changed { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let stores: Vec<_> = moved.iter().filter(|name| partial::is_store(name)).collect();
+        let mut left = 0;
+        for name in &stores {
+            left += usize::from(exists(&self.partial.join(name))?);
+        }
+        if left == 0 || left == stores.len() {
+            return Ok(());
+        }
+        // Their number decides their paths.
+        let outputs = self.outputs.iter().filter(|output| output.kind == Kind::Store).count();
+        if outputs != stores.len() {
+            let (partial, found) = (self.partial.clone(), stores.len());
+            return Err(StoreError::HalfNamed { partial, found, outputs });
+        }
+        match self.give_names(&moved) {
+            // One is gone: there is nothing whole to keep.
+            Err(StoreError::Changed { .. }) => Ok(()),
+            named => named.and_then(|()| self.forget_replaced()),
+        }
     }
 
     /// The names of the outputs that are being moved; `None` if not all are whole.
@@ -408,6 +475,93 @@ mod tests {
         take(Existing::Replace, Earlier::Resume).unwrap().finish().unwrap();
         assert_eq!((read(&name), fs::read_to_string(&list).unwrap()), ("new".into(), "new".into()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    /// Three old stores, and a place with three new ones.
+    fn three(folder: &Path) -> (Vec<PathBuf>, Place) {
+        let paths: Vec<_> = ["one", "two", "three"].iter().map(|name| folder.join(name)).collect();
+        paths.iter().for_each(|path| write(path, "old"));
+        let place = take_all(folder, &paths, Earlier::Refuse).unwrap();
+        (0..3).for_each(|number| write(&place.store(number), "new"));
+        (paths, place)
+    }
+
+    fn take_all(folder: &Path, paths: &[PathBuf], earlier: Earlier) -> Result<Place, StoreError> {
+        let outputs = paths.iter().enumerate().map(|(number, path)| Output::store(number, path.clone()));
+        Place::take(&folder.join("name"), outputs.collect(), Existing::Replace, earlier)
+    }
+
+    #[test]
+    fn outputs_that_cannot_all_have_their_names_leave_the_old_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let (paths, place) = three(folder.path());
+        fs::write(paths[2].join("photo.jpg"), "a photograph").unwrap();
+        let error = place.finish().unwrap_err();
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+        assert!(paths.iter().all(|path| read(path) == "old"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is beside them");
+        drop(place);
+        fs::remove_file(paths[2].join("photo.jpg")).unwrap();
+        let place = take_all(folder.path(), &paths, Earlier::Resume).unwrap();
+        assert!(place.is_whole());
+        place.finish().unwrap();
+        assert!(paths.iter().all(|path| read(path) == "new"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_run_that_starts_over_leaves_no_old_outputs_beside_new_ones() {
+        // Killed before, between and after the moves of the first output and the second.
+        for moves in 0..=4 {
+            let folder = tempfile::tempdir().unwrap();
+            let (paths, place) = three(folder.path());
+            place.list().unwrap();
+            let aside = |path: &Path| fs::rename(path, with_ending(path, REPLACED)).unwrap();
+            let all: [&dyn Fn(); 4] = [
+                &|| aside(&paths[0]),
+                &|| fs::rename(place.store(0), &paths[0]).unwrap(),
+                &|| aside(&paths[1]),
+                &|| fs::rename(place.store(1), &paths[1]).unwrap(),
+            ];
+            all.iter().take(moves).for_each(|step| step());
+            drop(place);
+            let wanted = if moves < 2 { "old" } else { "new" };
+            // Of another number of outputs, the paths are not known.
+            let other = take_all(folder.path(), &paths[..2], Earlier::Remove);
+            if moves < 2 {
+                drop(other.unwrap());
+            } else {
+                let error = other.unwrap_err();
+                assert!(matches!(error, StoreError::HalfNamed { found: 3, outputs: 2, .. }), "{error}");
+            }
+            let place = take_all(folder.path(), &paths, Earlier::Remove).unwrap();
+            assert!(paths.iter().all(|path| read(path) == wanted), "after {moves} moves");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "after {moves} moves");
+            assert!(!place.is_whole() && !place.store(2).exists());
+        }
+    }
+
+    #[test]
+    fn a_run_starts_over_where_one_that_was_being_named_is_no_longer_whole() {
+        for is_listed in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (paths, place) = three(folder.path());
+            place.list().unwrap();
+            fs::rename(&paths[0], with_ending(&paths[0], REPLACED)).unwrap();
+            fs::rename(place.store(0), &paths[0]).unwrap();
+            if is_listed {
+                fs::remove_dir_all(&paths[0]).unwrap();
+                fs::remove_dir_all(with_ending(&paths[0], REPLACED)).unwrap();
+            } else {
+                fs::write(place.folder().join(WHOLE), "[").unwrap();
+            }
+            drop(place);
+            let place = take_all(folder.path(), &paths, Earlier::Remove).unwrap();
+            (0..3).for_each(|number| write(&place.store(number), "newer"));
+            place.finish().unwrap();
+            assert!(paths.iter().all(|path| read(path) == "newer"));
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        }
     }
 
     #[test]
