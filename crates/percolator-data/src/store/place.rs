@@ -198,7 +198,7 @@ impl Place {
     }
 
     /// Gives those outputs their names that do not have them yet. Of the others, what an earlier run wrote
-    /// goes.
+    /// goes with the store that this one replaces; beside a new store, it may be anybody's.
     fn give_names(&self, moved: &[String]) -> Result<(), StoreError> {
         for output in &self.outputs {
             let Output { name, path, kind } = output;
@@ -206,16 +206,26 @@ impl Place {
                 if !self.is_moved(output, moved)? {
                     replace::put(&self.partial.join(name), path, *kind, self.existing)?;
                 }
-            } else {
+            } else if self.existing == Existing::Refuse || self.has_replaced()? {
                 replace::put_away(path, *kind, self.existing)?;
             }
         }
         Ok(())
     }
 
-    /// Removes what was put away.
+    /// Whether a store that had one's name is put away. The stores come before the files beside them.
+    fn has_replaced(&self) -> Result<bool, StoreError> {
+        for output in self.outputs.iter().filter(|output| output.kind == Kind::Store) {
+            if exists(&replace::replaced(&output.path))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes what was put away: the stores last, since they decide what else is.
     fn forget_replaced(&self) -> Result<(), StoreError> {
-        self.outputs.iter().try_for_each(|output| replace::forget(&output.path))
+        self.outputs.iter().rev().try_for_each(|output| replace::forget(&output.path))
     }
 
     /// Moves outputs that have got their names back into the folder, and what they replaced back to its
@@ -387,8 +397,8 @@ mod tests {
             &|| fs::rename(name, with_ending(name, REPLACED)).unwrap(),
             &|| fs::rename(partial.join("store-00000"), name).unwrap(),
             &|| fs::rename(&list, with_ending(&list, REPLACED)).unwrap(),
-            &|| fs::remove_dir_all(with_ending(name, REPLACED)).unwrap(),
             &|| fs::remove_file(with_ending(&list, REPLACED)).unwrap(),
+            &|| fs::remove_dir_all(with_ending(name, REPLACED)).unwrap(),
             &|| fs::rename(&partial, &done).unwrap(),
             &|| fs::remove_file(done.join(WHOLE)).unwrap(),
             &|| fs::remove_dir_all(&done).unwrap(),

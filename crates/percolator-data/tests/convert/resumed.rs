@@ -179,6 +179,21 @@ fn a_list_of_what_was_skipped_that_was_cut_is_not_gone_on_with() {
 }
 
 #[test]
+fn files_beside_an_output_go_only_with_the_output_to_which_they_belong() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let files = ["made.labels.txt", "made.skipped.txt"].map(|name| folder.path().join(name));
+    let run = || {
+        files.iter().for_each(|file| fs::write(file, "somebody's").unwrap());
+        Convert::new(Numbers::new(3), &output, Backend::Lmdb).force(true).run(&Progress::new()).unwrap();
+    };
+    run();
+    assert!(files.iter().all(|file| fs::read(file).unwrap() == b"somebody's"), "no output was there");
+    run();
+    assert_eq!(names(folder.path()), ["made"], "they may be those of the one before");
+}
+
+#[test]
 fn shards_have_ranges() {
     for backend in BACKENDS {
         let folder = tempfile::tempdir().unwrap();
