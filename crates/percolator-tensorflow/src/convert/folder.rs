@@ -106,6 +106,11 @@ impl NpyFolder {
             return Err(ConvertError::NoFormat { path: self.path.clone(), found });
         };
         let file = InputFile::open(&array.path)?;
+        if npy::read_header(&file)? != (array.header.clone(), array.header_bytes) {
+            let found = "its header is not the one that it had when the model was opened";
+            let allowed = "the file has been changed or replaced: start again";
+            return Err(file.part(Some(&info.name), 0).damaged(0, found, allowed));
+        }
         let data = file.read(None, array.header_bytes..file.length())?;
         array.header.tensor(data, file.part(Some(&info.name), array.header_bytes))
     }

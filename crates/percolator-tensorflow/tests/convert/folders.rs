@@ -77,6 +77,27 @@ fn a_checkpoint_is_found_whatever_bytes_its_name_has() {
     assert_eq!(Model::open(&found).unwrap().path(), found.join(OsStr::from_bytes(b"m\xff")));
 }
 
+#[test]
+fn an_array_that_was_replaced_since_its_header_was_read_is_an_error() {
+    let folder = tempdir().unwrap();
+    let array = |data_type, shape: &[usize]| Tensor::new(data_type, shape, vec![1; 6]).unwrap();
+    let written = |tensor: Tensor<'static>| {
+        let folder = tempdir().unwrap();
+        let model = tensors::checkpoint(folder.path(), &[("a".to_owned(), tensor)]);
+        fs::read(tensors::convert(&model, folder.path(), Format::Npy).unwrap()).unwrap()
+    };
+    let path = folder.path().join("a.npy");
+    let first = written(array(DataType::Uint8, &[2, 3]));
+    for other in [array(DataType::Int8, &[2, 3]), array(DataType::Uint8, &[3, 2])] {
+        fs::write(&path, &first).unwrap();
+        let model = Model::open(folder.path()).unwrap();
+        model.read(0).unwrap();
+        fs::write(&path, written(other)).unwrap();
+        let error = model.read(0).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()) && error.contains("header"), "{error}");
+    }
+}
+
 /// The name of the folder in which a conversion of this boot works that is to fill the folder around it.
 fn unfinished(boot: &str) -> String {
     format!(".{boot}-7f-1a2b-0.percolator-partial")
