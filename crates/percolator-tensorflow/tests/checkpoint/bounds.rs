@@ -1,0 +1,44 @@
+//! What a small file cannot claim: memory is bounded by the bytes that a checkpoint has.
+
+use percolator_tensorflow::proto::{BundleEntryProto, TensorSliceProto};
+use percolator_tensorflow::{CheckpointError, DataType, Elements};
+
+use crate::forge::{Bundle, shape};
+use crate::forged::{extent, open, slice_key, stored_strings};
+
+/// A variable of 40 strings in slices of 10, which have the same bytes or bytes of their own.
+fn strings_in_slices(is_shared: bool) -> Bundle {
+    let mut bundle = Bundle::new();
+    let ranges: Vec<_> = (0..4).map(|slice| slice * 10..(slice + 1) * 10).collect();
+    for range in &ranges {
+        let key = slice_key("v", std::slice::from_ref(range));
+        match bundle.entries.values().next().filter(|_| is_shared).cloned() {
+            Some(entry) => drop(bundle.entries.insert(key, entry)),
+            None => {
+                let (bytes, crc32c) = stored_strings(&[&b""[..]; 10], false, false);
+                bundle.add_summed(key, DataType::String, &[10], &bytes, crc32c);
+            }
+        }
+    }
+    let slice = |range| TensorSliceProto { extent: vec![extent(range)] };
+    let entry = BundleEntryProto {
+        dtype: DataType::String.to_proto(),
+        shape: Some(shape(&[40])),
+        slices: ranges.iter().map(slice).collect(),
+        ..BundleEntryProto::default()
+    };
+    bundle.entries.insert(b"v".to_vec(), entry);
+    bundle
+}
+
+#[test]
+fn slices_of_strings_that_share_bytes_take_no_memory() {
+    let (_folder, checkpoint) = open(&strings_in_slices(false));
+    let Elements::Strings(strings) = checkpoint.tensor("v").unwrap().into_elements() else { panic!() };
+    assert_eq!(strings.len(), 40);
+    let (_folder, checkpoint) = open(&strings_in_slices(true));
+    let error = checkpoint.tensor("v").unwrap_err();
+    assert!(matches!(error, CheckpointError::Entry { .. }), "{error}");
+    let found = "it takes at least 40 bytes, and its data files have 14 together";
+    assert!(error.to_string().contains(found), "{error}");
+}
