@@ -98,6 +98,21 @@ fn an_array_that_was_replaced_since_its_header_was_read_is_an_error() {
     }
 }
 
+#[test]
+fn a_tensor_whose_name_has_that_of_a_temporary_folder_is_written_and_read() {
+    let folder = tempdir().unwrap();
+    let boot = this_boot();
+    let names: Vec<_> = ["deadbeef", &boot]
+        .iter()
+        .flat_map(|boot| [format!("x{}/w", unfinished(boot)), format!("{}/v/w", unfinished(boot))])
+        .collect();
+    let mut wanted: Vec<_> = names.iter().map(|name| named(name)).collect();
+    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+    let model = tensors::checkpoint(folder.path(), &wanted);
+    let arrays = tensors::convert(&model, folder.path(), Format::NpyFolder).unwrap();
+    assert_eq!(tensors::read(&Model::open(&arrays).unwrap()), wanted);
+}
+
 /// The name of the folder in which a conversion of this boot works that is to fill the folder around it.
 fn unfinished(boot: &str) -> String {
     format!(".{boot}-7f-1a2b-0.percolator-partial")
