@@ -5,22 +5,22 @@
 //! all receipts together then give how often each record came. Records that a digest has beyond its steps are
 //! counted too, if they can be named.
 
+mod absent;
+
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use super::coverage::{Counts, Marks};
-use super::digest::EpochKey;
-use super::ledger::{Entries, Entry};
-use super::multiset::Multiset;
-use super::progress::{PartyProgress, Progress};
-use super::verdict::{
-    AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
-    Positions, Verdict,
-};
-use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::order::{OrderError, Plan};
 use crate::receipt::content::ContentHash;
+use crate::receipt::coverage::{Counts, Marks};
+use crate::receipt::digest::EpochKey;
+use crate::receipt::ledger::{Entries, Entry};
+use crate::receipt::multiset::Multiset;
+use crate::receipt::progress::{PartyProgress, Progress};
+use crate::receipt::verdict::{
+    ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict, Positions, Verdict,
+};
+use crate::receipt::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::source::Identity;
 
 /// The largest data set that can be verified, in records: 16 GiB of counters.
@@ -352,54 +352,6 @@ impl<'a> Audit<'a> {
         Ok(without)
     }
 
-    /// The epochs between those that were judged, without those of which a record may yet come.
-    fn absent_epochs(
-        &self,
-        judged: &[EpochVerdict],
-        last_claimed: u64,
-    ) -> Result<Vec<Range<u64>>, ReceiptError> {
-        let pairs = judged.windows(2).map(|pair| pair[0].epoch + 1..pair[1].epoch);
-        let absent: Vec<Range<u64>> = pairs.filter(|between| !between.is_empty()).collect();
-        // Of the jobs that resumed last: which one went on as another is not known, and that has less left.
-        let resumed = |party: &Party<'_>| party.plan.resumed_epochs().max();
-        let Some(last) = self.parties.iter().filter_map(resumed).max().filter(|_| !absent.is_empty()) else {
-            return Ok(absent);
-        };
-        let last = self.parties.iter().filter(|party| resumed(party) == Some(last));
-        let due: Vec<_> = last.map(|party| self.still_due(party, last_claimed)).collect::<Result<_, _>>()?;
-        let mut known = Multiset::default();
-        for &epoch in due[0].iter().filter(|epoch| due[1..].iter().all(|due| due.contains(epoch))) {
-            known.add(epoch..epoch.saturating_add(1), 1);
-        }
-        Ok(absent.into_iter().flat_map(|absent| known.missing(absent)).collect())
-    }
-
-    /// The epochs of the records in the steps that a party's replicas have not reached, of what another job
-    /// left: all, or those of the first steps if there are more than can be looked at.
-    fn still_due(&self, party: &Party<'_>, last_claimed: u64) -> Result<BTreeSet<u64>, ReceiptError> {
-        /// Of steps and records: a few seconds' worth.
-        const LOOKS_MAX: u64 = 1 << 26;
-
-        let mut looks = LOOKS_MAX;
-        let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
-        let mut due = BTreeSet::new();
-        for of in plan.resumed_epochs().filter(|&of| of >= last_claimed) {
-            let given = self.given(party, of);
-            for replica in 0..plan.world().replicas() {
-                let reached = given.get(&replica).map_or(0, |given| given.bounds().end);
-                for step in reached..self.steps(party, of)? {
-                    let share = plan.share(of, step, replica).map_err(|error| not_of_plan(name, error))?;
-                    looks = looks.saturating_sub(1 + share.len() as u64);
-                    if looks == 0 {
-                        return Ok(due);
-                    }
-                    due.extend(share.map(|record| record.epoch));
-                }
-            }
-        }
-        Ok(due)
-    }
-
     /// Whether `epoch` is one in which a party's plan resumes with less than a step, all of which it leaves
     /// out when it gets there.
     fn resumes_with_nothing(&self, party: &Party<'_>, epoch: u64) -> Result<bool, ReceiptError> {
@@ -558,27 +510,6 @@ impl<'a> Audit<'a> {
             }
         }
         doubled
-    }
-
-    fn absent_replicas(&self) -> Vec<AbsentReplicas> {
-        let mut absent = Vec::new();
-        for Party { plan, witnesses } in &self.parties {
-            let mut present = Multiset::default();
-            for replica in witnesses.iter().flat_map(|&witness| &self.witnesses[witness].receipt.replicas) {
-                present.add(*replica as u64..*replica as u64 + 1, 1);
-            }
-            let of = plan.world().replicas();
-            let slot =
-                |number| usize::try_from(number).expect("it is no greater than the number of replicas");
-            let missing = present.missing(0..of as u64).into_iter();
-            absent.extend(
-                missing.map(|replicas| AbsentReplicas {
-                    replicas: slot(replicas.start)..slot(replicas.end),
-                    of,
-                }),
-            );
-        }
-        absent
     }
 }
 
