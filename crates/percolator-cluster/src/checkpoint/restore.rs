@@ -249,7 +249,8 @@ fn take<T, E>(
 }
 
 /// Finds the first checkpoint of a record that is whole, and that `read` takes. Each one is verified before
-/// `read` sees it. What cannot be restored is added to `rejected`. An outer error of `read` ends the search.
+/// `read` sees it, and counts only if `read` saw the bytes that were verified. What cannot be restored is
+/// added to `rejected`. An outer error of `read` ends the search.
 pub(super) fn first_whole<T, E: From<CheckpointError>>(
     store: &dyn Store,
     id: &Id,

@@ -19,7 +19,7 @@ use super::{Checkpoint, invalid};
 const LENGTH_BYTES: usize = 8;
 /// The longest header, by the format's definition.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// What the format keeps for itself, in a header of tensors' names.
+/// The name in the header that the format keeps for itself: no tensor's.
 const METADATA: &str = "__metadata__";
 /// Memory grows by so many words at a time while what a header states has not been read.
 const GROWTH_WORDS: usize = 8 << 20;

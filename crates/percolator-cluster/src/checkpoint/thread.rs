@@ -22,7 +22,8 @@ use crate::metadata::MetadataError;
 
 /// How often a checkpoint is written anew because the lease ended while it was.
 const RETAKES_MAX: usize = 3;
-/// The longest pause before the next try to record a checkpoint: a year, which an `Instant` can be away.
+/// The longest pause before the next try to record a checkpoint. No clock reaches the end of
+/// [`Duration::MAX`].
 const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(super) struct Thread<S> {

@@ -16,7 +16,7 @@ use crate::metadata::{
 
 /// How long what a process brought to its last round stays after it has left, at the least.
 const LINGER: Duration = Duration::from_secs(60);
-/// And at the most: no place of records takes a lease without an end.
+/// And at the most: etcd grants no lease of hundreds of years.
 const LINGER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often a process that waits looks at its own lease.
 const LOOK: Duration = Duration::from_secs(5);

@@ -127,8 +127,8 @@ impl JobRecord {
         }
     }
 
-    /// Whether the job has this block. A job without an end has no last number of an epoch: there is always
-    /// one after it.
+    /// Whether the job has this block. An endless job ends before epoch `u64::MAX`, so that each of its
+    /// blocks has one after it.
     pub(super) fn has(&self, block: BlockId) -> bool {
         let epochs = if self.epochs == 0 { u64::MAX } else { self.epochs };
         block.number < self.blocks() && block.epoch < epochs

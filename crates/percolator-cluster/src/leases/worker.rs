@@ -122,7 +122,8 @@ impl Worker {
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<(), LeaseError> {
         self.lose_under(ended);
-        // Metadata that were set back to a copy may have its name under a lease of then, which ends.
+        // Metadata that were set back to a copy may have its name under an earlier lease, which ends by
+        // itself.
         let lease = patiently_while(is_same_name, &self.name, self.options.patience, is_stopping, || {
             self.board.check_identity()?;
             register(&self.board, &self.name, &self.who, self.options.ttl, &mut next.borrow_mut())

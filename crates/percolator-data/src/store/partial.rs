@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::StoreError;
 
 /// The file that is locked by the process that writes.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 
 /// The file that says how far the outputs are.
 pub(crate) const STATE: &str = "state.json";

@@ -97,8 +97,8 @@ fn open(path: &Path, or_make: bool) -> Result<File, Fault> {
     Err(Fault::Damaged(message))
 }
 
-/// Makes a data file without records. It gets its name when it is whole, and on the disk; the name itself may
-/// not last yet.
+/// Makes a data file without records. It gets its name when it is whole, and on the disk; the name itself is
+/// synced by [`make_lasting`].
 fn make(folder: &Path, boot: BootId) -> Result<(), Fault> {
     let new = folder.join(NEW_DATA);
     // Whoever made it was killed.
@@ -111,9 +111,12 @@ fn make(folder: &Path, boot: BootId) -> Result<(), Fault> {
     Ok(fs::rename(&new, folder.join(DATA))?)
 }
 
-/// Makes the names of a folder and its data file last. A maker that was killed before that has left a mark.
+/// Syncs the names of the data file, of its folder, and of the folders above it, as far as they are on the
+/// same file system. A maker that was killed before that has left [`UNSYNCED`].
 fn make_lasting(folder: &Path) -> io::Result<()> {
-    for above in folder.ancestors().skip(1) {
+    let device = fs::metadata(folder)?.dev();
+    let is_on_it = |above: &&Path| fs::metadata(above).is_ok_and(|found| found.dev() == device);
+    for above in folder.ancestors().skip(1).take_while(is_on_it) {
         match sync(above) {
             // Who may only pass through a folder has made nothing in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}

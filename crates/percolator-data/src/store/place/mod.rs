@@ -20,7 +20,7 @@ use percolator::input_file;
 use percolator::whole_file::{self, Existing};
 
 use super::StoreError;
-use super::partial::{self, STATE, WHOLE, store_name};
+use super::partial::{self, LOCK, STATE, WHOLE, store_name};
 use super::replace::{self, Kind};
 
 /// The end of the name of a folder with a partial output.
@@ -158,7 +158,7 @@ impl Place {
         let unread = StoreError::io(&self.partial, "look for what an earlier run left");
         for entry in fs::read_dir(&self.partial).map_err(unread)? {
             let entry = entry.map_err(failed(&self.partial))?;
-            if entry.file_name() != "lock" {
+            if entry.file_name() != LOCK {
                 replace::remove(&entry.path()).map_err(failed(&entry.path()))?;
             }
         }
@@ -171,9 +171,11 @@ impl Place {
     }
 
     /// Gives the outputs in the folder, which must be whole, their names, and removes the folder. An output
-    /// that is not in the folder is not one of this run; what has its name from an earlier run goes.
+    /// that is not in the folder is not one of this run; what has its name from an earlier run goes with the
+    /// store that this one replaces.
     ///
-    /// If that is interrupted, a run that goes on with the place ends it.
+    /// If it is killed meanwhile, a run that goes on with the place ends it. After an error, what had the
+    /// names before has them again.
     ///
     /// # Errors
     ///
