@@ -13,7 +13,8 @@ const RANGES_MAX: usize = 16;
 pub struct Verdict {
     /// The epochs that are in a receipt, in order.
     pub epochs: Vec<EpochVerdict>,
-    /// Epochs that are in no receipt, between others that are.
+    /// Epochs that are in no receipt, between others that are, and of which no record may yet come: a job
+    /// that resumed another is given what that left in an order of its own, epochs ahead of others.
     pub absent_epochs: Vec<Range<u64>>,
     /// Replicas without a receipt.
     pub absent_replicas: Vec<AbsentReplicas>,

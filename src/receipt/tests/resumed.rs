@@ -87,6 +87,42 @@ fn an_epoch_after_all_steps_of_which_everything_is_dropped_is_covered() {
     assert_eq!(whole.first_not_covered(2), None);
 }
 
+/// A step of 18 places takes 18 epochs of one record. Replicas 0 and 3 were given the first six of them; what
+/// the others had not reached comes by replica: epochs 6 to 8, 12 to 14, 9 to 11 and 15 to 17.
+#[test]
+fn an_epoch_that_comes_after_later_ones_is_not_absent_until_it_is_passed_over() {
+    let job = Job::new([1], BatchSize::PerReplica(3), World::new(2, 6).unwrap());
+    let job = job.policy(AutoShardPolicy::Data);
+    let before = job.clone().last_batch(LastBatch::Wrap).plan().unwrap();
+    let (found, next) = begun(&before, 0, &[1, 0, 0]);
+    let job = job.batch(BatchSize::PerReplica(2)).world(World::ALONE).last_batch(LastBatch::Pad);
+    let (after, next) = before.resumed(&job, &next).unwrap();
+    let later = given_from(&after, 0, next[0], usize::MAX, 1).0;
+    let of = |steps: &[usize]| {
+        let given: Vec<_> = steps.iter().map(|&step| later[step].clone()).collect();
+        verdict(&[receipts(&before, &found), receipts(&after, &given)].concat())
+    };
+    let epochs = |verdict: &Verdict| verdict.epochs.iter().map(|epoch| epoch.epoch).collect::<Vec<_>>();
+    let stopped = of(&[0, 1]);
+    assert_eq!(epochs(&stopped), [0, 1, 2, 3, 4, 5, 6, 7, 8, 12]);
+    assert!(stopped.is_sound(), "{stopped:?}");
+    assert_eq!(stopped.first_not_covered(13), Some(9));
+    let lacking = of(&[0, 2]);
+    assert_eq!((lacking.is_sound(), lacking.absent_epochs), (false, vec![8..9, 12..13]));
+    let ended = of(&[0, 1, 2, 3, 5]);
+    assert!(!ended.is_sound(), "{ended:?}");
+    let whole = of(&[0, 1, 2, 3, 4, 5]);
+    assert!(whole.is_sound() && whole.first_not_covered(18).is_none(), "{whole:?}");
+    // A third job goes on after three steps, of which the last one is in no receipt.
+    let job = after.job().clone().batch(BatchSize::PerReplica(4));
+    let (third, next) = after.resumed(&job, &[StepId { epoch: 0, step: 3 }]).unwrap();
+    let given = given_from(&third, 0, next[0], 1, 1).0;
+    let all = [receipts(&before, &found), receipts(&after, &later[..2]), receipts(&third, &given)].concat();
+    let lacking = verdict(&all);
+    assert!(!lacking.is_sound());
+    assert_eq!((lacking.absent_epochs.len(), &lacking.absent_epochs[0]), (1, &(13..15)));
+}
+
 /// With OFF each worker has all records, and what is left of them is one stream. Steps of five records leave
 /// replica 3 nothing, and the last step, of four, gives it one.
 #[test]

@@ -523,6 +523,8 @@ impl Protocol {
 
     /// Removes what a process that was killed left: unfinished files, and finished ones that no record names.
     pub(super) fn clean_up_after_others(&mut self) -> Result<u64, CheckpointError> {
+        // If another process has the id by now, unfinished files are its own.
+        self.confirm_hold()?;
         let abandoned = self.store.remove_abandoned(&self.id)? as u64;
         Ok(abandoned + self.clean()?)
     }

@@ -144,12 +144,23 @@ impl fmt::Display for Restored {
     }
 }
 
-/// Reads a file to its end, and compares it with what the record says. Returns its length.
+/// A file that was compared with its record.
+pub(super) struct Whole {
+    pub(super) bytes: u64,
+    /// Of its bytes, to be compared with those that are read again: the sums of the record take longer.
+    checksum: u64,
+}
+
+fn checksum() -> crc_fast::Digest {
+    crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme)
+}
+
+/// Reads a file to its end, and compares it with what the record says.
 pub(super) fn verify(
     store: &dyn Store,
     id: &Id,
     entry: &Entry,
-) -> Result<Result<u64, Fault>, CheckpointError> {
+) -> Result<Result<Whole, Fault>, CheckpointError> {
     const READ_BYTES: usize = 1 << 20;
 
     let mut file = match store.open(id, entry.uuid) {
@@ -157,11 +168,14 @@ pub(super) fn verify(
         Err(error) => return Ok(Err(error.into())),
     };
     let mut summing = Summing::start().map_err(CheckpointError::thread)?;
-    let mut bytes = vec![0; READ_BYTES];
+    let (mut bytes, mut checksum) = (vec![0; READ_BYTES], checksum());
     loop {
         match file.read(&mut bytes) {
             Ok(0) => break,
-            Ok(read) => summing.update(&bytes[..read]),
+            Ok(read) => {
+                summing.update(&bytes[..read]);
+                checksum.update(&bytes[..read]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 return Ok(Err(StoreError::new("read a checkpoint from", &store.place(), error).into()));
@@ -179,13 +193,14 @@ pub(super) fn verify(
             return Ok(Err(Fault::Sum { algorithm, found, recorded: recorded.clone() }));
         }
     }
-    Ok(Ok(sums.bytes))
+    Ok(Ok(Whole { bytes: sums.bytes, checksum: checksum.finalize() }))
 }
 
 /// A file that counts what was read of it.
 struct Taken<'a> {
     file: Box<dyn Read + Send + 'a>,
     taken: u64,
+    checksum: crc_fast::Digest,
     /// The store failed, and not the state.
     is_store: bool,
 }
@@ -194,7 +209,9 @@ impl Read for Taken<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(bytes);
         self.is_store |= read.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
-        self.taken += *read.as_ref().unwrap_or(&0) as u64;
+        let length = *read.as_ref().unwrap_or(&0);
+        self.taken += length as u64;
+        self.checksum.update(&bytes[..length]);
         read
     }
 }
@@ -204,14 +221,14 @@ fn take<T, E>(
     store: &dyn Store,
     id: &Id,
     entry: &Entry,
-    bytes: u64,
+    Whole { bytes, checksum: verified }: Whole,
     read: impl FnOnce(&mut dyn Read) -> Result<io::Result<T>, E>,
 ) -> Result<Result<T, Fault>, E> {
     let file = match store.open(id, entry.uuid) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error.into())),
     };
-    let mut taken = Taken { file, taken: 0, is_store: false };
+    let mut taken = Taken { file, taken: 0, checksum: checksum(), is_store: false };
     // Small reads of a state do not each ask the store.
     let mut buffered = io::BufReader::with_capacity(1 << 16, &mut taken);
     let done = read(&mut buffered)?;
@@ -219,6 +236,10 @@ fn take<T, E>(
     let taken_bytes = taken.taken - unused;
     Ok(match done {
         Ok(_) if taken_bytes != bytes => Err(Fault::Rest { taken: taken_bytes, bytes }),
+        Ok(_) if taken.checksum.finalize() != verified => {
+            let error = io::Error::other("it has other bytes than when it was verified just before");
+            Err(StoreError::new("read a checkpoint from", &store.place(), error).into())
+        }
         Ok(state) => Ok(state),
         Err(error) if taken.is_store => {
             Err(StoreError::new("read a checkpoint from", &store.place(), error).into())
@@ -228,7 +249,8 @@ fn take<T, E>(
 }
 
 /// Finds the first checkpoint of a record that is whole, and that `read` takes. Each one is verified before
-/// `read` sees it. What cannot be restored is added to `rejected`. An outer error of `read` ends the search.
+/// `read` sees it, and counts only if `read` saw the bytes that were verified. What cannot be restored is
+/// added to `rejected`. An outer error of `read` ends the search.
 pub(super) fn first_whole<T, E: From<CheckpointError>>(
     store: &dyn Store,
     id: &Id,
@@ -238,7 +260,7 @@ pub(super) fn first_whole<T, E: From<CheckpointError>>(
 ) -> Result<Option<(T, Origin)>, E> {
     for entry in record.into_iter().flat_map(Record::entries) {
         let tried = match verify(store, id, entry)? {
-            Ok(bytes) => take(store, id, entry, bytes, &mut read)?,
+            Ok(whole) => take(store, id, entry, whole, &mut read)?,
             Err(fault) => Err(fault),
         };
         match tried {

@@ -107,6 +107,9 @@ impl<S: Checkpoint + Send + Sync + 'static> Checkpoints<S> {
 
     /// Returns the state. The training locks it to write while it changes it, and has it whole whenever it
     /// releases the lock: what is written then is one step's state.
+    ///
+    /// A panic releases the lock as well, with the state half changed, and the lock does not remember it: a
+    /// thread that may panic in between must change a copy, or end the process.
     #[must_use]
     pub fn state(&self) -> &Arc<RwLock<S>> {
         &self.state

@@ -19,6 +19,8 @@ use super::{Checkpoint, invalid};
 const LENGTH_BYTES: usize = 8;
 /// The longest header, by the format's definition.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
+/// The name in the header that the format keeps for itself: no tensor's.
+const METADATA: &str = "__metadata__";
 /// Memory grows by so many words at a time while what a header states has not been read.
 const GROWTH_WORDS: usize = 8 << 20;
 
@@ -242,6 +244,11 @@ impl Tensors {
 
     /// The header, padded with spaces, and the names in the order of the file: the widest type first.
     fn header(&self) -> io::Result<(Vec<u8>, Vec<&str>)> {
+        if self.tensors.contains_key(METADATA) {
+            let message =
+                format!("no tensor may have the name {METADATA:?}, which safetensors keeps for itself");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         let mut sorted: Vec<_> = self.iter().collect();
         sorted.sort_by(|(one, left), (other, right)| right.dtype.cmp(&left.dtype).then(one.cmp(other)));
         let mut end = 0_usize;

@@ -22,6 +22,9 @@ use crate::metadata::MetadataError;
 
 /// How often a checkpoint is written anew because the lease ended while it was.
 const RETAKES_MAX: usize = 3;
+/// The longest pause before the next try to record a checkpoint. No clock reaches the end of
+/// [`Duration::MAX`].
+const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(super) struct Thread<S> {
     protocol: Protocol,
@@ -277,12 +280,13 @@ impl<S: Checkpoint> Thread<S> {
         Ok(())
     }
 
+    /// Tries to record a checkpoint again later.
     fn keep_pending(&mut self, entry: Entry, begun: Instant) {
         let pause = self.pending.as_ref().map_or(self.options.pause_min, |pending| pending.pause);
         // Many processes that lost the same server do not come back at one moment.
         let share = Uuid::new_v4().as_bytes()[0];
-        let jittered = pause + pause / 2 * u32::from(share) / u32::from(u8::MAX);
-        let retry_at = Instant::now() + jittered;
+        let jittered = pause.saturating_add(pause / 2 / u32::from(u8::MAX) * u32::from(share));
+        let retry_at = Instant::now() + jittered.min(RETRY_MAX);
         let next = pause.saturating_mul(2).min(self.options.pause_max);
         self.pending = Some(Pending { entry, begun, retry_at, pause: next });
         self.shared.control.lock().stats.puts_failed += 1;

@@ -16,6 +16,8 @@ use crate::metadata::{
 
 /// How long what a process brought to its last round stays after it has left, at the least.
 const LINGER: Duration = Duration::from_secs(60);
+/// And at the most: etcd grants no lease of hundreds of years.
+const LINGER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often a process that waits looks at its own lease.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -282,7 +284,8 @@ impl Generation {
         deadline: Deadline,
     ) -> Result<(), GroupError> {
         // The others may be in a step, which is as long as a round may take.
-        let linger: LeaseId = deadline.patiently(|| self.metadata.grant(LINGER.max(timeout)))?;
+        let linger: LeaseId =
+            deadline.patiently(|| self.metadata.grant(timeout.clamp(LINGER, LINGER_MAX)))?;
         let left = write(&LeftRecord { reason: reason.map(str::to_owned) });
         let (round, words) = last;
         for (key, bytes) in self.parts(round, words) {

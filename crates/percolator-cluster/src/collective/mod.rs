@@ -109,7 +109,8 @@ impl Group {
     }
 
     /// Sets how long this process waits for the others, to join and in each round (default: 10 minutes). It
-    /// must be longer than what one of them does between two rounds.
+    /// must be longer than what one of them does between two rounds. What this process brought to its last
+    /// round stays for as long after it has left, but for a day at the most.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -127,9 +127,11 @@ impl JobRecord {
         }
     }
 
-    /// Whether the job has this block.
+    /// Whether the job has this block. An endless job ends before epoch `u64::MAX`, so that each of its
+    /// blocks has one after it.
     pub(super) fn has(&self, block: BlockId) -> bool {
-        block.number < self.blocks() && (self.epochs == 0 || block.epoch < self.epochs)
+        let epochs = if self.epochs == 0 { u64::MAX } else { self.epochs };
+        block.number < self.blocks() && block.epoch < epochs
     }
 
     /// The number of steps of a block that the job has.
@@ -173,6 +175,9 @@ mod tests {
         assert_eq!([block(1, 2), block(1, 3), block(2, 0)].map(|block| job.has(block)), [true, false, false]);
         assert_eq!(BlockId::from(job.after(block(0, 1))), block(0, 2));
         assert_eq!(BlockId::from(job.after(block(0, 2))), block(1, 0));
+        let endless = JobRecord { epochs: 0, ..job };
+        let last = block(u64::MAX - 1, 2);
+        assert_eq!([last, endless.after(last).into()].map(|block| endless.has(block)), [true, false]);
         assert_eq!(Progress::new(3, Duration::from_millis(1500)).rate(), Some(2.0));
         assert_eq!(Progress::default().rate(), None);
     }

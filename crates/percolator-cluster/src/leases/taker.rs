@@ -51,8 +51,7 @@ fn take(
     let (sight, next_lease) = (std::cell::RefCell::new(sight), std::cell::RefCell::new(next_lease));
     while !is_stopping() {
         let lease = worker.lease.lock().clone();
-        let go_on =
-            || worker.patiently(is_stopping, || worker.go_on_after(lease.id(), &mut next_lease.borrow_mut()));
+        let go_on = || worker.go_on_after(lease.id(), &next_lease, is_stopping);
         if lease.has_ended() {
             go_on()?;
             continue;

@@ -115,10 +115,19 @@ impl Worker {
     }
 
     /// Gets another lease in place of one that has ended: what was taken under that is lost.
-    pub(super) fn go_on_after(&self, ended: LeaseId, next: &mut Option<Lease>) -> Result<(), LeaseError> {
+    pub(super) fn go_on_after(
+        &self,
+        ended: LeaseId,
+        next: &RefCell<&mut Option<Lease>>,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<(), LeaseError> {
         self.lose_under(ended);
-        self.board.check_identity()?;
-        let lease = register(&self.board, &self.name, &self.who, self.options.ttl, next)?;
+        // Metadata that were set back to a copy may have its name under an earlier lease, which ends by
+        // itself.
+        let lease = patiently_while(is_same_name, &self.name, self.options.patience, is_stopping, || {
+            self.board.check_identity()?;
+            register(&self.board, &self.name, &self.who, self.options.ttl, &mut next.borrow_mut())
+        })?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
         *self.lease.lock() = Arc::new(lease);
         Ok(())

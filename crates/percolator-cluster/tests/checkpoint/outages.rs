@@ -230,3 +230,16 @@ fn nothing_begins_while_nobody_knows_whether_there_is_a_checkpoint() {
     let again = place.begin(SHORT);
     assert!(matches!(again.restored().origin, Origin::Newest(_)));
 }
+
+/// Who wants no tries by itself asks for a pause that no clock can count.
+#[test]
+fn a_pause_without_an_end_is_only_that() {
+    let place = Place::default();
+    let checkpoints = place.begin(Duration::MAX);
+    place.set(1);
+    let error = save(&checkpoints, b"one").unwrap_err();
+    assert!(matches!(error, CheckpointError::NotRecorded { .. }), "{error}");
+    checkpoints.step().unwrap();
+    place.set(0);
+    save(&checkpoints, b"two").unwrap();
+}

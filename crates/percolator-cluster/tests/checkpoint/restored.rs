@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{
@@ -16,6 +16,7 @@ use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Outcome, Trans
 use percolator_cluster::store::{FolderStore, Id};
 
 use crate::faults::{Operation, Verdict, faulty};
+use crate::memory_store::MemoryStore;
 
 const ID: &str = "shard";
 const KEY: &str = "/checkpoints/shard";
@@ -289,4 +290,34 @@ fn a_store_that_fails_at_the_nth_call_costs_no_checkpoint() {
             );
         }
     }
+}
+
+/// A disk or a server gave right bytes to be verified, and others to be restored from.
+#[test]
+fn what_is_read_otherwise_after_it_was_verified_is_not_restored() {
+    let files = MemoryStore::default();
+    let metadata = MemoryMetadata::new();
+    let begin = |change: u8| {
+        let (changed, opened) = (files.clone(), AtomicUsize::new(0));
+        let judge = move |operation| {
+            if operation == Operation::Open && opened.fetch_add(1, Ordering::Relaxed) == 1 {
+                changed.files.lock().values_mut().for_each(|bytes| bytes[1] ^= change);
+            }
+            Verdict::Go
+        };
+        let (store, metadata) = faulty(files.clone(), metadata.clone(), judge);
+        Checkpointer::new(store, metadata, ID).unwrap().restore(|| b"initial".to_vec()).unwrap()
+    };
+    let checkpoints = begin(0);
+    *checkpoints.state().write() = b"one".to_vec();
+    checkpoints.save_now().unwrap();
+    drop(checkpoints);
+    let restored = begin(1);
+    let [rejected] = &restored.restored().rejected[..] else { panic!("{:?}", restored.restored()) };
+    assert!(matches!(rejected.fault, Fault::Store(_)), "{rejected}");
+    assert!(rejected.to_string().contains("other bytes than when it was verified"), "{rejected}");
+    assert_eq!(*restored.state().read(), b"initial");
+    drop(restored);
+    files.files.lock().values_mut().for_each(|bytes| bytes[1] ^= 1);
+    assert_eq!(*begin(0).state().read(), b"one", "the file stays");
 }

@@ -245,3 +245,13 @@ fn bytes_that_are_no_snapshot_are_refused() {
     text.read(&mut &b"new"[..]).unwrap();
     assert_eq!(text, "new");
 }
+
+/// The format keeps one name for itself: a file with a tensor of that name could be read by nobody.
+#[test]
+fn a_tensor_with_the_name_of_the_metadata_is_not_written() {
+    let mut model = tensors();
+    model.insert("__metadata__", &[1], &[1_f32]).unwrap();
+    let error = model.write(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("no tensor may have the name \"__metadata__\""), "{error}");
+}

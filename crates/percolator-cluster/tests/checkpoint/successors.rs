@@ -2,12 +2,14 @@
 //! that its place is taken.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Origin, Writer};
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Outcome, Transaction};
 
+use crate::faults::{Operation, Verdict, faulty};
 use crate::memory_store::MemoryStore;
 use crate::process::{must_end, settles};
 
@@ -151,4 +153,32 @@ fn a_record_that_changes_under_its_holder_is_not_written_over() {
     assert!(error.to_string().contains("a process that is not known"), "{error}");
     let found = place.metadata.read("/checkpoints/shard").unwrap();
     assert_eq!(found.records[0].value, b"by hand");
+}
+
+/// While the first restored its state, its lease ended, and the second began to write.
+#[test]
+fn one_that_lost_the_id_while_it_began_leaves_the_files_of_its_successor() {
+    let place = Place::default();
+    save(&place.begin().unwrap(), b"one").unwrap();
+    let looked = Arc::new(AtomicBool::new(false));
+    let has_looked = looked.clone();
+    let judge = move |operation| {
+        if operation == Operation::RemoveAbandoned {
+            looked.store(true, Ordering::Relaxed);
+        }
+        Verdict::Go
+    };
+    let (store, metadata) = faulty(place.store.clone(), place.metadata.clone(), judge);
+    let first = Checkpointer::new(store, metadata, "shard").unwrap().every(LONG).ttl(LONG);
+    let mut second = None;
+    let initial = || {
+        place.end_hold();
+        second = Some(place.begin().unwrap());
+        Vec::new()
+    };
+    let first = first.wait(Duration::ZERO).restore(initial).unwrap();
+    assert!(!has_looked.load(Ordering::Relaxed), "only whoever holds the id may ask");
+    assert!(first.stats().last_error.is_some());
+    save(&second.unwrap(), b"two").unwrap();
+    assert!(matches!(save(&first, b"three"), Err(CheckpointError::Superseded { .. })));
 }

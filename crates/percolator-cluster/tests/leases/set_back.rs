@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percolator_cluster::leases::{Confirm, Job, LeaseError, Leases};
 use percolator_cluster::metadata::{
-    LeaseId, MemoryMetadata, Metadata, MetadataError, Outcome, Records, Revision, Transaction,
+    LeaseId, MemoryMetadata, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
 };
 
 use crate::feed;
@@ -19,6 +19,26 @@ struct Lossy(Mutex<MemoryMetadata>);
 impl Lossy {
     fn now(&self) -> MemoryMetadata {
         self.0.lock().unwrap().clone()
+    }
+
+    /// Sets them back to a copy of a time when this worker had another lease, and nobody held a block.
+    fn set_back(&self, worker: &str) {
+        let mut all = self.0.lock().unwrap();
+        let copy = MemoryMetadata::new();
+        // The lease of then has a number of its own, and the later ones are not known.
+        let leases = [(); 8].map(|()| copy.grant(TTL).unwrap());
+        leases[..7].iter().for_each(|lease| copy.revoke(*lease).unwrap());
+        for Record { key, value, lease, .. } in all.read("").unwrap().records {
+            let transaction = match lease {
+                None => Transaction::new().put(key, value),
+                Some(_) if key.ends_with(&format!("/workers/{worker}")) => {
+                    Transaction::new().put_under(leases[7], key, value)
+                }
+                Some(_) => continue,
+            };
+            assert!(matches!(copy.transact(&transaction), Ok(Outcome::Committed(_))));
+        }
+        *all = copy;
     }
 
     fn lose_all(&self) {
@@ -95,4 +115,16 @@ fn a_worker_that_waits_is_told() {
         waits.join().unwrap()
     });
     assert!(matches!(seen, Some(LeaseError::Reset { .. })), "{seen:?}");
+}
+
+/// Its own name of then is still there, until the lease of then ends.
+#[test]
+fn a_worker_waits_for_its_own_name() {
+    let metadata = Arc::new(Lossy::default());
+    let mut leased = leases(&metadata, "me", 3).feed(feed(1)).unwrap();
+    drop(leased.next().unwrap().unwrap());
+    metadata.set_back("me");
+    let failed = leased.find_map(Result::err);
+    assert!(failed.is_none(), "{failed:?}");
+    assert!(Job::open(metadata, "numbers").unwrap().status().unwrap().is_done());
 }

@@ -13,11 +13,7 @@ use super::report::{Skipped, Summary};
 use super::shards::Shards;
 use super::state::State;
 use super::{Convert, ConvertError, Progress};
-use crate::store::{Output, Place, StoreError};
-
-/// The files beside the stores, while they are being written.
-const SKIPPED: &str = "skipped.txt";
-const LABELS: &str = "labels.txt";
+use crate::store::{LABELS, Output, Place, SKIPPED, StoreError};
 
 /// Where the outputs will be.
 #[derive(Debug)]
@@ -259,6 +255,11 @@ fn open_list(place: &Place, bytes: u64) -> Result<BufWriter<File>, StoreError> {
     let failed = |action| StoreError::io(&path, action);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
     let mut file = opened.map_err(failed("open the file"))?;
+    let found = file.metadata().map_err(failed("open the file"))?.len();
+    if found < bytes {
+        let found = format!("it has {found} bytes, and had {bytes} before");
+        return Err(StoreError::Changed { path, found });
+    }
     file.set_len(bytes).map_err(failed("shorten the file"))?;
     file.seek(SeekFrom::End(0)).map_err(failed("open the file"))?;
     Ok(BufWriter::new(file))

@@ -73,6 +73,28 @@ pub enum StoreError {
         /// The folder with what was written.
         partial: PathBuf,
     },
+    /// Something other than a run's partial output has the name of that.
+    #[error("{}: {found}: a run would write here; move it away, or give another path", shown::path(path))]
+    NotPartial {
+        /// What is there.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+    },
+    /// An earlier run of another number of outputs was ended while it gave them their names.
+    #[error(
+        "{}: a run was ended when some of its {found} outputs had their names, and this one has {outputs}: \
+         end that one with --resume first",
+        shown::path(partial)
+    )]
+    HalfNamed {
+        /// The folder with those that do not have their names yet.
+        partial: PathBuf,
+        /// How many outputs that run has.
+        found: usize,
+        /// How many this run has.
+        outputs: usize,
+    },
     /// Another process writes the output.
     #[error("{}: another process writes to it now", shown::path(path))]
     InUse {

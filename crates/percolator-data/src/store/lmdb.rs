@@ -1,9 +1,11 @@
 //! Writes an LMDB.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
 use super::{Backend, Mark, StoreError, StoreWriter};
@@ -16,6 +18,23 @@ const MAP_BYTES: usize = 16 << 20;
 /// took twice as long.
 const RECORDS_MAX: usize = 1000;
 const BYTES_MAX: usize = 4 << 20;
+
+/// What an LMDB had at a commit. None of it becomes less, whatever is written after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LmdbMark {
+    /// The number of records.
+    records: u64,
+    /// The number of the last transaction.
+    transaction: u64,
+    /// The bytes of its file.
+    bytes: u64,
+}
+
+/// The bytes of a database's file.
+fn data_bytes(folder: &Path) -> Result<u64, StoreError> {
+    let data = folder.join("data.mdb");
+    Ok(fs::metadata(&data).map_err(StoreError::io(&data, "look at the file"))?.len())
+}
 
 /// Writes records to the unnamed database of an environment, as Caffe does.
 ///
@@ -36,14 +55,40 @@ impl LmdbWriter {
         Self::open(folder)
     }
 
-    /// Records after the last mark may be there. They are written again, with the same keys.
-    pub(super) fn reopen(folder: &Path) -> Result<Self, StoreError> {
-        match folder.join("data.mdb").is_file() {
-            true => Self::open(folder),
-            false => {
-                Err(StoreError::Changed { path: folder.to_owned(), found: "its data.mdb is gone".to_owned() })
+    /// Records after the mark may be there. They are written again, with the same keys.
+    pub(super) fn reopen(folder: &Path, mark: LmdbMark) -> Result<Self, StoreError> {
+        let changed = |found| Err(StoreError::Changed { path: folder.to_owned(), found });
+        // liblmdb maps a file that was cut, and makes an empty one a database.
+        match data_bytes(folder) {
+            Ok(found) if found >= mark.bytes => {}
+            Ok(found) => {
+                return changed(format!("its data.mdb has {found} bytes, and had {} before", mark.bytes));
             }
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return changed("its data.mdb is gone".to_owned());
+            }
+            Err(error) => return Err(error),
         }
+        let writer = Self::open(folder)?;
+        let LmdbMark { records, transaction, .. } = writer.mark()?;
+        if records < mark.records || transaction < mark.transaction {
+            return changed(format!(
+                "it has {records} records and {transaction} transactions, and had {} and {} before",
+                mark.records, mark.transaction
+            ));
+        }
+        Ok(writer)
+    }
+
+    /// What the database has now.
+    fn mark(&self) -> Result<LmdbMark, StoreError> {
+        let found = self.environment.stat().and_then(|stat| Ok((stat, self.environment.info()?)));
+        let (stat, info) = found.map_err(StoreError::lmdb(&self.folder, "looking at the database"))?;
+        Ok(LmdbMark {
+            records: stat.entries() as u64,
+            transaction: info.last_txnid() as u64,
+            bytes: data_bytes(&self.folder)?,
+        })
     }
 
     fn open(folder: &Path) -> Result<Self, StoreError> {
@@ -110,7 +155,7 @@ impl StoreWriter for LmdbWriter {
 
     fn commit(&mut self) -> Result<Mark, StoreError> {
         self.write()?;
-        Ok(Mark::Lmdb)
+        Ok(Mark::Lmdb(self.mark()?))
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! Where records are written: an LMDB, a LevelDB or a TFRecord file.
 //!
 //! ```text
-//! place     where an output will be, and the folder beside it in which it is being written
+//! place     where an output will be, and the folder beside it in which it is being written (partial)
 //!   v
 //! writer    records in, in batches: lmdb, leveldb (its manifest), tfrecord
 //!   v
@@ -21,6 +21,7 @@ mod leveldb;
 mod lmdb;
 mod manifest;
 mod new_store;
+mod partial;
 mod place;
 mod replace;
 mod tfrecord;
@@ -32,8 +33,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::{KeyError, StoreError};
+pub use self::lmdb::LmdbMark;
 pub use self::new_store::NewStore;
-pub(crate) use self::place::{Earlier, Output, Place, STATE, followed, with_ending};
+pub(crate) use self::partial::{LABELS, SKIPPED, STATE};
+pub(crate) use self::place::{Earlier, Output, Place, followed, with_ending};
 #[doc(inline)]
 pub use percolator::whole_file::Existing;
 
@@ -78,7 +81,7 @@ impl Backend {
     /// [`StoreError`] if it cannot be opened, or is not as it was at the mark.
     pub fn reopen(self, path: &Path, mark: &Mark) -> Result<Box<dyn StoreWriter>, StoreError> {
         Ok(match (self, mark) {
-            (Backend::Lmdb, Mark::Lmdb) => Box::new(lmdb::LmdbWriter::reopen(path)?),
+            (Backend::Lmdb, Mark::Lmdb(mark)) => Box::new(lmdb::LmdbWriter::reopen(path, *mark)?),
             (Backend::LevelDb, Mark::LevelDb { bytes }) => {
                 Box::new(leveldb::LevelDbWriter::reopen(path, *bytes)?)
             }
@@ -138,8 +141,8 @@ impl FromStr for Backend {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// An LMDB knows itself how far it is.
-    Lmdb,
+    /// What an LMDB had. It may have more, which is written again.
+    Lmdb(LmdbMark),
     /// The length of a LevelDB's list of tables, its MANIFEST.
     #[serde(rename_all = "lowercase")]
     LevelDb {

@@ -94,7 +94,8 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-fn replaced(path: &Path) -> PathBuf {
+/// Where what had an output's name is put.
+pub(super) fn replaced(path: &Path) -> PathBuf {
     with_ending(path, REPLACED)
 }
 

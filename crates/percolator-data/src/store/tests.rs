@@ -220,6 +220,38 @@ fn a_store_that_is_not_as_it_was_is_not_gone_on_with() {
 }
 
 #[test]
+fn an_lmdb_without_all_that_was_before_the_mark_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let data = path.join("data.mdb");
+    let mut writer = Backend::Lmdb.create(&path).unwrap();
+    let mut commits = Vec::new();
+    let marks: Vec<_> = [&b"a"[..], b"b", b"b"]
+        .map(|key| {
+            writer.put(key, &[1; 10_000]).unwrap();
+            let mark = writer.commit().unwrap();
+            commits.push(fs::read(&data).unwrap());
+            mark
+        })
+        .into();
+    drop(writer);
+    let [first, second, last] = &commits[..] else { panic!("three commits") };
+    // The last commit has as many records as the second.
+    for damaged in [&b""[..], first, second, &last[..2 * 4096], &last[..last.len() - 4096]] {
+        fs::write(&data, damaged).unwrap();
+        let error = Backend::Lmdb.reopen(&path, &marks[2]).unwrap_err();
+        assert!(matches!(error, StoreError::Changed { .. }), "{} bytes: {error}", damaged.len());
+        assert!(fs::read(&data).unwrap() == damaged, "it stays");
+    }
+    // What was written after a mark is no change.
+    for mark in &marks {
+        fs::write(&data, last).unwrap();
+        Backend::Lmdb.reopen(&path, mark).unwrap().finish().unwrap();
+        assert_eq!(read(Backend::Lmdb, &path).len(), 2);
+    }
+}
+
+#[test]
 fn a_new_store_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
     for backend in BACKENDS {

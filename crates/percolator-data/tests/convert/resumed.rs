@@ -153,6 +153,47 @@ fn what_is_written_stays_if_its_state_cannot_be_read() {
 }
 
 #[test]
+fn a_list_of_what_was_skipped_that_was_cut_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let run = |input: Numbers| Convert::new(input, &output, Backend::LevelDb).resume(true);
+    run(Numbers { fails_at: Some(300), ..Numbers::new(500) }).run(&Progress::new()).unwrap_err();
+    let list = folder.path().join("made.percolator-converting/skipped.txt");
+    let whole = fs::read_to_string(&list).unwrap();
+    assert_eq!(whole.lines().count(), 3);
+    for left in [None, Some(0), Some(whole.len() - 1)] {
+        match left {
+            None => fs::remove_file(&list).unwrap(),
+            Some(left) => fs::write(&list, &whole[..left]).unwrap(),
+        }
+        let error = run(Numbers::new(500)).run(&Progress::new()).unwrap_err();
+        let ConvertError::Store(StoreError::Changed { path, found }) = &error else { panic!("{error}") };
+        assert_eq!(path, &list);
+        let found_bytes = left.unwrap_or(0);
+        assert_eq!(*found, format!("it has {found_bytes} bytes, and had {} before", whole.len()));
+    }
+    // What was skipped after the commit is listed again.
+    fs::write(&list, format!("{whole}403")).unwrap();
+    let summary = run(Numbers::new(500)).run(&Progress::new()).unwrap();
+    assert_eq!(fs::read_to_string(summary.skipped_list.unwrap()).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn files_beside_an_output_go_only_with_the_output_to_which_they_belong() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let files = ["made.labels.txt", "made.skipped.txt"].map(|name| folder.path().join(name));
+    let run = || {
+        files.iter().for_each(|file| fs::write(file, "somebody's").unwrap());
+        Convert::new(Numbers::new(3), &output, Backend::Lmdb).force(true).run(&Progress::new()).unwrap();
+    };
+    run();
+    assert!(files.iter().all(|file| fs::read(file).unwrap() == b"somebody's"), "no output was there");
+    run();
+    assert_eq!(names(folder.path()), ["made"], "they may be those of the one before");
+}
+
+#[test]
 fn shards_have_ranges() {
     for backend in BACKENDS {
         let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,8 @@
 use percolator_table::coding;
 use prost::Message as _;
 
+use self::BadEntry::Malformed;
+use super::index::AXES_MAX;
 use crate::proto::BundleHeaderProto;
 use crate::proto::bundle_header_proto::Endianness;
 
@@ -76,9 +78,14 @@ pub(super) struct RawExtent {
     pub(super) length: Option<i64>,
 }
 
-/// An entry that is no message of its kind.
+/// Why an entry is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) enum BadEntry {
+    /// It is no message of its kind.
+    Malformed,
+    /// Its slices take more memory than is left for them.
+    Slices,
+}
 
 /// One field of a message.
 enum Field<'a> {
@@ -90,11 +97,11 @@ enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn varint(&self) -> Result<i64, Malformed> {
+    fn varint(&self) -> Result<i64, BadEntry> {
         if let Field::Varint(value) = self { Ok(*value) } else { Err(Malformed) }
     }
 
-    fn bytes(&self) -> Result<&'a [u8], Malformed> {
+    fn bytes(&self) -> Result<&'a [u8], BadEntry> {
         if let Field::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
     }
 }
@@ -112,8 +119,8 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[inline]
 fn each_field<'a>(
     message: &'a [u8],
-    mut with: impl FnMut(u32, Field<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    mut with: impl FnMut(u32, Field<'a>) -> Result<(), BadEntry>,
+) -> Result<(), BadEntry> {
     /// The low bits of a field's key, which tell its kind.
     const KIND_BITS: u32 = 3;
     let mut rest = message;
@@ -149,8 +156,9 @@ fn each_field<'a>(
 }
 
 impl RawEntry {
-    /// Reads another entry into this one, whose buffers it keeps.
-    pub(super) fn read(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    /// Reads another entry into this one, whose buffers it keeps. Its slices may take `left` bytes of memory,
+    /// from which theirs are taken: two bytes of an entry can state one.
+    pub(super) fn read(&mut self, value: &[u8], left: &mut usize) -> Result<(), BadEntry> {
         let (mut dims, mut slices) = (std::mem::take(&mut self.dims), std::mem::take(&mut self.slices));
         dims.clear();
         slices.clear();
@@ -166,14 +174,20 @@ impl RawEntry {
                     Field::Fixed32(stored) => self.stored = stored,
                     _ => return Err(Malformed),
                 },
-                7 => self.slices.push(read_slice(field.bytes()?)?),
+                7 => {
+                    let slice = read_slice(field.bytes()?)?;
+                    let extents = slice.capacity().saturating_mul(size_of::<RawExtent>());
+                    let bytes = extents.saturating_add(size_of::<Vec<RawExtent>>());
+                    *left = left.checked_sub(bytes).ok_or(BadEntry::Slices)?;
+                    self.slices.push(slice);
+                }
                 _ => {}
             }
             Ok(())
         })
     }
 
-    fn read_shape(&mut self, shape: &[u8]) -> Result<(), Malformed> {
+    fn read_shape(&mut self, shape: &[u8]) -> Result<(), BadEntry> {
         each_field(shape, |number, field| {
             match number {
                 2 => {
@@ -194,10 +208,14 @@ impl RawEntry {
     }
 }
 
-fn read_slice(slice: &[u8]) -> Result<Vec<RawExtent>, Malformed> {
+/// Reads a slice, of no more axes than a tensor has.
+fn read_slice(slice: &[u8]) -> Result<Vec<RawExtent>, BadEntry> {
     let mut extents = Vec::new();
     each_field(slice, |number, field| {
         if number == 1 {
+            if extents.len() >= AXES_MAX {
+                return Err(Malformed);
+            }
             let mut extent = RawExtent::default();
             each_field(field.bytes()?, |number, field| {
                 match number {
@@ -296,12 +314,12 @@ mod tests {
         fn entries_are_what_prost_reads(entry in entries(), other in entries()) {
             let mut found = RawEntry::default();
             let mut value = entry.encode_to_vec();
-            prop_assert_eq!(found.read(&value), Ok(()));
+            prop_assert_eq!(found.read(&value, &mut { usize::MAX }), Ok(()));
             prop_assert_eq!(Some(found.clone()), naive(&value));
             // A field that the schema does not have, and fields that come twice.
             value.extend([0x45, 1, 2, 3, 4, 0x49, 1, 2, 3, 4, 5, 6, 7, 8, 0x52, 1, b'a', 0x58, 0]);
             value.extend(other.encode_to_vec());
-            prop_assert_eq!(found.read(&value), Ok(()));
+            prop_assert_eq!(found.read(&value, &mut { usize::MAX }), Ok(()));
             prop_assert_eq!(Some(found.clone()), naive(&value));
         }
 
@@ -318,7 +336,7 @@ mod tests {
                 value[at] = byte;
             }
             let mut found = RawEntry::default();
-            if found.read(&value) == Ok(()) && let Some(mut due) = naive(&value) {
+            if found.read(&value, &mut { usize::MAX }) == Ok(()) && let Some(mut due) = naive(&value) {
                 if i32::try_from(found.data_type).is_err() || i32::try_from(found.shard).is_err() {
                     (due.data_type, due.shard) = (found.data_type, found.shard);
                 }

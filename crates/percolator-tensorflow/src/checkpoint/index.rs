@@ -21,7 +21,7 @@ use std::path::Path;
 
 use percolator_table::{TableCursor, TableError, Verify};
 
-use super::entry::{BadHeader, Header, RawEntry, RawExtent};
+use super::entry::{BadEntry, BadHeader, Header, RawEntry, RawExtent};
 use super::error::CheckpointError;
 use super::slices::{self, Extent};
 use super::strings::CHECKSUM_BYTES;
@@ -29,11 +29,15 @@ use crate::DataType;
 use crate::tensor::elements;
 
 /// The most axes that TensorFlow's tensors have.
-const AXES_MAX: usize = 254;
+pub(super) const AXES_MAX: usize = 254;
 /// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
 /// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
 /// after sixteen entries, so its own take 16 times as many at most; other writers may repeat it more seldom.
 const NAMES_PER_BYTE: usize = 64;
+/// Two bytes of an entry, which may be compressed, can state a slice of many bytes of memory. All slices take
+/// at most this many times the bytes of the index. Those that were saved have an entry each, and take some
+/// three times as many.
+const SLICES_PER_BYTE: usize = 64;
 
 /// How many comparisons are made of the ranges of slices, for each byte of the index. An entry of a slice and
 /// its part of the variable's entry take some 60 bytes: so several thousand slices may all be compared with
@@ -251,6 +255,8 @@ struct Reader<'a> {
     last: Vec<u8>,
     /// How many bytes more all keys may have.
     key_bytes_left: usize,
+    /// How many bytes more of memory all slices may take.
+    slice_bytes_left: usize,
     /// How many comparisons of slices are left.
     comparisons_left: usize,
     /// The entries of slices, in the order of their keys.
@@ -291,6 +297,7 @@ impl<'a> Reader<'a> {
             shape: Vec::new(),
             last: Vec::new(),
             key_bytes_left: index_bytes.saturating_mul(NAMES_PER_BYTE),
+            slice_bytes_left: index_bytes.saturating_mul(SLICES_PER_BYTE),
             comparisons_left: index_bytes.saturating_mul(COMPARISONS_PER_BYTE),
             slices: Vec::new(),
             sliced: Vec::new(),
@@ -311,8 +318,14 @@ impl<'a> Reader<'a> {
         })?;
         self.last.clear();
         self.last.extend_from_slice(key);
-        if self.raw.read(value).is_err() {
-            return Err(self.error(key, "it is malformed: no message of the kind that an index has"));
+        if let Err(bad) = self.raw.read(value, &mut self.slice_bytes_left) {
+            let message = match bad {
+                BadEntry::Malformed => "it is malformed: no message of the kind that an index has".to_owned(),
+                BadEntry::Slices => {
+                    format!("the slices take more than {SLICES_PER_BYTE} times the bytes of the index")
+                }
+            };
+            return Err(self.error(key, message));
         }
         if key.first() == Some(&0) && slices::name_of_key(key).is_some() {
             return self.add_slice(key);

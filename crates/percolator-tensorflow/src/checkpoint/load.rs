@@ -197,7 +197,7 @@ impl Checkpoint {
     ) -> Result<Verification, E> {
         let mut found = Verification { tensors: self.len(), ..Verification::default() };
         let numbers: Vec<_> = (0..self.len()).collect();
-        if let Err(error) = self.check_sharing(&numbers) {
+        if let Err(error) = self.check_all_sharing() {
             found.faults.push(error);
             return Ok(found);
         }
@@ -372,6 +372,11 @@ impl Checkpoint {
             }
         }
         errors
+    }
+
+    /// Checks that no tensors of the checkpoint claim the same bytes.
+    pub(crate) fn check_all_sharing(&self) -> Result<(), CheckpointError> {
+        self.check_sharing(&(0..self.len()).collect::<Vec<_>>())
     }
 
     /// Checks that different tensors do not claim the same bytes: a forged index could claim any number of

@@ -151,6 +151,8 @@ impl Checkpoint {
             return self.verified_strings(piece);
         }
         let pieces = || self.pieces(number).filter(|(_, from)| Runs::new(from, region).next().is_some());
+        // Each takes a byte at least.
+        self.check_room(number, total)?;
         // Before memory is taken: then there are as many strings as the index states.
         pieces().try_for_each(|(piece, _)| self.verify_strings(piece))?;
         let mut into: Vec<Cow<'_, [u8]>> = Vec::new();
@@ -178,9 +180,15 @@ impl Checkpoint {
         })
     }
 
-    /// Returns memory for a tensor that is put together from slices. Its elements take this many bytes at
-    /// least, so its data files have as many: slices that share bytes could claim any number.
+    /// Returns memory for a tensor that is put together from slices.
     pub(super) fn room(&self, number: usize, bytes: usize) -> Result<Vec<u8>, CheckpointError> {
+        self.check_room(number, bytes)?;
+        zeroed(bytes as u64).map_err(|error| self.no_memory(self.index.name(number), bytes, &error))
+    }
+
+    /// Checks that the data files of a tensor in slices have as many bytes as its elements take at least:
+    /// slices that share bytes could claim any number.
+    fn check_room(&self, number: usize, bytes: usize) -> Result<(), CheckpointError> {
         let name = self.index.name(number);
         let mut files = BTreeMap::new();
         for (piece, _) in self.pieces(number) {
@@ -189,10 +197,11 @@ impl Checkpoint {
         }
         let allowed = files.into_values().fold(0, u64::saturating_add);
         if bytes as u64 > allowed {
-            let message = format!("it takes {bytes} bytes, and its data files have {allowed} together");
+            let message =
+                format!("it takes at least {bytes} bytes, and its data files have {allowed} together");
             return Err(self.entry_error(name, message));
         }
-        zeroed(bytes as u64).map_err(|error| self.no_memory(name, bytes, &error))
+        Ok(())
     }
 
     pub(super) fn no_memory(&self, name: &str, bytes: usize, error: &io::Error) -> CheckpointError {

@@ -98,9 +98,9 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if names collide, if no rule that gives names matches a tensor, if the format cannot
-    /// hold a tensor, or if the target is the source, is [there](Options::existing), is a folder that is not
-    /// empty, or cannot be written.
+    /// [`ConvertError`] if tensors of a checkpoint share bytes, if names collide, if no rule that gives names
+    /// matches a tensor, if the format cannot hold a tensor, or if the target is the source, is
+    /// [there](Options::existing), is a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
         target: impl AsRef<Path>,
@@ -168,6 +168,9 @@ impl<'m> Conversion<'m> {
     }
 
     fn check_tensors(&self) -> Result<(), ConvertError> {
+        if let Some(checkpoint) = self.model.checkpoint() {
+            checkpoint.check_all_sharing()?;
+        }
         for tensor in &self.tensors {
             let data_type = self.model.tensors[tensor.place].data_type;
             if !self.format.keeps(data_type) {

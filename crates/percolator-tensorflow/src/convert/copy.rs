@@ -39,8 +39,8 @@ struct Piece<'a> {
 ///
 /// # Errors
 ///
-/// [`ConvertError`] if a tensor cannot be read or written, or if the prefix is that of the checkpoint itself,
-/// also of one that its writer put aside to replace it;
+/// [`ConvertError`] if tensors share bytes, if one cannot be read or written, or if the prefix is that of the
+/// checkpoint itself, also of one that its writer put aside to replace it;
 /// [`ConvertError::Exists`] if there are files of another [that stays](CopyOptions::existing). If the graph
 /// cannot be copied, the checkpoint is there without it; one that replaced another may have the other's graph
 /// beside it.
@@ -61,6 +61,7 @@ pub fn copy_checkpoint(
     let own_prefix = new_prefix(from.prefix()).unwrap_or_else(|| from.prefix().to_owned());
     let graph = Graph::open(&own_prefix)?;
     existing.check(&meta_path(to)).map_err(ConvertError::name(&meta_path(to)))?;
+    from.check_all_sharing()?;
     for tensor in from.tensors().filter(|tensor| !tensor.is_complete) {
         // The error says which slices are missing.
         from.tensor(tensor.name)?;

@@ -2,14 +2,18 @@
 //!
 //! The parts of a name between slashes are folders, and the last part is the file's name before `.npy`. What
 //! could lead out of the folder, or be no file name, is written as `%` and two hexadecimal digits: `%`
-//! itself, control characters, the first dot of `.` and `..`, and the dot of a part that ends with `.npy` and
-//! is not the last (which would be both a folder and a file). An empty part is a lone `%`.
+//! itself, control characters, the first dot of `.` and `..`, and the last dot of a part that is not the last
+//! one and ends with `.npy` (which would be both a folder and a file), or has the name of a temporary folder
+//! (which would be passed over, and removed). An empty part is a lone `%`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use percolator::whole_file::temporary_of;
 
 use super::file::InputFile;
 use super::npy::{self, Header};
@@ -106,6 +110,11 @@ impl NpyFolder {
             return Err(ConvertError::NoFormat { path: self.path.clone(), found });
         };
         let file = InputFile::open(&array.path)?;
+        if npy::read_header(&file)? != (array.header.clone(), array.header_bytes) {
+            let found = "its header is not the one that it had when the model was opened";
+            let allowed = "the file has been changed or replaced: start again";
+            return Err(file.part(Some(&info.name), 0).damaged(0, found, allowed));
+        }
         let data = file.read(None, array.header_bytes..file.length())?;
         array.header.tensor(data, file.part(Some(&info.name), array.header_bytes))
     }
@@ -181,7 +190,8 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, ConvertError> {
 fn escaped(part: &str, is_last: bool) -> String {
     let is_dots = part == "." || part == "..";
     // The last part gets its ending, which makes it a name whatever it is; but dots are clearer escaped.
-    let ending_dot = (!is_last && part.ends_with(ENDING)).then(|| part.len().saturating_sub(ENDING.len()));
+    let is_reserved = part.ends_with(ENDING) || temporary_of(OsStr::new(part)).is_some();
+    let ending_dot = part.rfind('.').filter(|_| !is_last && is_reserved);
     let mut escaped = String::with_capacity(part.len());
     for (at, character) in part.char_indices() {
         let is_odd = character == '%' || character.is_ascii_control();
@@ -250,6 +260,9 @@ mod tests {
             ("a.npy/b", "a%2Enpy/b.npy"),
             ("100%\0\n", "100%25%00%0A.npy"),
             ("ü:0", "ü:0.npy"),
+            ("x.0-1-1-1.percolator-partial/w", "x.0-1-1-1%2Epercolator-partial/w.npy"),
+            ("x.0-1-1.percolator-partial/w", "x.0-1-1.percolator-partial/w.npy"),
+            ("w/x.0-1-1-1.percolator-partial", "w/x.0-1-1-1.percolator-partial.npy"),
         ] {
             assert_eq!(path_of(name).unwrap(), Path::new(path), "{name}");
             assert_eq!(name_of(Path::new(path)).unwrap(), name);

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorInfo as Entry};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -93,10 +93,13 @@ impl<'de> Deserialize<'de> for Header {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let mut header = Header::default();
+                let (mut header, mut has_metadata) = (Header::default(), false);
                 while let Some(name) = map.next_key::<String>()? {
                     if name == METADATA {
-                        header.metadata = map.next_value()?;
+                        if std::mem::replace(&mut has_metadata, true) {
+                            return Err(A::Error::custom(format!("{METADATA:?} is there twice")));
+                        }
+                        header.metadata = map.next_value::<Option<Texts>>()?.map(|Texts(texts)| texts);
                     } else {
                         header.entries.push((name, map.next_value()?));
                     }
@@ -106,6 +109,36 @@ impl<'de> Deserialize<'de> for Header {
         }
 
         deserializer.deserialize_map(Entries)
+    }
+}
+
+/// The texts of a header, each of its own key.
+struct Texts(Metadata);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keyed;
+
+        impl<'de> Visitor<'de> for Keyed {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of texts by their keys")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+                let mut texts = Metadata::new();
+                while let Some((key, text)) = map.next_entry::<String, String>()? {
+                    if texts.contains_key(&key) {
+                        return Err(A::Error::custom(format!("its text {key:?} is there twice")));
+                    }
+                    texts.insert(key, text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+
+        deserializer.deserialize_map(Keyed)
     }
 }
 

@@ -14,13 +14,13 @@ use proptest::prelude::*;
 use crate::forge::{Bundle, Layout, PLAIN, shape, varint};
 use crate::golden::{data, digest, manifest};
 
-fn open(bundle: &Bundle) -> (tempfile::TempDir, Checkpoint) {
+pub(crate) fn open(bundle: &Bundle) -> (tempfile::TempDir, Checkpoint) {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = Checkpoint::open(bundle.write(folder.path())).unwrap();
     (folder, checkpoint)
 }
 
-fn refused(bundle: &Bundle) -> CheckpointError {
+pub(crate) fn refused(bundle: &Bundle) -> CheckpointError {
     let folder = tempfile::tempdir().unwrap();
     Checkpoint::open(bundle.write(folder.path())).unwrap_err()
 }
@@ -155,13 +155,13 @@ fn an_index_is_read_however_its_table_is_laid_out() {
     }
 }
 
-fn extent(range: &Range<usize>) -> Extent {
+pub(crate) fn extent(range: &Range<usize>) -> Extent {
     let length = Some(HasLengthHack::Length(range.len() as i64));
     Extent { start: range.start as i64, has_length_hack: length }
 }
 
 /// The key of a slice of a variable with a short name, by the shortest way to write it.
-fn slice_key(name: &str, region: &[Range<usize>]) -> Vec<u8> {
+pub(crate) fn slice_key(name: &str, region: &[Range<usize>]) -> Vec<u8> {
     let mut key = [&[0], name.as_bytes(), &[0, 1, 1, region.len() as u8]].concat();
     // Numbers below 64 have one byte.
     let numbers = region.iter().flat_map(|range| [range.start, range.len()]);

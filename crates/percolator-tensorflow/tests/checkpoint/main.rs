@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a test's files are small")]
 
+mod bounds;
 mod bundles;
 mod damage;
 mod forge;

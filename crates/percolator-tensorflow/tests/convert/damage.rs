@@ -78,6 +78,16 @@ fn headers_of_safetensors_that_lie_are_errors() {
         let error = safetensors(&path, &format!("{{{}}}", entries.join(",")), data);
         assert!(error.contains(found), "{found}: {error}");
     }
+    for (texts, found) in [
+        (r#""__metadata__":{"a":"b"},"__metadata__":{"a":"b"}"#, "\"__metadata__\" is there twice"),
+        (r#""__metadata__":null,"__metadata__":{"a":"b"}"#, "\"__metadata__\" is there twice"),
+        (r#""__metadata__":{"a":"b","c":"d","a":"b"}"#, "its text \"a\" is there twice"),
+        (r#""__metadata__":{"a":1}"#, "a header is JSON"),
+        (r#""__metadata__":"a""#, "texts by their keys"),
+    ] {
+        let error = safetensors(&path, &format!("{{{texts},{a}}}"), 4);
+        assert!(error.contains(found), "{texts}: {error}");
+    }
     assert!(safetensors(&path, "[1]", 0).contains("an entry for each tensor"));
     assert!(safetensors(&path, &"[".repeat(10_000), 0).contains("a header is JSON"));
     fs::write(&path, u64::MAX.to_le_bytes()).unwrap();

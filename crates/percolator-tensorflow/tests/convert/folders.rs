@@ -77,6 +77,42 @@ fn a_checkpoint_is_found_whatever_bytes_its_name_has() {
     assert_eq!(Model::open(&found).unwrap().path(), found.join(OsStr::from_bytes(b"m\xff")));
 }
 
+#[test]
+fn an_array_that_was_replaced_since_its_header_was_read_is_an_error() {
+    let folder = tempdir().unwrap();
+    let array = |data_type, shape: &[usize]| Tensor::new(data_type, shape, vec![1; 6]).unwrap();
+    let written = |tensor: Tensor<'static>| {
+        let folder = tempdir().unwrap();
+        let model = tensors::checkpoint(folder.path(), &[("a".to_owned(), tensor)]);
+        fs::read(tensors::convert(&model, folder.path(), Format::Npy).unwrap()).unwrap()
+    };
+    let path = folder.path().join("a.npy");
+    let first = written(array(DataType::Uint8, &[2, 3]));
+    for other in [array(DataType::Int8, &[2, 3]), array(DataType::Uint8, &[3, 2])] {
+        fs::write(&path, &first).unwrap();
+        let model = Model::open(folder.path()).unwrap();
+        model.read(0).unwrap();
+        fs::write(&path, written(other)).unwrap();
+        let error = model.read(0).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()) && error.contains("header"), "{error}");
+    }
+}
+
+#[test]
+fn a_tensor_whose_name_has_that_of_a_temporary_folder_is_written_and_read() {
+    let folder = tempdir().unwrap();
+    let boot = this_boot();
+    let names: Vec<_> = ["deadbeef", &boot]
+        .iter()
+        .flat_map(|boot| [format!("x{}/w", unfinished(boot)), format!("{}/v/w", unfinished(boot))])
+        .collect();
+    let mut wanted: Vec<_> = names.iter().map(|name| named(name)).collect();
+    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+    let model = tensors::checkpoint(folder.path(), &wanted);
+    let arrays = tensors::convert(&model, folder.path(), Format::NpyFolder).unwrap();
+    assert_eq!(tensors::read(&Model::open(&arrays).unwrap()), wanted);
+}
+
 /// The name of the folder in which a conversion of this boot works that is to fill the folder around it.
 fn unfinished(boot: &str) -> String {
     format!(".{boot}-7f-1a2b-0.percolator-partial")

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use percolator_tensorflow::DataType;
-use percolator_tensorflow::Tensor;
 use percolator_tensorflow::convert::{
     Conversion, ConvertError, CopyOptions, Existing, Format, Model, Options, Progress, Rules, copy_checkpoint,
 };
+use percolator_tensorflow::{CheckpointError, DataType, Tensor};
 use tempfile::tempdir;
 
+use crate::forge::Bundle;
 use crate::tensors::{self, Named};
 
 fn named(name: &str) -> Named {
@@ -225,6 +225,29 @@ fn names_that_a_format_cannot_have_are_refused() {
         let error = tensors::convert(&model, folder.path(), format).unwrap_err().to_string();
         assert!(error.contains(found), "{error}");
     }
+}
+
+#[test]
+fn tensors_that_claim_the_same_bytes_are_neither_converted_nor_copied() {
+    let folder = tempdir().unwrap();
+    let mut bundle = Bundle::new();
+    bundle.add("a", DataType::Uint8, &[1000], &[1; 1000]);
+    let entry = bundle.entry("a").clone();
+    bundle.entries.insert(b"b".to_vec(), entry);
+    let model = Model::open(bundle.write(folder.path())).unwrap();
+    let is_shared = |error: &ConvertError| {
+        let shared = |error: &CheckpointError| matches!(error, CheckpointError::Shared { .. });
+        matches!(error, ConvertError::Checkpoint(error) if shared(error))
+    };
+    for format in [Format::Npz, Format::NpyFolder, Format::Checkpoint, Format::Safetensors] {
+        let error = tensors::convert(&model, folder.path(), format).unwrap_err();
+        assert!(is_shared(&error), "{error}");
+    }
+    let copy = folder.path().join("copy");
+    let options = CopyOptions::default();
+    let error = copy_checkpoint(model.checkpoint().unwrap(), copy, &options, &Progress::new()).unwrap_err();
+    assert!(is_shared(&error), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]

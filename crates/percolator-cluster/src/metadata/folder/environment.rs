@@ -47,7 +47,7 @@ pub(super) struct Environment {
     pub(super) database: Database,
     /// How long the file was when it was last looked at.
     file_bytes: u64,
-    /// How much of it is mapped, or more if more is in use.
+    /// How much of it LMDB was last asked to map. It maps more if more was in use then.
     map_bytes: u64,
 }
 
@@ -73,11 +73,19 @@ impl Environment {
             Reserve::Kept => file_bytes.saturating_sub(RESERVE_BYTES),
             Reserve::Used => file_bytes,
         };
-        if wanted != self.map_bytes {
+        if wanted != self.map_bytes || self.is_beyond_its_map()? {
             self.environment.set_map_size(size(wanted)?)?;
             self.map_bytes = wanted;
         }
         Ok(())
+    }
+
+    /// Whether another process has used more of the file than is mapped here: of its reserve, as the file has
+    /// not become longer. LMDB would refuse every transaction.
+    fn is_beyond_its_map(&self) -> Result<bool, Fault> {
+        let (info, page_bytes) = (self.environment.info()?, self.environment.stat()?.page_size());
+        let in_use = info.last_pgno().saturating_add(1).saturating_mul(page_bytes as usize);
+        Ok(in_use > info.map_size())
     }
 }
 

@@ -14,6 +14,8 @@ use super::turn::{Deadline, Turn};
 
 const DATA: &str = "metadata.mdb";
 const NEW_DATA: &str = "metadata.mdb.new";
+/// Is there while the name of the data file may not be on the disk.
+const UNSYNCED: &str = "metadata.mdb.unsynced";
 const LINE: &str = "metadata.lock";
 
 /// A file's device and inode.
@@ -63,6 +65,9 @@ impl Files {
             }
             opened => opened?,
         };
+        if folder.join(UNSYNCED).try_exists()? {
+            make_lasting(&folder)?;
+        }
         drop(turn);
         let id = FileId::of(&data.metadata()?);
         Ok(Files { path, id, data, line })
@@ -92,7 +97,8 @@ fn open(path: &Path, or_make: bool) -> Result<File, Fault> {
     Err(Fault::Damaged(message))
 }
 
-/// Makes a data file without records. It gets its name when it is whole, and on the disk.
+/// Makes a data file without records. It gets its name when it is whole, and on the disk; the name itself is
+/// synced by [`make_lasting`].
 fn make(folder: &Path, boot: BootId) -> Result<(), Fault> {
     let new = folder.join(NEW_DATA);
     // Whoever made it was killed.
@@ -101,9 +107,28 @@ fn make(folder: &Path, boot: BootId) -> Result<(), Fault> {
         _ => {}
     }
     environment::make(&new, boot)?;
-    fs::rename(&new, folder.join(DATA))?;
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    File::create(folder.join(UNSYNCED))?;
+    Ok(fs::rename(&new, folder.join(DATA))?)
+}
+
+/// Syncs the names of the data file, of its folder, and of the folders above it, as far as they are on the
+/// same file system. A maker that was killed before that has left [`UNSYNCED`].
+fn make_lasting(folder: &Path) -> io::Result<()> {
+    let device = fs::metadata(folder)?.dev();
+    let is_on_it = |above: &&Path| fs::metadata(above).is_ok_and(|found| found.dev() == device);
+    for above in folder.ancestors().skip(1).take_while(is_on_it) {
+        match sync(above) {
+            // Who may only pass through a folder has made nothing in it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
+    }
+    sync(folder)?;
+    fs::remove_file(folder.join(UNSYNCED))
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Refuses a file system that several machines may use at once, or that another process provides.

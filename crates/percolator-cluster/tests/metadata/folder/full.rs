@@ -72,6 +72,33 @@ fn the_limit_is_kept() {
     assert!(records.read("/999").unwrap().records.len() == 1);
 }
 
+/// The records of one process reach to the reserve; another one then removes some, and needs pages of it.
+#[test]
+fn another_process_may_use_the_reserve() {
+    const BYTES_MAX: u64 = 3 << 20;
+    let open = |folder: &Path| FolderMetadata::options().bytes_max(BYTES_MAX).open(folder).unwrap();
+    if let Some(folder) = role() {
+        let records = open(Path::new(&folder));
+        for number in 0..3 {
+            commit(&records, &Transaction::new().remove(format!("/{number:03}")));
+            let lease = records.grant(std::time::Duration::MAX).unwrap();
+            records.revoke(lease).unwrap();
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(folder.path());
+    let count = fill(&records);
+    // The last pages before the reserve, of which the large records leave some.
+    let small = |number: usize| Transaction::new().put(format!("/small/{number:06}"), vec![0; 1000]);
+    let full = (0..100_000).find(|&number| records.transact(&small(number)).is_err()).unwrap();
+    let child = child_command(this_test!(), folder.path().to_str().unwrap()).output().unwrap();
+    check(this_test!(), &child);
+    assert_eq!(records.read("").unwrap().records.len(), count - 3 + full);
+    commit(&records, &put(0));
+    commit(&records, &Transaction::new().remove("/000"));
+}
+
 /// Files may have no more than so many bytes (RLIMIT_FSIZE).
 #[test]
 fn files_may_not_grow() {

@@ -41,7 +41,7 @@ impl Header {
             return Err(part.damaged(0, found, allowed));
         }
         let size = self.stored.size().unwrap_or(0);
-        self.check_strings(part)?;
+        self.check_strings(&data, part)?;
         if self.is_fortran && self.shape.len() > 1 {
             let ordered = row_major(&data, &self.shape, size);
             data = ordered.map_err(ConvertError::read(part.path))?;
@@ -80,15 +80,16 @@ impl Header {
 }
 
 impl Header {
-    /// Checks that the strings fit into memory. Their places in the file may be a byte each, and compressed
-    /// to almost none; in memory, each has a place, and bytes of its own.
-    fn check_strings(&self, part: Part<'_>) -> Result<(), ConvertError> {
+    /// Checks that the strings in these bytes fit into memory. Their places in the file may be a byte each,
+    /// and compressed to almost none; in memory, each has a place, and bytes of its own.
+    fn check_strings(&self, data: &[u8], part: Part<'_>) -> Result<(), ConvertError> {
         let size = match self.stored {
             Stored::Numbers { .. } => return Ok(()),
             Stored::Bytes(_) | Stored::Text { .. } => self.stored.size().unwrap_or(0).max(1),
         };
         let strings = self.data_bytes.checked_div(size).unwrap_or(0);
-        let needed = memory_of_strings(strings, self.data_bytes);
+        let filled = data.chunks_exact(size).filter(|string| !without_zeros(string).is_empty()).count();
+        let needed = memory_of_strings(strings, filled, self.data_bytes);
         if needed > STRINGS_BYTES_MAX {
             let found = format!("{strings} strings, which need {needed} bytes of memory");
             return Err(part.damaged(0, found, format!("at most {STRINGS_BYTES_MAX} are used for strings")));
@@ -101,10 +102,14 @@ impl Header {
 const STRINGS_BYTES_MAX: usize = 1 << 30;
 /// The memory that a string needs besides its bytes.
 const STRING_BYTES: usize = size_of::<Vec<u8>>();
+/// The least memory that the allocator takes for the bytes of a string that is not empty.
+const CHUNK_BYTES: usize = 32;
 
-/// The memory that this many strings need, whose places in the file have these bytes.
-fn memory_of_strings(strings: usize, data_bytes: usize) -> usize {
-    strings.saturating_mul(STRING_BYTES).saturating_add(data_bytes)
+/// The memory that this many strings need, whose places in the file have these bytes, and of which `filled`
+/// are not empty.
+fn memory_of_strings(strings: usize, filled: usize, data_bytes: usize) -> usize {
+    let chunks = filled.saturating_mul(CHUNK_BYTES);
+    strings.saturating_mul(STRING_BYTES).saturating_add(chunks).saturating_add(data_bytes)
 }
 
 /// A string without the zeros that fill its place.
@@ -207,7 +212,8 @@ impl<'a> Written<'a> {
                 let width = strings.iter().map(|string| string.len()).max().unwrap_or(0).max(1);
                 let count = strings.len();
                 // Each gets the place of the longest, which nothing bounds: what is written can be read.
-                let needed = memory_of_strings(count, count.saturating_mul(width));
+                let filled = strings.iter().filter(|string| !string.is_empty()).count();
+                let needed = memory_of_strings(count, filled, count.saturating_mul(width));
                 if needed > STRINGS_BYTES_MAX {
                     let found = format!(
                         "{count} strings, the longest of {width} bytes, would need {needed} bytes as NumPy \

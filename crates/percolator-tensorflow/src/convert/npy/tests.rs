@@ -38,12 +38,18 @@ fn strings_that_need_too_much_memory_are_refused() {
         let (is_fortran, shape) = (false, vec![count]);
         Header { stored: Stored::Bytes(1), is_fortran, shape, data_bytes: count }
     };
-    let most = STRINGS_BYTES_MAX / (STRING_BYTES + 1);
-    of(most).check_strings(part()).unwrap();
-    let error = of(most + 1).check_strings(part()).unwrap_err().to_string();
-    assert!(error.contains("42949673 strings, which need 1073741825 bytes of memory"), "{error}");
+    let check = |count: usize, byte: u8| of(count).check_strings(&vec![byte; count], part());
+    // One that is not empty has memory of its own, of 32 bytes at least.
+    for (byte, most, found) in [
+        (0, 42_949_672, "42949673 strings, which need 1073741825 bytes of memory"),
+        (b'x', 18_837_575, "18837576 strings, which need 1073741832 bytes of memory"),
+    ] {
+        check(most, byte).unwrap();
+        let error = check(most + 1, byte).unwrap_err().to_string();
+        assert!(error.contains(found), "{error}");
+    }
     let numbers = Stored::Numbers { data_type: DataType::Uint8, is_big_endian: false };
-    Header { stored: numbers, ..of(usize::MAX) }.check_strings(part()).unwrap();
+    Header { stored: numbers, ..of(usize::MAX) }.check_strings(&[], part()).unwrap();
 }
 
 #[test]
@@ -57,7 +63,7 @@ fn strings_that_would_be_padded_beyond_what_is_read_are_refused() {
     of(1023).unwrap();
     let error = of(1024).unwrap_err().to_string();
     assert!(
-        error.contains("1024 strings, the longest of 1048576 bytes, would need 1073766400 bytes"),
+        error.contains("1024 strings, the longest of 1048576 bytes, would need 1073766432 bytes"),
         "{error}"
     );
 }

@@ -5,21 +5,22 @@
 //! all receipts together then give how often each record came. Records that a digest has beyond its steps are
 //! counted too, if they can be named.
 
+mod absent;
+
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::coverage::{Counts, Marks};
-use super::digest::EpochKey;
-use super::ledger::{Entries, Entry};
-use super::multiset::Multiset;
-use super::progress::{PartyProgress, Progress};
-use super::verdict::{
-    AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
-    Positions, Verdict,
-};
-use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::order::{OrderError, Plan};
 use crate::receipt::content::ContentHash;
+use crate::receipt::coverage::{Counts, Marks};
+use crate::receipt::digest::EpochKey;
+use crate::receipt::ledger::{Entries, Entry};
+use crate::receipt::multiset::Multiset;
+use crate::receipt::progress::{PartyProgress, Progress};
+use crate::receipt::verdict::{
+    ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict, Positions, Verdict,
+};
+use crate::receipt::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::source::Identity;
 
 /// The largest data set that can be verified, in records: 16 GiB of counters.
@@ -101,8 +102,7 @@ impl Audit<'_> {
         for epoch in said {
             epochs.push(audit.judge(epoch, last_claimed)?);
         }
-        let pairs = epochs.windows(2).map(|pair| pair[0].epoch + 1..pair[1].epoch);
-        let absent_epochs = pairs.filter(|between| !between.is_empty()).collect();
+        let absent_epochs = audit.absent_epochs(&epochs, last_claimed)?;
         Ok(Verdict { absent_epochs, absent_replicas: audit.absent_replicas(), epochs })
     }
 }
@@ -511,27 +511,6 @@ impl<'a> Audit<'a> {
             }
         }
         doubled
-    }
-
-    fn absent_replicas(&self) -> Vec<AbsentReplicas> {
-        let mut absent = Vec::new();
-        for Party { plan, witnesses } in &self.parties {
-            let mut present = Multiset::default();
-            for replica in witnesses.iter().flat_map(|&witness| &self.witnesses[witness].receipt.replicas) {
-                present.add(*replica as u64..*replica as u64 + 1, 1);
-            }
-            let of = plan.world().replicas();
-            let slot =
-                |number| usize::try_from(number).expect("it is no greater than the number of replicas");
-            let missing = present.missing(0..of as u64).into_iter();
-            absent.extend(
-                missing.map(|replicas| AbsentReplicas {
-                    replicas: slot(replicas.start)..slot(replicas.end),
-                    of,
-                }),
-            );
-        }
-        absent
     }
 }
 
