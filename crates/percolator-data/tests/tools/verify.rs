@@ -240,10 +240,16 @@ fn an_lmdb_with_more_records_than_it_states_has_a_gap() {
     let number =
         |page: usize, at: usize| u64::from_le_bytes(whole[page * 4096 + at..][..8].try_into().unwrap());
     let newest = usize::from(number(1, TRANSACTION) > number(0, TRANSACTION));
-    for stated in 0..300_u64 {
+    let state = |stated: u64| {
         let mut bytes = whole.clone();
         bytes[newest * 4096 + ENTRIES..][..8].copy_from_slice(&stated.to_le_bytes());
         fs::write(&file, bytes).unwrap();
+    };
+    state(0);
+    let error = DataSet::open(&path).err().expect("a tree with pages has records").to_string();
+    assert!(error.contains("says that a tree has 0 records"), "{error}");
+    for stated in 1..300 {
+        state(stated);
         let (verified, faults) = said(&path);
         assert!(!verified.is_whole(), "{stated} records stated: {verified:?}");
         if verified.whole == stated {
