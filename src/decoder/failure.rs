@@ -25,8 +25,12 @@ impl DecodeFailure {
             Ok(cause) => return DecodeFailure(cause),
             Err(error) => error,
         };
+        let error = match error.downcast() {
+            Ok(field) => return DecodeFailure(Box::new(RecordCause::Field(*field))),
+            Err(error) => error,
+        };
         match error.downcast() {
-            Ok(field) => DecodeFailure(Box::new(RecordCause::Field(*field))),
+            Ok(image) => DecodeFailure(Box::new(RecordCause::Decode(*image))),
             Err(error) => DecodeFailure::new(shown::with_sources(&*error)),
         }
     }
@@ -71,6 +75,7 @@ impl fmt::Display for DecodeFailure {
 mod tests {
     use super::*;
     use crate::batch::field::FieldError;
+    use crate::image::DecodeError;
 
     #[test]
     fn what_is_known_keeps_its_type_and_the_rest_its_words() {
@@ -78,6 +83,8 @@ mod tests {
         assert_eq!(cause(RecordCause::NoTarget.into()), RecordCause::NoTarget);
         let field = FieldError::NotWritten { field: "pose".to_owned() };
         assert_eq!(cause(field.clone().into()), RecordCause::Field(field));
+        let lack = DecodeError::Memory { bytes: 7 };
+        assert_eq!(cause(lack.clone().into()), RecordCause::Decode(lack));
         let number = "x".parse::<i32>().unwrap_err();
         let other = |message: &str| RecordCause::Other { message: message.to_owned() };
         assert_eq!(cause(number.into()), other("invalid digit found in string"));

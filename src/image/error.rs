@@ -77,7 +77,7 @@ pub enum DecodeError {
         found: ImageShape,
     },
     /// The image has a size that is allowed, but the system has no memory to decode it.
-    #[error("there is no memory to decode the image in: {bytes} bytes were asked for")]
+    #[error("there is no memory to decode the image: the system refused {bytes} bytes")]
     Memory {
         /// The length of the buffer that could not be had.
         bytes: usize,

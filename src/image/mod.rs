@@ -59,6 +59,8 @@ mod turn;
 
 pub use error::DecodeError;
 
+use bytemuck::allocation::try_zeroed_vec;
+
 use crate::base::shape::ImageShape;
 use crate::record::datum::{Image, Pixels};
 use exif::Orientation;
@@ -325,8 +327,8 @@ fn room(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DecodeError> {
     if buffer.len() < len {
         // The old buffer is freed before the new one is allocated.
         drop(std::mem::take(buffer));
-        buffer.try_reserve_exact(len).map_err(|_| DecodeError::Memory { bytes: len })?;
-        buffer.resize(len, 0);
+        // What a window leaves out stays untouched, and takes no memory.
+        *buffer = try_zeroed_vec(len).map_err(|()| DecodeError::Memory { bytes: len })?;
     }
     Ok(&mut buffer[..len])
 }

@@ -1,5 +1,7 @@
 //! How often each record of an epoch was delivered: one counter per position.
 
+use bytemuck::allocation::try_zeroed_vec;
+
 use super::verdict::Positions;
 
 /// A counter for each record of the data set.
@@ -9,10 +11,8 @@ pub(super) struct Counts(Vec<u32>);
 impl Counts {
     /// `None` if there is no memory for so many.
     pub(super) fn of(records: usize) -> Option<Self> {
-        // `vec!` ends the process if memory is refused, so it is asked for first. What is never counted in
-        // stays untouched, and takes none.
-        Vec::<u32>::new().try_reserve_exact(records).ok()?;
-        Some(Counts(vec![0; records]))
+        // `vec!` would end the process. What is never counted in stays untouched, and takes no memory.
+        try_zeroed_vec(records).ok().map(Counts)
     }
 
     /// Counts a record `times` times; if negative, takes them back. Ignores a record that the data set does
@@ -64,8 +64,7 @@ impl Marks {
     pub(super) fn of(records: usize) -> Option<Self> {
         let words = records.div_ceil(WORD_BITS);
         // As for the counters.
-        Vec::<u64>::new().try_reserve_exact(words).ok()?;
-        Some(Marks(vec![0; words]))
+        try_zeroed_vec(words).ok().map(Marks)
     }
 
     /// Marks a record. Ignores one that the data set does not have.

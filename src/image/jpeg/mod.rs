@@ -143,7 +143,7 @@ impl Jpeg {
         let mixing = Mixing::new(frame.components().len(), head.colors, shape.channels);
         reader.start(frame, window, mixing.components())?;
         data.clear();
-        data.reserve_exact(file.len());
+        data.try_reserve_exact(file.len()).map_err(|_| DecodeError::Memory { bytes: file.len() })?;
         walk.scans(frame, reader, data)?;
         reader.finish(frame);
         let out = room(planes, elements(shape))?;

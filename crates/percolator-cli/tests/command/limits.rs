@@ -157,6 +157,31 @@ fn few_threads() {
     sweep(|limit| format!("ulimit -u {limit}"), &[1, 2, 3, 4, 5, 8], &reasons, be_nobody);
 }
 
+/// A lack of memory says nothing of an image: no tool counts it as damaged, or makes an output without it.
+#[test]
+fn an_image_that_there_is_no_memory_for_is_not_damaged() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(env!("CARGO_BIN_EXE_percolator"), at("percolator")).unwrap();
+    fs::write(at("giant.jpg"), common::giant_jpeg()).unwrap();
+    fs::write(at("list.txt"), "giant.jpg 1\n").unwrap();
+    let refused = "there is no memory to decode the image: the system refused 2147483648 bytes";
+    for (task, reason) in [
+        ("verify list.txt --threads 1", refused),
+        ("verify list.txt --threads 1 --repair out", refused),
+        ("inspect list.txt --threads 1 --all", refused),
+        (
+            "convert list ./ list.txt out --threads 1 --gray",
+            "giant.jpg: cannot decode the image: out of memory",
+        ),
+    ] {
+        let output = run(folder.path(), "ulimit -v 1500000", task, |_| {});
+        assert_eq!(is_done(folder.path(), task, &output), Some(false), "{task}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(reason), "{task}: {said}");
+    }
+}
+
 /// The allocator of small things has no error: then the program ends by SIGABRT and says how many bytes it
 /// lacked. Nor has the start of a thread once the system has made it. What is allowed to end so is only that,
 /// and it leaves no output under its name.

@@ -1,10 +1,13 @@
 //! A worker's part: an item into the value of its record.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use percolator::decoder::ImageFileDecoder;
 use percolator::input_file::is_of_file;
 use percolator::record::Pixels;
+use percolator::transform::DecodeError;
 use percolator::{ColorMode, shown};
 
 use super::image::ImageOptions;
@@ -20,8 +23,14 @@ pub(super) type Size = [usize; 3];
 pub(super) enum Unmade {
     /// What is wrong with it.
     Item(String),
-    /// Its file cannot be read this time. Nothing is known of the item.
+    /// Its file cannot be read this time, or there is no memory to decode it. Nothing is known of the item.
     Reading(InputError),
+}
+
+impl From<String> for Unmade {
+    fn from(reason: String) -> Self {
+        Unmade::Item(reason)
+    }
 }
 
 /// Makes values, one after another, and keeps its buffers.
@@ -49,37 +58,42 @@ impl<'a> Maker<'a> {
         }
         let before = out.len();
         let made = catch_unwind(AssertUnwindSafe(|| match item {
-            Item::File { label, key, .. } => {
-                self.make_image(&String::from_utf8_lossy(key), *label, out).map(Some)
+            Item::File { path, label, key } => {
+                self.make_image(path, &String::from_utf8_lossy(key), *label, out).map(Some)
             }
             Item::Pixels { shape, pixels, label, .. } => {
                 let size = shape.map(usize::from);
                 put_pixels(size, pixels, *label, false, out)?;
                 Ok(Some(size))
             }
-            Item::Record { value, .. } => self.records.make(value, out).map(|()| None),
-            Item::Unreadable { reason, .. } => Err(reason.clone()),
+            Item::Record { value, .. } => Ok(self.records.make(value, out).map(|()| None)?),
+            Item::Unreadable { reason, .. } => Err(Unmade::Item(reason.clone())),
         }));
         let made = made.unwrap_or_else(|_| {
             self.decoder = self.images.decoder();
-            Err("its conversion panicked, which is a bug of this program".to_owned())
+            Err(Unmade::Item("its conversion panicked, which is a bug of this program".to_owned()))
         });
         let is_copied = matches!(item, Item::Record { .. }) && *self.records == RecordOptions::default();
         let made = made.and_then(|size| match is_copied {
             true => Ok(size),
-            false => check_datum_bytes(out.len() - before).map(|()| size),
+            false => Ok(check_datum_bytes(out.len() - before).map(|()| size)?),
         });
         if made.is_err() {
             out.truncate(before);
         }
-        made.map_err(Unmade::Item)
+        made
     }
 
     /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can
     /// be decoded, too: also by a feed that does not choose the channels, which takes no samples of 16 bits.
-    fn make_image(&mut self, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, String> {
+    fn make_image(&mut self, path: &Path, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, Unmade> {
         let encoding = self.images.encoding_of(name)?;
-        let image = self.decoder.decode(&self.file).map_err(|error| error.to_string())?;
+        let image = self.decoder.decode(&self.file).map_err(|error| match error {
+            DecodeError::Memory { .. } => {
+                Unmade::Reading(InputError::io(path, "decode the image")(io::ErrorKind::OutOfMemory.into()))
+            }
+            _ => Unmade::Item(error.to_string()),
+        })?;
         let size = [image.shape.channels, image.shape.height, image.shape.width];
         match (encoding, image.pixels) {
             (Some((_, true)), _) if ImageFileDecoder::new(ColorMode::Native).shape(&self.file).is_ok() => {
@@ -91,7 +105,7 @@ impl<'a> Maker<'a> {
                 put_file(&file, label, out);
             }
             (None, Pixels::U8(pixels)) => put_pixels(size, pixels, label, true, out)?,
-            (None, Pixels::F32(_)) => return Err("its pixels are not bytes".to_owned()),
+            (None, Pixels::F32(_)) => return Err(Unmade::Item("its pixels are not bytes".to_owned())),
         }
         Ok(size)
     }

@@ -130,7 +130,7 @@ pub fn inspect(
         |State { decoder, features }, seen| Facts::of(seen, content, what, decoder, features),
         |event| {
             match event {
-                Event::Done(facts) => tally.add(facts),
+                Event::Done(facts) => tally.add(facts.of_record(data.path())?),
                 Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
             }
             Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::path::Path;
 
 use percolator::batch::{ImageShape, RecordCause};
 use percolator::decoder::ImageFileDecoder;
@@ -14,7 +15,7 @@ use super::keys::KeyTally;
 use super::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, Sizes};
 use crate::content::{Content, Label, Parts, PictureEncoding, caught};
 use crate::open::DataSet;
-use crate::scan::Seen;
+use crate::scan::{ScanError, Seen};
 
 /// The most shapes, and the most labels, that are counted each.
 const SHAPES_MAX: usize = 1000;
@@ -38,7 +39,7 @@ pub(super) struct Facts {
     bytes: u64,
     label: Option<Label>,
     image: Option<(PictureEncoding, ImageShape)>,
-    fault: Option<String>,
+    fault: Option<RecordCause>,
     value_hash: Option<Hash>,
     pixel_hash: Option<Hash>,
 }
@@ -71,8 +72,15 @@ impl Facts {
             facts.label = parts.label;
             facts.look(parts, what, decoder)
         });
-        facts.fault = looked.err().map(|cause| cause.to_string());
+        facts.fault = looked.err();
         facts
+    }
+
+    /// The facts, unless memory lacked to look at the record.
+    pub(super) fn of_record(self, path: &Path) -> Result<Self, ScanError> {
+        let lack =
+            self.fault.as_ref().and_then(|cause| ScanError::of_lack(path, self.number, &self.key, cause));
+        lack.map_or(Ok(self), Err)
     }
 
     fn look(

@@ -33,9 +33,11 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
+use percolator::batch::RecordCause;
 use percolator::record::Key;
 use percolator::shown;
 use percolator::source::SourceError;
+use percolator::transform::DecodeError;
 
 use crate::open::DataSet;
 
@@ -106,6 +108,21 @@ pub enum ScanError {
         /// The panic's message.
         message: String,
     },
+    /// There is no memory to work on a record, of which nothing is known then.
+    #[error(
+        "{}: record {number}, key {key}: {cause}; use fewer threads, or give it more memory",
+        shown::path(path)
+    )]
+    NoMemory {
+        /// The data set.
+        path: PathBuf,
+        /// The record's number.
+        number: u64,
+        /// Its key.
+        key: Key,
+        /// What there is no memory for.
+        cause: Box<RecordCause>,
+    },
     /// Working on a record panicked.
     #[error(
         "{}: record {number}, key {key}: working on it panicked: {message}; this is a bug, please report it",
@@ -121,6 +138,20 @@ pub enum ScanError {
         /// The panic's message.
         message: String,
     },
+}
+
+impl ScanError {
+    /// The error of a scan whose work on a record failed with `cause`, if that is a lack of memory: it says
+    /// nothing of the record, and must not count as its damage.
+    pub(crate) fn of_lack(path: &Path, number: u64, key: &[u8], cause: &RecordCause) -> Option<Self> {
+        let lacks = matches!(cause, RecordCause::Decode(DecodeError::Memory { .. }));
+        lacks.then(|| ScanError::NoMemory {
+            path: path.to_owned(),
+            number,
+            key: Key(key.to_owned()),
+            cause: Box::new(cause.clone()),
+        })
+    }
 }
 
 /// What a scan finds, in order.

@@ -13,6 +13,7 @@ mod repair;
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::Key;
@@ -119,7 +120,7 @@ pub fn verify(
                 verified.whole += 1;
                 return Ok(());
             }
-            Event::Done(Some(fault)) => *fault,
+            Event::Done(Some(fault)) => fault.of_record(data.path())?,
             Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
         };
         verified.count(&fault);
@@ -147,6 +148,15 @@ fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Re
 }
 
 impl Fault {
+    /// The fault, unless it is that memory lacks.
+    fn of_record(self, path: &Path) -> Result<Self, ScanError> {
+        let lack = match &self {
+            Fault::Record { number, key, cause } => ScanError::of_lack(path, *number, &key.0, cause),
+            Fault::Unreadable(_) => None,
+        };
+        lack.map_or(Ok(self), Err)
+    }
+
     /// Why, in one line, without the record's number and key.
     #[must_use]
     pub fn reason(&self) -> String {
