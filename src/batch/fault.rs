@@ -116,6 +116,16 @@ pub enum RecordCause {
 }
 
 impl RecordCause {
+    /// Whether the system refused memory. That says nothing of the record.
+    #[must_use]
+    pub fn is_lack_of_memory(&self) -> bool {
+        match self {
+            RecordCause::Companion { cause, .. } => cause.is_lack_of_memory(),
+            RecordCause::Decode(DecodeError::Memory { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Whether it depends on this record alone, and not on its batch or its decoder's state.
     pub(crate) fn is_of_record(&self) -> bool {
         match self {

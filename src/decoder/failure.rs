@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::base::shown;
 use crate::batch::fault::RecordCause;
+use crate::image::DecodeError;
 
 /// A decoder's result: what it made, or what is wrong with the record. `?` converts anything that implements
 /// [`std::error::Error`]; [`DecodeFailure::from_error`] converts the rest.
@@ -31,6 +32,9 @@ impl DecodeFailure {
         };
         match error.downcast() {
             Ok(image) => DecodeFailure(Box::new(RecordCause::Decode(*image))),
+            Err(error) if is_lack_of_memory(&*error) => {
+                DecodeFailure::not_of_record(shown::with_sources(&*error))
+            }
             Err(error) => DecodeFailure::new(shown::with_sources(&*error)),
         }
     }
@@ -51,6 +55,12 @@ impl DecodeFailure {
     pub fn into_cause(self) -> RecordCause {
         *self.0
     }
+}
+
+/// Whether an error, or one that it comes from, is that there is no memory to decode an image.
+fn is_lack_of_memory(error: &(dyn Error + 'static)) -> bool {
+    let mut sources = std::iter::successors(Some(error), |error| (*error).source());
+    sources.any(|error| matches!(error.downcast_ref(), Some(DecodeError::Memory { .. })))
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for DecodeFailure {
@@ -75,7 +85,6 @@ impl fmt::Display for DecodeFailure {
 mod tests {
     use super::*;
     use crate::batch::field::FieldError;
-    use crate::image::DecodeError;
 
     #[test]
     fn what_is_known_keeps_its_type_and_the_rest_its_words() {
@@ -84,7 +93,10 @@ mod tests {
         let field = FieldError::NotWritten { field: "pose".to_owned() };
         assert_eq!(cause(field.clone().into()), RecordCause::Field(field));
         let lack = DecodeError::Memory { bytes: 7 };
-        assert_eq!(cause(lack.clone().into()), RecordCause::Decode(lack));
+        assert_eq!(cause(lack.clone().into()), RecordCause::Decode(lack.clone()));
+        let behind = std::io::Error::other(lack);
+        let lacks = |cause: &RecordCause| matches!(cause, RecordCause::NotOfRecord { .. });
+        assert!(lacks(&cause(behind.into())));
         let number = "x".parse::<i32>().unwrap_err();
         let other = |message: &str| RecordCause::Other { message: message.to_owned() };
         assert_eq!(cause(number.into()), other("invalid digit found in string"));

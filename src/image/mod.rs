@@ -327,7 +327,7 @@ fn room(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DecodeError> {
     if buffer.len() < len {
         // The old buffer is freed before the new one is allocated.
         drop(std::mem::take(buffer));
-        // What a window leaves out stays untouched, and takes no memory.
+        // Where a window is decoded, what it leaves out stays untouched, and takes no memory.
         *buffer = try_zeroed_vec(len).map_err(|()| DecodeError::Memory { bytes: len })?;
     }
     Ok(&mut buffer[..len])

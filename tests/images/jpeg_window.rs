@@ -20,6 +20,7 @@ use percolator::{Batch, ColorMode, Dtype, Feed, Phase, Target, Transform};
 use proptest::prelude::*;
 use prost::Message as _;
 
+use crate::common::process::{anonymous_bytes, is_alone, this_test};
 use crate::common::source::MemorySource;
 use crate::common::{datum, key};
 use crate::forge;
@@ -169,4 +170,38 @@ proptest! {
             prop_assert_eq!(found.target_pixels::<u8>().unwrap(), wanted.target_pixels::<u8>().unwrap());
         }
     }
+}
+
+/// A grey file of 16,384 rows and columns, with two bits for each of its blocks.
+fn large() -> Vec<u8> {
+    const SIDE: [u8; 2] = 16384_u16.to_be_bytes();
+    let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+    file.extend([1; 64]);
+    // A baseline frame of one component.
+    file.extend([0xff, 0xc0, 0, 11, 8, SIDE[0], SIDE[1], SIDE[0], SIDE[1], 1, 1, 0x11, 0]);
+    // Tables of one code each: the average of the block before, and no other coefficient.
+    for table in [0x00, 0x10] {
+        file.extend([0xff, 0xc4, 0, 20, table, 1]);
+        file.extend([0; 16]);
+    }
+    file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
+    file.resize(file.len() + (16384 / 8) * (16384 / 8) * 2 / 8, 0);
+    file.extend([0xff, 0xd9]);
+    file
+}
+
+#[test]
+fn a_window_of_a_large_file_takes_the_memory_of_a_window() {
+    if !is_alone(this_test!()) {
+        return;
+    }
+    let encoded = Datum { data: Some(large()), encoded: Some(true), ..Datum::default() };
+    let source = MemorySource::new("large", [(key(0), encoded.encode_to_vec())]);
+    let before = anonymous_bytes();
+    let feed = Feed::builder().source(source).transform(Transform::new().crop(64)).dtype(Dtype::U8);
+    let mut feed = feed.batch_size(1).threads(1).once().build().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
+    assert_eq!(batch.bytes(), vec![128; 64 * 64]);
+    let more = anonymous_bytes().saturating_sub(before);
+    assert!(more < 64 << 20, "{more} bytes, where the whole image has 256 MiB");
 }

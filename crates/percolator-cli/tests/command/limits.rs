@@ -166,19 +166,17 @@ fn an_image_that_there_is_no_memory_for_is_not_damaged() {
     fs::write(at("giant.jpg"), common::giant_jpeg()).unwrap();
     fs::write(at("list.txt"), "giant.jpg 1\n").unwrap();
     let refused = "there is no memory to decode the image: the system refused 2147483648 bytes";
-    for (task, reason) in [
-        ("verify list.txt --threads 1", refused),
-        ("verify list.txt --threads 1 --repair out", refused),
-        ("inspect list.txt --threads 1 --all", refused),
-        (
-            "convert list ./ list.txt out --threads 1 --gray",
-            "giant.jpg: cannot decode the image: out of memory",
-        ),
+    for task in [
+        "verify list.txt --threads 1",
+        "verify list.txt --threads 1 --repair out",
+        "inspect list.txt --threads 1 --all",
+        "inspect list.txt --threads 1 --html out",
+        "convert list ./ list.txt out --threads 1 --gray",
     ] {
         let output = run(folder.path(), "ulimit -v 1500000", task, |_| {});
         assert_eq!(is_done(folder.path(), task, &output), Some(false), "{task}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(reason), "{task}: {said}");
+        assert!(said.contains(refused), "{task}: {said}");
     }
 }
 

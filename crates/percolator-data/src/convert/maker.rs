@@ -1,6 +1,5 @@
 //! A worker's part: an item into the value of its record.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -24,7 +23,7 @@ pub(super) enum Unmade {
     /// What is wrong with it.
     Item(String),
     /// Its file cannot be read this time, or there is no memory to decode it. Nothing is known of the item.
-    Reading(InputError),
+    Unknown(InputError),
 }
 
 impl From<String> for Unmade {
@@ -53,7 +52,7 @@ impl<'a> Maker<'a> {
         if let Item::File { path, .. } = item {
             read_file(path, &mut self.file).map_err(|error| match is_of_file(error.kind()) {
                 true => Unmade::Item(format!("cannot read {}: {error}", shown::path(path))),
-                false => Unmade::Reading(InputError::io(path, "read the file")(error)),
+                false => Unmade::Unknown(InputError::io(path, "read the file")(error)),
             })?;
         }
         let before = out.len();
@@ -66,7 +65,10 @@ impl<'a> Maker<'a> {
                 put_pixels(size, pixels, *label, false, out)?;
                 Ok(Some(size))
             }
-            Item::Record { value, .. } => Ok(self.records.make(value, out).map(|()| None)?),
+            Item::Record { value, .. } => {
+                self.records.make(value, out)?;
+                Ok(None)
+            }
             Item::Unreadable { reason, .. } => Err(Unmade::Item(reason.clone())),
         }));
         let made = made.unwrap_or_else(|_| {
@@ -76,7 +78,10 @@ impl<'a> Maker<'a> {
         let is_copied = matches!(item, Item::Record { .. }) && *self.records == RecordOptions::default();
         let made = made.and_then(|size| match is_copied {
             true => Ok(size),
-            false => Ok(check_datum_bytes(out.len() - before).map(|()| size)?),
+            false => {
+                check_datum_bytes(out.len() - before)?;
+                Ok(size)
+            }
         });
         if made.is_err() {
             out.truncate(before);
@@ -90,7 +95,7 @@ impl<'a> Maker<'a> {
         let encoding = self.images.encoding_of(name)?;
         let image = self.decoder.decode(&self.file).map_err(|error| match error {
             DecodeError::Memory { .. } => {
-                Unmade::Reading(InputError::io(path, "decode the image")(io::ErrorKind::OutOfMemory.into()))
+                Unmade::Unknown(InputError::NoMemory { path: path.to_owned(), error })
             }
             _ => Unmade::Item(error.to_string()),
         })?;

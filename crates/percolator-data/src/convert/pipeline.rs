@@ -161,7 +161,7 @@ fn made_of(items: Vec<Item>, bytes: Vec<u8>, maker: &mut Maker<'_>) -> Done {
         let value = match maker.make(&item, &mut made.bytes) {
             Ok(size) => Ok((start..made.bytes.len(), size)),
             Err(Unmade::Item(reason)) => Err(reason),
-            Err(Unmade::Reading(error)) => return Err(error),
+            Err(Unmade::Unknown(error)) => return Err(error),
         };
         made.items.push((item, value));
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::shown;
 use percolator::source::SourceError;
+use percolator::transform::DecodeError;
 
 /// Why an input cannot be read.
 #[non_exhaustive]
@@ -27,6 +28,14 @@ pub enum InputError {
         path: PathBuf,
         /// What was found, and what is allowed.
         found: String,
+    },
+    /// There is no memory to decode an image.
+    #[error("{}: {error}", shown::path(path))]
+    NoMemory {
+        /// The image's file.
+        path: PathBuf,
+        /// What there is no memory for.
+        error: DecodeError,
     },
     /// A list or a store cannot be read.
     #[error(transparent)]

@@ -98,7 +98,8 @@ pub enum InspectError {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read. A record that can be read, and not decoded, is counted.
+/// [`InspectError`] if the data set cannot be read, or there is no memory to decode an image. A record that can
+/// be read, and not decoded, is counted.
 pub fn inspect(
     data: &DataSet,
     options: &InspectOptions,
@@ -130,7 +131,7 @@ pub fn inspect(
         |State { decoder, features }, seen| Facts::of(seen, content, what, decoder, features),
         |event| {
             match event {
-                Event::Done(facts) => tally.add(facts.of_record(data.path())?),
+                Event::Done(facts) => tally.add(facts.or_end_scan(data.path())?),
                 Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
             }
             Ok(())

@@ -62,7 +62,7 @@ impl Default for PictureOptions {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read, or no record has an image.
+/// [`InspectError`] if the data set cannot be read, no record has an image, or there is no memory to decode one.
 pub fn pictures(
     data: &DataSet,
     options: &PictureOptions,
@@ -77,10 +77,10 @@ pub fn pictures(
         data,
         progress,
         ImageFileDecoder::default,
-        |decoder, seen| Picture::of(seen, content, decoder, options),
+        |decoder, seen| Picture::of(data, seen, content, decoder, options),
         |event| {
             match event {
-                Event::Done(picture) => pictures.push(picture),
+                Event::Done(picture) => pictures.push(picture?),
                 Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
             }
             Ok(())
@@ -94,11 +94,12 @@ pub fn pictures(
 
 impl Picture {
     fn of(
+        data: &DataSet,
         seen: Seen<'_>,
         content: Content,
         decoder: &mut ImageFileDecoder,
         options: &PictureOptions,
-    ) -> Self {
+    ) -> Result<Self, ScanError> {
         let (number, key, side) = (seen.number, seen.key.to_owned(), options.side);
         let mut picture = Picture { number, key, label: None, shape: None, pixels: Ok(None) };
         let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
@@ -113,9 +114,12 @@ impl Picture {
             Ok(())
         };
         if let Err(cause) = caught(decoder, ImageFileDecoder::default, look) {
+            if let Some(end) = ScanError::no_memory(data.path(), seen.number, seen.key, &cause) {
+                return Err(end);
+            }
             picture.pixels = Err(cause.to_string());
         }
-        picture
+        Ok(picture)
     }
 }
 

@@ -76,11 +76,11 @@ impl Facts {
         facts
     }
 
-    /// The facts, unless memory lacked to look at the record.
-    pub(super) fn of_record(self, path: &Path) -> Result<Self, ScanError> {
-        let lack =
-            self.fault.as_ref().and_then(|cause| ScanError::of_lack(path, self.number, &self.key, cause));
-        lack.map_or(Ok(self), Err)
+    /// Ends the scan if there was no memory for the record.
+    pub(super) fn or_end_scan(self, path: &Path) -> Result<Self, ScanError> {
+        let fault = self.fault.as_ref();
+        let end = fault.and_then(|cause| ScanError::no_memory(path, self.number, &self.key, cause));
+        end.map_or(Ok(self), Err)
     }
 
     fn look(

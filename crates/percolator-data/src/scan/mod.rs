@@ -37,7 +37,6 @@ use percolator::batch::RecordCause;
 use percolator::record::Key;
 use percolator::shown;
 use percolator::source::SourceError;
-use percolator::transform::DecodeError;
 
 use crate::open::DataSet;
 
@@ -109,10 +108,7 @@ pub enum ScanError {
         message: String,
     },
     /// There is no memory to work on a record, of which nothing is known then.
-    #[error(
-        "{}: record {number}, key {key}: {cause}; use fewer threads, or give it more memory",
-        shown::path(path)
-    )]
+    #[error("{}: record {number}, key {key}: {cause}; nothing is known of the record", shown::path(path))]
     NoMemory {
         /// The data set.
         path: PathBuf,
@@ -141,11 +137,10 @@ pub enum ScanError {
 }
 
 impl ScanError {
-    /// The error of a scan whose work on a record failed with `cause`, if that is a lack of memory: it says
-    /// nothing of the record, and must not count as its damage.
-    pub(crate) fn of_lack(path: &Path, number: u64, key: &[u8], cause: &RecordCause) -> Option<Self> {
-        let lacks = matches!(cause, RecordCause::Decode(DecodeError::Memory { .. }));
-        lacks.then(|| ScanError::NoMemory {
+    /// The error that ends a scan whose work on a record failed with `cause`, if that is a lack of memory: it
+    /// must not count as the record's damage.
+    pub(crate) fn no_memory(path: &Path, number: u64, key: &[u8], cause: &RecordCause) -> Option<Self> {
+        cause.is_lack_of_memory().then(|| ScanError::NoMemory {
             path: path.to_owned(),
             number,
             key: Key(key.to_owned()),

@@ -104,7 +104,8 @@ impl Verified {
 ///
 /// # Errors
 ///
-/// [`ScanError`] if the data set cannot be verified at all, or somebody writes to it.
+/// [`ScanError`] if the data set cannot be verified at all, somebody writes to it, or there is no memory to
+/// decode an image.
 pub fn verify(
     data: &DataSet,
     options: &VerifyOptions,
@@ -120,7 +121,7 @@ pub fn verify(
                 verified.whole += 1;
                 return Ok(());
             }
-            Event::Done(Some(fault)) => fault.of_record(data.path())?,
+            Event::Done(Some(fault)) => fault.or_end_scan(data.path())?,
             Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
         };
         verified.count(&fault);
@@ -148,13 +149,13 @@ fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Re
 }
 
 impl Fault {
-    /// The fault, unless it is that memory lacks.
-    fn of_record(self, path: &Path) -> Result<Self, ScanError> {
-        let lack = match &self {
-            Fault::Record { number, key, cause } => ScanError::of_lack(path, *number, &key.0, cause),
+    /// Ends the scan if there was no memory for the record.
+    fn or_end_scan(self, path: &Path) -> Result<Self, ScanError> {
+        let end = match &self {
+            Fault::Record { number, key, cause } => ScanError::no_memory(path, *number, &key.0, cause),
             Fault::Unreadable(_) => None,
         };
-        lack.map_or(Ok(self), Err)
+        end.map_or(Ok(self), Err)
     }
 
     /// Why, in one line, without the record's number and key.

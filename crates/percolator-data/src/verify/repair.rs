@@ -107,7 +107,7 @@ pub fn repair(
                 verified.whole += 1;
                 return copy.put(&key, &value);
             }
-            Event::Done(Err(fault)) => fault.of_record(data.path())?,
+            Event::Done(Err(fault)) => fault.or_end_scan(data.path())?,
             Event::Unreadable(unreadable) => Fault::Unreadable(unreadable),
         };
         verified.count(&fault);

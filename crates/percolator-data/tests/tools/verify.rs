@@ -246,7 +246,7 @@ fn an_lmdb_with_more_records_than_it_states_has_a_gap() {
         fs::write(&file, bytes).unwrap();
     };
     state(0);
-    let error = DataSet::open(&path).err().expect("a tree with pages has records").to_string();
+    let error = DataSet::open(&path).expect_err("a tree with pages has records").to_string();
     assert!(error.contains("says that a tree has 0 records"), "{error}");
     for stated in 1..300 {
         state(stated);
