@@ -245,6 +245,10 @@ fn tear(value: &mut Vec<u8>, effect: &Effect, seed: u64, position: u64) {
 }
 
 impl CursorInternals for ChaosCursor {
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        self.inner.check_end()
+    }
+
     fn drop_behind(&mut self) -> bool {
         self.inner.drop_behind()
     }

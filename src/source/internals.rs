@@ -153,6 +153,17 @@ pub trait CursorInternals {
         0
     }
 
+    /// If the cursor is behind the last record that one of several joined sources is known to have, checks
+    /// that this source ends there. Reading that runs on into the next source checks it, and so does a seek;
+    /// this is for a reader that stops there.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Broken`] if the source has more records.
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     /// From now on, asks the kernel to drop from memory what the cursor has passed and nobody uses any more,
     /// as [`dealt`](Self::dealt) reports. Returns `false` if the cursor cannot. Called before the first step.
     fn drop_behind(&mut self) -> bool {
@@ -255,6 +266,10 @@ impl dyn Source + '_ {
 impl dyn Cursor + '_ {
     pub(crate) fn commit(&mut self) -> u64 {
         self.internals().map_or(0, CursorInternals::commit)
+    }
+
+    pub(crate) fn check_end(&mut self) -> Result<(), SourceError> {
+        self.internals().map_or(Ok(()), CursorInternals::check_end)
     }
 
     pub(crate) fn drop_behind(&mut self) -> bool {

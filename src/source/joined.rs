@@ -287,15 +287,7 @@ impl JoinedCursor {
 
     /// Moves to the beginning of the next source; `false` if there is none.
     fn go_on(&mut self) -> Result<bool, SourceError> {
-        let here = self.here;
-        if self.is_through(here) && self.members[here].cursor.skip()? {
-            let known = self.members[here].at;
-            return Err(SourceError::Broken {
-                path: self.source.sources[here].path().to_owned(),
-                index: known,
-                message: format!("expected {known} records, but the database continues"),
-            });
-        }
+        self.check_end()?;
         let next = self.here + 1;
         if next == self.members.len() {
             return Ok(false);
@@ -381,6 +373,7 @@ impl Cursor for JoinedCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
+        self.check_end()?;
         self.come_to(0);
         for member in &mut self.members {
             member.cursor.rewind()?;
@@ -391,6 +384,10 @@ impl Cursor for JoinedCursor {
 
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
         let (number, local) = self.find(position);
+        // In the order of a shuffle, another source than the next may follow, or none.
+        if (number, local) != (self.here, self.members[self.here].at) {
+            self.check_end()?;
+        }
         self.come_to(number);
         if let Some(records) = self.source.records_of(number) {
             return self.members[number].go_to(local.min(records));
@@ -415,6 +412,20 @@ impl Cursor for JoinedCursor {
 impl CursorInternals for JoinedCursor {
     fn commit(&mut self) -> u64 {
         self.members.iter_mut().fold(0, |sum, member| sum.wrapping_add(member.cursor.commit()))
+    }
+
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        let here = self.here;
+        self.members[here].cursor.check_end()?;
+        if !self.is_through(here) || !self.members[here].cursor.skip()? {
+            return Ok(());
+        }
+        let known = self.members[here].at;
+        Err(SourceError::Broken {
+            path: self.source.sources[here].path().to_owned(),
+            index: known,
+            message: format!("expected {known} records, but the database continues"),
+        })
     }
 
     fn drop_behind(&mut self) -> bool {
