@@ -164,7 +164,8 @@ impl Seeker<'_> {
     /// checks the end.
     fn end_epoch(&mut self, plan: &Plan, is_stopping: impl Fn() -> bool) -> Result<(), SourceError> {
         let Some(at) = self.at else { return Ok(()) };
-        if !self.is_indexed {
+        // Behind a step that wraps, the cursor is in the next epoch.
+        if !self.is_indexed && !plan.wraps() {
             let end = self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at);
             // More is not left out, but another worker's.
             if end - at < plan.step_records() {
