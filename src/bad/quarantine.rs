@@ -59,7 +59,7 @@ mod feature {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The database or file that has the record: an absolute path, unless it is no file.
+    /// The database or file that has the record: an absolute path without links, unless it is no file.
     pub source: PathBuf,
     /// The record's key.
     pub key: Key,
@@ -199,8 +199,8 @@ fn to_add() -> OpenOptions {
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
-    /// The folder that relative paths are in: the process's own when the feed was built.
-    folder: PathBuf,
+    /// The folder that relative paths are in: the process's own when the feed was built, unless it was gone.
+    folder: Option<PathBuf>,
     /// For how long the file's lock is waited for.
     patience: Duration,
     known: Mutex<Known>,
@@ -212,14 +212,17 @@ struct Name {
     /// Where the source is, if it is a file or a folder.
     source: PathBuf,
     number: u64,
-    /// Of its bytes: a data set may be built again at one path.
+    /// Of its bytes, and where each part ends: a data set may be built again at one path.
     checksum: u32,
 }
 
 impl Name {
     fn new(source: PathBuf, number: u64, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
         let mut checksum = Crc32c::new();
-        [key, value, companion.unwrap_or_default()].into_iter().for_each(|bytes| checksum.update(bytes));
+        for part in [Some(key), Some(value), companion] {
+            checksum.update(&part.map_or(u64::MAX, |bytes| bytes.len() as u64).to_le_bytes());
+            checksum.update(part.unwrap_or_default());
+        }
         Name { source, number, checksum: checksum.masked() }
     }
 }
@@ -259,7 +262,7 @@ impl Quarantine {
         }
         // It is opened again by its name, after the process may have changed its folder.
         let path = std::path::absolute(path).map_err(error)?;
-        let folder = std::env::current_dir().map_err(error)?;
+        let folder = std::env::current_dir().ok();
         Ok(Quarantine { path, folder, patience: PATIENCE, known: Mutex::default() })
     }
 
@@ -270,7 +273,7 @@ impl Quarantine {
         number: u64,
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
-        let name = Name::new(self.found(&bad.path), number, &bad.key.0, record.value, record.companion);
+        let name = Name::new(self.place_of(&bad.path), number, &bad.key.0, record.value, record.companion);
         let mut known = self.known.lock();
         // Without the file's lock: a bad record comes again in each epoch.
         if known.named.contains(&name) {
@@ -284,13 +287,15 @@ impl Quarantine {
         noted
     }
 
-    /// Where a source is: other processes call it by other relative paths, and other sources by the same. A
-    /// source that is no file keeps its name.
-    fn found(&self, source: &Path) -> PathBuf {
-        let whole = self.folder.join(source);
-        let is_there = source.is_relative() && whole.exists();
-        let found = if is_there { std::path::absolute(whole) } else { Ok(source.to_owned()) };
-        found.unwrap_or_else(|_| source.to_owned())
+    /// Where a source is: other processes call it by other relative paths and through other links, and other
+    /// sources by the same. A source that is no file keeps its name.
+    fn place_of(&self, source: &Path) -> PathBuf {
+        let whole = match &self.folder {
+            Some(folder) => folder.join(source).canonicalize().ok(),
+            None if source.is_absolute() => source.canonicalize().ok(),
+            None => None,
+        };
+        whole.unwrap_or_else(|| source.to_owned())
     }
 
     /// Names a record under the file's lock.
@@ -566,7 +571,9 @@ mod tests {
             std::fs::create_dir(folder).unwrap();
             std::fs::write(folder.join("data"), "").unwrap();
         }
-        let of = |folder: &Path| Quarantine { folder: folder.to_owned(), ..Quarantine::at(&path).unwrap() };
+        std::os::unix::fs::symlink(other.join("data"), one.join("link")).unwrap();
+        let of =
+            |folder: &Path| Quarantine { folder: Some(folder.to_owned()), ..Quarantine::at(&path).unwrap() };
         let note = |quarantine: &Quarantine, source: &Path, value: &[u8]| {
             let id = RecordId { epoch: 0, index: 5 };
             let (key, reason) = (Key(Vec::new()), "torn".to_owned());
@@ -581,9 +588,17 @@ mod tests {
             note(&of(&other), &other.join("data"), b"torn");
             note(&of(&other), relative, b"built again");
             note(&of(&other), Path::new("made"), b"torn");
+            // By other ways, and where the process's folder is gone.
+            note(&of(&one), Path::new("../other/data"), b"torn");
+            note(&of(&one), Path::new("link"), b"torn");
+            note(&of(&one), &one.join("../other/data"), b"torn");
+            let nowhere = Quarantine { folder: None, ..Quarantine::at(&path).unwrap() };
+            note(&nowhere, &one.join("link"), b"torn");
+            note(&nowhere, Path::new("made"), b"torn");
         }
         let named = Quarantined::read(&path).unwrap();
         let named: Vec<_> = named.iter().map(|entry| (&*entry.source, &*entry.value)).collect();
+        let [one, other] = [one, other].map(|folder| folder.canonicalize().unwrap());
         let due: [(&Path, &[u8]); 4] = [
             (&one.join("data"), b"torn"),
             (&other.join("data"), b"torn"),
@@ -591,6 +606,18 @@ mod tests {
             (Path::new("made"), b"torn"),
         ];
         assert_eq!(named, due);
+    }
+
+    #[test]
+    fn parts_that_end_elsewhere_are_another_record() {
+        let name = |key: &[u8], value: &[u8], companion| Name::new("data".into(), 5, key, value, companion);
+        let names = [
+            name(b"ab", b"c", None),
+            name(b"a", b"bc", None),
+            name(b"a", b"b", Some(b"c")),
+            name(b"ab", b"c", Some(b"")),
+        ];
+        assert_eq!(names.into_iter().collect::<HashSet<_>>().len(), 4);
     }
 
     #[test]

@@ -270,11 +270,11 @@ impl Run {
         self.places.get(position).map(|place| self.record(position, place))
     }
 
-    /// The number of a record in its data set: its position, unless passes differ.
-    pub(crate) fn number(&self, position: usize) -> Option<u64> {
-        let place = self.places.get(position)?;
+    /// The number in its data set of the record at a position, which the run has: its position there, unless
+    /// passes differ.
+    pub(crate) fn number(&self, position: usize) -> u64 {
         let found = self.numbers.iter().find(|(of, _)| *of == position);
-        Some(found.map_or(place.id.index, |(_, number)| *number))
+        found.map_or_else(|| self.places[position].id.index, |(_, number)| *number)
     }
 
     /// The records, in the order of insertion.
