@@ -344,9 +344,10 @@ impl Cursor for JoinedCursor {
             (*here, *stay) = (number, Stay::Here);
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
-                // Rare, and then only of a list of files.
+                // Rare, and then only of a list of files that shuffles itself. Others number by place here.
+                let own = entry.number().filter(|own| own.saturating_add(1) != *at);
                 let of_all = |own: u64| Some(own.saturating_add(before(number)?));
-                return Ok(Some(entry.numbered(entry.number().and_then(of_all))));
+                return Ok(Some(entry.numbered(own.and_then(of_all))));
             }
             ended(source, number, *at)?;
             // At its end, it has put its buffers where the next one finds them.
@@ -505,7 +506,29 @@ impl CursorInternals for JoinedCursor {
 mod tests {
     use super::*;
     use crate::base::offload::NotYet;
+    use crate::source::image_list::ImageList;
     use crate::source::leveldb::LevelDb;
+
+    /// A feed's budget has no room for numbers then.
+    #[test]
+    fn records_of_a_list_that_skips_lines_are_numbered_by_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |names: &[&str]| {
+            let path = folder.path().join("list.txt");
+            std::fs::write(&path, names.iter().map(|name| format!("{name} 1\n")).collect::<String>())
+                .unwrap();
+            names.iter().for_each(|name| std::fs::write(folder.path().join(name), name).unwrap());
+            ImageList::open(path).unwrap().relative_to(folder.path()).skipping(1).unwrap()
+        };
+        let joined = Joined::new(list(&["a", "b", "c"])).and(list(&["d", "e"]));
+        assert_eq!(joined.passes(), Passes::Alike);
+        let mut cursor = joined.cursor().unwrap();
+        for name in [b"a", b"b", b"c", b"d", b"e"] {
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!((entry.key(), entry.number()), (&name[..], None));
+        }
+        assert!(cursor.advance().unwrap().is_none());
+    }
 
     #[test]
     fn databases_share_the_pool_of_unpacked_blocks() {
