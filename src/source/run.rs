@@ -129,7 +129,9 @@ impl Run {
     /// If there is no memory for them. The run stays as it is.
     pub(crate) fn make_room(&mut self, entry: &Entry<'_>) -> Result<(), TryReserveError> {
         let needed = self.copied_bytes.saturating_add(entry.copied_bytes());
-        self.copied.try_reserve(needed.saturating_sub(self.copied.len()))
+        let more = needed.saturating_sub(self.copied.len());
+        // Ahead for the records after it, if there is memory for that.
+        self.copied.try_reserve(more).or_else(|_| self.copied.try_reserve_exact(more))
     }
 
     /// Adds a record: its location if it is lent, its bytes otherwise.

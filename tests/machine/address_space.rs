@@ -1,4 +1,4 @@
-//! A limit of the address space, which one large record exceeds.
+//! A limit of the address space, which one large record, or a copy of it, exceeds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +9,24 @@ use percolator::{Dtype, Feed, Field};
 
 use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 
-const LIMIT_KIB: usize = 3 << 20;
-/// One fits within the limit, and two do not.
-const GIANT_BYTES: usize = 1700 << 20;
-
 const RECORDS: usize = 12;
-const GIANT: usize = 9;
+const SMALL_BYTES: usize = 8;
 
-/// A source whose records are small, but for one that its cursor has in memory and does not lend.
+/// A source whose cursor has all records in memory and does not lend them: each is some of the zeros.
 #[derive(Clone, Debug)]
-struct Large(Arc<Vec<u8>>);
+struct Large {
+    /// Zeros that nobody touches take address space alone.
+    zeros: Arc<Vec<u8>>,
+    /// The numbers of the large records, and their bytes.
+    large: &'static [(usize, usize)],
+}
+
+impl Large {
+    fn of(large: &'static [(usize, usize)]) -> Self {
+        let bytes = large.iter().map(|(_, bytes)| *bytes).max().unwrap();
+        Large { zeros: Arc::new(vec![0; bytes]), large }
+    }
+}
 
 impl Source for Large {
     fn path(&self) -> &Path {
@@ -40,8 +48,9 @@ impl Cursor for LargeCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let number = self.1;
         self.1 += 1;
-        let bytes = if number == GIANT { GIANT_BYTES } else { 8 };
-        Ok((number < RECORDS).then(|| Entry::borrowed(b"key", &self.0.0[..bytes])))
+        let large = self.0.large.iter().find(|(large, _)| *large == number);
+        let bytes = large.map_or(SMALL_BYTES, |(_, bytes)| *bytes);
+        Ok((number < RECORDS).then(|| Entry::borrowed(b"key", &self.0.zeros[..bytes])))
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
@@ -50,25 +59,51 @@ impl Cursor for LargeCursor {
     }
 }
 
-#[test]
-fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
-    if role().is_none() {
-        let child = child_command(this_test!(), "child");
-        let output = under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap();
-        return check(this_test!(), &output);
+/// Whether this is the child that has so much address space. If not, runs it.
+fn is_under_a_limit(test: &str, limit_mib: usize) -> bool {
+    if role().is_some() {
+        return true;
     }
-    // Zeros that nobody touches take address space alone.
-    let feed = Feed::builder().source(Large(Arc::new(vec![0; GIANT_BYTES])));
-    let feed = feed.fields([Field::scalar("bytes", Dtype::I64)]);
+    let mut child = child_command(test, "child");
+    // Each arena of the allocator would take an address space of its own.
+    child.env("MALLOC_ARENA_MAX", "1");
+    let output = under_a_limit_of_address_space(&child, Some(limit_mib << 10)).output().unwrap();
+    check(test, &output);
+    false
+}
+
+/// The number of records that a feed of the source delivers, and its error.
+fn fed(source: Large) -> (usize, Option<String>) {
+    let feed = Feed::builder().source(source).fields([Field::scalar("bytes", Dtype::I64)]);
     let feed = feed.decode(|record, row| -> Decoded { Ok(row.set(0, record.value.len() as i64)?) });
     let (mut records, mut error) = (0, None);
-    for batch in feed.batch_size(4).threads(1).once().build().unwrap() {
+    // A batch is one run, so that a run has several records.
+    for batch in feed.batch_size(8).threads(1).once().build().unwrap() {
         match batch {
             Ok(batch) => records += batch.len(),
             Err(found) => error = Some(found.to_string()),
         }
     }
+    (records, error)
+}
+
+#[test]
+fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
+    if !is_under_a_limit(this_test!(), 1024) {
+        return;
+    }
+    let (records, error) = fed(Large::of(&[(9, 600 << 20)]));
     let error = error.expect("two copies do not fit");
-    assert!(error.contains("large: cannot keep a record"), "{error}");
-    assert_eq!(records, 8, "the batches before it are whole");
+    assert!(error.contains("large: cannot keep a record: "), "{error}");
+    assert_eq!(records, 8, "the batch before it is whole");
+}
+
+/// The second of them would double the memory of the first.
+#[test]
+fn a_run_takes_no_more_memory_than_there_is_for_a_record_that_fits() {
+    if !is_under_a_limit(this_test!(), 1229) {
+        return;
+    }
+    let (records, error) = fed(Large::of(&[(8, 400 << 20), (9, 40 << 20)]));
+    assert_eq!((records, error), (RECORDS, None));
 }
