@@ -388,18 +388,18 @@ impl Quarantine {
         facts: &[u8],
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
-        let companion = record.companion.unwrap_or_default();
-        let before_value = string_head(feature::VALUE, record.value.len());
+        let before_value = [facts, &string_head(feature::VALUE, record.value.len())].concat();
         let before_companion =
             record.companion.map_or_else(Vec::new, |bytes| string_head(feature::COMPANION, bytes.len()));
-        let features = [facts, &before_value, record.value, &before_companion, companion];
-        let head = features_head(features.iter().map(|piece| piece.len()).sum());
-        let entry = [&*head, features[0], features[1], features[2], features[3], features[4]];
+        let (value, companion) = (record.value, record.companion.unwrap_or_default());
+        let bytes = before_value.len() + value.len() + before_companion.len() + companion.len();
+        let front = [features_head(bytes), before_value].concat();
+        let pieces = [&*front, value, &before_companion, companion];
         let mut end = known.end;
-        let written = frame_around(&entry).and_then(|(frame_head, frame_foot)| {
-            let before = [&frame_head, &*head, facts, &before_value].concat();
-            let behind = [&*before_companion, companion, &frame_foot];
-            for piece in [&*before, record.value].into_iter().chain(behind) {
+        let written = frame_around(&pieces).and_then(|(head, foot)| {
+            // At once, so that a writer which is killed leaves nothing, or what it is seen to be an entry by.
+            let front = [&head, pieces[0]].concat();
+            for piece in [&*front, pieces[1], pieces[2], pieces[3], &foot] {
                 file.write_all_at(piece, end)?;
                 end += piece.len() as u64;
             }

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use percolator::bad::BadRecords;
 use percolator::decoder::Decoded;
 use percolator::source::{Cursor, Entry, Source, SourceError};
-use percolator::{Dtype, Feed, Field};
+use percolator::{DecodeFailure, Dtype, Feed, FeedBuilder, Field};
 
 use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 
@@ -72,13 +73,22 @@ fn is_under_a_limit(test: &str, limit_mib: usize) -> bool {
     false
 }
 
-/// The number of records that a feed of the source delivers, and its error.
-fn fed(source: Large) -> (usize, Option<String>) {
+/// The number of records that a feed of the source delivers, and its error. Records of more bytes are bad.
+fn fed(
+    source: Large,
+    bytes_max: usize,
+    options: impl FnOnce(FeedBuilder) -> FeedBuilder,
+) -> (usize, Option<String>) {
     let feed = Feed::builder().source(source).fields([Field::scalar("bytes", Dtype::I64)]);
-    let feed = feed.decode(|record, row| -> Decoded { Ok(row.set(0, record.value.len() as i64)?) });
+    let feed = feed.decode(move |record, row| -> Decoded {
+        match record.value.len() {
+            bytes if bytes > bytes_max => Err(DecodeFailure::new("it is too large")),
+            bytes => Ok(row.set(0, bytes as i64)?),
+        }
+    });
     let (mut records, mut error) = (0, None);
     // A batch is one run, so that a run has several records.
-    for batch in feed.batch_size(8).threads(1).once().build().unwrap() {
+    for batch in options(feed.batch_size(8).threads(1)).once().build().unwrap() {
         match batch {
             Ok(batch) => records += batch.len(),
             Err(found) => error = Some(found.to_string()),
@@ -92,7 +102,7 @@ fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
     if !is_under_a_limit(this_test!(), 1024) {
         return;
     }
-    let (records, error) = fed(Large::of(&[(9, 600 << 20)]));
+    let (records, error) = fed(Large::of(&[(9, 600 << 20)]), usize::MAX, |feed| feed);
     let error = error.expect("two copies do not fit");
     assert!(error.contains("large: cannot keep a record: "), "{error}");
     assert_eq!(records, 8, "the batch before it is whole");
@@ -104,6 +114,21 @@ fn a_run_takes_no_more_memory_than_there_is_for_a_record_that_fits() {
     if !is_under_a_limit(this_test!(), 1229) {
         return;
     }
-    let (records, error) = fed(Large::of(&[(8, 400 << 20), (9, 40 << 20)]));
+    let (records, error) = fed(Large::of(&[(8, 400 << 20), (9, 40 << 20)]), usize::MAX, |feed| feed);
     assert_eq!((records, error), (RECORDS, None));
+}
+
+#[test]
+fn a_bad_record_is_named_without_a_copy_of_its_bytes() {
+    const BYTES: usize = 500 << 20;
+    if !is_under_a_limit(this_test!(), 1331) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.tfrecord");
+    let policy = BadRecords::skip().quarantine(&file);
+    let source = Large::of(&[(9, BYTES)]);
+    assert_eq!(fed(source, SMALL_BYTES, |feed| feed.bad_records(policy)), (RECORDS - 1, None));
+    let written = std::fs::metadata(&file).unwrap().len();
+    assert!(written > BYTES as u64, "{written} bytes");
 }
