@@ -23,9 +23,9 @@ use crate::base::sync::Mutex;
 use crate::base::whole_file::{self, kind_of};
 use crate::base::{file_lock, input_file, shown};
 use crate::record::Key;
-use crate::record::example::{Example, ExampleWriter, features_head, string_head};
+use crate::record::example::{Example, ExampleWriter, NameFirst, features_head, string_head};
 use crate::source::Record;
-use crate::source::tfrecord::{FrameFault, frame_around, read_frame};
+use crate::source::tfrecord::{FrameFault, HEAD_BYTES, frame_around, read_frame};
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
@@ -33,13 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many times the file is opened again when others move it away before it is locked.
 const OPENED_MAX: usize = 100;
-
-/// Fewer bytes, which are a frame's head, are not the beginning of an entry.
-const ENTRY_BYTES_MIN: u64 = 12;
-
-/// The key of field 1 where that is a message or bytes: of an Example's features, of each of them, and of its
-/// name.
-const CHUNK: u8 = 1 << 3 | 2;
 
 /// The features of an entry.
 mod feature {
@@ -446,15 +439,14 @@ fn read_entries(
                 found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
                 part.start = end;
             }
-            // A cut record and nothing whole before it may be somebody's file.
-            Err(FrameFault::Cut)
-                if part.start == 0
-                    && !begins_with_entry(file, part.end)
-                        .map_err(|error| QuarantineError::io(path, "read it", &error))? =>
-            {
-                return Err(not_one("is none".to_owned()));
+            Err(FrameFault::Cut) => {
+                // A cut record and nothing whole before it may be somebody's file.
+                let io = |error| QuarantineError::io(path, "read it", &error);
+                if part.start == 0 && !begins_with_entry(file, part.end).map_err(io)? {
+                    return Err(not_one("is none".to_owned()));
+                }
+                break;
             }
-            Err(FrameFault::Cut) => break,
             Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),
             Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", &error)),
         }
@@ -462,30 +454,14 @@ fn read_entries(
     Ok(part.start)
 }
 
-/// Whether a file that begins with a frame's head goes on as the first entry of a quarantine file, as far as
-/// it goes: with the name of an Example's first feature.
+/// Whether a file behind a frame's head goes on as the first entry of a quarantine file, as far as it goes.
+/// If it ends before that can be seen, it does not.
 fn begins_with_entry(file: &File, bytes: u64) -> io::Result<bool> {
-    /// Three keys, three lengths of at most ten bytes, and the name.
-    const BYTES_MAX: usize = 3 * 11 + feature::SOURCE.len();
-
-    let Some(behind) = bytes.checked_sub(ENTRY_BYTES_MIN) else { return Ok(false) };
-    let mut found = [0; BYTES_MAX];
-    let found = &mut found[..usize::try_from(behind).map_or(BYTES_MAX, |behind| behind.min(BYTES_MAX))];
-    file.read_exact_at(found, ENTRY_BYTES_MIN)?;
-    let mut rest = &*found;
-    // The features, the first of them, its name.
-    for _ in 0..3 {
-        let Some((&key, behind)) = rest.split_first() else { return Ok(true) };
-        let Some(last) = behind.iter().position(|byte| byte & 0x80 == 0) else {
-            return Ok(key == CHUNK && behind.len() < 10);
-        };
-        if key != CHUNK {
-            return Ok(false);
-        }
-        rest = &behind[last + 1..];
-    }
-    let name = feature::SOURCE.as_bytes();
-    Ok(rest.starts_with(name) || name.starts_with(rest))
+    let first = NameFirst(feature::SOURCE);
+    let behind = usize::try_from(bytes.saturating_sub(HEAD_BYTES as u64)).unwrap_or(usize::MAX);
+    let mut front = vec![0; behind.min(first.bytes_max())];
+    file.read_exact_at(&mut front, HEAD_BYTES as u64)?;
+    Ok(first.is_in(&front))
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -627,7 +603,15 @@ mod tests {
         let path = folder.path().join("bad.tfrecord");
         note(&Quarantine::at(&path).unwrap(), 3).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for cut in 12..whole.len() {
+        // A frame's head, three keys with their lengths, and the name.
+        let seen_after = HEAD_BYTES + 3 * 2 + feature::SOURCE.len();
+        for cut in 1..seen_after {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let error = note(&Quarantine::at(&path).unwrap(), 3).unwrap_err();
+            assert!(matches!(error, QuarantineError::NotOne { offset: 0, .. }), "cut at {cut}: {error}");
+            assert_eq!(std::fs::read(&path).unwrap(), whole[..cut]);
+        }
+        for cut in seen_after..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(numbers(&path), []);
             note(&Quarantine::at(&path).unwrap(), 3).unwrap();
@@ -638,7 +622,7 @@ mod tests {
         for data in [vec![7; 300], b"\x0a".repeat(300), vec![0xff; 300], example.to_bytes()] {
             let mut other = Vec::new();
             write_record(&mut other, &data).unwrap();
-            for cut in [60, 200, other.len() - 1] {
+            for cut in [1, 11, 12, 14, 18, 60, 200, other.len() - 1] {
                 std::fs::write(&path, &other[..cut]).unwrap();
                 let error = note(&Quarantine::at(&path).unwrap(), 3).unwrap_err();
                 assert!(matches!(error, QuarantineError::NotOne { offset: 0, .. }), "{error}");
