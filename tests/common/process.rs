@@ -129,8 +129,12 @@ pub fn threads() -> usize {
 /// Waits until no prefetch thread is left: unless its device is the host, it stays until the last batch is
 /// returned.
 pub fn prefetchers_are_through() {
-    let prefetchers = || named_threads().iter().filter(|(_, name)| name.starts_with("prefetch:")).count();
     settles(prefetchers, &0, "prefetch threads");
+}
+
+/// The number of prefetch threads.
+pub fn prefetchers() -> usize {
+    named_threads().iter().filter(|(_, name)| name.starts_with("prefetch:")).count()
 }
 
 /// The threads of this process, by their numbers, with their names. A list that a thread leaves while the

@@ -13,22 +13,22 @@ use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, FeedError};
 
 use crate::common;
 use crate::common::log::Log;
-use crate::common::process::{must_end, role, this_test};
+use crate::common::process::{must_end, prefetchers, role, settles, this_test};
 use crate::common::source::MemorySource;
 use crate::feeds::{consume, feed};
 use crate::standin::{Standin, alone};
 
-fn on(devices: usize) -> FeedBuilder {
+pub(crate) fn on(devices: usize) -> FeedBuilder {
     feed().devices((0..devices).map(|ordinal| Device::cuda(ordinal).unwrap()))
 }
 
-fn stream(ordinal: usize) -> Arc<CudaStream> {
+pub(crate) fn stream(ordinal: usize) -> Arc<CudaStream> {
     CudaContext::new(ordinal).unwrap().new_stream().unwrap()
 }
 
 /// A batch as the host sees it: pixels, targets, labels, and labels as floats.
 #[derive(Debug, PartialEq)]
-struct Seen([Vec<u8>; 4]);
+pub(crate) struct Seen([Vec<u8>; 4]);
 
 impl Seen {
     fn on_host(batch: &Batch) -> Self {
@@ -42,7 +42,7 @@ impl Seen {
 
     /// Reads the batch back from its device, on a stream that waits for it. The reads may still be in flight
     /// when the batch is dropped; `Reading::finish` waits for them.
-    fn on_device(batch: &Batch, stream: &Arc<CudaStream>) -> Result<Reading, DeviceError> {
+    pub(crate) fn on_device(batch: &Batch, stream: &Arc<CudaStream>) -> Result<Reading, DeviceError> {
         let batch_there = batch.cuda().expect("the lane ends at a CUDA device");
         batch_there.wait_on(stream)?;
         let read = |array: &DeviceArray, element: usize| {
@@ -96,13 +96,13 @@ impl Drop for Pinned {
 }
 
 /// Bytes that are being read.
-struct Reading {
+pub(crate) struct Reading {
     stream: Arc<CudaStream>,
     bytes: [Pinned; 4],
 }
 
 impl Reading {
-    fn finish(mut self) -> Seen {
+    pub(crate) fn finish(mut self) -> Seen {
         self.stream.synchronize().unwrap();
         Seen(self.bytes.each_mut().map(|bytes| bytes.bytes().to_vec()))
     }
@@ -115,7 +115,7 @@ impl Drop for Reading {
 }
 
 /// The first batches of each lane, on the host.
-fn wanted(lanes: usize, batches: usize) -> Vec<Vec<Seen>> {
+pub(crate) fn wanted(lanes: usize, batches: usize) -> Vec<Vec<Seen>> {
     let mut feed = feed().devices((0..lanes).map(Device::host)).build().unwrap();
     consume(feed.take_lanes().unwrap(), |lane| {
         lane.take(batches).map(|batch| Seen::on_host(&batch.unwrap())).collect::<Vec<_>>()
@@ -461,7 +461,7 @@ fn a_stream_whose_end_cannot_be_seen_is_refused() {
 }
 
 /// Begins a capture that any unsafe call ends, on any thread.
-fn begin_capture(stream: &CudaStream) {
+pub(crate) fn begin_capture(stream: &CudaStream) {
     stream.context().bind_to_thread().unwrap();
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     // SAFETY: the stream is alive.
@@ -469,7 +469,7 @@ fn begin_capture(stream: &CudaStream) {
 }
 
 /// Ends a capture, which nothing must have ended before, and destroys its graph.
-fn end_capture(stream: &CudaStream) {
+pub(crate) fn end_capture(stream: &CudaStream) {
     // SAFETY: the stream is alive, and the graph is destroyed once.
     unsafe {
         let graph = result::stream::end_capture(stream.cu_stream()).expect("nobody has ended the capture");
@@ -517,6 +517,19 @@ fn a_feed_beside_a_capture_does_not_end_it() {
     end_capture(&capturing);
     drop((capturing, used));
     standin.last_report().must_be_empty();
+}
+
+#[test]
+fn a_process_may_end_while_a_lane_releases_its_device() {
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=500") else { return };
+    let mut feed = on(1).build().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
+    drop(feed);
+    drop(batch);
+    let releases = || standin.take_report().calls("cuDevicePrimaryCtxRelease_v2") > 0;
+    settles(releases, &true, "the context is released");
+    assert_eq!(prefetchers(), 1, "the lane's thread releases it");
+    // The process ends with this test, while the driver is at it.
 }
 
 #[test]

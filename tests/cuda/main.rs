@@ -4,6 +4,7 @@
 mod common;
 mod faults;
 mod feeds;
+mod gpu;
 mod lanes;
 mod ptx;
 #[path = "../common/standin.rs"]

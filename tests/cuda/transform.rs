@@ -33,16 +33,18 @@ use crate::standin::alone;
 
 const RECORDS: usize = 11;
 const IMAGE: ImageShape = ImageShape { channels: 3, height: 9, width: 7 };
-const DTYPES: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8];
+pub(crate) const DTYPES: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8];
+
+const MEANS: [f32; 5] = [104.1, 117.2, 123.3, 98.6, 110.7];
 
 #[derive(Clone, Copy, Debug)]
-enum Stored {
+pub(crate) enum Stored {
     Bytes,
     Floats,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mean {
+pub(crate) enum Mean {
     None,
     One,
     PerChannel,
@@ -50,13 +52,14 @@ enum Mean {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    stored: Stored,
-    mean: Mean,
-    dtype: Dtype,
-    layout: Layout,
-    phase: Phase,
-    crop: u32,
+pub(crate) struct Case {
+    pub(crate) image: ImageShape,
+    pub(crate) stored: Stored,
+    pub(crate) mean: Mean,
+    pub(crate) dtype: Dtype,
+    pub(crate) layout: Layout,
+    pub(crate) phase: Phase,
+    pub(crate) crop: u32,
 }
 
 impl Case {
@@ -71,6 +74,7 @@ impl Case {
         let all = outputs.flat_map(move |output| layouts.map(|layout| (output, layout)));
         let all = all.flat_map(move |rest| cuts.map(|cut| (rest, cut)));
         all.map(|((((stored, mean), dtype), layout), (phase, crop))| Case {
+            image: IMAGE,
             stored,
             mean,
             dtype,
@@ -82,27 +86,28 @@ impl Case {
     }
 
     /// Bytes come from bytes only.
-    fn is_allowed(&self) -> bool {
+    pub(crate) fn is_allowed(&self) -> bool {
         self.dtype != Dtype::U8 || matches!((self.stored, self.mean), (Stored::Bytes, Mean::None))
     }
 
     fn source(&self) -> MemorySource {
+        let ImageShape { channels, height, width } = self.image;
         match self.stored {
-            Stored::Bytes => {
-                MemorySource::images("bytes", RECORDS, IMAGE.channels, IMAGE.height, IMAGE.width)
+            Stored::Bytes => MemorySource::images("bytes", RECORDS, channels, height, width),
+            Stored::Floats => {
+                MemorySource::new("floats", (0..RECORDS).map(|index| float_image(index, self.image)))
             }
-            Stored::Floats => MemorySource::new("floats", (0..RECORDS).map(float_image)),
         }
     }
 
-    fn feed(&self, place: TransformPlace) -> FeedBuilder {
+    pub(crate) fn feed(&self, place: TransformPlace) -> FeedBuilder {
         let transform = Transform::new().crop(self.crop).mirror(true);
         let transform = if self.dtype == Dtype::U8 { transform } else { transform.scale(0.017) };
         let transform = match self.mean {
             Mean::None => transform,
             Mean::One => transform.mean_value(117.3),
-            Mean::PerChannel => transform.mean_values([104.1, 117.2, 123.3]),
-            Mean::Image => transform.mean_image(mean_image()),
+            Mean::PerChannel => transform.mean_values(&MEANS[..self.image.channels]),
+            Mean::Image => transform.mean_image(mean_image(self.image)),
         };
         Feed::builder()
             .source(self.source())
@@ -120,7 +125,7 @@ impl Case {
 }
 
 /// Floats of many sizes, including infinities, but no NaN, whose bits depend on the machine.
-fn float_image(index: usize) -> (Vec<u8>, Vec<u8>) {
+fn float_image(index: usize, image: ImageShape) -> (Vec<u8>, Vec<u8>) {
     let float = |at: usize| match common::pixel(index, at) {
         7 => f32::INFINITY,
         8 => f32::NEG_INFINITY,
@@ -128,15 +133,15 @@ fn float_image(index: usize) -> (Vec<u8>, Vec<u8>) {
         10 => -0.0,
         byte => (f32::from(byte) - 100.5) * f32::powi(1.7, i32::from(byte % 31) - 15),
     };
-    let [c, h, w] = [IMAGE.channels, IMAGE.height, IMAGE.width].map(|extent| i32::try_from(extent).unwrap());
-    let floats = (0..IMAGE.checked_elements().unwrap()).map(float).collect();
+    let [c, h, w] = [image.channels, image.height, image.width].map(|extent| i32::try_from(extent).unwrap());
+    let floats = (0..image.checked_elements().unwrap()).map(float).collect();
     (common::key(index), common::float_datum(c, h, w, i32::try_from(index).unwrap(), floats))
 }
 
-fn mean_image() -> MeanImage {
+fn mean_image(image: ImageShape) -> MeanImage {
     let pixels: Vec<f32> =
-        (0..IMAGE.checked_elements().unwrap()).map(|at| f32::from(common::pixel(99, at)) / 3.0).collect();
-    MeanImage::new(IMAGE, pixels).unwrap()
+        (0..image.checked_elements().unwrap()).map(|at| f32::from(common::pixel(99, at)) / 3.0).collect();
+    MeanImage::new(image, pixels).unwrap()
 }
 
 /// Reads an array back from its device.
@@ -158,14 +163,14 @@ fn pixels(batch: &Batch) -> Vec<u8> {
 /// A batch's shape, pixels and labels.
 type Seen = (BatchShape, Vec<u8>, Vec<u8>);
 
-fn on_host(feed: FeedBuilder) -> Vec<Seen> {
+pub(crate) fn on_host(feed: FeedBuilder) -> Vec<Seen> {
     let mut feed = feed.build().unwrap();
     let seen =
         |batch: Batch| (batch.shape(), batch.bytes().to_vec(), bytemuck::cast_slice(batch.labels()).to_vec());
     feed.take_lanes().unwrap().remove(0).map(|batch| seen(batch.unwrap())).collect()
 }
 
-fn on_device(feed: FeedBuilder) -> Vec<Seen> {
+pub(crate) fn on_device(feed: FeedBuilder) -> Vec<Seen> {
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
     let seen = |batch: Batch| {
         let labels = batch.cuda().unwrap().labels().unwrap();
@@ -200,6 +205,7 @@ fn a_device_transforms_as_the_host_does() {
 }
 
 const CASE: Case = Case {
+    image: IMAGE,
     stored: Stored::Bytes,
     mean: Mean::Image,
     dtype: Dtype::F32,
@@ -319,8 +325,9 @@ fn batches_of_either_kind_grow() {
 fn bytes_go_with_floats_and_floats_not_with_bytes() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
     let feed = |floats_at: usize, place| {
-        let record =
-            |index| if index == floats_at { float_image(index) } else { common::image(index, 3, 9, 7) };
+        let record = |index| {
+            if index == floats_at { float_image(index, IMAGE) } else { common::image(index, 3, 9, 7) }
+        };
         let source = MemorySource::new("both", (0..4).map(record));
         Feed::builder().source(source).registry(&Registry::new()).batch_size(4).transform_on(place).once()
     };

@@ -19,6 +19,8 @@ pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const INVALID_VALUE: Code = Code(1);
 pub(crate) const OUT_OF_MEMORY: Code = Code(2);
 pub(crate) const NOT_INITIALIZED: Code = Code(3);
+/// What calls return once the process ends.
+pub(crate) const DEINITIALIZED: u32 = 4;
 pub(crate) const NO_DEVICE: Code = Code(100);
 pub(crate) const INVALID_DEVICE: Code = Code(101);
 pub(crate) const INVALID_CONTEXT: Code = Code(201);
@@ -46,6 +48,7 @@ const NAMES: &[(u32, &CStr, &CStr)] = &[
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument (stand-in)"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory (stand-in)"),
     (3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error (stand-in)"),
+    (4, c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down (stand-in)"),
     (46, c"CUDA_ERROR_DEVICE_UNAVAILABLE", c"device busy or unavailable (stand-in)"),
     (100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected (stand-in)"),
     (101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal (stand-in)"),

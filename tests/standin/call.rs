@@ -4,7 +4,10 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
-use crate::abi::{Answer, CONTEXT_IS_DESTROYED, Code, Handle, INVALID_CONTEXT, NOT_INITIALIZED, SUCCESS};
+use crate::abi::{
+    Answer, CONTEXT_IS_DESTROYED, Code, DEINITIALIZED, Handle, INVALID_CONTEXT, NOT_INITIALIZED, SUCCESS,
+};
+use crate::ending::{self, Inside};
 use crate::world::{DONE, Guard, World, lock, wait};
 
 thread_local! {
@@ -68,6 +71,10 @@ impl Call {
 
 /// Runs a call's body, and converts its answer to what C gets.
 pub(crate) fn call(symbol: &'static str, needs: Needs, body: impl FnOnce(&mut Call) -> Answer) -> u32 {
+    let _inside = Inside::new();
+    if ending::is_down() {
+        return DEINITIALIZED;
+    }
     let mut call = Call { world: Some(lock()), symbol, device: 0 };
     match enter(&mut call, needs, body) {
         Ok(()) => SUCCESS,

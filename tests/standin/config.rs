@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) driver_version: i32,
     /// `pools`: whether devices report memory pools.
     pub(crate) pools: i32,
+    /// `release_ms`: how long cuDevicePrimaryCtxRelease takes, at its end.
+    pub(crate) release: Duration,
     /// `capability`: compute capability, major * 10 + minor.
     pub(crate) capability: i32,
 }
@@ -54,6 +56,7 @@ impl Default for Config {
             pageable: Pageable::Sync,
             driver_version: 12080,
             pools: 1,
+            release: Duration::ZERO,
             capability: 90,
         }
     }
@@ -99,6 +102,7 @@ impl Config {
             }
             "driver_version" => self.driver_version = value.parse().ok()?,
             "pools" => self.pools = value.parse().ok()?,
+            "release_ms" => self.release = Duration::from_millis(value.parse().ok()?),
             "capability" => self.capability = value.parse().ok()?,
             _ => return None,
         }

@@ -1,9 +1,11 @@
 //! The driver's initialisation, and the primary contexts of devices.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use crate::abi::{Answer, Handle, INVALID_CONTEXT, INVALID_VALUE, NO_DEVICE, Out, put};
 use crate::call::{CURRENT, Needs, call};
+use crate::ending::{self, Inside};
 use crate::memory::Owner;
 use crate::world::World;
 
@@ -15,6 +17,9 @@ extern "C" fn cuInit(flags: u32) -> u32 {
         }
         if call.devices.is_empty() {
             return Err(NO_DEVICE);
+        }
+        if !call.initialised {
+            ending::watch();
         }
         call.initialised = true;
         Ok(())
@@ -32,10 +37,15 @@ extern "C" fn cuDevicePrimaryCtxRetain(out: Out<'_, Handle>, ordinal: i32) -> u3
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(ordinal: i32) -> u32 {
-    call("cuDevicePrimaryCtxRelease_v2", Needs::ReleaseOf(ordinal), |call| {
+    let _inside = Inside::new();
+    let mut takes = Duration::ZERO;
+    let answer = call("cuDevicePrimaryCtxRelease_v2", Needs::ReleaseOf(ordinal), |call| {
+        takes = call.config.release;
         let device = call.device;
         call.release(device)
-    })
+    });
+    std::thread::sleep(takes);
+    answer
 }
 
 #[unsafe(no_mangle)]

@@ -33,6 +33,7 @@
 mod abi;
 mod bytes;
 mod config;
+mod ending;
 
 mod call;
 mod faults;

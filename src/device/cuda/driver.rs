@@ -11,6 +11,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::{result, sys};
 use once_cell::sync::OnceCell;
 
+use super::ending::{self, Call};
 use crate::device::DeviceError;
 
 /// The oldest driver that has every call made here: CUDA 11.0, but the bindings for 13 name calls of 12.8.
@@ -43,7 +44,27 @@ fn look_for() -> Result<Version, DeviceError> {
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => {
             Err(DeviceError::NoSuchDevice { device: "GPU".to_owned(), found: 0 })
         }
-        started => check("cuda", "cuInit", started).map(|()| Version(version)),
+        started => {
+            check("cuda", "cuInit", started)?;
+            ending::wait_for_calls();
+            Ok(Version(version))
+        }
+    }
+}
+
+/// Begins a use of the driver, which the end of the process waits for.
+pub(super) fn begin(device: &str) -> Result<Call, DeviceError> {
+    Call::begin().ok_or_else(|| DeviceError::Call {
+        device: device.to_owned(),
+        call: "exit",
+        message: "the process ends, and the driver with it".to_owned(),
+    })
+}
+
+/// Warns of what could not be released, except at the end of the process, which releases everything.
+pub(super) fn not_released(error: &DeviceError, what: impl std::fmt::Display) {
+    if !ending::has_begun() {
+        tracing::warn!(%error, "{what}");
     }
 }
 
@@ -63,6 +84,7 @@ pub(super) fn count() -> Result<usize, DeviceError> {
         Err(DeviceError::NoSuchDevice { .. }) => return Ok(0),
         started => started?,
     };
+    let _call = begin("cuda")?;
     let count = check("cuda", "cuDeviceGetCount", result::device::get_count())?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
@@ -135,6 +157,7 @@ impl Context {
         let Some(number) = i32::try_from(ordinal).ok().filter(|_| ordinal < found) else {
             return Err(DeviceError::NoSuchDevice { device: name, found });
         };
+        let _call = begin(&name)?;
         let device = check(&name, "cuDeviceGet", result::device::get(number))?;
         // SAFETY: the driver just returned this device. The context is released in the drop.
         let retained = unsafe { result::primary_ctx::retain(device) };
@@ -173,10 +196,11 @@ impl Context {
     /// While it is entered, the thread's calls are exempt from the capture mode of any graph that somebody
     /// else is capturing: they are not part of its work, and would otherwise end the capture.
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
+        let call = begin(&self.name)?;
         // SAFETY: the context lives as long as `self` does.
         let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
         self.check("cuCtxPushCurrent", pushed.result())?;
-        let mut entered = Entered { context: self, mode: None, on_this_thread: PhantomData };
+        let mut entered = Entered { context: self, mode: None, _call: call, on_this_thread: PhantomData };
         let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the driver reads a mode at the given address, and writes another there.
         let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
@@ -212,6 +236,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        let Some(_call) = Call::begin() else { return };
         if !self.is_in_sight() {
             tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be busy");
             return;
@@ -219,7 +244,7 @@ impl Drop for Context {
         // SAFETY: it was retained once, by `of`, and everything made in it keeps it alive.
         let released = unsafe { result::primary_ctx::release(self.device) };
         if let Err(error) = self.check("cuDevicePrimaryCtxRelease", released) {
-            tracing::warn!(%error, "a device's context cannot be released");
+            not_released(&error, "a device's context cannot be released");
         }
     }
 }
@@ -230,6 +255,7 @@ pub(super) struct Entered<'a> {
     context: &'a Context,
     /// The thread's own capture mode, if it was exchanged.
     mode: Option<sys::CUstreamCaptureMode>,
+    _call: Call,
     /// A context is current on one thread.
     on_this_thread: PhantomData<*const ()>,
 }
@@ -247,14 +273,14 @@ impl Drop for Entered<'_> {
             // SAFETY: the driver reads a mode at the given address, and writes another there.
             let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
             if let Err(error) = self.context.check("cuThreadExchangeStreamCaptureMode", exchanged.result()) {
-                tracing::warn!(%error, "a thread's capture mode cannot be restored");
+                not_released(&error, "a thread's capture mode cannot be restored");
             }
         }
         let mut popped = std::ptr::null_mut();
         // SAFETY: the driver writes a handle to the given address.
         let restored = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
         if let Err(error) = self.context.check("cuCtxPopCurrent", restored.result()) {
-            tracing::warn!(%error, "a thread's context cannot be restored");
+            not_released(&error, "a thread's context cannot be restored");
         }
     }
 }

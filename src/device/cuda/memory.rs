@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::Context;
+use super::driver::{Context, not_released};
+use super::ending;
 use crate::batch::memory::HostMemory;
 use crate::device::DeviceError;
 
@@ -18,6 +19,9 @@ const ALIGNMENT: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Pinned {
     context: Arc<Context>,
+    /// What the driver returned. It cuts small pieces out of larger ones, so they begin anywhere in a page.
+    allocated: NonNull<u8>,
+    /// The first page's beginning in it.
     first: NonNull<u8>,
     bytes: usize,
 }
@@ -34,26 +38,26 @@ impl Pinned {
         let _entered = context.enter()?;
         let bytes = bytes.max(1);
         // SAFETY: any size may be requested; the driver refuses what it must.
-        let allocated = unsafe { result::malloc_host(bytes, 0) };
-        let first = context.check("cuMemHostAlloc", allocated)?;
-        let first = NonNull::new(first.cast::<u8>()).ok_or_else(|| misplaced(context))?;
-        // Owned from here on, so that it is freed on every path.
-        let memory = Pinned { context: context.clone(), first, bytes };
-        if first.addr().get() % ALIGNMENT != 0 {
-            return Err(misplaced(context));
-        }
-        // SAFETY: the driver has just returned this many bytes, to nobody else.
+        let allocated = unsafe { result::malloc_host(bytes.saturating_add(ALIGNMENT - 1), 0) };
+        let allocated = context.check("cuMemHostAlloc", allocated)?.cast::<u8>();
+        let Some(allocated) = NonNull::new(allocated) else {
+            let message = "it returned no address".to_owned();
+            return Err(DeviceError::Call {
+                device: context.name().to_owned(),
+                call: "cuMemHostAlloc",
+                message,
+            });
+        };
+        let skipped = allocated.addr().get().wrapping_neg() % ALIGNMENT;
+        // SAFETY: fewer bytes are skipped than were requested beyond `bytes`.
+        let first = unsafe { allocated.add(skipped) };
+        // SAFETY: the driver has just returned this many bytes from `first` on, to nobody else.
         unsafe { first.write_bytes(0, bytes) };
-        Ok(memory)
+        Ok(Pinned { context: context.clone(), allocated, first, bytes })
     }
 }
 
-fn misplaced(context: &Context) -> DeviceError {
-    let message = "the memory does not start on a page".to_owned();
-    DeviceError::Call { device: context.name().to_owned(), call: "cuMemHostAlloc", message }
-}
-
-// SAFETY: the address was checked to be a multiple of 4096 and does not change; all bytes were zeroed; nobody
+// SAFETY: the address was made a multiple of 4096 and does not change; all bytes were zeroed; nobody
 // else has them until the drop frees them.
 unsafe impl HostMemory for Pinned {
     fn as_mut_ptr(&mut self) -> *mut u8 {
@@ -73,22 +77,24 @@ impl Drop for Pinned {
         let freed = self.context.enter().and_then(|_entered| {
             // SAFETY: `cuMemHostAlloc` returned it, it is freed once, and nobody reads it: transfers, which
             // copy from it, are dropped before it and wait.
-            let freed = unsafe { result::free_host(self.first.as_ptr().cast()) };
+            let freed = unsafe { result::free_host(self.allocated.as_ptr().cast()) };
             self.context.check("cuMemFreeHost", freed)
         });
         if let Err(error) = freed {
-            tracing::warn!(%error, bytes = self.bytes, "page-locked memory cannot be freed");
+            not_released(&error, format_args!("{} bytes of page-locked memory cannot be freed", self.bytes));
         }
     }
 }
 
-/// Warns that memory is not freed.
+/// Warns that memory is not freed, unless the process ends.
 fn kept(context: &Context, bytes: usize) {
-    tracing::warn!(
-        device = context.name(),
-        bytes,
-        "memory is kept for ever: the device may still be using it"
-    );
+    if !ending::has_begun() {
+        tracing::warn!(
+            device = context.name(),
+            bytes,
+            "memory is kept for ever: the device may still be using it"
+        );
+    }
 }
 
 /// Memory of the device.
@@ -143,7 +149,7 @@ impl Drop for DeviceMemory {
             self.context.check("cuMemFree", unsafe { result::free_sync(self.first) })
         });
         if let Err(error) = freed {
-            tracing::warn!(%error, bytes = self.bytes, "a device's memory cannot be freed");
+            not_released(&error, format_args!("{} bytes of a device's memory cannot be freed", self.bytes));
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod array;
 mod driver;
+mod ending;
 mod kernel;
 mod memory;
 mod module;
@@ -167,6 +168,7 @@ impl CudaDevice {
         use sys::CUdevice_attribute as Attribute;
 
         let known = format!("cuda:{ordinal}");
+        let _call = driver::begin(&known)?;
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let device = driver::check(&known, "cuDeviceGet", result::device::get(number))?;
         let number = |attribute| driver::attribute(&known, device, attribute);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::Context;
+use super::driver::{Context, not_released};
 use crate::device::DeviceError;
 
 /// Kernels that the driver has compiled for its device.
@@ -51,7 +51,7 @@ impl Drop for Module {
             self.context.check("cuModuleUnload", unsafe { result::module::unload(self.handle) })
         });
         if let Err(error) = unloaded {
-            tracing::warn!(%error, "a device's kernels cannot be unloaded");
+            not_released(&error, "a device's kernels cannot be unloaded");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::Context;
+use super::driver::{Context, not_released};
 use super::module::Module;
 use super::stream::{CudaEvent, Stream};
 use super::transfer::CudaBatch;
@@ -170,7 +170,7 @@ impl Drop for SyntheticStep {
     /// Waits for the steps in progress: the kernel is unloaded with this value.
     fn drop(&mut self) {
         if let Err(error) = self.stream.wait_out() {
-            tracing::warn!(%error, "a synthetic step cannot be waited for");
+            not_released(&error, "a synthetic step cannot be waited for");
         }
     }
 }

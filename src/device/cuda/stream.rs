@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::{Context, Entered};
+use super::driver::{Context, Entered, not_released};
 use super::memory::{DeviceMemory, Pinned};
 use crate::batch::memory::HostMemory as _;
 use crate::device::{DeviceError, Event};
@@ -64,7 +64,7 @@ impl Stream {
         if waited.is_err()
             && let Err(error) = self.context.synchronize()
         {
-            tracing::warn!(%error, "it is unknown whether a device is still busy");
+            not_released(&error, "it is unknown whether a device is still busy");
             self.context.lose_sight();
         }
         waited
@@ -92,7 +92,7 @@ impl Drop for Stream {
             self.context.check("cuStreamDestroy", unsafe { result::stream::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "a stream cannot be destroyed");
+            not_released(&error, "a stream cannot be destroyed");
         }
     }
 }
@@ -221,7 +221,7 @@ impl Drop for CudaEvent {
             self.context.check("cuEventDestroy", unsafe { result::event::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "an event cannot be destroyed");
+            not_released(&error, "an event cannot be destroyed");
         }
     }
 }

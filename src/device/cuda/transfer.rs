@@ -26,7 +26,7 @@ use cudarc::driver::{CudaStream, result, sys};
 use parking_lot::Mutex;
 
 use super::array::DeviceArray;
-use super::driver::{Context, Entered};
+use super::driver::{Context, Entered, not_released};
 use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
 use super::stream::{CudaEvent, Stream};
@@ -338,7 +338,7 @@ impl Drop for CudaTransfer {
         if (!can_tell || waited.is_err())
             && let Err(error) = self.context().synchronize()
         {
-            tracing::warn!(%error, "it is unknown whether a device still uses a batch");
+            not_released(&error, "it is unknown whether a device still uses a batch");
             self.context().lose_sight();
         }
     }

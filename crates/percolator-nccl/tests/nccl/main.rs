@@ -7,6 +7,7 @@
 mod collectives;
 mod common;
 mod faults;
+mod gpu;
 mod rounds;
 #[path = "../../../../tests/common/standin.rs"]
 mod standin;

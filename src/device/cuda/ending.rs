@@ -1,0 +1,71 @@
+//! The end of the process, at which the driver takes itself down while other threads go on.
+//!
+//! A lane's thread outlives its feed: it frees memory once the last batch has returned. If `exit` takes the
+//! driver down in the middle of such a call, the call reads what is no longer there, and the process dies of
+//! a signal (seen with NVIDIA's driver 580.159, in `cuDevicePrimaryCtxRelease`). So a handler of `exit`
+//! closes the way to the driver first, and waits for the calls that are under way. What is not freed by then
+//! goes with the process.
+
+#![expect(unsafe_code, reason = "only C's library has handlers of exit")]
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The number of [`Call`]s, and [`ENDS`].
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Set in [`CALLS`] once the process ends.
+const ENDS: usize = 1 << (usize::BITS - 1);
+/// The process that registered the handler. Its children inherit the handler and the count, but not the
+/// threads that were counted.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// How long the end waits: a call that waits for a kernel may never return.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// A thread's use of the driver. As long as there is one, the driver is not taken down.
+#[must_use]
+pub(super) struct Call(());
+
+impl Call {
+    /// `None` once the process ends: then the driver must not be called any more.
+    pub(super) fn begin() -> Option<Call> {
+        // One order of all threads: either the handler counts this call, or the call sees that it is late.
+        let before = CALLS.fetch_add(1, Ordering::SeqCst);
+        let call = Call(());
+        (before & ENDS == 0).then_some(call)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        CALLS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether the process ends.
+pub(super) fn has_begun() -> bool {
+    CALLS.load(Ordering::SeqCst) & ENDS != 0
+}
+
+/// Lets the end of this process wait for calls. The driver must be started: handlers run in the opposite
+/// order of their registration, and this one must run before the driver's.
+pub(super) fn wait_for_calls() {
+    // SAFETY: the handler is a function without arguments, and does not unwind.
+    if unsafe { libc::atexit(end) } != 0 {
+        tracing::warn!(
+            "no handler of exit can be registered: keep the process until all batches are dropped"
+        );
+    }
+    PROCESS.store(std::process::id(), Ordering::SeqCst);
+}
+
+extern "C" fn end() {
+    let calls = CALLS.fetch_or(ENDS, Ordering::SeqCst);
+    if calls == 0 || PROCESS.load(Ordering::SeqCst) != std::process::id() {
+        return;
+    }
+    let start = Instant::now();
+    while CALLS.load(Ordering::SeqCst) != ENDS && start.elapsed() < LONGEST_WAIT {
+        std::thread::sleep(PAUSE);
+    }
+}
