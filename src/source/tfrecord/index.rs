@@ -159,10 +159,12 @@ mod tests {
         for compression in [Compression::Plain, Compression::Gzip] {
             for left_out in [0..60, 100..160, 300..360] {
                 let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("file.tfrecord");
-                let mut writer = TfRecordWriter::create(&path, compression).unwrap();
-                (0..RECORDS).for_each(|number| writer.write(&number.to_le_bytes()).unwrap());
-                writer.finish().unwrap();
+                let [path, whole] = ["file.tfrecord", "whole.tfrecord"].map(|name| folder.path().join(name));
+                for path in [&path, &whole] {
+                    let mut writer = TfRecordWriter::create(path, compression).unwrap();
+                    (0..RECORDS).for_each(|number| writer.write(&number.to_le_bytes()).unwrap());
+                    writer.finish().unwrap();
+                }
                 let open = || TfRecord::open(&path).unwrap();
                 let forge = || {
                     let places = (0..RECORDS).filter(|number| !left_out.contains(number));
@@ -177,7 +179,8 @@ mod tests {
                 }
                 for seed in 0..4 {
                     forge();
-                    let (records, error) = fed(Joined::new(open()).and(open()), Shuffle::Files, seed);
+                    let joined = Joined::new(open()).and(TfRecord::open(&whole).unwrap());
+                    let (records, error) = fed(joined, Shuffle::Files, seed);
                     let is_told = records == 720 || error.is_some();
                     assert!(is_told, "{compression:?} without {left_out:?}, seed {seed}: {records}");
                 }
