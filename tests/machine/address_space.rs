@@ -111,7 +111,7 @@ fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
 /// The second of them would double the memory of the first.
 #[test]
 fn a_run_takes_no_more_memory_than_there_is_for_a_record_that_fits() {
-    if !is_under_a_limit(this_test!(), 1229) {
+    if !is_under_a_limit(this_test!(), 1050) {
         return;
     }
     let (records, error) = fed(Large::of(&[(8, 400 << 20), (9, 40 << 20)]), usize::MAX, |feed| feed);
