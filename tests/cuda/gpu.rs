@@ -6,12 +6,13 @@
 
 use std::ffi::c_void;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use percolator::batch::ImageShape;
 use percolator::device::cudarc::driver::{CudaContext, result, sys};
 use percolator::device::{CudaDevice, SyntheticStep};
 use percolator::transform::TransformPlace;
-use percolator::{Device, Dtype, Layout, Phase};
+use percolator::{Device, DeviceError, Dtype, Layout, Phase};
 use rand_mt::Mt;
 
 use crate::common::log::Log;
@@ -26,11 +27,14 @@ fn alone_on_a_gpu(test: &str) -> bool {
         return true;
     }
     match CudaDevice::all() {
-        Ok(devices) if !devices.is_empty() => {
-            println!("on {}", devices[0].name);
-            check(test, &child_command(test, "gpu").output().unwrap());
-        }
-        _ => println!("NOT RUN: {test}: there is no GPU here"),
+        Err(DeviceError::NoDriver) => println!("NOT RUN: {test}: there is no driver here"),
+        devices => match &*devices.unwrap() {
+            [] => println!("NOT RUN: {test}: there is no GPU here"),
+            [first, ..] => {
+                println!("on {}", first.name);
+                check(test, &child_command(test, "gpu").output().unwrap());
+            }
+        },
     }
     false
 }
@@ -127,13 +131,16 @@ fn memory_goes_round_only_after_the_work_that_reads_it() {
     let mut feed = on(1).build().unwrap();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let stream = stream(0);
+    let mut readings = Vec::new();
+    // Dropped before the readings, which wait for the stream, also if this test fails.
     let (release, released) = channel::<()>();
     let released = Box::into_raw(Box::new(released)).cast();
     // SAFETY: the stream is alive, and the function takes the box.
     unsafe { result::stream::launch_host_function(stream.cu_stream(), wait_for_the_test, released) }.unwrap();
     // The ring's three batches are dropped while the reads of them wait.
-    let readings: Vec<_> =
-        (0..3).map(|_| Seen::on_device(&lane.next().unwrap().unwrap(), &stream).unwrap()).collect();
+    for _ in 0..3 {
+        readings.push(Seen::on_device(&lane.next().unwrap().unwrap(), &stream).unwrap());
+    }
     for _ in 0..1000 {
         assert!(lane.try_next().unwrap().batch().is_none(), "the stream still reads every batch");
     }
@@ -217,12 +224,12 @@ fn a_synthetic_step_is_as_long_as_it_was_told() {
     }
     const STEPS: usize = 50;
     let mut feed = on(1).dtype(Dtype::F32).build().unwrap();
-    let mut step = SyntheticStep::new(0, std::time::Duration::from_millis(2)).unwrap();
+    let mut step = SyntheticStep::new(0, Duration::from_millis(2)).unwrap();
     for batch in feed.take_lanes().unwrap().remove(0).take(STEPS) {
         step.run(batch.unwrap().cuda().unwrap()).unwrap();
     }
     let times = step.finish().unwrap();
     println!("{times:?}: waited for {:.4} of the time", times.waited_share());
-    // A GPU may take longer than it was told to, and never less.
-    assert!(times.worked >= std::time::Duration::from_millis(2) * (u32::try_from(STEPS).unwrap() - 1));
+    // A GPU may take longer than it was told to. Its clock ticks coarsely.
+    assert!(times.worked >= Duration::from_micros(1_980) * u32::try_from(STEPS).unwrap());
 }

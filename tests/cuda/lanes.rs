@@ -521,7 +521,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
 
 #[test]
 fn a_process_may_end_while_a_lane_releases_its_device() {
-    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=500") else { return };
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=2000") else { return };
     let mut feed = on(1).build().unwrap();
     let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     drop(feed);

@@ -18,9 +18,7 @@ extern "C" fn cuInit(flags: u32) -> u32 {
         if call.devices.is_empty() {
             return Err(NO_DEVICE);
         }
-        if !call.initialised {
-            ending::watch();
-        }
+        ending::watch();
         call.initialised = true;
         Ok(())
     })

@@ -2,6 +2,7 @@
 //! then reads what is no longer there.
 
 use std::ffi::c_int;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 // From libc, which std links.
@@ -33,10 +34,12 @@ impl Drop for Inside {
     }
 }
 
-/// Registers the handler.
+/// Registers the handler, once: the driver is started again after each reset.
 pub(crate) fn watch() {
+    static WATCHED: Once = Once::new();
+
     // SAFETY: the handler is a function without arguments, and does not unwind.
-    assert_eq!(unsafe { atexit(take_down) }, 0);
+    WATCHED.call_once(|| assert_eq!(unsafe { atexit(take_down) }, 0));
 }
 
 extern "C" fn take_down() {

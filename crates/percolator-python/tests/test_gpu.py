@@ -36,7 +36,9 @@ def on_host(golden: Path, batches: int, **options: Any) -> Iterator[tuple[Any, A
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("transform_on", ["host", "device"])
-def test_torch_has_the_hosts_values_on_the_gpu(torch: Any, golden: Path, dtype: str, transform_on: str) -> None:
+def test_torch_has_the_hosts_values_on_the_gpu(
+    torch: Any, golden: Path, dtype: str, transform_on: str
+) -> None:
     there = feed(golden, "cuda:0", dtype=dtype, transform_on=transform_on)
     for batch, (images, labels) in zip(there, on_host(golden, 40, dtype=dtype), strict=False):
         data = batch["data"]
@@ -75,7 +77,12 @@ def test_a_model_learns_the_same_from_either_device(torch: Any, golden: Path) ->
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 40 * 36, 10)).cuda()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         loader = percolator.DataLoader(
-            lmdb=golden / "raw_lmdb", batch_size=8, shuffle=True, devices=device, framework="torch", scale=1 / 255
+            lmdb=golden / "raw_lmdb",
+            batch_size=8,
+            shuffle=True,
+            devices=device,
+            framework="torch",
+            scale=1 / 255,
         )
         seen = []
         for epoch in range(20):

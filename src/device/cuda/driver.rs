@@ -46,7 +46,7 @@ fn look_for() -> Result<Version, DeviceError> {
         }
         started => {
             check("cuda", "cuInit", started)?;
-            ending::wait_for_calls();
+            ending::watch();
             Ok(Version(version))
         }
     }
@@ -56,8 +56,8 @@ fn look_for() -> Result<Version, DeviceError> {
 pub(super) fn begin(device: &str) -> Result<Call, DeviceError> {
     Call::begin().ok_or_else(|| DeviceError::Call {
         device: device.to_owned(),
-        call: "exit",
-        message: "the process ends, and the driver with it".to_owned(),
+        call: "a call",
+        message: "exit was called, and the driver takes itself down".to_owned(),
     })
 }
 
@@ -65,6 +65,17 @@ pub(super) fn begin(device: &str) -> Result<Call, DeviceError> {
 pub(super) fn not_released(error: &DeviceError, what: impl std::fmt::Display) {
     if !ending::has_begun() {
         tracing::warn!(%error, "{what}");
+    }
+}
+
+/// Warns that memory is not freed.
+pub(super) fn kept(context: &Context, bytes: usize) {
+    if !ending::has_begun() {
+        tracing::warn!(
+            device = context.name(),
+            bytes,
+            "memory is kept for ever: the device may still be using it"
+        );
     }
 }
 
@@ -119,6 +130,7 @@ fn describe(error: DriverError) -> String {
 
 /// One of a device's attributes.
 pub(super) fn attribute(
+    _call: &Call,
     name: &str,
     device: sys::CUdevice,
     attribute: sys::CUdevice_attribute,
@@ -128,7 +140,7 @@ pub(super) fn attribute(
 }
 
 /// The size of a device's memory in bytes.
-pub(super) fn memory_bytes(name: &str, device: sys::CUdevice) -> Result<usize, DeviceError> {
+pub(super) fn memory_bytes(_call: &Call, name: &str, device: sys::CUdevice) -> Result<usize, DeviceError> {
     // SAFETY: the driver returned this device.
     check(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
 }

@@ -3,8 +3,11 @@
 //! A lane's thread outlives its feed: it frees memory once the last batch has returned. If `exit` takes the
 //! driver down in the middle of such a call, the call reads what is no longer there, and the process dies of
 //! a signal (seen with NVIDIA's driver 580.159, in `cuDevicePrimaryCtxRelease`). So a handler of `exit`
-//! closes the way to the driver first, and waits for the calls that are under way. What is not freed by then
-//! goes with the process.
+//! refuses new calls first, and waits for those that are under way, for [`WAIT_MAX`]. What is not freed by
+//! then goes with the process.
+//!
+//! Two things are not covered: the driver's start, and handlers that the driver may register later than that,
+//! which run before this one.
 
 #![expect(unsafe_code, reason = "only C's library has handlers of exit")]
 
@@ -19,7 +22,7 @@ const ENDS: usize = 1 << (usize::BITS - 1);
 /// threads that were counted.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// How long the end waits: a call that waits for a kernel may never return.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// A thread's use of the driver. As long as there is one, the driver is not taken down.
@@ -29,7 +32,7 @@ pub(super) struct Call(());
 impl Call {
     /// `None` once the process ends: then the driver must not be called any more.
     pub(super) fn begin() -> Option<Call> {
-        // One order of all threads: either the handler counts this call, or the call sees that it is late.
+        // Either the handler counts this call, or the call sees that it is late.
         let before = CALLS.fetch_add(1, Ordering::SeqCst);
         let call = Call(());
         (before & ENDS == 0).then_some(call)
@@ -47,25 +50,25 @@ pub(super) fn has_begun() -> bool {
     CALLS.load(Ordering::SeqCst) & ENDS != 0
 }
 
-/// Lets the end of this process wait for calls. The driver must be started: handlers run in the opposite
-/// order of their registration, and this one must run before the driver's.
-pub(super) fn wait_for_calls() {
+/// Registers the handler. The driver must be started: handlers run in the opposite order of their
+/// registration, and this one must run before the driver's.
+pub(super) fn watch() {
+    PROCESS.store(std::process::id(), Ordering::SeqCst);
     // SAFETY: the handler is a function without arguments, and does not unwind.
     if unsafe { libc::atexit(end) } != 0 {
         tracing::warn!(
-            "no handler of exit can be registered: keep the process until all batches are dropped"
+            "exit cannot be made to wait for the driver: it may crash while a lane frees its memory"
         );
     }
-    PROCESS.store(std::process::id(), Ordering::SeqCst);
 }
 
 extern "C" fn end() {
-    let calls = CALLS.fetch_or(ENDS, Ordering::SeqCst);
-    if calls == 0 || PROCESS.load(Ordering::SeqCst) != std::process::id() {
+    CALLS.fetch_or(ENDS, Ordering::SeqCst);
+    if PROCESS.load(Ordering::SeqCst) != std::process::id() {
         return;
     }
     let start = Instant::now();
-    while CALLS.load(Ordering::SeqCst) != ENDS && start.elapsed() < LONGEST_WAIT {
+    while CALLS.load(Ordering::SeqCst) != ENDS && start.elapsed() < WAIT_MAX {
         std::thread::sleep(PAUSE);
     }
 }

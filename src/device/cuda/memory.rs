@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::{Context, not_released};
-use super::ending;
+use super::driver::{Context, kept, not_released};
 use crate::batch::memory::HostMemory;
 use crate::device::DeviceError;
 
@@ -37,7 +36,7 @@ impl Pinned {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
         let bytes = bytes.max(1);
-        // SAFETY: any size may be requested; the driver refuses what it must.
+        // SAFETY: any size may be requested; the driver refuses what it must, and so the largest one.
         let allocated = unsafe { result::malloc_host(bytes.saturating_add(ALIGNMENT - 1), 0) };
         let allocated = context.check("cuMemHostAlloc", allocated)?.cast::<u8>();
         let Some(allocated) = NonNull::new(allocated) else {
@@ -83,17 +82,6 @@ impl Drop for Pinned {
         if let Err(error) = freed {
             not_released(&error, format_args!("{} bytes of page-locked memory cannot be freed", self.bytes));
         }
-    }
-}
-
-/// Warns that memory is not freed, unless the process ends.
-fn kept(context: &Context, bytes: usize) {
-    if !ending::has_begun() {
-        tracing::warn!(
-            device = context.name(),
-            bytes,
-            "memory is kept for ever: the device may still be using it"
-        );
     }
 }
 

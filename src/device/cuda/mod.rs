@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudarc::driver::{result, sys};
 
 use self::driver::Context;
+use self::ending::Call;
 use self::kernel::Kernel;
 use self::memory::{DeviceMemory, Pinned};
 use self::stream::{CudaEvent, Stream};
@@ -49,8 +50,9 @@ impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
         // If the driver cannot tell, the node is unknown. Its error comes back where it matters.
-        let numa_node =
-            pci_name(context.name(), context.device()).ok().and_then(|pci| numa::node_of_pci(&pci));
+        let pci =
+            driver::begin(context.name()).and_then(|call| pci_name(&call, context.name(), context.device()));
+        let numa_node = pci.ok().and_then(|pci| numa::node_of_pci(&pci));
         let copies = Arc::new(Stream::new(&context)?);
         Ok(Cuda { copies, kernel: None, numa_node, has_warned: Arc::default() })
     }
@@ -71,7 +73,7 @@ impl Backend for Cuda {
             Err(error) => error,
         };
         // Once per device, not once per batch: what is true of one batch is true of nearly all.
-        if self.has_warned.swap(true, Ordering::Relaxed) {
+        if self.has_warned.swap(true, Ordering::Relaxed) || ending::has_begun() {
             tracing::debug!(%error, bytes, "no page-locked memory again");
         } else {
             tracing::warn!(
@@ -168,15 +170,15 @@ impl CudaDevice {
         use sys::CUdevice_attribute as Attribute;
 
         let known = format!("cuda:{ordinal}");
-        let _call = driver::begin(&known)?;
+        let call = driver::begin(&known)?;
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let device = driver::check(&known, "cuDeviceGet", result::device::get(number))?;
-        let number = |attribute| driver::attribute(&known, device, attribute);
-        let pci = pci_name(&known, device)?;
+        let number = |attribute| driver::attribute(&call, &known, device, attribute);
+        let pci = pci_name(&call, &known, device)?;
         Ok(CudaDevice {
             ordinal,
             name: driver::check(&known, "cuDeviceGetName", result::device::get_name(device))?,
-            memory_bytes: driver::memory_bytes(&known, device)?,
+            memory_bytes: driver::memory_bytes(&call, &known, device)?,
             free_bytes: Context::of(ordinal).and_then(|context| context.memory()).ok().map(|(free, _)| free),
             compute_capability: (
                 number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -217,10 +219,10 @@ impl CudaDevice {
 }
 
 /// A device's place on the PCI bus, as Linux names it.
-fn pci_name(known: &str, device: sys::CUdevice) -> Result<String, DeviceError> {
+fn pci_name(call: &Call, known: &str, device: sys::CUdevice) -> Result<String, DeviceError> {
     use sys::CUdevice_attribute as Attribute;
 
-    let number = |attribute| driver::attribute(known, device, attribute);
+    let number = |attribute| driver::attribute(call, known, device, attribute);
     Ok(format!(
         "{:04x}:{:02x}:{:02x}.0",
         number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,

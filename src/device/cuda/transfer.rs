@@ -20,6 +20,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, result, sys};
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 
 use super::array::DeviceArray;
 use super::driver::{Context, Entered, not_released};
+use super::ending::Call;
 use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
 use super::stream::{CudaEvent, Stream};
@@ -84,11 +86,24 @@ struct Uses {
 /// A stream of the consumer's.
 enum Used {
     /// Held here, and so alive as long as it is needed.
-    Held(Arc<CudaStream>),
+    Held(HeldStream),
     /// Likewise, for a stream of this module.
     Own(Arc<Stream>),
     /// Alive as long as it is needed, by a caller's promise.
     Raw(sys::CUstream),
+}
+
+/// A stream of the consumer's, whose last holder calls the driver when it drops it. At the end of the process
+/// it is left to the driver.
+struct HeldStream(ManuallyDrop<Arc<CudaStream>>);
+
+impl Drop for HeldStream {
+    fn drop(&mut self) {
+        if let Some(_call) = Call::begin() {
+            // SAFETY: it is dropped here alone, once.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
 }
 
 // SAFETY: a raw stream is a name that the driver returned, and the driver may be called from any thread.
@@ -97,7 +112,7 @@ unsafe impl Send for Used {}
 impl Used {
     fn handle(&self) -> sys::CUstream {
         match self {
-            Used::Held(stream) => stream.cu_stream(),
+            Used::Held(stream) => stream.0.cu_stream(),
             Used::Own(stream) => stream.handle(),
             Used::Raw(stream) => *stream,
         }
@@ -387,7 +402,7 @@ impl<'a> CudaBatch<'a> {
     pub fn wait_on(&self, stream: &Arc<CudaStream>) -> Result<(), DeviceError> {
         self.check_context(stream.context().cu_ctx(), stream.context().ordinal())?;
         // SAFETY: the transfer holds the stream until the batch is released.
-        unsafe { self.transfer.use_on(Used::Held(stream.clone())) }
+        unsafe { self.transfer.use_on(Used::Held(HeldStream(ManuallyDrop::new(stream.clone())))) }
     }
 
     /// Like [`wait_on`](Self::wait_on) for a stream that another library made: a `CUstream` or a

@@ -2,7 +2,8 @@
 //! says that it did not run.
 #![expect(unsafe_code, reason = "whether a library is there, its loader says")]
 
-use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, DriverError};
 use cudarc::{driver, nccl};
 
 use super::*;
@@ -15,10 +16,12 @@ fn gpus() -> usize {
     let driver = unsafe { driver::sys::is_culib_present() };
     // SAFETY: the same.
     let nccl = unsafe { nccl::sys::is_culib_present() };
-    if driver && nccl {
-        CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap())
-    } else {
-        0
+    if !(driver && nccl) {
+        return 0;
+    }
+    match CudaContext::device_count() {
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+        count => usize::try_from(count.unwrap()).unwrap(),
     }
 }
 
