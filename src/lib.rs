@@ -215,6 +215,16 @@ pub use base::{folder_turn, glob, input_file, shown, trace, whole_file};
 #[cfg(not(shuttle))]
 mod auto_traits;
 
+#[cfg(test)]
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "shared by tests, each of which uses a part of it"
+)]
+#[path = "../tests/common/process.rs"]
+mod process;
+
 /// Runs the model scenarios that stand beside the code they check.
 #[cfg(test)]
 #[cfg(shuttle)]

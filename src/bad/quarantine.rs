@@ -23,9 +23,9 @@ use crate::base::sync::Mutex;
 use crate::base::whole_file::{self, kind_of};
 use crate::base::{file_lock, input_file, shown};
 use crate::record::Key;
-use crate::record::example::{Example, ExampleWriter, features_head, string_head};
+use crate::record::example::{Example, ExampleWriter, NameFirst, features_head, string_head};
 use crate::source::Record;
-use crate::source::tfrecord::{FrameFault, frame_around, read_frame};
+use crate::source::tfrecord::{FrameFault, HEAD_BYTES, frame_around, read_frame};
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
@@ -33,13 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many times the file is opened again when others move it away before it is locked.
 const OPENED_MAX: usize = 100;
-
-/// Fewer bytes, which are a frame's head, are not the beginning of an entry.
-const ENTRY_BYTES_MIN: u64 = 12;
-
-/// The key of field 1 where that is a message or bytes: of an Example's features, of each of them, and of its
-/// name.
-const CHUNK: u8 = 1 << 3 | 2;
 
 /// The features of an entry.
 mod feature {
@@ -59,7 +52,7 @@ mod feature {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The database or file that has the record: an absolute path, unless it is no file.
+    /// The database or file that has the record: an absolute path without links, unless it is no file.
     pub source: PathBuf,
     /// The record's key.
     pub key: Key,
@@ -199,8 +192,8 @@ fn to_add() -> OpenOptions {
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
-    /// The folder that relative paths are in: the process's own when the feed was built.
-    folder: PathBuf,
+    /// The folder that relative paths are in: the process's own when the feed was built, unless it was gone.
+    folder: Option<PathBuf>,
     /// For how long the file's lock is waited for.
     patience: Duration,
     known: Mutex<Known>,
@@ -212,14 +205,17 @@ struct Name {
     /// Where the source is, if it is a file or a folder.
     source: PathBuf,
     number: u64,
-    /// Of its bytes: a data set may be built again at one path.
+    /// Of its bytes, and where each part ends: a data set may be built again at one path.
     checksum: u32,
 }
 
 impl Name {
     fn new(source: PathBuf, number: u64, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
         let mut checksum = Crc32c::new();
-        [key, value, companion.unwrap_or_default()].into_iter().for_each(|bytes| checksum.update(bytes));
+        for part in [Some(key), Some(value), companion] {
+            checksum.update(&part.map_or(u64::MAX, |bytes| bytes.len() as u64).to_le_bytes());
+            checksum.update(part.unwrap_or_default());
+        }
         Name { source, number, checksum: checksum.masked() }
     }
 }
@@ -259,7 +255,7 @@ impl Quarantine {
         }
         // It is opened again by its name, after the process may have changed its folder.
         let path = std::path::absolute(path).map_err(error)?;
-        let folder = std::env::current_dir().map_err(error)?;
+        let folder = std::env::current_dir().ok();
         Ok(Quarantine { path, folder, patience: PATIENCE, known: Mutex::default() })
     }
 
@@ -270,7 +266,7 @@ impl Quarantine {
         number: u64,
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
-        let name = Name::new(self.found(&bad.path), number, &bad.key.0, record.value, record.companion);
+        let name = Name::new(self.place_of(&bad.path), number, &bad.key.0, record.value, record.companion);
         let mut known = self.known.lock();
         // Without the file's lock: a bad record comes again in each epoch.
         if known.named.contains(&name) {
@@ -284,13 +280,15 @@ impl Quarantine {
         noted
     }
 
-    /// Where a source is: other processes call it by other relative paths, and other sources by the same. A
-    /// source that is no file keeps its name.
-    fn found(&self, source: &Path) -> PathBuf {
-        let whole = self.folder.join(source);
-        let is_there = source.is_relative() && whole.exists();
-        let found = if is_there { std::path::absolute(whole) } else { Ok(source.to_owned()) };
-        found.unwrap_or_else(|_| source.to_owned())
+    /// Where a source is: other processes call it by other relative paths and through other links, and other
+    /// sources by the same. A source that is no file keeps its name.
+    fn place_of(&self, source: &Path) -> PathBuf {
+        let whole = match &self.folder {
+            Some(folder) => folder.join(source).canonicalize().ok(),
+            None if source.is_absolute() => source.canonicalize().ok(),
+            None => None,
+        };
+        whole.unwrap_or_else(|| source.to_owned())
     }
 
     /// Names a record under the file's lock.
@@ -383,18 +381,18 @@ impl Quarantine {
         facts: &[u8],
         record: &Record<'_>,
     ) -> Result<(), QuarantineError> {
-        let companion = record.companion.unwrap_or_default();
-        let before_value = string_head(feature::VALUE, record.value.len());
+        let before_value = [facts, &string_head(feature::VALUE, record.value.len())].concat();
         let before_companion =
             record.companion.map_or_else(Vec::new, |bytes| string_head(feature::COMPANION, bytes.len()));
-        let features = [facts, &before_value, record.value, &before_companion, companion];
-        let head = features_head(features.iter().map(|piece| piece.len()).sum());
-        let entry = [&*head, features[0], features[1], features[2], features[3], features[4]];
+        let (value, companion) = (record.value, record.companion.unwrap_or_default());
+        let bytes = before_value.len() + value.len() + before_companion.len() + companion.len();
+        let front = [features_head(bytes), before_value].concat();
+        let pieces = [&*front, value, &before_companion, companion];
         let mut end = known.end;
-        let written = frame_around(&entry).and_then(|(frame_head, frame_foot)| {
-            let before = [&frame_head, &*head, facts, &before_value].concat();
-            let behind = [&*before_companion, companion, &frame_foot];
-            for piece in [&*before, record.value].into_iter().chain(behind) {
+        let written = frame_around(&pieces).and_then(|(head, foot)| {
+            // At once, so that a writer which is killed leaves nothing, or what it is seen to be an entry by.
+            let front = [&head, pieces[0]].concat();
+            for piece in [&*front, pieces[1], pieces[2], pieces[3], &foot] {
                 file.write_all_at(piece, end)?;
                 end += piece.len() as u64;
             }
@@ -441,15 +439,14 @@ fn read_entries(
                 found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
                 part.start = end;
             }
-            // A cut record and nothing whole before it may be somebody's file.
-            Err(FrameFault::Cut)
-                if part.start == 0
-                    && !begins_with_entry(file, part.end)
-                        .map_err(|error| QuarantineError::io(path, "read it", &error))? =>
-            {
-                return Err(not_one("is none".to_owned()));
+            Err(FrameFault::Cut) => {
+                // A cut record and nothing whole before it may be somebody's file.
+                let io = |error| QuarantineError::io(path, "read it", &error);
+                if part.start == 0 && !begins_with_entry(file, part.end).map_err(io)? {
+                    return Err(not_one("is none".to_owned()));
+                }
+                break;
             }
-            Err(FrameFault::Cut) => break,
             Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),
             Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", &error)),
         }
@@ -457,30 +454,14 @@ fn read_entries(
     Ok(part.start)
 }
 
-/// Whether a file that begins with a frame's head goes on as the first entry of a quarantine file, as far as
-/// it goes: with the name of an Example's first feature.
+/// Whether a file behind a frame's head goes on as the first entry of a quarantine file, as far as it goes.
+/// If it ends before that can be seen, it does not.
 fn begins_with_entry(file: &File, bytes: u64) -> io::Result<bool> {
-    /// Three keys, three lengths of at most ten bytes, and the name.
-    const BYTES_MAX: usize = 3 * 11 + feature::SOURCE.len();
-
-    let Some(behind) = bytes.checked_sub(ENTRY_BYTES_MIN) else { return Ok(false) };
-    let mut found = [0; BYTES_MAX];
-    let found = &mut found[..usize::try_from(behind).map_or(BYTES_MAX, |behind| behind.min(BYTES_MAX))];
-    file.read_exact_at(found, ENTRY_BYTES_MIN)?;
-    let mut rest = &*found;
-    // The features, the first of them, its name.
-    for _ in 0..3 {
-        let Some((&key, behind)) = rest.split_first() else { return Ok(true) };
-        let Some(last) = behind.iter().position(|byte| byte & 0x80 == 0) else {
-            return Ok(key == CHUNK && behind.len() < 10);
-        };
-        if key != CHUNK {
-            return Ok(false);
-        }
-        rest = &behind[last + 1..];
-    }
-    let name = feature::SOURCE.as_bytes();
-    Ok(rest.starts_with(name) || name.starts_with(rest))
+    let first = NameFirst(feature::SOURCE);
+    let behind = usize::try_from(bytes.saturating_sub(HEAD_BYTES as u64)).unwrap_or(usize::MAX);
+    let mut front = vec![0; behind.min(first.bytes_max())];
+    file.read_exact_at(&mut front, HEAD_BYTES as u64)?;
+    Ok(first.is_in(&front))
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -566,7 +547,9 @@ mod tests {
             std::fs::create_dir(folder).unwrap();
             std::fs::write(folder.join("data"), "").unwrap();
         }
-        let of = |folder: &Path| Quarantine { folder: folder.to_owned(), ..Quarantine::at(&path).unwrap() };
+        std::os::unix::fs::symlink(other.join("data"), one.join("link")).unwrap();
+        let of =
+            |folder: &Path| Quarantine { folder: Some(folder.to_owned()), ..Quarantine::at(&path).unwrap() };
         let note = |quarantine: &Quarantine, source: &Path, value: &[u8]| {
             let id = RecordId { epoch: 0, index: 5 };
             let (key, reason) = (Key(Vec::new()), "torn".to_owned());
@@ -581,9 +564,17 @@ mod tests {
             note(&of(&other), &other.join("data"), b"torn");
             note(&of(&other), relative, b"built again");
             note(&of(&other), Path::new("made"), b"torn");
+            // By other ways, and where the process's folder is gone.
+            note(&of(&one), Path::new("../other/data"), b"torn");
+            note(&of(&one), Path::new("link"), b"torn");
+            note(&of(&one), &one.join("../other/data"), b"torn");
+            let nowhere = Quarantine { folder: None, ..Quarantine::at(&path).unwrap() };
+            note(&nowhere, &one.join("link"), b"torn");
+            note(&nowhere, Path::new("made"), b"torn");
         }
         let named = Quarantined::read(&path).unwrap();
         let named: Vec<_> = named.iter().map(|entry| (&*entry.source, &*entry.value)).collect();
+        let [one, other] = [one, other].map(|folder| folder.canonicalize().unwrap());
         let due: [(&Path, &[u8]); 4] = [
             (&one.join("data"), b"torn"),
             (&other.join("data"), b"torn"),
@@ -594,13 +585,33 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_end_elsewhere_are_another_record() {
+        let name = |key: &[u8], value: &[u8], companion| Name::new("data".into(), 5, key, value, companion);
+        let names = [
+            name(b"ab", b"c", None),
+            name(b"a", b"bc", None),
+            name(b"a", b"b", Some(b"c")),
+            name(b"ab", b"c", Some(b"")),
+        ];
+        assert_eq!(names.into_iter().collect::<HashSet<_>>().len(), 4);
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "locks files")]
     fn a_cut_record_of_somebody_else_is_left_and_a_cut_entry_is_completed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.tfrecord");
         note(&Quarantine::at(&path).unwrap(), 3).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for cut in 12..whole.len() {
+        // A frame's head, three keys with their lengths, and the name.
+        let seen_after = HEAD_BYTES + 3 * 2 + feature::SOURCE.len();
+        for cut in 1..seen_after {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let error = note(&Quarantine::at(&path).unwrap(), 3).unwrap_err();
+            assert!(matches!(error, QuarantineError::NotOne { offset: 0, .. }), "cut at {cut}: {error}");
+            assert_eq!(std::fs::read(&path).unwrap(), whole[..cut]);
+        }
+        for cut in seen_after..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(numbers(&path), []);
             note(&Quarantine::at(&path).unwrap(), 3).unwrap();
@@ -611,7 +622,7 @@ mod tests {
         for data in [vec![7; 300], b"\x0a".repeat(300), vec![0xff; 300], example.to_bytes()] {
             let mut other = Vec::new();
             write_record(&mut other, &data).unwrap();
-            for cut in [60, 200, other.len() - 1] {
+            for cut in [1, 11, 12, 14, 18, 60, 200, other.len() - 1] {
                 std::fs::write(&path, &other[..cut]).unwrap();
                 let error = note(&Quarantine::at(&path).unwrap(), 3).unwrap_err();
                 assert!(matches!(error, QuarantineError::NotOne { offset: 0, .. }), "{error}");

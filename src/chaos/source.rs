@@ -136,6 +136,10 @@ impl SourceInternals for ChaosSource {
         self.inner.count(place)
     }
 
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        self.inner.commit()
+    }
+
     fn index_checksum(&self) -> Option<u32> {
         self.inner.index_checksum()
     }
@@ -245,6 +249,14 @@ fn tear(value: &mut Vec<u8>, effect: &Effect, seed: u64, position: u64) {
 }
 
 impl CursorInternals for ChaosCursor {
+    fn commit(&mut self) -> u64 {
+        self.inner.commit()
+    }
+
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        self.inner.check_end()
+    }
+
     fn drop_behind(&mut self) -> bool {
         self.inner.drop_behind()
     }

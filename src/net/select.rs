@@ -95,8 +95,8 @@ impl Net {
         let mut preceded_by_other = false;
         for (place, layer) in kept.iter().enumerate() {
             if matches!(layer.role, Role::Data | Role::ImageData) {
-                let is_moved = || readers.are_weights_moved(layer.layer, place);
-                fed.push(self.data_layer(*layer, is_moved, &state, preceded_by_other)?);
+                let are_weights_moved = || readers.are_weights_moved(layer.layer, place);
+                fed.push(self.data_layer(*layer, are_weights_moved, &state, preceded_by_other)?);
             } else {
                 preceded_by_other |= layer.may_draw();
             }

@@ -157,6 +157,15 @@ impl Job {
         self.files.iter().fold(0, |records, file| records.saturating_add(*file))
     }
 
+    /// The position at which each file ends.
+    pub(crate) fn file_ends(&self) -> Vec<u64> {
+        let next = |end: &mut u64, records: &u64| {
+            *end = end.saturating_add(*records);
+            Some(*end)
+        };
+        self.files.iter().scan(0, next).collect()
+    }
+
     /// Whether the files are mixed.
     pub(crate) fn is_mixed(&self) -> bool {
         !self.mix.is_empty()

@@ -103,4 +103,21 @@ impl Partition {
             }
         }
     }
+
+    /// The first step from this one on in which a replica gets records, of a stream that does not end;
+    /// `None` if it gets none in any.
+    pub(super) fn next_busy(self, world: World, step: u64, seat: Seat) -> Option<u64> {
+        let (workers, locals) = (world.workers() as u64, world.replicas_per_worker() as u64);
+        let replicas = world.replicas() as u64;
+        match self {
+            Partition::Rebatched { global } if global < replicas => {
+                // The first `global` of all replicas get a record, and workers take turns at being first: in
+                // so many turns of each round, this replica of a worker is one of them.
+                let turns = global.saturating_sub(seat.local as u64).div_ceil(locals);
+                let turn = (seat.worker as u64 + step) % workers;
+                (turns > 0).then(|| if turn < turns { step } else { step + workers - turn })
+            }
+            _ => (self.range(world, 0, seat, u64::MAX).len > 0).then_some(step),
+        }
+    }
 }

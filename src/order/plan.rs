@@ -44,6 +44,44 @@ pub struct Plan {
     goes_on_in: u64,
 }
 
+/// Where the records of one replica are in an epoch: the places of its shares in a line.
+struct EpochPlaces<'a> {
+    world: World,
+    seat: Seat,
+    line: Line<'a>,
+    partition: Partition,
+    /// The number of the epoch's first step, as the line counts steps.
+    first_step: u64,
+    /// The place where the line ends.
+    end: u64,
+}
+
+impl EpochPlaces<'_> {
+    fn of_step(&self, step: u64) -> StridedRange {
+        self.partition.range(self.world, self.first_step + step, self.seat, self.end)
+    }
+
+    /// Those of these steps of the epoch, which are not empty, that have records.
+    fn steps_with_records(self, steps: Range<u64>) -> impl Iterator<Item = u64> {
+        // Each step begins where the one before ends, so once one is behind the end, all are.
+        let end = first_not(steps.clone(), |step| self.of_step(step).first < self.end);
+        // A short step is divided anew: in it, a replica may have records that has none in any other.
+        let last = end.saturating_sub(1).max(steps.start);
+        let next = move |from: u64| {
+            let number = self.partition.next_busy(self.world, self.first_step + from, self.seat);
+            let busy = number.map(|number| number - self.first_step).filter(|&busy| busy < last);
+            let at_last = || (from <= last && last < end && self.of_step(last).len > 0).then_some(last);
+            busy.or_else(at_last)
+        };
+        let mut from = steps.start;
+        std::iter::from_fn(move || {
+            let step = next(from)?;
+            from = step + 1;
+            Some(step)
+        })
+    }
+}
+
 impl Job {
     /// The number of places in an epoch, if all workers share one stream.
     pub(super) fn records_of_epoch(&self) -> u64 {
@@ -247,63 +285,44 @@ impl Plan {
     ///
     /// [`OrderError::NoSuchStep`], [`OrderError::NoSuchMember`] and [`OrderError::TooMany`].
     pub fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, OrderError> {
-        let (line, range, _) = self.places(epoch, step, replica)?;
-        Ok(ReplicaShare::of(self, line, range))
+        let places = self.places(epoch, step, replica)?;
+        Ok(ReplicaShare::of(self, places.line, places.of_step(step)))
     }
 
-    /// The line of a replica's share of a step, its places there, and where the line ends.
-    fn places(
-        &self,
-        epoch: u64,
-        step: u64,
-        replica: usize,
-    ) -> Result<(Line<'_>, StridedRange, u64), OrderError> {
-        let seat = self.job.world.seat(replica)?;
+    /// Where the records of a replica are in an epoch that has this step.
+    fn places(&self, epoch: u64, step: u64, replica: usize) -> Result<EpochPlaces<'_>, OrderError> {
+        let (world, seat) = (self.job.world, self.job.world.seat(replica)?);
         let steps = self.steps(epoch)?;
         if step >= steps {
             return Err(OrderError::NoSuchStep { epoch, step, steps });
         }
         let worker = if self.shards.len() == 1 { 0 } else { seat.worker };
         let line = self.line(epoch, worker)?;
-        let (partition, step, end) = match (self.last_batch, line.rest) {
-            (LastBatch::Wrap, _) => (self.partition, self.steps_before(epoch)? + step, u64::MAX),
-            (_, Some(rest)) => (self.partition.shared(), step, rest.len()),
-            (_, None) => (self.partition, step, self.end(line.shard)),
+        let (partition, first_step, end) = match (self.last_batch, line.rest) {
+            (LastBatch::Wrap, _) => (self.partition, self.steps_before(epoch)?, u64::MAX),
+            (_, Some(rest)) => (self.partition.shared(), 0, rest.len()),
+            (_, None) => (self.partition, 0, self.end(line.shard)),
         };
-        Ok((line, partition.range(self.job.world, step, seat, end), end))
+        Ok(EpochPlaces { world, seat, line, partition, first_step, end })
     }
 
-    /// The first of these steps, without those behind the end of the replica's line, which give it no
-    /// records. Where other workers have many more records, these can be nearly all.
+    /// Those of these steps in which a replica gets records: no more than the records. Nearly all steps may
+    /// be others, where there are more replicas than a step has records, or where other workers have more.
     ///
     /// # Errors
     ///
     /// As [`share`](Self::share), if the plan lacks one of the steps.
-    pub(crate) fn up_to_end(
+    pub(crate) fn steps_with_records(
         &self,
         epoch: u64,
         steps: Range<u64>,
         replica: usize,
-    ) -> Result<Range<u64>, OrderError> {
-        let Some(last) = steps.end.checked_sub(1).filter(|last| steps.contains(last)) else {
-            return Ok(steps);
-        };
-        // Each step begins where the one before ends, so once one is behind the end, all are.
-        let is_behind = |step| self.places(epoch, step, replica).map(|(_, range, end)| range.first >= end);
-        // The last step, or the first that is none.
-        if !is_behind(last.min(self.steps(epoch)?.max(steps.start)))? {
-            return Ok(steps);
-        }
-        let (mut from, mut to) = (steps.start, last);
-        while from < to {
-            let middle = from + (to - from) / 2;
-            if is_behind(middle)? {
-                to = middle;
-            } else {
-                from = middle + 1;
-            }
-        }
-        Ok(steps.start..to)
+    ) -> Result<impl Iterator<Item = u64>, OrderError> {
+        let Range { start, end } = steps;
+        // The last step, or the first that the plan lacks.
+        let last = end.saturating_sub(1).min(self.steps(epoch)?).max(start);
+        let places = if start < end { Some(self.places(epoch, last, replica)?) } else { None };
+        Ok(places.into_iter().flat_map(move |places| places.steps_with_records(start..end)))
     }
 
     /// The number of steps in all epochs before this one, if batches [wrap](LastBatch::Wrap).

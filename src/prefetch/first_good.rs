@@ -37,8 +37,7 @@ impl Prefetcher {
                     return Ok(Front::Good(bad));
                 }
                 Err(fault) => {
-                    let number = run.number(position).unwrap_or(record.id.index);
-                    bad.push(self.processor.bad(&record, number, fault)?);
+                    bad.push(self.processor.bad(&record, run.number(position), fault)?);
                 }
             }
         }

@@ -236,8 +236,7 @@ impl<'a> Dealer<'a> {
             }),
         };
         let dealt = dealt.map_err(|error: TryReserveError| {
-            let action = "keep a record, of which there are several in one run";
-            SourceError::io(&self.shared.key.source, action, &error.into())
+            SourceError::io(&self.shared.key.source, "keep a record", &error.into())
         })?;
         if let Some(outstanding) = self.outstanding.as_ref().filter(|_| dealt.is_ok()) {
             cursor.dealt(outstanding.dealt());

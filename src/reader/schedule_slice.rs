@@ -97,9 +97,12 @@ impl fmt::Display for ScheduleSlice {
 struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
-    /// The number of records that the plan was made for.
-    records: u64,
+    /// Where the files end that are read in order; at least where the records end that the plan was made for.
+    ends: Vec<u64>,
+    /// Whether it seeks to the beginning of a file, if to no other record.
     is_seekable: bool,
+    /// Whether an index leads it to each record, so that none is passed over.
+    is_indexed: bool,
     /// The position of the cursor's next record, if known: a cursor need not begin at the first record.
     at: Option<u64>,
     /// The next records of a share, already announced to the cursor.
@@ -121,7 +124,7 @@ impl Seeker<'_> {
         if self.at.is_some_and(|at| position < at) {
             self.check_end()?;
         }
-        let mut at = match self.at {
+        let at = match self.at {
             Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
             _ if self.is_seekable => {
                 self.cursor.seek(position)?;
@@ -132,49 +135,64 @@ impl Seeker<'_> {
                 0
             }
         };
-        while at < position {
-            if is_stopping() {
-                return Ok(false);
-            }
-            if !self.cursor.skip()? {
-                return Err(self.cut_short(at));
-            }
-            at += 1;
+        if !self.pass_over(at..position, is_stopping)? {
+            return Ok(false);
         }
         // The next step reads the record, or ends everything.
         self.at = Some(position + 1);
         Ok(true)
     }
 
-    /// At the end of an epoch, in a source that is read in order: passes over what the last step leaves out,
-    /// which is less than a step of `step_records`, and checks the end.
-    fn end_epoch(&mut self, step_records: u64) -> Result<(), SourceError> {
-        let Some(at) = self.at else { return Ok(()) };
-        let left = self.records.saturating_sub(at);
-        if !self.is_seekable && left < step_records {
-            for index in at..self.records {
-                if !self.cursor.skip()? {
-                    return Err(self.cut_short(index));
-                }
+    /// Passes over the records that come next. Returns `false` if the reader is stopped on the way.
+    fn pass_over(
+        &mut self,
+        positions: Range<u64>,
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<bool, SourceError> {
+        for position in positions {
+            if is_stopping() {
+                return Ok(false);
             }
-            self.at = Some(self.records);
+            if !self.cursor.skip()? {
+                return Err(self.cut_short(position));
+            }
+        }
+        Ok(true)
+    }
+
+    /// At the end of an epoch, passes over what the last step leaves out, if the source is read in order, and
+    /// checks the end.
+    fn end_epoch(&mut self, plan: &Plan, is_stopping: impl Fn() -> bool) -> Result<(), SourceError> {
+        let Some(at) = self.at else { return Ok(()) };
+        // Behind a step that wraps, the cursor is in the next epoch.
+        if !self.is_indexed && !plan.wraps() {
+            let end = self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at);
+            // More is not left out, but another worker's.
+            if end - at < plan.step_records() {
+                if !self.pass_over(at..end, is_stopping)? {
+                    return Ok(());
+                }
+                self.at = Some(end);
+            }
         }
         self.check_end()
     }
 
-    /// If the cursor is behind the plan's last record, checks that the source ends there. The plan was made
-    /// for as many records as the source states, and nothing else would tell that it has more.
+    /// If the cursor is behind the plan's last record, or the last of a file, checks that the source or the
+    /// file ends there. The plan was made for as many records as the source states of each file, and nothing
+    /// else would tell that it has more.
     fn check_end(&mut self) -> Result<(), SourceError> {
-        if self.at != Some(self.records) {
-            return Ok(());
+        let records = self.ends.last().copied().unwrap_or_default();
+        if self.at != Some(records) {
+            return self.cursor.check_end();
         }
         // Checked once: wherever the cursor is now, it goes elsewhere.
         self.at = None;
         if !self.cursor.skip()? {
             return Ok(());
         }
-        let message = format!("expected {} records, but the database continues", self.records);
-        Err(SourceError::Broken { path: self.source.path().to_owned(), index: self.records, message })
+        let message = format!("expected {records} records, but the database continues");
+        Err(SourceError::Broken { path: self.source.path().to_owned(), index: records, message })
     }
 
     /// Announces how far the cursor reads from the next record of the first share, through the shares after
@@ -245,14 +263,17 @@ impl Dealer<'_> {
         if schedule_slice.commit.is_some_and(|commit| commit != cursor.commit()) {
             return Err(SourceError::Committed { path: source.path().to_owned() }.into());
         }
+        let plan = &schedule_slice.plan;
+        let is_indexed = source.is_seekable();
         // The beginning of a file is found without an index.
-        let finds_files = || schedule_slice.plan.shuffles_files() && source.file_records().is_some();
-        let is_seekable = source.is_seekable() || finds_files();
+        let finds_files = plan.shuffles_files() && source.file_records().is_some();
+        let is_seekable = is_indexed || finds_files;
         let mut seeker = Seeker {
             cursor,
             source,
-            records: schedule_slice.plan.job().records(),
+            ends: if finds_files { plan.job().file_ends() } else { vec![plan.job().records()] },
             is_seekable,
+            is_indexed,
             at: (!is_seekable).then_some(0),
             foreseen: VecDeque::with_capacity(FORESEEN),
             until: u64::MAX,
@@ -275,7 +296,7 @@ impl Dealer<'_> {
                 break;
             }
             if first.step + steps == schedule_slice.plan.steps(first.epoch)? {
-                seeker.end_epoch(schedule_slice.plan.step_records())?;
+                seeker.end_epoch(&schedule_slice.plan, || self.is_stopping())?;
                 self.epoch_ended(first.epoch);
             }
         }
@@ -326,7 +347,7 @@ impl Dealer<'_> {
             }
             let steps = schedule_slice.plan.steps(id.epoch)?;
             if id.step >= steps {
-                seeker.end_epoch(schedule_slice.plan.step_records())?;
+                seeker.end_epoch(&schedule_slice.plan, || self.is_stopping())?;
                 self.epoch_ended(id.epoch);
                 id = StepId { epoch: id.epoch + 1, step: 0 };
                 continue;

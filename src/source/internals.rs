@@ -86,6 +86,9 @@ impl SpareBuffers {
     }
 }
 
+/// The commit of a source that cannot be written to while it is read.
+const NOT_WRITTEN: u64 = 0;
+
 /// What a source of this crate can do in addition.
 pub trait SourceInternals: Source {
     /// The names of the consecutive files that make up the source, for messages.
@@ -117,8 +120,8 @@ pub trait SourceInternals: Source {
         self.index(place)
     }
 
-    /// The newest commit to the source, if it can be written to while it is read: a number that every commit
-    /// changes. Whoever counts its records compares this with the [commit of the
+    /// The newest commit to the source: a number that every commit changes, and [`NOT_WRITTEN`] if it cannot
+    /// be written to while it is read. Whoever counts its records compares this with the [commit of the
     /// cursor](CursorInternals::commit) that reads them. `None` if that is a cursor of another source, of
     /// which nobody knows.
     ///
@@ -126,7 +129,7 @@ pub trait SourceInternals: Source {
     ///
     /// As [`cursor`](Source::cursor).
     fn commit(&self) -> Result<Option<u64>, SourceError> {
-        Ok(Some(0))
+        Ok(Some(NOT_WRITTEN))
     }
 
     /// A checksum of the index of the records, if there is an index that stays the same as long as the data
@@ -150,7 +153,18 @@ pub trait SourceInternals: Source {
 pub trait CursorInternals {
     /// The [commit](SourceInternals::commit) that the cursor reads.
     fn commit(&mut self) -> u64 {
-        0
+        NOT_WRITTEN
+    }
+
+    /// If the cursor is behind the last record that one of several joined sources is known to have, checks
+    /// that this source ends there. Reading that runs on into the next source checks it, and so does a seek;
+    /// this is for a reader that stops there.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Broken`] if the source has more records.
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        Ok(())
     }
 
     /// From now on, asks the kernel to drop from memory what the cursor has passed and nobody uses any more,
@@ -254,7 +268,11 @@ impl dyn Source + '_ {
 /// The same methods for any cursor.
 impl dyn Cursor + '_ {
     pub(crate) fn commit(&mut self) -> u64 {
-        self.internals().map_or(0, CursorInternals::commit)
+        self.internals().map_or(NOT_WRITTEN, CursorInternals::commit)
+    }
+
+    pub(crate) fn check_end(&mut self) -> Result<(), SourceError> {
+        self.internals().map_or(Ok(()), CursorInternals::check_end)
     }
 
     pub(crate) fn drop_behind(&mut self) -> bool {

@@ -287,15 +287,7 @@ impl JoinedCursor {
 
     /// Moves to the beginning of the next source; `false` if there is none.
     fn go_on(&mut self) -> Result<bool, SourceError> {
-        let here = self.here;
-        if self.is_through(here) && self.members[here].cursor.skip()? {
-            let known = self.members[here].at;
-            return Err(SourceError::Broken {
-                path: self.source.sources[here].path().to_owned(),
-                index: known,
-                message: format!("expected {known} records, but the database continues"),
-            });
-        }
+        self.check_end()?;
         let next = self.here + 1;
         if next == self.members.len() {
             return Ok(false);
@@ -352,9 +344,10 @@ impl Cursor for JoinedCursor {
             (*here, *stay) = (number, Stay::Here);
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
-                // Rare, and then only of a list of files.
+                // Rare, and then only of a list of files that shuffles itself. Others number by place here.
+                let own = entry.number().filter(|own| own.saturating_add(1) != *at);
                 let of_all = |own: u64| Some(own.saturating_add(before(number)?));
-                return Ok(Some(entry.numbered(entry.number().and_then(of_all))));
+                return Ok(Some(entry.numbered(own.and_then(of_all))));
             }
             ended(source, number, *at)?;
             // At its end, it has put its buffers where the next one finds them.
@@ -381,6 +374,7 @@ impl Cursor for JoinedCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
+        self.check_end()?;
         self.come_to(0);
         for member in &mut self.members {
             member.cursor.rewind()?;
@@ -391,6 +385,10 @@ impl Cursor for JoinedCursor {
 
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
         let (number, local) = self.find(position);
+        // In the order of a shuffle, another source than the next may follow, or none.
+        if (number, local) != (self.here, self.members[self.here].at) {
+            self.check_end()?;
+        }
         self.come_to(number);
         if let Some(records) = self.source.records_of(number) {
             return self.members[number].go_to(local.min(records));
@@ -415,6 +413,20 @@ impl Cursor for JoinedCursor {
 impl CursorInternals for JoinedCursor {
     fn commit(&mut self) -> u64 {
         self.members.iter_mut().fold(0, |sum, member| sum.wrapping_add(member.cursor.commit()))
+    }
+
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        let here = self.here;
+        self.members[here].cursor.check_end()?;
+        if !self.is_through(here) || !self.members[here].cursor.skip()? {
+            return Ok(());
+        }
+        let known = self.members[here].at;
+        Err(SourceError::Broken {
+            path: self.source.sources[here].path().to_owned(),
+            index: known,
+            message: format!("expected {known} records, but the database continues"),
+        })
     }
 
     fn drop_behind(&mut self) -> bool {
@@ -494,7 +506,29 @@ impl CursorInternals for JoinedCursor {
 mod tests {
     use super::*;
     use crate::base::offload::NotYet;
+    use crate::source::image_list::ImageList;
     use crate::source::leveldb::LevelDb;
+
+    /// A feed's budget has no room for numbers then.
+    #[test]
+    fn records_of_a_list_that_skips_lines_are_numbered_by_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |names: &[&str]| {
+            let path = folder.path().join("list.txt");
+            std::fs::write(&path, names.iter().map(|name| format!("{name} 1\n")).collect::<String>())
+                .unwrap();
+            names.iter().for_each(|name| std::fs::write(folder.path().join(name), name).unwrap());
+            ImageList::open(path).unwrap().relative_to(folder.path()).skipping(1).unwrap()
+        };
+        let joined = Joined::new(list(&["a", "b", "c"])).and(list(&["d", "e"]));
+        assert_eq!(joined.passes(), Passes::Alike);
+        let mut cursor = joined.cursor().unwrap();
+        for name in [b"a", b"b", b"c", b"d", b"e"] {
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!((entry.key(), entry.number()), (&name[..], None));
+        }
+        assert!(cursor.advance().unwrap().is_none());
+    }
 
     #[test]
     fn databases_share_the_pool_of_unpacked_blocks() {

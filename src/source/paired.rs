@@ -244,6 +244,11 @@ impl CursorInternals for PairedCursor {
         self.first.commit().wrapping_add(self.second.commit())
     }
 
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        self.first.check_end()?;
+        self.second.check_end()
+    }
+
     fn drop_behind(&mut self) -> bool {
         let drops = [self.first.drop_behind(), self.second.drop_behind()];
         for (path, _) in

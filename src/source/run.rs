@@ -129,7 +129,9 @@ impl Run {
     /// If there is no memory for them. The run stays as it is.
     pub(crate) fn make_room(&mut self, entry: &Entry<'_>) -> Result<(), TryReserveError> {
         let needed = self.copied_bytes.saturating_add(entry.copied_bytes());
-        self.copied.try_reserve(needed.saturating_sub(self.copied.len()))
+        let more = needed.saturating_sub(self.copied.len());
+        // Ahead for the records after it, if there is memory for that.
+        self.copied.try_reserve(more).or_else(|_| self.copied.try_reserve_exact(more))
     }
 
     /// Adds a record: its location if it is lent, its bytes otherwise.
@@ -270,11 +272,11 @@ impl Run {
         self.places.get(position).map(|place| self.record(position, place))
     }
 
-    /// The number of a record in its data set: its position, unless passes differ.
-    pub(crate) fn number(&self, position: usize) -> Option<u64> {
-        let place = self.places.get(position)?;
+    /// The number in its data set of the record at a position, which the run has: its position there, unless
+    /// passes differ.
+    pub(crate) fn number(&self, position: usize) -> u64 {
         let found = self.numbers.iter().find(|(of, _)| *of == position);
-        Some(found.map_or(place.id.index, |(_, number)| *number))
+        found.map_or_else(|| self.places[position].id.index, |(_, number)| *number)
     }
 
     /// The records, in the order of insertion.

@@ -75,7 +75,7 @@ impl Fill {
                 if let Err(changed) = self.run.check_used() {
                     return self.places.fail(position, changed);
                 }
-                let number = self.run.number(position).unwrap_or(record.id.index);
+                let number = self.run.number(position);
                 match processor.bad(&record, number, fault) {
                     Ok(bad) => self.places.mark_bad(position, bad),
                     Err(fault) => return self.places.fail(position, fault),

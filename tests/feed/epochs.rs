@@ -176,6 +176,20 @@ fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
     });
 }
 
+/// The last step of the first epoch has records of the second one, and the first step of that goes on there.
+#[test]
+fn the_end_of_an_epoch_that_wraps_reads_nothing_ahead() {
+    must_end("two epochs that wrap", || {
+        let source = MemorySource::images("wraps", 10, 1, 4, 4);
+        let probe = source.probe();
+        let feed = feed(source, 1).batch_size(8).last_batch(LastBatch::Wrap).epochs(2).resolve().unwrap();
+        let before = probe.reads();
+        let feed = feed.launch().unwrap();
+        assert_eq!(feed.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), 24);
+        assert_eq!(probe.reads() - before, 24);
+    });
+}
+
 /// A source whose ownership is shared with the test.
 #[derive(Debug)]
 struct Shared(std::sync::Arc<dyn Source>);

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use lmdb::{Cursor as _, Environment, Transaction as _, WriteFlags};
-use percolator::order::LastBatch;
+use percolator::order::{AutoShardPolicy, LastBatch, Shuffle, World};
 use percolator::source::{Access, IndexPlace, Joined, Lmdb, Source, SourceError};
 use percolator::{Feed, FeedBuilder, FeedError, RawBytes};
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 use crate::anatomy::Anatomy;
 use crate::common;
@@ -362,9 +362,9 @@ fn a_page_that_is_damaged_after_it_was_indexed_is_an_error() {
 const ENTRIES: usize = 120;
 const TRANSACTION: usize = 144;
 
-/// The number ends with a leaf, so that a walk that stops there meets no leaf that has more.
-#[test]
-fn a_feed_by_a_plan_notices_that_a_database_has_more_records_than_it_states() {
+/// A database that states fewer records than it has, and the number that it states. That ends with a leaf, so
+/// that a walk which stops there meets no leaf that has more.
+fn understated() -> (TempDir, usize) {
     let mut bytes = forge(512, &small());
     let anatomy = Anatomy::of(&bytes);
     let hidden: usize =
@@ -374,24 +374,59 @@ fn a_feed_by_a_plan_notices_that_a_database_has_more_records_than_it_states() {
     bytes_put(&mut bytes, newest * anatomy.page_bytes + ENTRIES, &(stated as u64).to_le_bytes());
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("data.mdb"), &bytes).unwrap();
+    (folder, stated)
+}
+
+#[test]
+fn a_feed_by_a_plan_notices_that_a_database_has_more_records_than_it_states() {
+    let (folder, stated) = understated();
     let open = || Lmdb::open_without_lock(folder.path());
     let end = |fed: Result<(), FeedError>| fed.unwrap_err().to_string();
     let once = end(fed(open(), FeedBuilder::once, &mut Vec::new()));
     assert!(once.contains(&format!("comes after the last of {stated} records")), "{once}");
     for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Wrap] {
-        for epochs in [1, 2] {
-            let mut items = Vec::new();
-            let by_plan = |feed: FeedBuilder| feed.epochs(epochs).last_batch(last_batch);
-            let error = end(fed(open(), by_plan, &mut items));
-            assert!(error.contains("comes after the last of"), "{last_batch:?}, {epochs} epochs: {error}");
-            assert!(items.len() <= stated + 8, "a second epoch began");
+        for shuffle in [Shuffle::No, Shuffle::Files] {
+            for epochs in [1, 2] {
+                let mut items = Vec::new();
+                let by_plan = |feed: FeedBuilder| feed.epochs(epochs).last_batch(last_batch).shuffle(shuffle);
+                let error = end(fed(open(), by_plan, &mut items));
+                let what = format!("{last_batch:?}, {shuffle:?}, {epochs} epochs: {error}");
+                assert!(error.contains("comes after the last of"), "{what}");
+                assert!(items.len() <= stated + 8, "a second epoch began: {what}");
+            }
         }
     }
+}
+
+/// Of joined databases too, wherever one is in the order of an epoch, and whichever worker reads it.
+#[test]
+fn a_feed_by_a_plan_notices_that_a_joined_database_has_more_records_than_it_states() {
     let whole = tempdir().unwrap();
     common::write_lmdb(whole.path(), small());
-    let joined = Joined::new(Lmdb::open_without_lock(whole.path()).unwrap()).and(open().unwrap());
-    let feed = Feed::builder().source(joined).decoder(RawBytes::up_to(200)).batch_size(8).epochs(1);
-    let ended = feed.build().unwrap().into_iter().find_map(Result::err);
-    let error = ended.expect("the last database has more").to_string();
-    assert!(error.contains("comes after the last of"), "{error}");
+    let (folder, stated) = understated();
+    let is_told = |place: usize, options: &dyn Fn(FeedBuilder) -> FeedBuilder| {
+        let open = |number: usize| match number == place {
+            true => Lmdb::open_without_lock(folder.path()).unwrap(),
+            false => Lmdb::open_without_lock(whole.path()).unwrap(),
+        };
+        let joined = Joined::new(open(0)).and(open(1)).and(open(2));
+        let feed = Feed::builder().source(joined).decoder(RawBytes::up_to(200)).batch_size(8);
+        let error = match options(feed.threads(1).epochs(1)).build() {
+            Ok(feed) => feed.into_iter().find_map(Result::err),
+            Err(error) => Some(error),
+        };
+        error.map(|error| error.to_string())
+    };
+    for place in 0..3 {
+        let check = |what: &str, options: &dyn Fn(FeedBuilder) -> FeedBuilder| {
+            let error = is_told(place, options).unwrap_or_else(|| panic!("database {place}, {what}"));
+            assert!(error.contains(&format!("comes after the last of {stated}")), "{what}: {error}");
+        };
+        check("in order", &|feed| feed);
+        for seed in 0..8 {
+            check(&format!("seed {seed}"), &|feed| feed.shuffle(Shuffle::Files).seed(seed));
+        }
+        let world = World::new(3, 3).unwrap();
+        check("of one of three workers", &|feed| feed.policy(AutoShardPolicy::File).worker(world, place));
+    }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::chaos::{Chaos, Faults};
 use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, Source, SourceError};
 use percolator::{Feed, FeedBuilder, RawBytes, Shuffle};
 use tempfile::{TempDir, tempdir};
@@ -157,14 +158,15 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
 fn a_commit_between_a_feeds_plan_and_its_first_record_is_an_error() {
     let ways: [fn(FeedBuilder) -> FeedBuilder; 2] = [|feed| feed, |feed| feed.shuffle(Shuffle::Global)];
     for (number, way) in ways.into_iter().enumerate() {
-        for is_joined in [false, true] {
+        for (is_joined, is_wrapped) in [(false, false), (true, false), (false, true)] {
             let folder = written();
             let other = written();
             let feed = || {
                 let (one, two) = (Lmdb::open(folder.path()).unwrap(), Lmdb::open(other.path()).unwrap());
-                let feed = match is_joined {
-                    true => Feed::builder().source(Joined::new(two).and(one)),
-                    false => Feed::builder().source(one),
+                let feed = match (is_joined, is_wrapped) {
+                    (true, _) => Feed::builder().source(Joined::new(two).and(one)),
+                    (_, true) => Feed::builder().source(Chaos::new(Faults::default()).source(one)),
+                    _ => Feed::builder().source(one),
                 };
                 way(feed.decoder(RawBytes::up_to(2500)).batch_size(10).epochs(1))
             };

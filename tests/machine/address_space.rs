@@ -1,24 +1,33 @@
-//! A limit of the address space, which one large record exceeds.
+//! A limit of the address space, which one large record, or a copy of it, exceeds.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use percolator::bad::BadRecords;
 use percolator::decoder::Decoded;
 use percolator::source::{Cursor, Entry, Source, SourceError};
-use percolator::{Dtype, Feed, Field};
+use percolator::{DecodeFailure, Dtype, Feed, FeedBuilder, Field};
 
 use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 
-const LIMIT_KIB: usize = 3 << 20;
-/// One fits within the limit, and two do not.
-const GIANT_BYTES: usize = 1700 << 20;
-
 const RECORDS: usize = 12;
-const GIANT: usize = 9;
+const SMALL_BYTES: usize = 8;
 
-/// A source whose records are small, but for one that its cursor has in memory and does not lend.
+/// A source whose cursor has all records in memory and does not lend them: each is some of the zeros.
 #[derive(Clone, Debug)]
-struct Large(Arc<Vec<u8>>);
+struct Large {
+    /// Zeros that nobody touches take address space alone.
+    zeros: Arc<Vec<u8>>,
+    /// The numbers of the large records, and their bytes.
+    large: &'static [(usize, usize)],
+}
+
+impl Large {
+    fn of(large: &'static [(usize, usize)]) -> Self {
+        let bytes = large.iter().map(|(_, bytes)| *bytes).max().unwrap();
+        Large { zeros: Arc::new(vec![0; bytes]), large }
+    }
+}
 
 impl Source for Large {
     fn path(&self) -> &Path {
@@ -40,8 +49,9 @@ impl Cursor for LargeCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let number = self.1;
         self.1 += 1;
-        let bytes = if number == GIANT { GIANT_BYTES } else { 8 };
-        Ok((number < RECORDS).then(|| Entry::borrowed(b"key", &self.0.0[..bytes])))
+        let large = self.0.large.iter().find(|(large, _)| *large == number);
+        let bytes = large.map_or(SMALL_BYTES, |(_, bytes)| *bytes);
+        Ok((number < RECORDS).then(|| Entry::borrowed(b"key", &self.0.zeros[..bytes])))
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
@@ -50,25 +60,75 @@ impl Cursor for LargeCursor {
     }
 }
 
-#[test]
-fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
-    if role().is_none() {
-        let child = child_command(this_test!(), "child");
-        let output = under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap();
-        return check(this_test!(), &output);
+/// Whether this is the child that has so much address space. If not, runs it.
+fn is_under_a_limit(test: &str, limit_mib: usize) -> bool {
+    if role().is_some() {
+        return true;
     }
-    // Zeros that nobody touches take address space alone.
-    let feed = Feed::builder().source(Large(Arc::new(vec![0; GIANT_BYTES])));
-    let feed = feed.fields([Field::scalar("bytes", Dtype::I64)]);
-    let feed = feed.decode(|record, row| -> Decoded { Ok(row.set(0, record.value.len() as i64)?) });
+    let mut child = child_command(test, "child");
+    // Each arena of the allocator would take an address space of its own.
+    child.env("MALLOC_ARENA_MAX", "1");
+    let output = under_a_limit_of_address_space(&child, Some(limit_mib << 10)).output().unwrap();
+    check(test, &output);
+    false
+}
+
+/// The number of records that a feed of the source delivers, and its error. Records of more bytes are bad.
+fn fed(
+    source: Large,
+    bytes_max: usize,
+    options: impl FnOnce(FeedBuilder) -> FeedBuilder,
+) -> (usize, Option<String>) {
+    let feed = Feed::builder().source(source).fields([Field::scalar("bytes", Dtype::I64)]);
+    let feed = feed.decode(move |record, row| -> Decoded {
+        match record.value.len() {
+            bytes if bytes > bytes_max => Err(DecodeFailure::new("it is too large")),
+            bytes => Ok(row.set(0, bytes as i64)?),
+        }
+    });
     let (mut records, mut error) = (0, None);
-    for batch in feed.batch_size(4).threads(1).once().build().unwrap() {
+    // A batch is one run, so that a run has several records.
+    for batch in options(feed.batch_size(8).threads(1)).once().build().unwrap() {
         match batch {
             Ok(batch) => records += batch.len(),
             Err(found) => error = Some(found.to_string()),
         }
     }
+    (records, error)
+}
+
+#[test]
+fn a_record_that_there_is_no_memory_to_keep_is_an_error_of_its_source() {
+    if !is_under_a_limit(this_test!(), 1024) {
+        return;
+    }
+    let (records, error) = fed(Large::of(&[(9, 600 << 20)]), usize::MAX, |feed| feed);
     let error = error.expect("two copies do not fit");
-    assert!(error.contains("large: cannot keep a record"), "{error}");
-    assert_eq!(records, 8, "the batches before it are whole");
+    assert!(error.contains("large: cannot keep a record: "), "{error}");
+    assert_eq!(records, 8, "the batch before it is whole");
+}
+
+/// The second of them would double the memory of the first.
+#[test]
+fn a_run_takes_no_more_memory_than_there_is_for_a_record_that_fits() {
+    if !is_under_a_limit(this_test!(), 1050) {
+        return;
+    }
+    let (records, error) = fed(Large::of(&[(8, 400 << 20), (9, 40 << 20)]), usize::MAX, |feed| feed);
+    assert_eq!((records, error), (RECORDS, None));
+}
+
+#[test]
+fn a_bad_record_is_named_without_a_copy_of_its_bytes() {
+    const BYTES: usize = 500 << 20;
+    if !is_under_a_limit(this_test!(), 1331) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.tfrecord");
+    let policy = BadRecords::skip().quarantine(&file);
+    let source = Large::of(&[(9, BYTES)]);
+    assert_eq!(fed(source, SMALL_BYTES, |feed| feed.bad_records(policy)), (RECORDS - 1, None));
+    let written = std::fs::metadata(&file).unwrap().len();
+    assert!(written > BYTES as u64, "{written} bytes");
 }

@@ -12,15 +12,7 @@ use crate::batch::memory::{HostMemory, PageMemory};
 use crate::device::{Backend, Capacity, DeviceError, Transfer};
 use crate::feed::Feed;
 use crate::feed::resolve::ResolvedFeed;
-
-#[allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "shared by tests, each of which uses a part of it"
-)]
-#[path = "../../../tests/common/process.rs"]
-mod process;
+use crate::process;
 
 /// A device that reports its node, and notes where its memory was touched first.
 #[derive(Debug)]

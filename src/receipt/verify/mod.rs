@@ -191,7 +191,7 @@ impl<'a> Audit<'a> {
                 .iter()
                 .flat_map(|(&replica, steps)| steps.ranges().map(move |range| (replica, range)));
             for (replica, (steps, times)) in given {
-                let steps = receipt.plan.up_to_end(epoch, steps, replica);
+                let steps = receipt.plan.steps_with_records(epoch, steps, replica);
                 for step in steps.map_err(|error| not_of_plan(name, error))? {
                     let share = receipt.plan.share(epoch, step, replica);
                     for record in share.map_err(|error| not_of_plan(name, error))? {

@@ -38,7 +38,7 @@ pub(crate) use self::lists::IntError;
 pub use self::lists::{BytesIter, BytesList, FloatIter, FloatList, Int64List, IntIter};
 pub(crate) use self::varints::{Float, Integer};
 pub use self::writer::ExampleWriter;
-pub(crate) use self::writer::{features_head, string_head};
+pub(crate) use self::writer::{NameFirst, features_head, string_head};
 
 use self::feature::{NAME, Pieces, VALUE};
 use crate::record::wire::{Wire, WireError};

@@ -16,7 +16,7 @@ use percolator_table::checksum::masked_crc32c;
 use super::error::{RecordAt, TfRecordError};
 
 /// The bytes before a record's data: its length, and the checksum of that.
-pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
+pub(crate) const HEAD_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
 /// The bytes after a record's data: its checksum.
 pub(super) const FOOT_BYTES: usize = CHECKSUM_BYTES;
 

@@ -135,14 +135,15 @@ mod tests {
     use crate::feed::Feed;
     use crate::order::Shuffle;
     use crate::source::tfrecord::{Compression, TfRecordWriter};
+    use crate::source::{Joined, Source};
 
     const RECORDS: u64 = 360;
 
     /// The number of records that a feed gives, and the error that it ends with.
-    fn fed(source: TfRecord, shuffle: Shuffle) -> (usize, Option<String>) {
+    fn fed(source: impl Source + 'static, shuffle: Shuffle, seed: u64) -> (usize, Option<String>) {
         let feed = Feed::builder().source(source).decoder(RawBytes::up_to(8)).batch_size(8);
         let mut records = 0;
-        for batch in feed.shuffle(shuffle).epochs(1).build().unwrap() {
+        for batch in feed.shuffle(shuffle).seed(seed).epochs(1).build().unwrap() {
             match batch {
                 Ok(batch) => records += batch.len(),
                 Err(error) => return (records, Some(error.to_string())),
@@ -158,21 +159,30 @@ mod tests {
         for compression in [Compression::Plain, Compression::Gzip] {
             for left_out in [0..60, 100..160, 300..360] {
                 let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("file.tfrecord");
-                let mut writer = TfRecordWriter::create(&path, compression).unwrap();
-                (0..RECORDS).for_each(|number| writer.write(&number.to_le_bytes()).unwrap());
-                writer.finish().unwrap();
+                let [path, whole] = ["file.tfrecord", "whole.tfrecord"].map(|name| folder.path().join(name));
+                for path in [&path, &whole] {
+                    let mut writer = TfRecordWriter::create(path, compression).unwrap();
+                    (0..RECORDS).for_each(|number| writer.write(&number.to_le_bytes()).unwrap());
+                    writer.finish().unwrap();
+                }
                 let open = || TfRecord::open(&path).unwrap();
                 let forge = || {
                     let places = (0..RECORDS).filter(|number| !left_out.contains(number));
                     let places = places.map(|number| number * 24).collect();
                     RecordIndex::keep(&open().subject(&IndexPlace::Beside), places);
                 };
-                for shuffle in [Shuffle::No, Shuffle::Global] {
+                for shuffle in [Shuffle::No, Shuffle::Files, Shuffle::Global] {
                     forge();
-                    let (records, error) = fed(open(), shuffle);
+                    let (records, error) = fed(open(), shuffle, 0);
                     let is_told = records == 360 || error.is_some();
                     assert!(is_told, "{compression:?} without {left_out:?}, {shuffle:?}: {records}");
+                }
+                for seed in 0..4 {
+                    forge();
+                    let joined = Joined::new(open()).and(TfRecord::open(&whole).unwrap());
+                    let (records, error) = fed(joined, Shuffle::Files, seed);
+                    let is_told = records == 720 || error.is_some();
+                    assert!(is_told, "{compression:?} without {left_out:?}, seed {seed}: {records}");
                 }
             }
         }

@@ -57,8 +57,7 @@ pub use self::error::{RecordAt, TfRecordError};
 pub use self::writer::{TfRecordWriter, write_record};
 
 use self::cursor::{TfRecordCursor, Verify};
-use self::frame::HEAD_BYTES;
-pub(crate) use self::frame::{FrameFault, read_frame};
+pub(crate) use self::frame::{FrameFault, HEAD_BYTES, read_frame};
 use self::index::Indexed;
 use self::packed::Packed;
 use self::plain::Plain;

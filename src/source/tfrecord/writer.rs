@@ -8,7 +8,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use percolator_table::checksum::Crc32c;
 
 use super::Compression;
-use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, checksum_of, head_of};
+use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, head_of};
 use crate::base::whole_file::WholeFile;
 use crate::source::SourceError;
 
@@ -166,15 +166,9 @@ pub(crate) fn frame_around(pieces: &[&[u8]]) -> io::Result<([u8; HEAD_BYTES], [u
         let message = format!("the record has {bytes} bytes, and may have {DATA_BYTES_MAX}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let checksum = match pieces {
-        [whole] => checksum_of(whole),
-        _ => {
-            let mut checksum = Crc32c::new();
-            pieces.iter().for_each(|piece| checksum.update(piece));
-            checksum.masked()
-        }
-    };
-    Ok((head_of(bytes), checksum.to_le_bytes()))
+    let mut checksum = Crc32c::new();
+    pieces.iter().for_each(|piece| checksum.update(piece));
+    Ok((head_of(bytes), checksum.masked().to_le_bytes()))
 }
 
 fn failed_before() -> io::Error {

@@ -98,8 +98,8 @@ pub enum InspectError {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read, or there is no memory to decode an image. A record that can
-/// be read, and not decoded, is counted.
+/// [`InspectError`] if the data set cannot be read, or there is no memory to decode an image. A record that
+/// can be read, and not decoded, is counted.
 pub fn inspect(
     data: &DataSet,
     options: &InspectOptions,

@@ -62,7 +62,8 @@ impl Default for PictureOptions {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read, no record has an image, or there is no memory to decode one.
+/// [`InspectError`] if the data set cannot be read, no record has an image, or there is no memory to decode
+/// one.
 pub fn pictures(
     data: &DataSet,
     options: &PictureOptions,
