@@ -65,7 +65,7 @@ impl EpochPlaces<'_> {
     fn steps_with_records(self, steps: Range<u64>) -> impl Iterator<Item = u64> {
         // Each step begins where the one before ends, so once one is behind the end, all are.
         let end = first_not(steps.clone(), |step| self.of_step(step).first < self.end);
-        // A short step is divided anew: in it, a replica may have records that has none in any other.
+        // A short step is divided anew: a replica without records in the other steps may have some in it.
         let last = end.saturating_sub(1).max(steps.start);
         let next = move |from: u64| {
             let number = self.partition.next_busy(self.world, self.first_step + from, self.seat);
@@ -375,7 +375,7 @@ impl Plan {
     /// [resume](Self::is_resumed) another's epoch.
     pub(crate) fn records_given(&self, id: StepId, replica: usize) -> Result<u64, OrderError> {
         let given = |epoch, steps: Range<u64>| {
-            steps
+            self.steps_with_records(epoch, steps, replica)?
                 .map(|step| Ok(self.share(epoch, step, replica)?.len() as u64))
                 .sum::<Result<u64, OrderError>>()
         };

@@ -81,7 +81,8 @@ impl Progress<'_> {
         for party in &self.parties {
             for MissingSteps { replicas, steps } in &party.missing {
                 for replica in replicas.clone() {
-                    for step in steps.clone() {
+                    let busy = party.plan.steps_with_records(epoch, steps.clone(), replica);
+                    for step in busy.map_err(|error| not_of_plan(party.name, error))? {
                         let of_epoch =
                             party.share(epoch, step, replica)?.filter(|record| record.epoch == epoch);
                         of_epoch.for_each(|record| marks.add(record.index));

@@ -36,6 +36,9 @@ pub struct Joined {
     path: PathBuf,
     sources: Vec<Arc<dyn Source>>,
     files: Files,
+    /// The sum of their commits before their records were counted: a commit to any of them changes it,
+    /// because each only grows.
+    commit: Result<Option<u64>, SourceError>,
 }
 
 impl Joined {
@@ -55,7 +58,10 @@ impl Joined {
     pub(crate) fn of(sources: Vec<Arc<dyn Source>>) -> Self {
         let paths: Vec<_> = sources.iter().map(|source| source.path().display().to_string()).collect();
         let files = Files::of(sources.iter().map(|source| source.path()));
-        let joined = Joined { path: paths.join(", ").into(), sources, files };
+        let commit = sources.iter().try_fold(Some(0), |sum: Option<u64>, source| {
+            Ok(sum.zip(source.commit()?).map(|(sum, commit)| sum.wrapping_add(commit)))
+        });
+        let joined = Joined { path: paths.join(", ").into(), sources, files, commit };
         joined.counts();
         joined
     }
@@ -182,11 +188,9 @@ impl SourceInternals for Joined {
         Ok(())
     }
 
-    /// A commit to any of them changes the sum, because each only grows.
+    /// The counts stay as they were found, so the commit that counts is the one before that.
     fn commit(&self) -> Result<Option<u64>, SourceError> {
-        self.sources.iter().try_fold(Some(0), |sum: Option<u64>, source| {
-            Ok(sum.zip(source.commit()?).map(|(sum, commit)| sum.wrapping_add(commit)))
-        })
+        self.commit.clone()
     }
 
     /// Known only if every source has one.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use percolator::reader::Registry;
 use percolator::source::{Access, Cursor, Entry, Joined, Lmdb, Source, SourceError, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
-use percolator::{Feed, FeedBuilder, RawBytes};
+use percolator::{Feed, FeedBuilder, LastBatch, RawBytes};
 
 use crate::common;
 use crate::common::source::MemorySource;
@@ -100,4 +100,34 @@ fn a_source_that_cannot_go_back_is_read_once() {
     let batches = feed(Forwarding { inner, rewinds: false }).batch_size(4).build().unwrap();
     let records: Vec<_> = batches.into_iter().map(|batch| batch.unwrap().len()).collect();
     assert_eq!(records, [4, 4, 2]);
+}
+
+/// The first records of another source, whose cursors have all of them.
+#[derive(Debug)]
+struct First(u64, MemorySource);
+
+impl Source for First {
+    fn path(&self) -> &Path {
+        self.1.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.1.cursor()
+    }
+}
+
+#[test]
+fn a_source_may_state_fewer_records_than_its_cursors_have() {
+    for last in [LastBatch::Keep, LastBatch::Drop, LastBatch::Wrap] {
+        let source = First(7, MemorySource::numbered("all", 20, 8));
+        let feed = Feed::builder().source(source).registry(&Registry::new()).decoder(RawBytes::fixed());
+        let feed = feed.batch_size(3).last_batch(last).epochs(2).build().unwrap();
+        let records: usize = feed.into_iter().map(|batch| batch.unwrap().len()).sum();
+        let due = if last == LastBatch::Drop { 12 } else { 14 };
+        assert!((due..=15).contains(&records), "{last:?}: {records}");
+    }
 }

@@ -153,6 +153,23 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
     assert_eq!(source.records(), Some(BEFORE as u64 + 1));
 }
 
+/// Joined databases are counted when they are joined.
+#[test]
+fn a_commit_after_databases_were_joined_is_an_error() {
+    let (folder, other) = (written(), written());
+    let open = |folder: &TempDir| Lmdb::open(folder.path()).unwrap();
+    let feed = |joined: Joined| Feed::builder().source(joined).decoder(RawBytes::up_to(2500)).epochs(1);
+    let joined = Joined::new(open(&folder)).and(open(&other));
+    another_process(GROWER, folder.path());
+    for _ in 0..2 {
+        let first = feed(joined.clone()).batch_size(10).build().unwrap().into_iter().next().unwrap();
+        let error = first.expect_err("the plan is of fewer records");
+        assert!(error.to_string().contains("it was written to while the feed was built"), "{error}");
+    }
+    let anew = feed(Joined::new(open(&folder)).and(open(&other))).batch_size(10).build().unwrap();
+    assert_eq!(anew.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), AFTER + BEFORE);
+}
+
 /// The plan is of the records that were there when the feed was resolved.
 #[test]
 fn a_commit_between_a_feeds_plan_and_its_first_record_is_an_error() {

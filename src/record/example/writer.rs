@@ -123,7 +123,7 @@ impl ExampleWriter {
         out
     }
 
-    /// The entries of the features, behind [`features_head`] an Example.
+    /// The entries of the features. With [`features_head`] before them they are an Example.
     pub(crate) fn into_features(self) -> Vec<u8> {
         self.entries
     }
