@@ -86,6 +86,10 @@ mod tests {
     use super::*;
     use crate::batch::field::FieldError;
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("left eye")]
+    struct LeftEye(#[source] DecodeError);
+
     #[test]
     fn what_is_known_keeps_its_type_and_the_rest_its_words() {
         let cause = |failure: DecodeFailure| failure.into_cause();
@@ -94,9 +98,8 @@ mod tests {
         assert_eq!(cause(field.clone().into()), RecordCause::Field(field));
         let lack = DecodeError::Memory { bytes: 7 };
         assert_eq!(cause(lack.clone().into()), RecordCause::Decode(lack.clone()));
-        let behind = std::io::Error::other(lack);
-        let lacks = |cause: &RecordCause| matches!(cause, RecordCause::NotOfRecord { .. });
-        assert!(lacks(&cause(behind.into())));
+        let message = format!("left eye: {lack}");
+        assert_eq!(cause(LeftEye(lack).into()), RecordCause::NotOfRecord { message });
         let number = "x".parse::<i32>().unwrap_err();
         let other = |message: &str| RecordCause::Other { message: message.to_owned() };
         assert_eq!(cause(number.into()), other("invalid digit found in string"));

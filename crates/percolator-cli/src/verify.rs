@@ -1,7 +1,7 @@
 //! `percolator verify`: every record read, checked, parsed and decoded; a clean copy of those that are whole.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -176,7 +176,9 @@ impl Verify {
 /// Why a record is bad and what has become of it, without what the line says already: its source, and the
 /// reason again.
 fn said_once<'a>(source: &str, reason: &'a str, since: &Since) -> (&'a str, String) {
-    let reason = reason.strip_prefix(source).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason);
+    // The file names the source by its absolute path, and the reason as the feed called it.
+    let of_source = |path: &str| !path.is_empty() && Path::new(source).ends_with(path);
+    let reason = reason.split_once(": ").filter(|(path, _)| of_source(path)).map_or(reason, |(_, rest)| rest);
     let since = match since {
         Since::Unreadable(error) if !reason.is_empty() && error.to_string().ends_with(reason) => {
             "it still cannot be read".to_owned()
