@@ -120,7 +120,7 @@ pub trait SourceInternals: Source {
         self.index(place)
     }
 
-    /// The newest commit to the source: a number that every commit changes, and [`NOT_WRITTEN`] if it cannot
+    /// The newest commit to the source: a number that every commit changes, and 0 if it cannot
     /// be written to while it is read. Whoever counts its records compares this with the [commit of the
     /// cursor](CursorInternals::commit) that reads them. `None` if that is a cursor of another source, of
     /// which nobody knows.
