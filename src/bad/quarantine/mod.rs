@@ -6,26 +6,25 @@
 //! wherever the process runs that finds it. A writer that is killed may leave a part of a record at the end,
 //! which the next one cuts off.
 
+mod entry;
+
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator_table::checksum::Crc32c;
-
+pub use self::entry::Quarantined;
+use self::entry::{Name, facts, feature, read_entries};
 use super::BadRecord;
 use crate::base::sync::Mutex;
 use crate::base::whole_file::{self, kind_of};
-use crate::base::{file_lock, input_file, shown};
-use crate::record::Key;
-use crate::record::example::{Example, ExampleWriter, NameFirst, features_head, string_head};
+use crate::base::{file_lock, shown};
+use crate::record::example::{features_head, string_head};
 use crate::source::Record;
-use crate::source::tfrecord::{FrameFault, HEAD_BYTES, frame_around, read_frame};
+use crate::source::tfrecord::frame_around;
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
@@ -33,105 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many times the file is opened again when others move it away before it is locked.
 const OPENED_MAX: usize = 100;
-
-/// The features of an entry.
-mod feature {
-    pub(super) const SOURCE: &str = "source";
-    pub(super) const KEY: &str = "key";
-    pub(super) const NUMBER: &str = "number";
-    pub(super) const EPOCH: &str = "epoch";
-    pub(super) const REASON: &str = "reason";
-    pub(super) const VALUE: &str = "value";
-    pub(super) const COMPANION: &str = "companion";
-}
-
-/// A bad record, as a quarantine file names it.
-///
-/// The file is a TFRecord file of `tf.train.Example`s, which any tool for them reads. Its features are those
-/// named here; `companion` is absent if the record has none.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
-    /// The database or file that has the record: an absolute path without links, unless it is no file.
-    pub source: PathBuf,
-    /// The record's key.
-    pub key: Key,
-    /// Its number in the data set, from 0. A list's lines keep their numbers in whatever order they come.
-    pub number: u64,
-    /// The epoch in which it was found.
-    pub epoch: u64,
-    /// Why it could not be used.
-    pub reason: String,
-    /// Its bytes, as far as they could be read.
-    pub value: Vec<u8>,
-    /// The bytes of its companion.
-    pub companion: Option<Vec<u8>>,
-}
-
-impl Quarantined {
-    /// Reads a quarantine file. A part of an entry at its end is passed over: its writer was killed, or is
-    /// writing it.
-    ///
-    /// # Errors
-    ///
-    /// [`QuarantineError`] if the file cannot be read, is damaged, or names no bad records.
-    pub fn read(file: impl AsRef<Path>) -> Result<Vec<Quarantined>, QuarantineError> {
-        let path = file.as_ref();
-        let io = |error| QuarantineError::io(path, "read it", &error);
-        let (file, bytes) = input_file::open(path).map_err(io)?;
-        let mut entries = Vec::new();
-        read_entries(path, &file, 0..bytes, |entry| entries.push(entry.to_owned()))?;
-        Ok(entries)
-    }
-}
-
-/// An entry where it was read.
-struct Entry<'a> {
-    source: &'a [u8],
-    key: &'a [u8],
-    number: u64,
-    epoch: u64,
-    reason: &'a str,
-    value: &'a [u8],
-    companion: Option<&'a [u8]>,
-}
-
-impl<'a> Entry<'a> {
-    fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let features = Example::parse(bytes).ok()?.features();
-        let text = |name: &str| features.get(name)?.bytes()?.iter().next();
-        let number = |name: &str| u64::try_from(features.get(name)?.ints()?.iter().next()?).ok();
-        Some(Entry {
-            source: text(feature::SOURCE)?,
-            key: text(feature::KEY)?,
-            number: number(feature::NUMBER)?,
-            epoch: number(feature::EPOCH)?,
-            reason: std::str::from_utf8(text(feature::REASON)?).ok()?,
-            value: text(feature::VALUE)?,
-            companion: text(feature::COMPANION),
-        })
-    }
-
-    fn source(&self) -> PathBuf {
-        PathBuf::from(OsString::from_vec(self.source.to_vec()))
-    }
-
-    fn name(&self) -> Name {
-        Name::new(self.source(), self.number, self.key, self.value, self.companion)
-    }
-
-    fn to_owned(&self) -> Quarantined {
-        Quarantined {
-            source: self.source(),
-            key: Key(self.key.to_vec()),
-            number: self.number,
-            epoch: self.epoch,
-            reason: self.reason.to_owned(),
-            value: self.value.to_vec(),
-            companion: self.companion.map(<[u8]>::to_vec),
-        }
-    }
-}
 
 /// A quarantine file that cannot be read or written.
 #[non_exhaustive]
@@ -197,27 +97,6 @@ pub(crate) struct Quarantine {
     /// For how long the file's lock is waited for.
     patience: Duration,
     known: Mutex<Known>,
-}
-
-/// What names a record.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Name {
-    /// Where the source is, if it is a file or a folder.
-    source: PathBuf,
-    number: u64,
-    /// Of its bytes, and where each part ends: a data set may be built again at one path.
-    checksum: u32,
-}
-
-impl Name {
-    fn new(source: PathBuf, number: u64, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
-        let mut checksum = Crc32c::new();
-        for part in [Some(key), Some(value), companion] {
-            checksum.update(&part.map_or(u64::MAX, |bytes| bytes.len() as u64).to_le_bytes());
-            checksum.update(part.unwrap_or_default());
-        }
-        Name { source, number, checksum: checksum.masked() }
-    }
 }
 
 /// What is known to be in the file.
@@ -408,69 +287,14 @@ impl Quarantine {
     }
 }
 
-/// The features of an entry that come before the record's bytes.
-fn facts(name: &Name, bad: &BadRecord) -> Vec<u8> {
-    let number = |number: u64| [i64::try_from(number).unwrap_or(i64::MAX)];
-    let mut writer = ExampleWriter::new();
-    writer
-        .bytes(feature::SOURCE, [name.source.as_os_str().as_bytes()])
-        .bytes(feature::KEY, [&bad.key.0])
-        .ints(feature::NUMBER, number(name.number))
-        .ints(feature::EPOCH, number(bad.id.epoch))
-        .bytes(feature::REASON, [&bad.reason]);
-    writer.into_features()
-}
-
-/// Reads the entries in a part of the file. Returns the end of the last one that is whole.
-fn read_entries(
-    path: &Path,
-    file: &File,
-    mut part: std::ops::Range<u64>,
-    mut found: impl FnMut(Entry<'_>),
-) -> Result<u64, QuarantineError> {
-    let mut data = Vec::new();
-    while !part.is_empty() {
-        let not_one =
-            |found: String| QuarantineError::NotOne { path: path.to_owned(), offset: part.start, found };
-        let read = |into: &mut [u8], offset| file.read_exact_at(into, offset);
-        match read_frame(part.clone(), &mut data, read) {
-            Ok(end) => {
-                let entry = Entry::parse(&data);
-                found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
-                part.start = end;
-            }
-            Err(FrameFault::Cut) => {
-                // A cut record and nothing whole before it may be somebody's file.
-                let io = |error| QuarantineError::io(path, "read it", &error);
-                if part.start == 0 && !begins_with_entry(file, part.end).map_err(io)? {
-                    return Err(not_one("is none".to_owned()));
-                }
-                break;
-            }
-            Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),
-            Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", &error)),
-        }
-    }
-    Ok(part.start)
-}
-
-/// Whether a file behind a frame's head goes on as the first entry of a quarantine file, as far as it goes.
-/// If it ends before that can be seen, it does not.
-fn begins_with_entry(file: &File, bytes: u64) -> io::Result<bool> {
-    let first = NameFirst(feature::SOURCE);
-    let behind = usize::try_from(bytes.saturating_sub(HEAD_BYTES as u64)).unwrap_or(usize::MAX);
-    let mut front = vec![0; behind.min(first.bytes_max())];
-    file.read_exact_at(&mut front, HEAD_BYTES as u64)?;
-    Ok(first.is_in(&front))
-}
-
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use std::thread;
 
     use super::*;
-    use crate::record::RecordId;
-    use crate::source::tfrecord::write_record;
+    use crate::record::example::ExampleWriter;
+    use crate::record::{Key, RecordId};
+    use crate::source::tfrecord::{HEAD_BYTES, write_record};
 
     fn note(quarantine: &Quarantine, index: u64) -> Result<(), QuarantineError> {
         let id = RecordId { epoch: 0, index };
@@ -582,18 +406,6 @@ mod tests {
             (Path::new("made"), b"torn"),
         ];
         assert_eq!(named, due);
-    }
-
-    #[test]
-    fn parts_that_end_elsewhere_are_another_record() {
-        let name = |key: &[u8], value: &[u8], companion| Name::new("data".into(), 5, key, value, companion);
-        let names = [
-            name(b"ab", b"c", None),
-            name(b"a", b"bc", None),
-            name(b"a", b"b", Some(b"c")),
-            name(b"ab", b"c", Some(b"")),
-        ];
-        assert_eq!(names.into_iter().collect::<HashSet<_>>().len(), 4);
     }
 
     #[test]
