@@ -168,8 +168,9 @@ impl Run<'_> {
         assert!(verdict.first_not_covered(epochs).is_none(), "{verdict:?}");
     }
 
-    /// Checks that the file names each bad record that came once, and nothing that was not torn. A record that
-    /// is torn on the disk, and by a fault in one of the legs, has two forms, and is named in each that came.
+    /// Checks that the file names each bad record that came once, and nothing that was not torn. A record
+    /// that is torn on the disk, and by a fault in one of the legs, has two forms, and is named in each that
+    /// came.
     fn check_quarantine(&self, account: &Account) {
         let s = self.scenario;
         if !s.has_quarantine || !self.quarantine.exists() {
