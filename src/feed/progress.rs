@@ -188,21 +188,21 @@ impl ResolvedFeed {
         let keeps_receipts = self.builder.spec.receipts > Receipts::Off;
         let progress = |lane: usize| {
             let (replica, start) = (first_replica + lane, start(lane)?);
-            Ok(Progress::new(about, replica, start, keeps_receipts, self.bad_until(replica, start)))
+            Ok(Progress::new(about, replica, start, keeps_receipts, self.bad_until(lane, replica)))
         };
         (0..self.devices.len()).map(progress).collect()
     }
 }
 
 impl ResolvedFeed {
-    /// What a replica had of the epoch in which it resumes, and how much of it was bad.
-    fn bad_until(&self, replica: usize, start: StepId) -> BadCount {
-        let replicas = match &self.schedule_slice {
-            Some(slice) => slice.plan.world().replicas(),
-            None => self.devices.len(),
-        };
+    /// What a lane's replica had of the epoch, or of the pass in round-robin order, in which it resumes, and
+    /// how much of it was bad.
+    fn bad_until(&self, lane: usize, replica: usize) -> BadCount {
         let resume = self.builder.attached.resume.as_ref();
-        resume.map(|snapshot| snapshot.bad_until(replica, replicas, start.epoch)).unwrap_or_default()
+        let Some((snapshot, slice)) = resume.zip(self.schedule_slice.as_ref()) else {
+            return BadCount::default();
+        };
+        snapshot.bad_until(replica, slice.plan.world().replicas(), slice.starts[lane].epoch)
     }
 }
 

@@ -155,27 +155,17 @@ impl Snapshot {
     }
 
     /// What a replica, of this many, had of an epoch before it resumes in it. One that the snapshot does not
-    /// know, also if it is of another world, starts with the mean of those that it knows. In round-robin
-    /// order, whose steps have no epoch, that is the latest pass that is counted.
+    /// know, also if it is of another world, starts with the mean of those that it knows to be in this epoch.
     pub(crate) fn bad_until(&self, replica: usize, replicas: usize, epoch: u64) -> BadCount {
         let own = self.bad.get(&replica).filter(|_| replicas == self.replicas());
-        let epoch = match &self.dealt_by {
-            DealtBy::RoundRobin(_) => self.latest_counted().unwrap_or(epoch),
-            DealtBy::Plan(_) => epoch,
-        };
         own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
-    }
-
-    /// The latest epoch of which bad records are counted.
-    fn latest_counted(&self) -> Option<u64> {
-        self.bad.values().map(|count| count.epoch).max()
     }
 
     /// The number of bad records, as far as it is known, that the replicas had of the epoch of their last
     /// batch: those that a feed [went on after](crate::FeedBuilder::bad_records).
     #[must_use]
     pub fn bad_records(&self) -> u64 {
-        let latest = self.latest_counted();
+        let latest = self.bad.values().map(|count| count.epoch).max();
         let counts = self.bad.values().filter(|count| Some(count.epoch) == latest);
         counts.fold(0, |sum, count| sum.saturating_add(count.bad))
     }
