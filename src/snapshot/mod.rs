@@ -154,10 +154,12 @@ impl Snapshot {
         self
     }
 
-    /// What a replica, of this many, had of an epoch before it resumes in it. One that the snapshot does not
-    /// know, also if it is of another world, starts with the mean of those that it knows to be in this epoch.
+    /// What a replica, of this many, had of an epoch before it resumes in it.
+    ///
+    /// The snapshot may not know: it is another process's, or of another world, or the replica was in a later
+    /// epoch and takes over what others had not reached. Then it is the mean of those known to be in it.
     pub(crate) fn bad_until(&self, replica: usize, replicas: usize, epoch: u64) -> BadCount {
-        let own = self.bad.get(&replica).filter(|_| replicas == self.replicas());
+        let own = self.bad.get(&replica).filter(|own| replicas == self.replicas() && own.epoch <= epoch);
         own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
     }
 

@@ -16,7 +16,7 @@ use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
 use percolator::receipt::Verdict;
 use percolator::record::RecordId;
-use percolator::source::{IndexPlace, Matching, Source as _, TfRecord};
+use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{
     DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
@@ -362,9 +362,14 @@ impl Phase<'_> {
         let Some(start) = account.snapshot.as_ref().map(|_| feed.snapshot().unwrap()) else {
             return vec![Count::default(); self.job.lanes];
         };
-        let of = |replica| match account.counts.len() == self.job.replicas() {
-            true => account.counts[replica],
-            false => Count::mean(&account.counts, start.next(replica).unwrap().epoch),
+        let of = |replica| {
+            let (counts, epoch) = (&account.counts, start.next(replica).unwrap().epoch);
+            let own = counts.get(replica).filter(|_| counts.len() == self.job.replicas());
+            let is_of_before = |own: &&Count| {
+                let is_in_turn = matches!(self.run.scenario.order, Order::RoundRobin { .. } | Order::Once);
+                own.epoch <= epoch || is_in_turn && start.plan().is_none()
+            };
+            own.filter(is_of_before).copied().unwrap_or_else(|| Count::mean(counts, epoch))
         };
         replicas.map(of).collect()
     }
@@ -384,12 +389,14 @@ impl Phase<'_> {
             chaos.device(Device::host(lane))
         };
         // A compressed file is read by position from a copy of it, which is kept on the disk.
-        let index = if s.kind == Kind::Gzip { IndexPlace::Beside } else { IndexPlace::Memory };
+        let is_compressed = matches!(s.kind, Kind::Gzip | Kind::Zlib);
+        let index = if is_compressed { IndexPlace::Beside } else { IndexPlace::Memory };
         let bad_records = s.bad_records(self.has_limits);
         let bad_records =
             if s.has_quarantine { bad_records.quarantine(self.run.quarantine) } else { bad_records };
         let feed = Feed::builder().source(source).registry(&self.run.registry);
-        let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size).threads(s.threads);
+        let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size);
+        let feed = s.threads.into_iter().fold(feed, FeedBuilder::threads);
         let feed = feed.prefetch(s.prefetch).drop_behind(s.drops_behind).receipts(s.has_receipts);
         let feed = feed.give_up_after(None).index(index).bad_records(bad_records);
         let feed = match s.order {
@@ -415,11 +422,19 @@ impl Phase<'_> {
     fn decoded(&self, feed: FeedBuilder) -> FeedBuilder {
         let s = self.run.scenario;
         if s.coding == Coding::Datum {
+            let feed = match model::transform(s.change) {
+                Some((transform, phase)) => feed.transform(transform).phase(phase),
+                None => feed,
+            };
             if !s.has_target {
                 return feed;
             }
             let targets = self.run.stores.open(s.kind, s.coding, s.records, s.access, &self.calm);
-            return feed.target(Target::paired(targets, Matching::Order));
+            return feed.target(Target::paired(targets, s.matching));
+        }
+        if s.coding == Coding::Example {
+            let fields = format!("content:bytes[{BYTES}]");
+            return feed.example(fields.parse().expect("the fields are well formed"));
         }
         feed.fields([Field::new("content", Dtype::U8, [BYTES])]).decode(|record, row| {
             let wrong = || DecodeFailure::new(format!("{} bytes fail their checksum", record.value.len()));

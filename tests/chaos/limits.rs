@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 /// What a replica had of its epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    epoch: u64,
+    pub(crate) epoch: u64,
     records: u64,
     bad: u64,
 }

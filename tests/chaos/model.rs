@@ -11,11 +11,11 @@ use percolator::order::{Block, Plan};
 use percolator::reader::ReaderError;
 use percolator::record::{RecordId, StepId};
 use percolator::source::SourceError;
-use percolator::{Batch, DeviceError, Feed, FeedError, LastBatch};
+use percolator::{Batch, DeviceError, Feed, FeedError, LastBatch, Phase, Transform};
 
 use crate::blocks::CLOSED;
-use crate::scenario::{Job, Order, Scenario};
-use crate::stores::{BYTES, Coding, content};
+use crate::scenario::{Change, Job, Order, Scenario};
+use crate::stores::{BYTES, Coding, SIDE, content};
 
 /// The batches of each lane.
 pub(crate) type Due = Vec<Vec<Vec<RecordId>>>;
@@ -143,21 +143,55 @@ pub(crate) fn check_batch(scenario: &Scenario, batch: &Batch, due: &[RecordId], 
     assert_eq!(batch.records(), rows);
     for (row, id) in rows.iter().enumerate() {
         let expected = content(usize::try_from(id.index).unwrap());
-        if scenario.coding == Coding::Checked {
+        if scenario.coding != Coding::Datum {
             let found = batch.get::<u8>("content").unwrap().into_slice();
             assert_eq!(found[row * BYTES..][..BYTES], expected, "{id}");
             continue;
         }
         assert_eq!(u64::try_from(batch.labels()[row]).unwrap(), id.index);
-        let pixels = &batch.pixels::<f32>().unwrap()[row * BYTES..][..BYTES];
-        let is_right =
-            |pixels: &[f32]| pixels.iter().zip(&expected).all(|(one, two)| *one == f32::from(*two));
-        assert!(is_right(pixels), "the pixels of {id}");
+        let images = images(scenario.change, &expected);
+        let is_right = |pixels: &[f32]| {
+            let bytes = images[0].len();
+            images.iter().any(|image| image[..] == pixels[row * bytes..][..bytes])
+        };
+        assert!(is_right(batch.pixels::<f32>().unwrap()), "the pixels of {id}");
         if scenario.has_target {
-            assert!(
-                is_right(&batch.target_pixels::<f32>().unwrap()[row * BYTES..][..BYTES]),
-                "{id}'s target"
-            );
+            assert!(is_right(batch.target_pixels::<f32>().unwrap()), "{id}'s target");
+        }
+    }
+}
+
+/// The side of a crop.
+const CROP: usize = 4;
+const MEAN: u8 = 16;
+const SCALE: f32 = 0.5;
+
+/// How a feed is told of a change.
+pub(crate) fn transform(change: Change) -> Option<(Transform, Phase)> {
+    let (phase, mirrors) = match change {
+        Change::Nothing => return None,
+        Change::Centre => (Phase::Test, false),
+        Change::Random => (Phase::Train, true),
+    };
+    let side = u32::try_from(CROP).unwrap();
+    let transform = Transform::new().crop(side).mean_values([f32::from(MEAN)]).scale(SCALE);
+    Some((transform.mirror(mirrors), phase))
+}
+
+/// What may become of an image.
+fn images(change: Change, pixels: &[u8]) -> Vec<Vec<f32>> {
+    let crop = |top: usize, left: usize, is_mirrored: bool| {
+        let column = move |at: usize| if is_mirrored { CROP - 1 - at } else { at };
+        let places = (0..CROP).flat_map(|y| (0..CROP).map(move |x| (top + y) * SIDE + left + column(x)));
+        places.map(|at| (f32::from(pixels[at]) - f32::from(MEAN)) * SCALE).collect::<Vec<_>>()
+    };
+    let most = SIDE - CROP;
+    match change {
+        Change::Nothing => vec![pixels.iter().copied().map(f32::from).collect()],
+        Change::Centre => vec![crop(most / 2, most / 2, false)],
+        Change::Random => {
+            let places = (0..=most).flat_map(|top| (0..=most).map(move |left| (top, left)));
+            places.flat_map(|(top, left)| [crop(top, left, false), crop(top, left, true)]).collect()
         }
     }
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use percolator::bad::{BadAction, BadRecords};
 use percolator::chaos::{Effect, Fault, Faults, Place, Reach};
 use percolator::order::Assignment;
-use percolator::source::Access;
+use percolator::source::{Access, Matching};
 use percolator::{LastBatch, Shuffle};
 
 use crate::common::lmdb_forge::Numbers;
@@ -62,6 +62,16 @@ pub(crate) enum Consumer {
     Streams,
 }
 
+/// What is done to an image of a Datum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Nothing,
+    /// A crop of its centre, less the mean, scaled.
+    Centre,
+    /// The same of a crop that is drawn, and perhaps mirrored.
+    Random,
+}
+
 /// Steps that are handed out block by block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandedOut {
@@ -82,12 +92,17 @@ pub(crate) struct Scenario {
     pub access: Access,
     pub records: usize,
     pub job: Job,
-    pub threads: usize,
+    /// The threads of a feed; `None` if it chooses them.
+    pub threads: Option<usize>,
     pub prefetch: usize,
     pub order: Order,
     pub consumer: Consumer,
     /// A second array from a second store, read in step.
     pub has_target: bool,
+    /// How the second store's records are matched.
+    pub matching: Matching,
+    /// What is done to each image.
+    pub change: Change,
     pub has_receipts: bool,
     pub drops_behind: bool,
     /// What is done with records that cannot be used.
@@ -140,11 +155,13 @@ impl Scenario {
             access: draws.of(&[Access::Mapped, Access::Read]),
             records,
             job: Job { workers, lanes, size, last: None },
-            threads: 1 + draws.below(4),
+            threads: Some(1 + draws.below(4)),
             prefetch: 1 + draws.below(4),
             order,
             consumer: draws.of(&[Consumer::Lanes, Consumer::Steps, Consumer::Polls, Consumer::Waits]),
             has_target: coding == Coding::Datum && kind != Kind::Images && draws.below(4) == 0,
+            matching: Matching::Order,
+            change: Change::Nothing,
             has_receipts: is_planned && draws.below(2) == 0,
             drops_behind: draws.below(4) == 0,
             bad: draws.of(&[BadAction::Fail, BadAction::Fail, BadAction::Skip, BadAction::Replace]),
@@ -193,7 +210,26 @@ impl Scenario {
             self.resumes_as = self.other_job(draws);
             self.strikes_again = draws.below(3) == 0;
         }
+        self.and_how_records_are_read(draws);
         self
+    }
+
+    fn and_how_records_are_read(&mut self, draws: &mut Numbers) {
+        if self.kind == Kind::Gzip && draws.below(2) == 0 {
+            self.kind = Kind::Zlib;
+        }
+        if self.coding == Coding::Checked && draws.below(3) == 0 {
+            self.coding = Coding::Example;
+        }
+        if self.coding == Coding::Datum && !self.has_target {
+            self.change = draws.of(&[Change::Nothing, Change::Centre, Change::Random]);
+        }
+        if draws.below(2) == 0 {
+            self.matching = Matching::Keys;
+        }
+        if draws.below(5) == 0 {
+            self.threads = None;
+        }
     }
 
     fn other_job(&self, draws: &mut Numbers) -> Option<Job> {

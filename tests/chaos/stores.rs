@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use percolator::chaos::{Chaos, ChaosSource, Faults};
+use percolator::example::ExampleWriter;
 use percolator::source::{Access, FnSource, ImageList, Joined, LevelDb, Lmdb, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use tempfile::TempDir;
@@ -26,6 +27,7 @@ pub(crate) enum Kind {
     LevelDb,
     TfRecord,
     Gzip,
+    Zlib,
     Images,
     Joined,
 }
@@ -37,8 +39,11 @@ pub(crate) enum Coding {
     Datum,
     /// Its position, a checksum, and bytes that follow from the position: read by a closure of the test.
     Checked,
+    /// A `tf.train.Example` with the same bytes.
+    Example,
 }
 
+/// Those that are drawn. What is drawn as `Gzip` may become `Zlib`.
 pub(crate) const KINDS: [Kind; 8] = [
     Kind::Memory,
     Kind::Function,
@@ -99,7 +104,7 @@ impl Stores {
             }
             Kind::Lmdb => chaos.source(Lmdb::options().access(access).open(&path).unwrap()),
             Kind::LevelDb => chaos.source(LevelDb::options().access(access).open(&path).unwrap()),
-            Kind::TfRecord | Kind::Gzip => {
+            Kind::TfRecord | Kind::Gzip | Kind::Zlib => {
                 chaos.source(TfRecord::options().access(access).open(&path).unwrap())
             }
             Kind::Images => chaos.source(ImageList::open(path.join("list")).unwrap().relative_to(path)),
@@ -132,6 +137,7 @@ impl Stores {
                 Kind::LevelDb => common::leveldb::write(&path, rusty_leveldb::Options::default(), records()),
                 Kind::TfRecord => write_tfrecord(&path, Compression::Plain, records()),
                 Kind::Gzip => write_tfrecord(&path, Compression::Gzip, records()),
+                Kind::Zlib => write_tfrecord(&path, Compression::Zlib, records()),
                 Kind::Images => write_files(&path, positions),
             }
         }
@@ -161,6 +167,7 @@ pub(crate) fn value(coding: Coding, position: usize) -> Vec<u8> {
             value.extend(content);
             value
         }
+        Coding::Example => ExampleWriter::new().bytes("content", [content(position)]).to_bytes(),
     }
 }
 

@@ -107,13 +107,13 @@ fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_
 /// Lanes may be some steps apart, and then in different passes.
 #[test]
 fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begins_in() {
-    must_end("two lanes, then one", || {
-        let feed = |lanes: usize, at_most| {
+    must_end("two lanes, then others", || {
+        let feed = |lanes: usize, size, at_most| {
             let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
             let devices = (0..lanes).map(Device::host);
-            feed(5, &[0].into()).devices(devices).batch_size(2).bad_records(policy)
+            feed(5, &[0].into()).devices(devices).batch_size(size).bad_records(policy)
         };
-        let mut before = feed(2, 1).build().unwrap();
+        let mut before = feed(2, 2, 1).build().unwrap();
         let mut lanes = before.take_lanes().unwrap();
         // The first one has record 0, which is bad, of the passes 0 and 2; the second has that of pass 1 to
         // come.
@@ -123,13 +123,17 @@ fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begin
         let snapshot = before.snapshot().unwrap();
         assert_eq!(snapshot.bad_records(), 1);
         drop((lanes, before));
-        let mut after = feed(1, 1).resume(&snapshot).build().unwrap();
-        let first = after.steps().next().unwrap().unwrap();
-        assert_eq!(first[0].bad_records()[0].id, RecordId { epoch: 1, index: 0 });
-        drop((first, after));
-        let error = feed(1, 0).resume(&snapshot).build().unwrap().steps().next().unwrap().unwrap_err();
-        let FeedError::TooManyBad(excess) = &error else { panic!("{error}") };
-        assert_eq!((excess.epoch, excess.bad), (1, 1), "{error}");
+        for (lanes, size) in [(1, 2), (1, 4), (2, 1)] {
+            let first = |at_most| {
+                let mut resumed = feed(lanes, size, at_most).resume(&snapshot).build().unwrap();
+                resumed.steps().next().unwrap()
+            };
+            let bad = first(1).unwrap()[0].bad_records()[0].id;
+            assert_eq!(bad, RecordId { epoch: 1, index: 0 }, "{lanes} lanes");
+            let error = first(0).unwrap_err();
+            let FeedError::TooManyBad(excess) = &error else { panic!("{error}") };
+            assert_eq!((excess.epoch, excess.bad), (1, 1), "{lanes} lanes: {error}");
+        }
     });
 }
 
