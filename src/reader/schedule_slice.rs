@@ -97,7 +97,7 @@ impl fmt::Display for ScheduleSlice {
 struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
-    /// Where the files end that are read in order; otherwise only where all records end.
+    /// The end of each file, if files are read in order; otherwise the end of all records.
     ends: Vec<u64>,
     /// Whether it seeks to the beginning of a file, if to no other record.
     is_seekable: bool,

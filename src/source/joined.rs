@@ -22,6 +22,9 @@ use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, Spar
 /// Every pass has all records of each source. An [`ImageList`](crate::source::ImageList) that [skips
 /// lines](crate::source::ImageList::skipping) starts at its first line here.
 ///
+/// If a source cannot be looked at when it is joined, every feed of the joined one ends with that error: join
+/// them again.
+///
 /// ```no_run
 /// use percolator::Feed;
 /// use percolator::source::{Joined, LevelDb, Lmdb};

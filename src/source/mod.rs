@@ -333,7 +333,7 @@ pub enum SourceError {
     /// The database was written to after its records were counted, and before they were read.
     #[error(
         "{}: it was written to while the feed was built, so its records are not those of the feed's plan; \
-         build the feed again, from databases that are joined anew if they were joined before that",
+         build the feed again; if its databases were joined, join them again first",
         shown::path(path)
     )]
     Committed {

@@ -126,6 +126,12 @@ pub fn threads() -> usize {
     named_threads().len()
 }
 
+/// Says that a test did not run for want of a GPU: a failure with `PERCOLATOR_NEED_GPU=1`.
+pub fn no_gpu(test: &str, why: &str) {
+    assert!(std::env::var("PERCOLATOR_NEED_GPU").as_deref() != Ok("1"), "{test}: {why}");
+    println!("NOT RUN: {test}: {why}");
+}
+
 /// Waits until no prefetch thread is left: unless its device is the host, it stays until the last batch is
 /// returned.
 pub fn prefetchers_are_through() {

@@ -1,12 +1,14 @@
 //! What only a GPU shows: that the kernel's machine code computes the host's bits at any size, that NVIDIA's
 //! driver refuses and reports what the stand-in does, and that memory goes round only after real work. Each
-//! test is a process of its own. Where there is no GPU, it says that it did not run.
+//! test is a process of its own. Where there is no GPU, it says that it did not run, which is a failure with
+//! `PERCOLATOR_NEED_GPU=1`.
 #![expect(unsafe_code, reason = "work is put on streams through the driver")]
 #![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
 
 use std::ffi::c_void;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use percolator::batch::ImageShape;
 use percolator::device::cudarc::driver::{CudaContext, result, sys};
@@ -16,7 +18,7 @@ use percolator::{Device, DeviceError, Dtype, Layout, Phase};
 use rand_mt::Mt;
 
 use crate::common::log::Log;
-use crate::common::process::{check, child_command, must_end, role, this_test};
+use crate::common::process::{check, child_command, must_end, no_gpu, role, this_test};
 use crate::feeds::{consume, feed};
 use crate::lanes::{Reading, Seen, begin_capture, end_capture, on, stream, wanted};
 use crate::transform::{Case, DTYPES, Mean, Stored, on_device, on_host};
@@ -27,9 +29,9 @@ fn alone_on_a_gpu(test: &str) -> bool {
         return true;
     }
     match CudaDevice::all() {
-        Err(DeviceError::NoDriver) => println!("NOT RUN: {test}: there is no driver here"),
+        Err(DeviceError::NoDriver) => no_gpu(test, "there is no driver here"),
         devices => match &*devices.unwrap() {
-            [] => println!("NOT RUN: {test}: there is no GPU here"),
+            [] => no_gpu(test, "there is no GPU here"),
             [first, ..] => {
                 println!("on {}", first.name);
                 check(test, &child_command(test, "gpu").output().unwrap());
@@ -141,8 +143,11 @@ fn memory_goes_round_only_after_the_work_that_reads_it() {
     for _ in 0..3 {
         readings.push(Seen::on_device(&lane.next().unwrap().unwrap(), &stream).unwrap());
     }
-    for _ in 0..1000 {
+    // A lane that fills memory too early has the time to: a batch takes it less than a millisecond.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
         assert!(lane.try_next().unwrap().batch().is_none(), "the stream still reads every batch");
+        thread::yield_now();
     }
     drop(release);
     let found: Vec<_> = readings.into_iter().map(Reading::finish).collect();

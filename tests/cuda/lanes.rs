@@ -521,7 +521,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
 
 #[test]
 fn a_process_may_end_while_a_lane_releases_its_device() {
-    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=2000") else { return };
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=4000") else { return };
     let mut feed = on(1).build().unwrap();
     let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     drop(feed);
@@ -530,6 +530,22 @@ fn a_process_may_end_while_a_lane_releases_its_device() {
     settles(releases, &true, "the context is released");
     assert_eq!(prefetchers(), 1, "the lane's thread releases it");
     // The process ends with this test, while the driver is at it.
+}
+
+#[test]
+fn a_process_may_end_while_a_batch_drops_the_consumers_stream() {
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=4000") else { return };
+    let mut feed = on(1).build().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
+    let used = stream(0);
+    batch.cuda().unwrap().wait_on(&used).unwrap();
+    // The batch holds it to its end, which is on a thread that nobody joins.
+    drop(used);
+    std::thread::spawn(|| drop(batch));
+    let releases = || standin.take_report().calls("cuDevicePrimaryCtxRelease_v2") > 0;
+    settles(releases, &true, "the stream's context is released");
+    // The process ends with this test, while the driver is at it, and the feed is still there.
+    std::mem::forget(feed);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 """Batches on a GPU, as PyTorch and JAX see them there: the bytes of the host, while kernels are in flight.
 
-Without a GPU, or without the framework's own build for one, a test is skipped, and the summary says so.
+Without a GPU, or without the framework's own build for one, a test is skipped, and the summary says so;
+PERCOLATOR_NEED_GPU=1 makes that a failure.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,18 @@ from conftest import framework
 import percolator
 
 
+def not_run(why: str) -> None:
+    if os.environ.get("PERCOLATOR_NEED_GPU") == "1":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
 @pytest.fixture
 def torch() -> Any:
     """PyTorch that sees a GPU."""
     module = framework("torch")
     if not module.cuda.is_available():
-        pytest.skip("PyTorch sees no GPU here")
+        not_run("PyTorch sees no GPU here")
     return module
 
 
@@ -40,12 +48,15 @@ def test_torch_has_the_hosts_values_on_the_gpu(
     torch: Any, golden: Path, dtype: str, transform_on: str
 ) -> None:
     there = feed(golden, "cuda:0", dtype=dtype, transform_on=transform_on)
+    batches = 0
     for batch, (images, labels) in zip(there, on_host(golden, 40, dtype=dtype), strict=False):
         data = batch["data"]
         tensor = data.torch()
         assert (tensor.device, tensor.data_ptr()) == (torch.device("cuda:0"), data.address)
         assert torch.equal(tensor.cpu(), images)
         assert torch.equal(batch["label"].torch().cpu(), labels)
+        batches += 1
+    assert batches == 40
 
 
 def test_kernels_in_flight_read_their_own_batch(torch: Any, golden: Path) -> None:
@@ -104,10 +115,13 @@ def test_a_model_learns_the_same_from_either_device(torch: Any, golden: Path) ->
 def test_jax_has_the_hosts_values_on_the_gpu(golden: Path) -> None:
     jax = framework("jax")
     if jax.default_backend() != "gpu":
-        pytest.skip("JAX sees no GPU here")
+        not_run("JAX sees no GPU here")
     numpy = framework("numpy")
     host = feed(golden, "host")
+    batches = 0
     for _, batch, other in zip(range(20), feed(golden, "cuda:0"), host, strict=False):
         array = jax.dlpack.from_dlpack(batch["data"])
         assert "cuda" in str(array.device).lower()
         numpy.testing.assert_array_equal(numpy.asarray(array), other["data"].numpy())
+        batches += 1
+    assert batches == 20

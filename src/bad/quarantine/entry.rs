@@ -1,4 +1,4 @@
-//! An entry of a quarantine file: how it is written, read, and told from what is none.
+//! An entry of a quarantine file: how it is written, read and recognised.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -25,7 +25,7 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// A thread's use of the driver. As long as there is one, the driver is not taken down.
+/// A thread's use of the driver. `exit` waits for it, for [`WAIT_MAX`] at most.
 #[must_use]
 pub(super) struct Call(());
 

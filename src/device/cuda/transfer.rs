@@ -106,8 +106,15 @@ impl Drop for HeldStream {
     }
 }
 
-// SAFETY: a raw stream is a name that the driver returned, and the driver may be called from any thread.
+// SAFETY: the other two kinds are `Send`. A raw stream is a name that the driver returned, and the driver may
+// be called from any thread.
 unsafe impl Send for Used {}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<HeldStream>();
+    is_send::<Arc<Stream>>();
+};
 
 impl Used {
     fn handle(&self) -> sys::CUstream {
