@@ -165,6 +165,9 @@ def fixtures():
     few = [(f"{number:08}".encode(), bytes([number] * (20 + 250 * (number == 3)))) for number in range(7)]
     write(HERE / "few.mdb", lmdb(512, few, 100))
     write(HERE / "few.tfrecord", tfrecord(value for _, value in few))
+    # Of two members, the second of which begins within a record.
+    whole = tfrecord(value for _, value in few)
+    write(HERE / "few.gz", gzip.compress(whole[:100], mtime=0) + gzip.compress(whole[100:], mtime=0))
     for path in sorted((DATA / "leveldb/deleted").iterdir()):
         write(HERE / "leveldb" / path.name, path.read_bytes())
 
@@ -277,6 +280,25 @@ def databases():
     seed("tfrecord_packed", "members", gzip.compress(few, mtime=0) + gzip.compress(tfrecord([b"x"]), mtime=0) + bytes(9))
     seed("tfrecord_packed", "zlib", zlib.compress(few))
     seed("tfrecord_packed", "zeros", zlib.compress(tfrecord([bytes(20000)]), 9))
+    packed = (HERE / "few.gz").read_bytes()
+    # Of each member, and of the file.
+    ends = [packed.index(gzip.compress(few[100:], mtime=0)), len(packed), len(packed)]
+
+    def copy_of(packed, records, ends, tail=None):
+        tails = [tail or packed[:end][-8:].rjust(8, b"\0") for end in ends]
+        trailer = b"".join(struct.pack("<Q", end) + tail for end, tail in zip(ends, tails))
+        trailer += struct.pack("<QQI", len(packed), len(records), len(ends))
+        return records + trailer + struct.pack("<I", crc32c(trailer)) + b"PRCLunp\n"
+
+    seed("unpacked", "whole", copy_of(packed, few, ends))
+    seed("unpacked", "forged", copy_of(packed, tfrecord([b"", b"other", bytes(40)]), []))
+    wrong = tfrecord([b"abc"])[:-1] + b"?" + tfrecord([b"d"])
+    seed("unpacked", "wrong-data", copy_of(packed, wrong, ends[1:]))
+    seed("unpacked", "no-records", copy_of(packed, b"", ends))
+    seed("unpacked", "of-another", copy_of(packed + b"?", few, ends))
+    other = tfrecord([b"other"])
+    seed("unpacked", "other-tail", copy_of(packed, other, ends, b"\1" * 8))
+    seed("unpacked", "behind-its-file", copy_of(packed, other, [len(packed) + 1]))
     seed("any_file", "list", "a.jpg 3\nmy cat.png -1\n")
     seed("any_file", "tfrecord", tfrecord([b"abc"]))
     seed("any_file", "gzip", gzip.compress(tfrecord([b"abc"]), mtime=0))
@@ -327,6 +349,38 @@ def texts():
          'percolator_batches_total{feed="train",lane="0",device="host:0"} 3\n'
          'percolator_reader_waits_seconds_total{feed="train",on="disk"} 1.5\n'
          'percolator_memory_budget_bytes{feed="a\\"b\\\\\\n",holder="ring"} 1e3\n')
+
+
+def conversions():
+    # What conversions of four items to two outputs leave behind the third: a test compares them.
+    line = "1\t00000001\tit is torn\n"
+    state = {"next": 3, "shard": 1, "records": 2, "bytes": 48, "skipped": 1, "skipped_bytes": len(line),
+             "size": None}
+    marks = {"lmdb": {"records": 1, "transaction": 1, "bytes": 12288}, "leveldb": {"bytes": 91},
+             "tfrecord": {"bytes": 40}}
+    for name, mark in marks.items():
+        whole = {"about": {"input": "items"}} | state | {"mark": {name: mark}}
+        seed("convert_state", name, json.dumps(whole))
+    # The first output has 40 bytes as well.
+    mark = {"tfrecord": {"bytes": 40}}
+    back = state | {"next": 2, "shard": 0, "records": 1, "mark": mark, "size": [3, 2, 2]}
+    seed("convert_state", "back", json.dumps({"about": {}} | back))
+
+
+def quarantined():
+    def entry(source, key, number, reason, value, **more):
+        facts = example(source=[source], key=[key], number=[number], epoch=[2], reason=[reason],
+                        value=[value], **more)
+        return tfrecord([field(1, facts)])
+
+    one = entry(b"/data/train_lmdb", b"00000007", 7, "its PNG is cut: \u2026".encode(), bytes(range(40)))
+    two = entry(b"\xff/x", b"", 2**63 - 1, b"", b"", companion=[b"abc"])
+    feeds = entry(b"made", b"00000000", 0, b"of an earlier run", b"bad")
+    seed("quarantine", "two", one + two)
+    seed("quarantine", "named", one + feeds + two)
+    seed("quarantine", "cut", one + two[:-5])
+    seed("quarantine", "begun", one[:60])
+    seed("quarantine", "not-one", one + tfrecord([b"abc"]))
 
 
 def models():
@@ -468,7 +522,8 @@ def main():
     text = (ROOT / "src/receipt/sketch.rs").read_text()
     number = lambda name: int(text.split(f"const {name}: usize = ")[1].split(";")[0])
     CELLS = number("PARTS") * number("PART_CELLS")
-    for make in (fixtures, records, nets, images, databases, texts, models, language, cluster, inputs):
+    for make in (fixtures, records, nets, images, databases, conversions, quarantined, texts, models,
+                 language, cluster, inputs):
         make()
 
 

@@ -15,6 +15,7 @@
 
 mod accepted;
 mod cluster;
+mod convert;
 mod data;
 mod files;
 mod images;
@@ -26,6 +27,7 @@ mod memory;
 mod metrics;
 mod models;
 mod nets;
+mod quarantine;
 mod records;
 mod repair;
 mod replay;
@@ -34,8 +36,10 @@ mod texts;
 mod tfrecord;
 #[path = "../../../tests/common/example_twin.rs"]
 mod twin;
+mod unpacked;
 
 pub use cluster::{checkpoint_parts, checkpoint_record, job_records};
+pub use convert::convert_state;
 pub use data::{any_file, cifar, idx};
 pub use images::{exif, jpeg, png};
 pub use language::{record_info, sentencepiece};
@@ -47,11 +51,13 @@ pub use models::{
     checkpoint, checkpoint_state, meta_graph, npy, npz, rename_rules, saved_model, saved_model_text, tensors,
 };
 pub use nets::{mean, net_binary, net_text};
+pub use quarantine::quarantine;
 pub use records::{datum, example, example_fields, sequence_example};
 pub use replay::replay;
 pub use table::table;
 pub use texts::{digest, feed_spec, image_list, receipt, results, snapshot};
 pub use tfrecord::{tfrecord, tfrecord_packed, tfrecord_sidecar};
+pub use unpacked::unpacked;
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys as libfuzzer;
@@ -67,6 +73,7 @@ pub const TARGETS: &[Target] = &[
     ("checkpoint_record", checkpoint_record),
     ("checkpoint_state", checkpoint_state),
     ("cifar", cifar),
+    ("convert_state", convert_state),
     ("datum", datum),
     ("digest", digest),
     ("example", example),
@@ -92,6 +99,7 @@ pub const TARGETS: &[Target] = &[
     ("npy", npy),
     ("npz", npz),
     ("png", png),
+    ("quarantine", quarantine),
     ("receipt", receipt),
     ("record_info", record_info),
     ("rename_rules", rename_rules),
@@ -106,6 +114,7 @@ pub const TARGETS: &[Target] = &[
     ("tfrecord", tfrecord),
     ("tfrecord_packed", tfrecord_packed),
     ("tfrecord_sidecar", tfrecord_sidecar),
+    ("unpacked", unpacked),
 ];
 
 /// The whole of a fuzz target: under `cargo fuzz`, its body for libFuzzer; in any other build, a program that

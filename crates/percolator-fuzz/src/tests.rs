@@ -189,11 +189,12 @@ macro_rules! targets {
 }
 
 targets! {
-    any_file checkpoint checkpoint_parts checkpoint_record checkpoint_state cifar datum digest example
-    example_fields exif feed_spec idx image_list job_records jpeg leveldb_log leveldb_manifest leveldb_sidecar
-    leveldb_table lmdb lmdb_sidecar mean meta_graph
+    any_file checkpoint checkpoint_parts checkpoint_record checkpoint_state cifar convert_state datum digest
+    example example_fields exif feed_spec idx image_list job_records jpeg leveldb_log leveldb_manifest
+    leveldb_sidecar leveldb_table lmdb lmdb_sidecar mean meta_graph
     #[cfg(feature = "observe")]
     metrics
-    net_binary net_text npy npz png receipt record_info rename_rules results saved_model saved_model_text
-    sentencepiece sequence_example snapshot table tensors tfrecord tfrecord_packed tfrecord_sidecar
+    net_binary net_text npy npz png quarantine receipt record_info rename_rules results saved_model
+    saved_model_text sentencepiece sequence_example snapshot table tensors tfrecord tfrecord_packed
+    tfrecord_sidecar unpacked
 }

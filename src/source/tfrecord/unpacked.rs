@@ -266,12 +266,13 @@ fn trailer_in(trailer: &[u8]) -> Option<Trailer> {
         return None;
     }
     let (members, fixed) = trailer.split_at_checked(trailer.len().checked_sub(FIXED_BYTES)?)?;
-    let members = members.as_chunks::<MEMBER_BYTES>().0.iter().map(|member| {
-        let (end, tail) = (member.first_chunk()?, member.last_chunk()?);
-        Some((u64::from_le_bytes(*end), *tail))
-    });
     let (packed_bytes, rest) = fixed.split_first_chunk()?;
     let (packed_bytes, bytes) = (u64::from_le_bytes(*packed_bytes), u64::from_le_bytes(*rest.first_chunk()?));
+    let members = members.as_chunks::<MEMBER_BYTES>().0.iter().map(|member| {
+        let (end, tail) = (u64::from_le_bytes(*member.first_chunk()?), *member.last_chunk()?);
+        // Only a forged one ends behind its file.
+        (end <= packed_bytes).then_some((end, tail))
+    });
     Some(Trailer { packed_bytes, bytes, members: members.collect::<Option<_>>()? })
 }
 

@@ -147,6 +147,27 @@ fn a_copy_needs_room() {
 }
 
 #[test]
+fn a_forged_member_behind_the_end_of_its_file_makes_a_new_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("file"), folder.path().join("file.percolator-unpacked"));
+    write_stored(&path, 0);
+    let packed = packed(&path);
+    let mut trailer = Vec::new();
+    trailer.extend_from_slice(&(packed.bytes() + 1).to_le_bytes());
+    trailer.extend_from_slice(&[0; TAIL_BYTES]);
+    trailer.extend_from_slice(&packed.bytes().to_le_bytes());
+    trailer.extend_from_slice(&0_u64.to_le_bytes());
+    trailer.extend_from_slice(&1_u32.to_le_bytes());
+    trailer.extend_from_slice(&crc32c(&trailer).to_le_bytes());
+    trailer.extend_from_slice(&MAGIC);
+    fs::write(&copy, &trailer).unwrap();
+    assert!(matches!(look(&packed, &copy).unwrap(), Look::Useless { .. }));
+    let source = TfRecord::open(&path).unwrap();
+    source.index(&IndexPlace::Beside).unwrap();
+    assert_eq!(source.records(), Some(40));
+}
+
+#[test]
 fn a_forged_trailer_takes_no_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("file"), folder.path().join("copy"));

@@ -173,8 +173,9 @@ impl Convert {
         let place = Place::take(&name, outputs, existing, earlier)?;
         let about = self.about(items);
         let state = if place.is_resumed() { State::load(place.folder(), &about)? } else { None };
-        if state.is_none() {
-            place.clear()?;
+        match &state {
+            Some(state) => state.check(place.folder(), items, self.shards.map_or(1, NonZeroU32::get))?,
+            None => place.clear()?,
         }
         Writing::start(self, items, place, state, about)?.run(progress, paths)
     }

@@ -62,6 +62,24 @@ impl State {
         }
     }
 
+    /// Refuses a state that no run of this conversion leaves, before anything is done with it: what follows
+    /// counts on from its numbers.
+    pub(super) fn check(&self, folder: &Path, items: Option<u64>, shards: u32) -> Result<(), StoreError> {
+        let State { next, records, skipped, shard, .. } = self;
+        let found = if records.checked_add(*skipped) != Some(*next) {
+            format!("the state has {records} records and {skipped} skipped items, but {next} items in all")
+        } else if let Some(items) = items.filter(|items| next > items) {
+            format!("the state has {next} items, of {items}")
+        } else if *shard >= shards {
+            format!("the state is of output number {shard}, counted from 0, of {shards}")
+        } else if self.mark.is_none() {
+            "the state does not say how far the output is".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Changed { path: folder.join(STATE), found })
+    }
+
     pub(super) fn save(&self, folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(STATE);
         let text = serde_json::to_vec(self).map_err(io::Error::other);

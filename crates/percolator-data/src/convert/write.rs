@@ -117,7 +117,8 @@ impl<'a> Writing<'a> {
                 Ok(value) => {
                     shards.writer().put(item.key(), value)?;
                     self.state.records += 1;
-                    self.state.bytes += value.len() as u64;
+                    // No other number bounds it, and a state may state any.
+                    self.state.bytes = self.state.bytes.saturating_add(value.len() as u64);
                     progress.add_bytes(value.len() as u64);
                 }
                 Err(reason) => self.skip(item.key(), reason)?,

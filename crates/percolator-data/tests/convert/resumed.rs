@@ -1,6 +1,7 @@
 //! A conversion that ends early keeps what it has, and one that goes on with it gives the same records.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -150,6 +151,50 @@ fn what_is_written_stays_if_its_state_cannot_be_read() {
         assert_eq!(summary.done_before, 300);
         assert!(read(backend, &output) == wanted(backend, whole.records()), "{backend}");
     }
+}
+
+#[test]
+fn a_state_that_no_run_leaves_is_refused_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("made");
+    let run = |input: Numbers| {
+        let convert = Convert::new(input, &output, Backend::LevelDb).resume(true);
+        convert.shards(NonZeroU32::new(2).unwrap()).run(&Progress::new())
+    };
+    run(Numbers { fails_at: Some(300), ..Numbers::new(500) }).unwrap_err();
+    let path = folder.path().join("made.percolator-converting/state.json");
+    let whole: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&whole["next"], &whole["records"], &whole["skipped"]), (&300.into(), &297.into(), &3.into()));
+    let forged = |changes: &[(&str, serde_json::Value)]| {
+        let mut state = whole.clone();
+        for (name, value) in changes {
+            state[*name] = value.clone();
+        }
+        state.to_string()
+    };
+    let most = || serde_json::Value::from(u64::MAX);
+    for (changes, said) in [
+        (vec![("records", most())], "but 300 items in all"),
+        (vec![("next", 299.into())], "but 299 items in all"),
+        (vec![("next", 501.into()), ("records", 498.into())], "the state has 501 items, of 500"),
+        (vec![("next", most()), ("records", most()), ("skipped", 0.into())], "items, of 500"),
+        (vec![("shard", 2.into())], "of output number 2, counted from 0, of 2"),
+        (vec![("shard", u32::MAX.into()), ("mark", ().into())], "of output number 4294967295,"),
+        (vec![("mark", ().into())], "does not say how far the output is"),
+    ] {
+        let text = forged(&changes);
+        fs::write(&path, &text).unwrap();
+        let error = run(Numbers::new(500)).unwrap_err();
+        let ConvertError::Store(StoreError::Changed { path: named, found }) = &error else {
+            panic!("{error}")
+        };
+        assert!(*named == path && found.contains(said), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    // What the values have together is only told.
+    fs::write(&path, forged(&[("bytes", most())])).unwrap();
+    let summary = run(Numbers::new(500)).unwrap();
+    assert_eq!((summary.records, summary.skipped, summary.bytes), (495, 5, u64::MAX));
 }
 
 #[test]
