@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator::bad::BadRecords;
+use percolator::bad::{BadRecords, Quarantined};
 use percolator::decoder::Decoded;
 use percolator::source::{Cursor, Entry, Source, SourceError};
 use percolator::{DecodeFailure, Dtype, Feed, FeedBuilder, Field};
@@ -131,4 +131,9 @@ fn a_bad_record_is_named_without_a_copy_of_its_bytes() {
     assert_eq!(fed(source, SMALL_BYTES, |feed| feed.bad_records(policy)), (RECORDS - 1, None));
     let written = std::fs::metadata(&file).unwrap().len();
     assert!(written > BYTES as u64, "{written} bytes");
+    // Whoever reads it needs a copy, for which there is no room beside this.
+    let zeros = vec![0_u8; 400 << 20];
+    let error = Quarantined::read(&file).unwrap_err().to_string();
+    assert!(error.contains("bad.tfrecord: cannot read it: "), "{error}");
+    drop(zeros);
 }

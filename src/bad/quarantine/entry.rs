@@ -1,5 +1,6 @@
 //! An entry of a quarantine file: how it is written, read and recognised.
 
+use std::collections::TryReserveError;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -63,7 +64,10 @@ impl Quarantined {
         let io = |error| QuarantineError::io(path, "read it", &error);
         let (file, bytes) = input_file::open(path).map_err(io)?;
         let mut entries = Vec::new();
-        read_entries(path, &file, 0..bytes, |entry| entries.push(entry.to_owned()))?;
+        read_entries(path, &file, 0..bytes, |entry| {
+            entries.push(entry.to_owned()?);
+            Ok(())
+        })?;
         Ok(entries)
     }
 }
@@ -103,17 +107,25 @@ impl<'a> Entry<'a> {
         Name::new(self.source(), self.number, self.key, self.value, self.companion)
     }
 
-    fn to_owned(&self) -> Quarantined {
-        Quarantined {
+    /// An error if there is no memory for the record's bytes.
+    fn to_owned(&self) -> Result<Quarantined, TryReserveError> {
+        Ok(Quarantined {
             source: self.source(),
-            key: Key(self.key.to_vec()),
+            key: Key(copied(self.key)?),
             number: self.number,
             epoch: self.epoch,
             reason: self.reason.to_owned(),
-            value: self.value.to_vec(),
-            companion: self.companion.map(<[u8]>::to_vec),
-        }
+            value: copied(self.value)?,
+            companion: self.companion.map(copied).transpose()?,
+        })
     }
+}
+
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, TryReserveError> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// What names a record.
@@ -161,7 +173,7 @@ pub(super) fn read_entries(
     path: &Path,
     file: &File,
     mut part: Range<u64>,
-    mut found: impl FnMut(Entry<'_>),
+    mut found: impl FnMut(Entry<'_>) -> Result<(), TryReserveError>,
 ) -> Result<u64, QuarantineError> {
     let mut data = Vec::new();
     while !part.is_empty() {
@@ -171,7 +183,8 @@ pub(super) fn read_entries(
         match read_frame(part.clone(), &mut data, read) {
             Ok(end) => {
                 let entry = Entry::parse(&data);
-                found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
+                let kept = found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
+                kept.map_err(|error| QuarantineError::io(path, "read it", &error.into()))?;
                 part.start = end;
             }
             Err(FrameFault::Cut) => {

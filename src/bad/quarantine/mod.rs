@@ -243,6 +243,7 @@ impl Quarantine {
         let named = &mut known.named;
         let end = read_entries(&self.path, file, known.end..bytes, |entry| {
             named.insert(entry.name());
+            Ok(())
         })?;
         known.end = end;
         if end < bytes {
