@@ -202,7 +202,7 @@ impl ResolvedFeed {
         let Some((snapshot, slice)) = resume.zip(self.schedule_slice.as_ref()) else {
             return BadCount::default();
         };
-        snapshot.bad_until(replica, slice.plan.world().replicas(), slice.starts[lane].epoch)
+        snapshot.bad_until(replica, &slice.plan, slice.starts[lane].epoch)
     }
 }
 

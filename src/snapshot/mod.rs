@@ -154,12 +154,15 @@ impl Snapshot {
         self
     }
 
-    /// What a replica, of this many, had of an epoch before it resumes in it.
+    /// What a replica of a plan had of an epoch before it resumes in it.
     ///
     /// The snapshot may not know: it is another process's, or of another world, or the replica was in a later
     /// epoch and takes over what others had not reached. Then it is the mean of those known to be in it.
-    pub(crate) fn bad_until(&self, replica: usize, replicas: usize, epoch: u64) -> BadCount {
-        let own = self.bad.get(&replica).filter(|own| replicas == self.replicas() && own.epoch <= epoch);
+    pub(crate) fn bad_until(&self, replica: usize, plan: &Plan, epoch: u64) -> BadCount {
+        // What another job left may have records of the next epoch, which count as that.
+        let goes_on = matches!(&self.dealt_by, DealtBy::Plan(own) if **own == *plan);
+        let is_own = |own: &&BadCount| plan.world().replicas() == self.replicas() && own.epoch <= epoch;
+        let own = self.bad.get(&replica).filter(|own| goes_on || is_own(own));
         own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
     }
 

@@ -365,11 +365,9 @@ impl Phase<'_> {
         let of = |replica| {
             let (counts, epoch) = (&account.counts, start.next(replica).unwrap().epoch);
             let own = counts.get(replica).filter(|_| counts.len() == self.job.replicas());
-            let is_of_before = |own: &&Count| {
-                let is_in_turn = matches!(self.run.scenario.order, Order::RoundRobin { .. } | Order::Once);
-                own.epoch <= epoch || is_in_turn && start.plan().is_none()
-            };
-            own.filter(is_of_before).copied().unwrap_or_else(|| Count::mean(counts, epoch))
+            let goes_on = account.left.as_ref().is_some_and(|(job, _)| *job == self.job);
+            let own = own.filter(|own| goes_on || own.epoch <= epoch);
+            own.copied().unwrap_or_else(|| Count::mean(counts, epoch))
         };
         replicas.map(of).collect()
     }

@@ -137,6 +137,35 @@ fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begin
     });
 }
 
+/// What one job leaves to another may have records of two passes, in steps of the first.
+#[test]
+fn a_job_that_is_cut_in_what_another_one_left_goes_on_with_its_own_count() {
+    must_end("two lanes, then one, twice", || {
+        let feed = |lanes: usize, size, at_most| {
+            let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
+            let devices = (0..lanes).map(Device::host);
+            feed(10, &[1, 3].into()).devices(devices).batch_size(size).bad_records(policy)
+        };
+        let mut first = feed(2, 4, 2).build().unwrap();
+        let mut lanes = first.take_lanes().unwrap();
+        for (lane, batches) in [(0, 2), (1, 1)] {
+            lanes[lane].by_ref().take(batches).for_each(|batch| drop(batch.unwrap()));
+        }
+        let left = first.snapshot().unwrap();
+        drop((lanes, first));
+        // Record 9 of pass 0, and 1 and 3 of pass 1, which are bad.
+        let go_on = |from: &Snapshot, steps: usize| {
+            let mut feed = feed(1, 1, 1).resume(from).build().unwrap();
+            let seen: Vec<bool> = feed.steps().take(steps).map(|step| step.is_ok()).collect();
+            (seen, feed.snapshot().unwrap())
+        };
+        assert_eq!(go_on(&left, 3).0, [true, true, false]);
+        let (seen, cut) = go_on(&left, 2);
+        assert_eq!((seen, cut.bad_records()), (vec![true, true], 1));
+        assert_eq!(go_on(&cut, 1).0, [false], "the second bad record of pass 1");
+    });
+}
+
 #[test]
 fn counts_of_a_snapshot_are_refused_beyond_all_bounds_and_are_no_panic_below() {
     let policy = BadRecords::skip().at_most_rate(1.0);

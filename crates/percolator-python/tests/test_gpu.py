@@ -1,7 +1,7 @@
 """Batches on a GPU, as PyTorch and JAX see them there: the bytes of the host, while kernels are in flight.
 
 Without a GPU, or without the framework's own build for one, a test is skipped, and the summary says so;
-PERCOLATOR_NEED_GPU=1 makes that a failure.
+PERCOLATOR_NEED_GPU=1 makes a missing GPU a failure, and conftest.py says what does so for a framework.
 """
 
 from __future__ import annotations

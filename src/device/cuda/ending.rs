@@ -6,8 +6,8 @@
 //! refuses new calls first, and waits for those that are under way, for [`WAIT_MAX`]. What is not freed by
 //! then goes with the process.
 //!
-//! Two things are not covered: the driver's start, and handlers that the driver may register later than that,
-//! which run before this one.
+//! Not covered are the driver's start; handlers that the driver may register later than that, which run
+//! before this one; calls that take longer; and calls of other code.
 
 #![expect(unsafe_code, reason = "only C's library has handlers of exit")]
 
