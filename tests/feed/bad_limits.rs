@@ -126,13 +126,16 @@ fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begin
         for (lanes, size) in [(1, 2), (1, 4), (2, 1)] {
             let first = |at_most| {
                 let mut resumed = feed(lanes, size, at_most).resume(&snapshot).build().unwrap();
-                resumed.steps().next().unwrap()
+                resumed.take_lanes().unwrap()[0].next().unwrap()
             };
-            let bad = first(1).unwrap()[0].bad_records()[0].id;
+            let bad = first(1).unwrap().bad_records()[0].id;
             assert_eq!(bad, RecordId { epoch: 1, index: 0 }, "{lanes} lanes");
-            let error = first(0).unwrap_err();
-            let FeedError::TooManyBad(excess) = &error else { panic!("{error}") };
-            assert_eq!((excess.epoch, excess.bad), (1, 1), "{lanes} lanes: {error}");
+            // Of two lanes the other one's error may come first, and ends both.
+            if lanes == 1 {
+                let error = first(0).unwrap_err();
+                let FeedError::TooManyBad(excess) = &error else { panic!("{error}") };
+                assert_eq!((excess.epoch, excess.bad), (1, 1), "{error}");
+            }
         }
     });
 }
