@@ -8,10 +8,16 @@ use std::path::Path;
 use percolator::bad::BadRecords;
 use percolator::record::RecordId;
 use percolator::source::FnSource;
-use percolator::{Device, Feed, FeedError, LastBatch, Snapshot};
+use percolator::{Device, Feed, FeedBuilder, FeedError, LastBatch, Snapshot};
 
 use crate::bad_policy::{decode, feed, fields, steps};
 use crate::common::process::must_end;
+
+/// A feed of so many lanes that skips bad records, of which each epoch may have some in a lane.
+fn limited(feed: FeedBuilder, lanes: usize, size: usize, at_most: u64) -> FeedBuilder {
+    let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
+    feed.devices((0..lanes).map(Device::host)).batch_size(size).bad_records(policy)
+}
 
 #[test]
 fn more_than_may_be_bad_end_the_feed_at_the_same_batch_for_any_number_of_threads() {
@@ -108,11 +114,7 @@ fn a_rank_that_resumes_from_another_ones_snapshot_goes_on_with_its_count_of_the_
 #[test]
 fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begins_in() {
     must_end("two lanes, then others", || {
-        let feed = |lanes: usize, size, at_most| {
-            let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
-            let devices = (0..lanes).map(Device::host);
-            feed(5, &[0].into()).devices(devices).batch_size(size).bad_records(policy)
-        };
+        let feed = |lanes, size, at_most| limited(feed(5, &[0].into()), lanes, size, at_most);
         let mut before = feed(2, 2, 1).build().unwrap();
         let mut lanes = before.take_lanes().unwrap();
         // The first one has record 0, which is bad, of the passes 0 and 2; the second has that of pass 1 to
@@ -144,11 +146,7 @@ fn a_job_that_takes_over_in_round_robin_order_counts_from_the_pass_that_it_begin
 #[test]
 fn a_job_that_is_cut_in_what_another_one_left_goes_on_with_its_own_count() {
     must_end("two lanes, then one, twice", || {
-        let feed = |lanes: usize, size, at_most| {
-            let policy = BadRecords::skip().at_most_rate(1.0).at_most(at_most);
-            let devices = (0..lanes).map(Device::host);
-            feed(10, &[1, 3].into()).devices(devices).batch_size(size).bad_records(policy)
-        };
+        let feed = |lanes, size, at_most| limited(feed(10, &[1, 3].into()), lanes, size, at_most);
         let mut first = feed(2, 4, 2).build().unwrap();
         let mut lanes = first.take_lanes().unwrap();
         for (lane, batches) in [(0, 2), (1, 1)] {
