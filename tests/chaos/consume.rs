@@ -72,7 +72,7 @@ impl Consuming<'_> {
 
     fn check(&self, seen: &mut Seen, lane: usize, batch: &Batch) {
         let due = self.due[lane].get(seen.taken).expect("no batch comes after the last");
-        model::check_batch(self.scenario, batch, due, self.torn);
+        model::check_batch(self.scenario, batch, &due.records, self.torn);
         assert_eq!(batch.lane(), lane);
         let bad = batch.bad_records();
         let counts = seen.count.add(due, |id| bad.iter().any(|bad| bad.id == *id));

@@ -222,7 +222,7 @@ impl Account {
         self.steps.resize(legs.len(), 0);
         for (Leg { due, lanes, .. }, steps) in legs.iter().zip(&mut self.steps) {
             for (due, lane) in due.iter().zip(lanes) {
-                self.delivered.extend(due[..lane.taken].iter().flatten());
+                self.delivered.extend(due[..lane.taken].iter().flat_map(|share| &share.records));
             }
             let together = lanes.iter().map(|lane| lane.taken).min().unwrap_or_default();
             *steps += together;
@@ -350,7 +350,7 @@ impl Phase<'_> {
             Some((job, left)) if *job == self.job => left[worker].clone(),
             _ if scenario.blocks.is_some() => {
                 let plan = feed.plan().unwrap();
-                model::due_of_blocks(self.job, plan, &self.blocks(worker, account, plan))
+                model::due_of_blocks(scenario, self.job, plan, &self.blocks(worker, account, plan))
             }
             _ => model::due(scenario, self.job, feed, worker, account.missing(scenario)),
         }
@@ -404,6 +404,7 @@ impl Phase<'_> {
                 let last = job.last.unwrap_or(last);
                 let feed = feed.epochs(epochs).shuffle(shuffle).last_batch(last).assignment(assignment);
                 let feed = feed.seed(s.seed).policy(AutoShardPolicy::Data);
+                let feed = s.mix.into_iter().fold(feed, FeedBuilder::mix);
                 return self.decoded(match s.blocks {
                     None => feed.worker(World::new(job.workers, job.replicas()).unwrap(), worker),
                     Some(blocks) => {
@@ -471,8 +472,8 @@ impl Phase<'_> {
                     assert!(self.has_limits && error.bad > error.allowed, "{error}");
                     // A step that another lane has not completed when the error comes is not delivered.
                     if error.lane == number && (self.job.lanes == 1 || scenario.consumer != Consumer::Steps) {
-                        let batch = due.get(lane.taken).expect("it is of a batch");
-                        lane.count.check_error(scenario, batch, self.torn(worker), error);
+                        let share = due.get(lane.taken).expect("it is of a batch");
+                        lane.count.check_error(scenario, share, self.torn(worker), error);
                     }
                 }
                 Some(error) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use percolator::bad::TooManyBad;
 use percolator::record::RecordId;
 
-use crate::model::Torn;
+use crate::model::{Share, Torn};
 use crate::scenario::Scenario;
 
 /// What a replica had of its epoch.
@@ -18,9 +18,10 @@ pub(crate) struct Count {
 
 impl Count {
     /// Counts a batch, and returns the count after each of its epochs. Those before the last one count as it.
-    pub(crate) fn add(&mut self, batch: &[RecordId], is_bad: impl Fn(&RecordId) -> bool) -> Vec<Count> {
+    pub(crate) fn add(&mut self, share: &Share, is_bad: impl Fn(&RecordId) -> bool) -> Vec<Count> {
         let mut epochs: BTreeMap<u64, Vec<&RecordId>> = BTreeMap::new();
-        let of_epochs = batch.iter().map(|id| (id.epoch.max(self.epoch), id));
+        let epoch_of = |id: &RecordId| share.mixed.unwrap_or(id.epoch);
+        let of_epochs = share.records.iter().map(|id| (epoch_of(id).max(self.epoch), id));
         of_epochs.for_each(|(epoch, id)| epochs.entry(epoch).or_default().push(id));
         let mut counts = Vec::new();
         for (epoch, ids) in epochs {
@@ -57,16 +58,10 @@ impl Count {
     }
 
     /// Checks the error of a lane that had this before the batch that has too many.
-    pub(crate) fn check_error(
-        mut self,
-        scenario: &Scenario,
-        batch: &[RecordId],
-        torn: Torn,
-        error: &TooManyBad,
-    ) {
+    pub(crate) fn check_error(mut self, scenario: &Scenario, share: &Share, torn: Torn, error: &TooManyBad) {
         let mut most = self;
-        let least = self.add(batch, |id| torn.of(scenario, *id).0);
-        let most = most.add(batch, |id| torn.of(scenario, *id).1);
+        let least = self.add(share, |id| torn.of(scenario, *id).0);
+        let most = most.add(share, |id| torn.of(scenario, *id).1);
         let is_of_epoch = least.iter().zip(&most).any(|(least, most)| {
             let is_right = (least.epoch, least.records) == (error.epoch, error.records);
             is_right
@@ -74,6 +69,6 @@ impl Count {
                 && least.allowed(scenario) == error.allowed
         });
         assert!(is_of_epoch, "{error}: {least:?} to {most:?}");
-        assert!(batch.contains(&error.record.id), "{error}");
+        assert!(share.records.contains(&error.record.id), "{error}");
     }
 }

@@ -11,6 +11,7 @@ mod device;
 mod disk;
 mod drive;
 mod limits;
+mod mixture;
 mod model;
 mod random;
 mod scenario;

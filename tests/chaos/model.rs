@@ -14,11 +14,20 @@ use percolator::source::SourceError;
 use percolator::{Batch, DeviceError, Feed, FeedError, LastBatch, Phase, Transform};
 
 use crate::blocks::CLOSED;
+use crate::mixture;
 use crate::scenario::{Change, Job, Order, Scenario};
 use crate::stores::{BYTES, Coding, SIDE, content};
 
+/// The records of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    pub records: Vec<RecordId>,
+    /// In a mixture: the epoch of the step.
+    pub mixed: Option<u64>,
+}
+
 /// The batches of each lane.
-pub(crate) type Due = Vec<Vec<Vec<RecordId>>>;
+pub(crate) type Due = Vec<Vec<Share>>;
 
 /// What the lanes of a worker are due, from where its feed starts. In Caffe's order, which has no end,
 /// `missing` records are asked for, and then as many as fill a step.
@@ -44,16 +53,23 @@ pub(crate) fn due(scenario: &Scenario, job: Job, feed: &Feed, worker: usize, mis
             let from = if epoch == first.epoch { first.step } else { 0 };
             (from..plan.steps(epoch).unwrap()).map(move |step| (epoch, step))
         };
-        let share = |(epoch, step)| plan.share(epoch, step, replica).unwrap().collect();
+        let share = |(epoch, step)| share(scenario, plan, StepId { epoch, step }, replica);
         (first.epoch..epochs).flat_map(of_epoch).take(steps).map(share).collect()
     };
     (worker * job.lanes..(worker + 1) * job.lanes).map(of).collect()
 }
 
+/// The share of a replica of a step of a plan.
+fn share(scenario: &Scenario, plan: &Plan, StepId { epoch, step }: StepId, replica: usize) -> Share {
+    let records = plan.share(epoch, step, replica).unwrap().collect();
+    Share { records, mixed: scenario.mix.map(|_| epoch) }
+}
+
 /// The share of a replica of the first `global` records, in Caffe's order.
-fn in_turn(scenario: &Scenario, job: Job, replica: usize, global: usize) -> Vec<Vec<RecordId>> {
-    let share = (0..global).filter(|g| g % job.replicas() == replica).map(|g| name(scenario, g));
-    share.collect::<Vec<RecordId>>().chunks(job.size).map(<[RecordId]>::to_vec).collect()
+fn in_turn(scenario: &Scenario, job: Job, replica: usize, global: usize) -> Vec<Share> {
+    let records = (0..global).filter(|g| g % job.replicas() == replica).map(|g| name(scenario, g));
+    let share = |records: &[RecordId]| Share { records: records.to_vec(), mixed: None };
+    records.collect::<Vec<RecordId>>().chunks(job.size).map(share).collect()
 }
 
 /// The record that is dealt after `global` others, in Caffe's order.
@@ -63,13 +79,13 @@ fn name(scenario: &Scenario, global: usize) -> RecordId {
 }
 
 /// What the lanes of a worker are due that is given these blocks.
-pub(crate) fn due_of_blocks(job: Job, plan: &Plan, blocks: &[Block]) -> Due {
+pub(crate) fn due_of_blocks(scenario: &Scenario, job: Job, plan: &Plan, blocks: &[Block]) -> Due {
     let steps_of = |block: &Block| {
         let StepId { epoch, step } = block.first;
-        (step..step + block.steps).map(move |step| (epoch, step))
+        (step..step + block.steps).map(move |step| StepId { epoch, step })
     };
     let of = |replica| {
-        let share = |(epoch, step)| plan.share(epoch, step, replica).unwrap().collect();
+        let share = |step| share(scenario, plan, step, replica);
         blocks.iter().flat_map(steps_of).map(share).collect()
     };
     (0..job.lanes).map(of).collect()
@@ -80,7 +96,10 @@ pub(crate) fn all(scenario: &Scenario) -> usize {
     match scenario.order {
         Order::RoundRobin { batches } => batches * scenario.job.step(),
         Order::Once => scenario.records,
-        Order::Plan { epochs, .. } => scenario.records * usize::try_from(epochs).unwrap(),
+        Order::Plan { epochs, .. } => {
+            let epoch = mixture::of(scenario).map_or(scenario.records, |mixture| mixture.epoch_len());
+            epoch * usize::try_from(epochs).unwrap()
+        }
     }
 }
 
@@ -100,6 +119,9 @@ pub(crate) fn check_once<'a>(scenario: &Scenario, records: impl IntoIterator<Ite
     if let (Order::Plan { epochs, .. }, true) = (scenario.order, drops) {
         let most = step * usize::try_from(epochs).unwrap();
         return assert!(seen.len() + most >= all, "{} records come, of {all}", seen.len());
+    }
+    if let (Order::Plan { epochs, .. }, Some(mixture)) = (scenario.order, mixture::of(scenario)) {
+        return mixture.check(&seen, usize::try_from(epochs).unwrap());
     }
     let missing = (0..all).find(|global| !seen.contains(&name(scenario, *global)));
     assert!(missing.is_none(), "{} does not come", name(scenario, missing.unwrap()));
@@ -263,7 +285,7 @@ pub(crate) fn batches_before(scenario: &Scenario, due: &Due) -> Option<usize> {
     if !scenario.worn.is_empty() || scenario.blocks.is_some_and(|blocks| blocks.fail_after.is_some()) {
         return None;
     }
-    let has = |batch: &Vec<RecordId>| batch.iter().any(|record| Some(record.index) == fault.number);
+    let has = |share: &Share| share.records.iter().any(|record| Some(record.index) == fault.number);
     match (fault.place, &fault.effect) {
         (Place::Record, Effect::Fail(_) | Effect::Panic) => lane.iter().position(has),
         (Place::Record, Effect::Cut(_) | Effect::Damage) if scenario.bad == BadAction::Fail => {

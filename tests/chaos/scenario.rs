@@ -103,6 +103,8 @@ pub(crate) struct Scenario {
     pub matching: Matching,
     /// What is done to each image.
     pub change: Change,
+    /// The weights of the files of a plan's joined data set, if they are mixed.
+    pub mix: Option<[u64; 3]>,
     pub has_receipts: bool,
     pub drops_behind: bool,
     /// What is done with records that cannot be used.
@@ -162,6 +164,7 @@ impl Scenario {
             has_target: coding == Coding::Datum && kind != Kind::Images && draws.below(4) == 0,
             matching: Matching::Order,
             change: Change::Nothing,
+            mix: None,
             has_receipts: is_planned && draws.below(2) == 0,
             drops_behind: draws.below(4) == 0,
             bad: draws.of(&[BadAction::Fail, BadAction::Fail, BadAction::Skip, BadAction::Replace]),
@@ -229,6 +232,11 @@ impl Scenario {
         }
         if draws.below(5) == 0 {
             self.threads = None;
+        }
+        // There are no receipts of a mixture.
+        if let (Order::Plan { .. }, Kind::Joined, true) = (self.order, self.kind, draws.below(2) == 0) {
+            self.mix = Some(std::array::from_fn(|_| 1 + draws.below(4) as u64));
+            self.has_receipts = false;
         }
     }
 

@@ -109,13 +109,12 @@ impl Stores {
             }
             Kind::Images => chaos.source(ImageList::open(path.join("list")).unwrap().relative_to(path)),
             Kind::Joined => {
-                let third = positions.len() / 3;
-                let (one, two) = (first + third, first + 2 * third);
                 let part = |kind, positions| {
                     self.open_part(kind, coding, positions, access, &Chaos::new(Faults::none()))
                 };
-                let joined = Joined::new(part(Kind::LevelDb, first..one)).and(part(Kind::TfRecord, one..two));
-                chaos.source(joined.and(part(Kind::Lmdb, two..positions.end)))
+                let [one, two, three] = thirds(positions);
+                let joined = Joined::new(part(Kind::LevelDb, one)).and(part(Kind::TfRecord, two));
+                chaos.source(joined.and(part(Kind::Lmdb, three)))
             }
         }
     }
@@ -143,6 +142,13 @@ impl Stores {
         }
         path
     }
+}
+
+/// The positions of each file of a joined data set.
+pub(crate) fn thirds(Range { start, end }: Range<usize>) -> [Range<usize>; 3] {
+    let third = (end - start) / 3;
+    let (one, two) = (start + third, start + 2 * third);
+    [start..one, one..two, two..end]
 }
 
 fn records_of(coding: Coding, positions: Range<usize>) -> Records {
