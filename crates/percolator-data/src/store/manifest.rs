@@ -8,11 +8,11 @@
 //! masked crc32c of the kind and the bytes: 4 | length: 2 | kind: whole, first, middle or last | bytes
 //! ```
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file;
+use percolator::{input_file, whole_file};
 use percolator_table::checksum::Crc32c;
 use percolator_table::coding::{Coded, put_varint};
 
@@ -71,13 +71,13 @@ impl Manifest {
         let path = folder.join(NAME);
         let failed = |action| StoreError::io(&path, action);
         let changed = |found: String| StoreError::Changed { path: path.clone(), found };
-        let log = fs::read(&path).map_err(failed("read the list of tables"))?;
-        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let Some(log) = log.get(..wanted) else {
-            return Err(changed(format!("it has {} bytes, and had {bytes} before", log.len())));
-        };
+        let (file, found) = input_file::open(&path).map_err(failed("open the list of tables"))?;
+        if found < bytes {
+            return Err(changed(format!("it has {found} bytes, and had {bytes} before")));
+        }
+        let log = read_front(file, bytes).map_err(failed("read the list of tables"))?;
         let (tables, sequence) =
-            read(log).ok_or_else(|| changed("it is not the list of tables that was written".to_owned()))?;
+            read(&log).ok_or_else(|| changed("it is not the list of tables that was written".to_owned()))?;
         let file = File::options().append(true).open(&path).map_err(failed("open the list of tables"))?;
         file.set_len(bytes).map_err(failed("shorten the list of tables"))?;
         Ok((Manifest { path, file, bytes }, tables, sequence))
@@ -171,6 +171,15 @@ fn checksum(kind: u8, piece: &[u8]) -> u32 {
     checksum.update(&[kind]);
     checksum.update(piece);
     checksum.masked()
+}
+
+/// The first bytes of a list, or what of them there still is.
+fn read_front(file: File, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut log = Vec::new();
+    let room = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    log.try_reserve_exact(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    file.take(bytes).read_to_end(&mut log)?;
+    Ok(log)
 }
 
 /// The tables of a list that [`Manifest`] wrote, and the last sequence number; `None` if it is another.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percolator::input_file;
 use percolator::source::{Source as _, TfRecord};
 use percolator::whole_file::{Existing, rename_to_free};
 
@@ -134,8 +135,8 @@ fn is_lmdb(path: &Path) -> bool {
     const NUMBER: u32 = 0xbeef_c0de;
 
     let mut found = [0; 4];
-    let file = fs::File::open(path);
-    file.is_ok_and(|file| {
+    let file = input_file::open(path);
+    file.is_ok_and(|(file, _)| {
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, PAGE_HEAD_BYTES).is_ok()
             && u32::from_le_bytes(found) == NUMBER
     })
@@ -143,8 +144,12 @@ fn is_lmdb(path: &Path) -> bool {
 
 /// Whether a folder has the file CURRENT of a LevelDB, and the manifest that it names.
 fn names_manifest(folder: &Path) -> bool {
-    let named = fs::read_to_string(folder.join("CURRENT")).ok();
-    let manifest = named.as_deref().and_then(|named| named.strip_suffix('\n'));
+    /// More bytes than a CURRENT that names a MANIFEST can have.
+    const CURRENT_BYTES_MAX: u64 = 256;
+
+    let named = input_file::read(&folder.join("CURRENT"), CURRENT_BYTES_MAX).ok();
+    let named = named.as_deref().and_then(|named| std::str::from_utf8(named).ok());
+    let manifest = named.and_then(|named| named.strip_suffix('\n'));
     manifest.is_some_and(|name| name.starts_with("MANIFEST-") && folder.join(name).is_file())
 }
 

@@ -220,6 +220,30 @@ fn a_store_that_is_not_as_it_was_is_not_gone_on_with() {
 }
 
 #[test]
+fn of_the_list_of_tables_only_what_the_mark_says_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut writer = Backend::LevelDb.create(&path).unwrap();
+    writer.put(b"key", b"value").unwrap();
+    let mark = writer.commit().unwrap();
+    drop(writer);
+    let list = path.join("MANIFEST-000001");
+    // A hole of a terabyte, which no machine reads.
+    fs::OpenOptions::new().write(true).open(&list).unwrap().set_len(1 << 40).unwrap();
+    drop(Backend::LevelDb.reopen(&path, &mark).unwrap());
+    let whole = fs::read(&list).unwrap();
+    // Nobody writes to it: whoever waits for that hangs.
+    fs::remove_file(&list).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&list).status().unwrap().success());
+    let error = Backend::LevelDb.reopen(&path, &mark).unwrap_err();
+    assert!(error.to_string().contains("found a FIFO"), "{error}");
+    fs::remove_file(&list).unwrap();
+    fs::write(&list, whole).unwrap();
+    Backend::LevelDb.reopen(&path, &mark).unwrap().finish().unwrap();
+    assert_eq!(read(Backend::LevelDb, &path).len(), 1);
+}
+
+#[test]
 fn an_lmdb_without_all_that_was_before_the_mark_is_not_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");

@@ -12,6 +12,7 @@
 //! ```
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,9 @@ const CONVERTING: &str = ".percolator-converting";
 
 /// The end of the name of a folder that is being removed.
 const DONE: &str = ".percolator-done";
+
+/// The most bytes of the list of names that is read.
+const NAMES_BYTES_MAX: u64 = 64 << 20;
 
 /// A name in the folder, and the path that it gets.
 #[derive(Clone, Debug)]
@@ -280,15 +284,19 @@ impl Place {
     /// The names of the outputs that are being moved; `None` if not all are whole.
     fn listed(&self) -> Result<Option<Vec<String>>, StoreError> {
         let path = self.partial.join(WHOLE);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StoreError::io(&path, "read the file")(error)),
+        let damaged = |error: &dyn fmt::Display| StoreError::Changed {
+            path: path.clone(),
+            found: format!("it is damaged: {error}"),
         };
-        let names = serde_json::from_slice(&text);
-        names
-            .map(Some)
-            .map_err(|error| StoreError::Changed { path, found: format!("it is damaged: {error}") })
+        let text = match input_file::read(&path, NAMES_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => return Ok(None),
+                io::ErrorKind::FileTooLarge => return Err(damaged(&error)),
+                _ => return Err(StoreError::io(&path, "read the file")(error)),
+            },
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| damaged(&error))
     }
 
     /// Says that all outputs in the folder are whole, and returns their names.

@@ -190,17 +190,20 @@ fn a_run_that_starts_over_leaves_no_old_outputs_beside_new_ones() {
 
 #[test]
 fn a_run_starts_over_where_one_that_was_being_named_is_no_longer_whole() {
-    for is_listed in [false, true] {
+    for lost in ["an output", "the list", "the list's end"] {
         let folder = tempfile::tempdir().unwrap();
         let (paths, place) = three(folder.path());
         place.list().unwrap();
         fs::rename(&paths[0], with_ending(&paths[0], REPLACED)).unwrap();
         fs::rename(place.store(0), &paths[0]).unwrap();
-        if is_listed {
-            fs::remove_dir_all(&paths[0]).unwrap();
-            fs::remove_dir_all(with_ending(&paths[0], REPLACED)).unwrap();
-        } else {
-            fs::write(place.folder().join(WHOLE), "[").unwrap();
+        let list = place.folder().join(WHOLE);
+        match lost {
+            "an output" => {
+                fs::remove_dir_all(&paths[0]).unwrap();
+                fs::remove_dir_all(with_ending(&paths[0], REPLACED)).unwrap();
+            }
+            "the list" => fs::write(list, "[").unwrap(),
+            _ => File::create(list).unwrap().set_len(NAMES_BYTES_MAX + 1).unwrap(),
         }
         drop(place);
         let place = take_all(folder.path(), &paths, Earlier::Remove).unwrap();
