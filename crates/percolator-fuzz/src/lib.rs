@@ -18,6 +18,7 @@ mod cluster;
 mod convert;
 mod data;
 mod files;
+mod frames;
 mod images;
 mod language;
 mod leveldb;

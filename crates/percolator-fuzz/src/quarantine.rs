@@ -8,10 +8,10 @@ use percolator::example::ExampleWriter;
 use percolator::source::FnSource;
 use percolator::tfrecord::write_record;
 use percolator::{BadRecords, DecodeFailure, Dtype, Feed, FeedError, Field};
-use percolator_table::checksum::masked_crc32c;
 
 use crate::accepted::accepted;
 use crate::files::Folder;
+use crate::frames::{Frames, frames};
 use crate::memory::{Budget, within};
 use crate::repair;
 use crate::twin::{self, Value};
@@ -57,20 +57,13 @@ pub fn quarantine(bytes: &[u8]) {
 /// Where the whole entries of a file end, and what its writer makes of them; `None` if it is no quarantine
 /// file.
 fn naive(file: &[u8]) -> Option<(usize, Vec<u8>)> {
-    let sum = |bytes: &[u8]| masked_crc32c(bytes, &[]).to_le_bytes();
-    let (mut written, mut rest) = (Vec::new(), file);
-    while let Some((head, after)) = rest.split_first_chunk::<12>() {
-        if sum(&head[..8]) != head[8..] {
-            return None;
-        }
-        let length = usize::try_from(u64::from_le_bytes(*head.first_chunk()?)).ok();
-        let Some((data, after)) = length.and_then(|length| after.split_at_checked(length)) else { break };
-        let Some((stored, after)) = after.split_first_chunk() else { break };
-        if *stored != sum(data) {
-            return None;
-        }
-        written.extend(entry_in(data)?);
-        rest = after;
+    let Frames { records, rest, is_damaged } = frames(file);
+    if is_damaged {
+        return None;
+    }
+    let mut written = Vec::new();
+    for record in records {
+        written.extend(entry_in(record?)?);
     }
     let end = file.len() - rest.len();
     (end > 0 || file.is_empty() || begins_with_entry(file)).then_some((end, written))

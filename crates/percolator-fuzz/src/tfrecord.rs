@@ -4,10 +4,10 @@ use std::io::Write as _;
 
 use percolator::source::{Access, IndexPlace, TfRecord};
 use percolator::tfrecord::Compression;
-use percolator_table::checksum::masked_crc32c;
 
 use crate::accepted::accepted;
 use crate::files::{Folder, Walked, check_positions, walk};
+use crate::frames::{Frames, frames};
 use crate::memory::{Budget, within};
 use crate::{lmdb, repair};
 
@@ -92,22 +92,12 @@ pub fn tfrecord_sidecar(bytes: &[u8]) {
     lmdb::sidecar(bytes, &folder, &|| Box::new(open()), &walked);
 }
 
-/// The records up to the end or to damage, without a thought for speed.
+/// The records up to the end or to damage.
 fn naive(file: &[u8]) -> Walked {
-    let (mut records, mut rest) = (Vec::new(), file);
-    while let Some((head, after)) = rest.split_first_chunk::<12>() {
-        let length = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
-        let sum = |bytes: &[u8]| masked_crc32c(bytes, &[]).to_le_bytes();
-        let record = usize::try_from(length).ok().and_then(|length| after.split_at_checked(length));
-        let Some((data, after)) = record.filter(|_| sum(&head[..8]) == head[8..]) else { break };
-        let Some((stored, after)) =
-            after.split_first_chunk::<4>().filter(|(stored, _)| **stored == sum(data))
-        else {
-            break;
-        };
-        let _ = stored;
-        records.push((format!("{:08}", records.len()).into_bytes(), data.to_vec()));
-        rest = after;
-    }
-    Walked { records, is_whole: rest.is_empty() }
+    let Frames { records: frames, rest, .. } = frames(file);
+    let whole = frames.iter().map_while(|data| *data).enumerate();
+    let records: Vec<_> =
+        whole.map(|(number, data)| (format!("{number:08}").into_bytes(), data.to_vec())).collect();
+    let is_whole = rest.is_empty() && records.len() == frames.len();
+    Walked { records, is_whole }
 }

@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 
 use percolator::source::{Access, IndexPlace, Source, TfRecord};
 use percolator::tfrecord::Compression;
-use percolator_table::checksum::{crc32c, masked_crc32c};
+use percolator_table::checksum::crc32c;
 
 use crate::accepted::accepted;
 use crate::files::{Folder, walk};
+use crate::frames::frames;
 use crate::memory::{Budget, within};
 use crate::repair;
 
@@ -68,8 +69,9 @@ fn check(copy: &[u8], access: Access) {
         }
         Some(frames) => {
             assert!(there == copy, "a copy that belongs to the file has been changed");
-            assert_eq!(indexed.is_ok(), frames.is_whole, "{indexed:?}");
-            if frames.is_whole {
+            let is_whole = frames.rest.is_empty();
+            assert_eq!(indexed.is_ok(), is_whole, "{indexed:?}");
+            if is_whole {
                 accepted();
                 within(copy, BUDGET, || check_records(&source, &frames.records));
             }
@@ -91,26 +93,6 @@ fn check_records(source: &dyn Source, records: &[Option<&[u8]>]) {
     }
     cursor.seek(records.len() as u64).expect("behind the last record is the end");
     assert!(cursor.advance().expect("the end is no error").is_none(), "there is one more record");
-}
-
-/// The records of a copy, as far as their heads lead: `None` if the checksum of the data is wrong.
-struct Frames<'a> {
-    records: Vec<Option<&'a [u8]>>,
-    is_whole: bool,
-}
-
-fn frames(mut rest: &[u8]) -> Frames<'_> {
-    let sum = |bytes: &[u8]| masked_crc32c(bytes, &[]).to_le_bytes();
-    let mut records = Vec::new();
-    while let Some((head, after)) = rest.split_first_chunk::<12>() {
-        let length = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
-        let record = usize::try_from(length).ok().and_then(|length| after.split_at_checked(length));
-        let Some((data, after)) = record.filter(|_| sum(&head[..8]) == head[8..]) else { break };
-        let Some((stored, after)) = after.split_first_chunk::<4>() else { break };
-        records.push((*stored == sum(data)).then_some(data));
-        rest = after;
-    }
-    Frames { records, is_whole: rest.is_empty() }
 }
 
 /// How many bytes of records a copy has; `None` if it is no copy of the file.
@@ -173,7 +155,10 @@ mod tests {
         put_right(&mut repaired);
         assert_eq!(&repaired, made);
         let frames = frames(&made[..records_bytes(made).expect("it is a copy of the file")]);
-        assert!(frames.is_whole && frames.records.iter().flatten().eq(records), "it has other records");
+        assert!(
+            frames.rest.is_empty() && frames.records.iter().flatten().eq(records),
+            "it has other records"
+        );
         assert_eq!(made[..], *include_bytes!("../corpus/unpacked/whole"));
     }
 }
