@@ -3,6 +3,7 @@
 //! `cargo run --release --example own_source -- README.md`
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,11 +97,12 @@ fn main() -> anyhow::Result<()> {
         .shuffle(Shuffle::Global)
         .epochs(1)
         .build()?;
+    let mut output = std::io::stdout().lock();
     for batch in feed {
         let batch = batch?;
         let text = batch.ragged::<u8>("data")?;
         for (record, line) in batch.records().iter().zip(text.rows()) {
-            println!("{:>5} {}", record.index + 1, String::from_utf8_lossy(line).trim_end());
+            writeln!(output, "{:>5} {}", record.index + 1, String::from_utf8_lossy(line).trim_end())?;
         }
     }
     Ok(())
