@@ -13,7 +13,7 @@ use prost::Message as _;
 use tempfile::TempDir;
 
 /// The records of each of the three parts.
-const PART: u64 = 160;
+pub(crate) const PART: u64 = 160;
 pub(crate) const RECORDS: u64 = 3 * PART;
 const SIDE: usize = 16;
 const BYTES: usize = SIDE * SIDE;

@@ -1,6 +1,6 @@
 //! Runs feeds in every way, for as long as it is told, and watches what the process uses: lanes, epochs,
-//! resumes, changes of world, faults, and readers that register again. Every batch is checked, and every run
-//! is proven by its receipts.
+//! resumes, changes of world, faults, readers that register again, bad records and mixtures. Every batch is
+//! checked. Receipts prove every run by a plan; of a mixture, which has none, the records are counted.
 //!
 //! It ends with 1 if a batch or a receipt is wrong, if anything hangs, or if memory, threads or open files
 //! grow.
@@ -165,10 +165,10 @@ fn say(Sample { minutes, at_rest, peak }: &Sample, counts: Counts) {
 
 /// Says what was done, draws the picture, and fails if anything grows.
 fn report(options: &Options, samples: &[Sample], counts: Counts) -> anyhow::Result<()> {
-    let Counts { rounds, records, receipts, resumes, faults, worlds, registrations } = counts;
+    let Counts { rounds, records, receipts, resumes, faults, worlds, registrations, bad } = counts;
     println!(
         "{rounds} rounds: {records} records, each checked; {receipts} receipts, all right; {resumes} \
-         resumes, {faults} faults, {worlds} worlds, {registrations} registrations"
+         resumes, {faults} faults, {worlds} worlds, {registrations} registrations, {bad} bad records"
     );
     if let Some(path) = &options.svg {
         let title = format!("{} minutes, {rounds} rounds, {records} records", options.minutes);

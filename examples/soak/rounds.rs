@@ -1,19 +1,22 @@
 //! What is done again and again: each round runs feeds in one way, checks every batch and every receipt, and
 //! leaves nothing behind.
 
+use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use percolator::chaos::{Chaos, Effect, Faults, Reach};
+use percolator::bad::{BadRecords, Quarantined};
+use percolator::chaos::{Chaos, Effect, Fault, Faults, Reach};
 use percolator::order::World;
 use percolator::reader::{DataReader, Registry};
 use percolator::receipt::Verdict;
+use percolator::record::RecordId;
 use percolator::source::Lmdb;
 use percolator::{Device, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Snapshot};
 
-use crate::data::{DataSet, POLICY, RECORDS, check};
+use crate::data::{DataSet, PART, POLICY, RECORDS, check};
 
 /// What was done so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +28,7 @@ pub(crate) struct Counts {
     pub(crate) faults: u64,
     pub(crate) worlds: u64,
     pub(crate) registrations: u64,
+    pub(crate) bad: u64,
 }
 
 /// Draws the numbers of a round (`SplitMix64`).
@@ -50,13 +54,15 @@ impl Draws {
 }
 
 /// The rounds, in turn.
-pub(crate) const KINDS: [(&str, Round); 6] = [
+pub(crate) const KINDS: [(&str, Round); 8] = [
     ("lanes", lanes),
     ("epochs", epochs),
     ("resumes", resumes),
     ("worlds", worlds),
     ("faults", faults),
     ("registrations", registrations),
+    ("bad records", bad_records),
+    ("mixtures", mixtures),
 ];
 
 type Round = fn(&DataSet, &mut Draws, &mut Counts) -> anyhow::Result<()>;
@@ -114,10 +120,14 @@ const EPOCHS: u64 = 2;
 
 /// A feed by a plan of two epochs, with receipts of its records' bytes.
 fn planned(data: &DataSet, lanes: usize, draws: &mut Draws) -> FeedBuilder {
+    scheduled(data, lanes, draws).receipt_contents(true).with_digest(&data.digest)
+}
+
+/// A feed by a plan of two epochs.
+fn scheduled(data: &DataSet, lanes: usize, draws: &mut Draws) -> FeedBuilder {
     let last = [LastBatch::Keep, LastBatch::Pad][draws.number(0, 1)];
     let feed = data.feed(lanes).batch_size(draws.number(1, 24)).shuffle(draws.shuffle()).seed(draws.next());
-    let feed = feed.epochs(EPOCHS).last_batch(last).receipt_contents(true).threads(draws.number(1, 3));
-    feed.with_digest(&data.digest)
+    feed.epochs(EPOCHS).last_batch(last).threads(draws.number(1, 3))
 }
 
 /// Verifies that these receipts cover all epochs, each record once, with its own bytes.
@@ -335,5 +345,66 @@ fn registrations(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyh
         counts.registrations += consumers as u64;
     }
     ensure!(Registry::global().is_empty(), "a reader is left");
+    Ok(())
+}
+
+/// A run over records some of which are damaged, cut once and resumed. It leaves them out or replaces them,
+/// says so in its receipts, and names each of them once in a file.
+fn bad_records(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
+    let damaged = draws.number(1, 12);
+    let damaged: BTreeSet<u64> = (0..damaged).map(|_| draws.next() % RECORDS).collect();
+    let wear =
+        Chaos::new(damaged.iter().map(|&number| Fault::record(number).is_damaged()).collect::<Vec<_>>());
+    let path = data.folder.path().join("bad.tfrecord");
+    let policy = [BadRecords::skip, BadRecords::replace][draws.number(0, 1)]();
+    let policy = policy.at_most_rate(1.0).quarantine(&path);
+    let described = scheduled(data, draws.number(1, 2), draws).receipts(true).bad_records(policy);
+    let leg = || anyhow::Ok(described.clone().source(wear.source(joined(data)?)));
+    let (records, first, snapshot) = run(leg()?, draws.number(1, 8))?;
+    let (rest, last, _) = run(leg()?.resume(&snapshot), usize::MAX)?;
+    let verdict = Verdict::of([("the first leg", &first), ("the last one", &last)])?;
+    let are_bad = verdict.epochs.iter().all(|epoch| epoch.bad.count == damaged.len() as u64);
+    let is_proven = verdict.is_sound() && verdict.first_not_covered(EPOCHS).is_none() && are_bad;
+    ensure!(is_proven, "the receipts do not prove the run without {damaged:?}: {verdict:?}");
+    let named: Vec<u64> = Quarantined::read(&path)?.iter().map(|entry| entry.number).collect();
+    let is_right = named.len() == damaged.len() && named.iter().all(|number| damaged.contains(number));
+    ensure!(is_right, "{named:?} are named, and {damaged:?} are bad");
+    std::fs::remove_file(&path)?;
+    counts.records += records + rest;
+    counts.receipts += 2;
+    counts.resumes += 1;
+    counts.bad += EPOCHS * damaged.len() as u64;
+    Ok(())
+}
+
+/// A run over a mixture of the three parts, cut once and resumed. It has as many records of each part as its
+/// weights say, and none twice in a pass over its part.
+fn mixtures(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
+    let weights = [1, 2, 3].map(|most| draws.number(1, most) as u64);
+    let described = scheduled(data, draws.number(1, 2), draws).last_batch(LastBatch::Keep).mix(weights);
+    let (mut seen, mut records) = (HashSet::<RecordId>::new(), 0);
+    let mut snapshot: Option<Snapshot> = None;
+    for cut in [draws.number(1, 8), usize::MAX] {
+        let mut feed = snapshot.iter().fold(described.clone(), FeedBuilder::resume).build()?;
+        for step in feed.steps().take(cut) {
+            for batch in step? {
+                check(&batch)?;
+                records += batch.records().len();
+                seen.extend(batch.records());
+            }
+        }
+        snapshot = Some(feed.snapshot()?);
+    }
+    ensure!(records == seen.len(), "{} of {records} records come twice", records - seen.len());
+    // The parts have the same length, and the first of them the weight 1.
+    for (part, weight) in weights.into_iter().enumerate() {
+        let passes: Vec<u64> =
+            seen.iter().filter(|id| id.index / PART == part as u64).map(|id| id.epoch).collect();
+        let is_whole = passes.len() as u64 == EPOCHS * PART * weight
+            && passes.iter().all(|pass| *pass < EPOCHS * weight);
+        ensure!(is_whole, "{} records of part {part} come, by weights {weights:?}", passes.len());
+    }
+    counts.records += records as u64;
+    counts.resumes += 1;
     Ok(())
 }
