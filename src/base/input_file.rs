@@ -37,9 +37,16 @@ pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
 }
 
 fn open_any(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
+}
+
+/// Opens a path that should be a regular file's. If it is a FIFO's, this does not wait for a writer.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    // Miri does not know the flag.
+    let flags = if cfg!(miri) { 0 } else { libc::O_NONBLOCK };
+    File::options().read(true).custom_flags(flags).open(path)
 }
 
 /// Whether an error says that a file is not there to be read, and not that reading failed this time, as when

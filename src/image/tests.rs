@@ -23,10 +23,10 @@ fn a_file_comes_to_the_same_after_any_other() {
         .into_iter()
         .flat_map(|color| [None, Some((9, 30))].map(|resize| Decode { color, resize, scaled: false }))
         .flat_map(|wanted| [false, true].map(|scaled| Decode { scaled, ..wanted }));
-    let cases: Vec<_> =
-        names.iter().flat_map(|name| wants.clone().map(move |wanted| (name, wanted))).collect();
+    let cases = names.iter().flat_map(|name| wants.clone().map(move |wanted| (name, wanted)));
+    let cases: Vec<_> = cases.step_by(if cfg!(miri) { 9 } else { 1 }).collect();
     let mut kept = Decoder::default();
-    for repetition in 0..3 {
+    for repetition in 0..if cfg!(miri) { 1 } else { 3 } {
         for at in 0..cases.len() {
             // Each repetition uses another order: these steps have no divisor in common with the number of
             // cases.
@@ -82,9 +82,14 @@ fn buffers_are_kept() {
 fn a_pixel_takes_no_more_than_is_said() {
     // One decoder for all: the buffers of one format stay while another is read.
     let (mut decoder, mut most) = (Decoder::default(), 0);
-    for name in
-        ["resize_rgba.png", "rgba_16.png", "420_progressive.jpg", "444_restart_progressive.jpg", "exif_6.jpg"]
-    {
+    let names = [
+        "resize_rgba.png",
+        "rgba_16.png",
+        "420_progressive.jpg",
+        "444_restart_progressive.jpg",
+        "exif_6.jpg",
+    ];
+    for name in &names[if cfg!(miri) { 4..5 } else { 0..5 }] {
         for color in [ColorMode::Native, ColorMode::Color, ColorMode::Gray] {
             for (resize, scaled) in [
                 (None, false),

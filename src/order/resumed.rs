@@ -351,6 +351,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it walks hundreds of thousands of epochs")]
     fn a_step_that_is_larger_than_many_epochs_leaves_none_of_them() {
         let world = World::new(1, 2).unwrap();
         let job = |batch| Job::new([1], BatchSize::PerReplica(batch), world).last_batch(LastBatch::Wrap);
@@ -366,6 +367,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it walks as many epochs as are counted")]
     fn replicas_that_are_countless_epochs_apart_are_refused_at_once() {
         let drops =
             Job::new([1], BatchSize::Global(2), World::new(1, 2).unwrap()).last_batch(LastBatch::Drop);

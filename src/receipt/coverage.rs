@@ -94,6 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends where there is no memory")]
     fn counters_for_which_there_is_no_memory_are_refused() {
         assert!(Counts::of(usize::MAX / size_of::<u32>()).is_none());
         assert!(Counts::of(1 << 56).is_none(), "no machine has so much");

@@ -5,7 +5,7 @@ use std::fs::File;
 /// Whether the byte at `at` is in the page cache, found by a read that does not wait. If the kernel cannot
 /// tell, as for files on other machines, the answer is no: requesting data that is already there costs
 /// little.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
     use std::io::IoSliceMut;
 
@@ -15,7 +15,7 @@ pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
     matches!(preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT), Ok(1))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 pub(super) fn is_in_memory(_file: &File, _at: u64) -> bool {
     false
 }

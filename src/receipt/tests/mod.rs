@@ -355,6 +355,7 @@ fn with_everything_for_each_worker_an_empty_step_may_be_missing_or_come_twice() 
 
 /// A step that takes thousands of epochs makes counters for each of them.
 #[test]
+#[cfg_attr(miri, ignore = "it makes counters of thousands of epochs")]
 fn a_step_of_more_epochs_than_are_counted_is_refused() {
     let of = |records| {
         let job = Job::new([1], BatchSize::Global(records), World::ALONE).last_batch(LastBatch::Wrap);

@@ -18,7 +18,7 @@ pub(super) struct Behind {
 impl Behind {
     /// Returns `None` if the kernel has no way to drop pages.
     pub(super) fn new(database: &Arc<Database>) -> Option<Self> {
-        if cfg!(not(target_os = "linux")) {
+        if cfg!(any(not(target_os = "linux"), miri)) {
             return None;
         }
         let of_level = |level| (0..database.tables(level).len()).map(move |table| (level, table));
@@ -51,7 +51,7 @@ impl Behind {
 
 /// Opens the table's file to drop it, since a map keeps none open. If another file now has the name, no harm
 /// is done.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn drop_table(database: &Database, level: usize, table: usize) {
     use super::map::open_file;
     use crate::source::page_cache::dropped::drop_pages;
@@ -67,5 +67,5 @@ fn drop_table(database: &Database, level: usize, table: usize) {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 fn drop_table(_database: &Database, _level: usize, _table: usize) {}

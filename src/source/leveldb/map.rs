@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use memmap2::{Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
+use crate::base::input_file::open_without_waiting;
 use crate::source::access::Reading;
 use crate::source::file_id::{FileId, FileState};
 use crate::source::kept_maps::KeptMaps;
@@ -40,8 +41,8 @@ pub(super) fn open_file(path: &Path) -> Result<File, SourceError> {
     if !std::fs::metadata(path).map_err(io("look at the file"))?.is_file() {
         return Err(LevelDbError::NoFile { file: path.to_owned() }.into());
     }
-    // Opening a pipe that has taken its place does not wait for a writer.
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(io("open the file"))
+    // A pipe may have taken its place.
+    open_without_waiting(path).map_err(io("open the file"))
 }
 
 /// Opens a table that must be in the state in which it was when the database was opened: a database that was
@@ -147,7 +148,7 @@ impl FileBytes {
     }
 
     /// Takes all pages out of the map. Reading one brings it back.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn empty(&self) -> io::Result<()> {
         let FileBytes::Mapped(map) = self else { return Ok(()) };
         // SAFETY: the map is shared and read-only, so on Linux a page that is read again has the file's
@@ -247,7 +248,7 @@ impl Store {
     }
 
     /// Takes the pages of a table out of its map, if it is mapped. Reading one brings it back.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     pub(super) fn empty_map(&self, table: usize) -> io::Result<()> {
         self.tables.get(table).and_then(OnceCell::get).map_or(Ok(()), |table| table.map.empty())
     }

@@ -68,7 +68,7 @@ impl OpenTable {
 
     /// Asks the kernel to read the first bytes, at most `bytes_max`, without waiting for them.
     pub(super) fn will_need(&self, bytes_max: u64) {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         {
             use std::num::NonZeroU64;
 
@@ -83,7 +83,7 @@ impl OpenTable {
                 }
             }
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", not(miri))))]
         let _ = bytes_max;
     }
 }

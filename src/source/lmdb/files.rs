@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::meta::{self, Foreign};
+use crate::base::input_file::open_without_waiting;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
@@ -64,9 +64,7 @@ impl Files {
     pub(super) fn open(&self) -> Result<DataFile, SourceError> {
         let io = |action| move |error| SourceError::io(&self.given, action, &error);
         let not_lmdb = |found| SourceError::NotLmdb { path: self.given.clone(), found };
-        // Do not wait for a pipe.
-        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.data);
-        let mut file = opened.map_err(io("open the data file"))?;
+        let mut file = open_without_waiting(&self.data).map_err(io("open the data file"))?;
         let metadata = file.metadata().map_err(io("look at the data file"))?;
         if !metadata.is_file() {
             return Err(not_lmdb("something that is not a regular file".to_owned()));

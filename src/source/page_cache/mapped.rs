@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
 use super::dropped::drop_pages;
+use crate::base::input_file::open_without_waiting;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
 
@@ -47,7 +47,7 @@ impl Mapped {
     /// If `address` is in a shared map of a file, that map stays for as long as the result lives.
     pub(super) unsafe fn find(path: &Path, id: FileId, address: usize) -> Option<Self> {
         // A pipe may have taken its place.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+        let file = open_without_waiting(path).ok()?;
         let metadata = file.metadata().ok()?;
         if FileId::of(&metadata) != id {
             tracing::debug!(path = %path.display(), "another file has replaced the mapped one");

@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use super::error::TfRecordError;
+use crate::base::input_file::open_without_waiting;
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 use crate::source::file_id::FileState;
@@ -27,8 +27,7 @@ static KEPT: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 /// Opens a path that must be a regular file, without waiting for a pipe.
 pub(super) fn open(path: &Path) -> Result<(File, FileState), SourceError> {
     let io = |action| move |error: std::io::Error| SourceError::io(path, action, &error);
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = file.map_err(io("open the file"))?;
+    let file = open_without_waiting(path).map_err(io("open the file"))?;
     let found = file.metadata().map_err(io("look at the file"))?;
     if !found.is_file() {
         let found = kind_of(found.file_type());

@@ -209,14 +209,14 @@ fn check_room(packed: &Packed, folder: &Path, needed: u64) -> Result<(), SourceE
 }
 
 /// The bytes that can still be written to the file system of a folder; `None` if that is not known.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder).ok()?;
     // Some network file systems do not count their blocks.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 fn free_bytes(_folder: &Path) -> Option<u64> {
     None
 }
