@@ -1,6 +1,6 @@
 //! Runs feeds in every way, for as long as it is told, and watches what the process uses: lanes, epochs,
 //! resumes, changes of world, faults, readers that register again, bad records and mixtures. Every batch is
-//! checked. Receipts prove every run by a plan; of a mixture, which has none, the records are counted.
+//! checked. Receipts prove each run by a plan, but for a mixture, whose records are counted.
 //!
 //! It ends with 1 if a batch or a receipt is wrong, if anything hangs, or if memory, threads or open files
 //! grow.

@@ -130,7 +130,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "opens files without waiting")]
     fn a_file_is_read_up_to_what_it_may_have() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

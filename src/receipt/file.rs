@@ -98,7 +98,6 @@ mod tests {
     use crate::source::Identity;
 
     #[test]
-    #[cfg_attr(miri, ignore = "opens files without waiting")]
     fn what_is_saved_is_read_and_what_is_too_large_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("receipt");

@@ -150,6 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn what_a_snapshot_says_of_its_data_cannot_draw_on_a_terminal() {
         let error = SnapshotError::OtherData {
             source_path: "db".into(),

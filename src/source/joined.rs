@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "it maps a file")]
+    #[cfg_attr(miri, ignore = "only what is mapped is deferred")]
     fn databases_share_the_pool_of_unpacked_blocks() {
         let open = || {
             let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/snappy");

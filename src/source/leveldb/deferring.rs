@@ -94,7 +94,6 @@ fn deferring(path: &Path) -> Box<dyn Cursor> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "it maps a file")]
 fn a_cursor_that_defers_checksums_gives_what_one_that_verifies_gives() {
     for name in DATABASES {
         let due = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
@@ -107,7 +106,6 @@ fn a_cursor_that_defers_checksums_gives_what_one_that_verifies_gives() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "it maps a file")]
 fn uncompressed_blocks_are_deferred_and_each_run_has_the_checksums_of_its_records() {
     let mut cursor = deferring(&data("leveldb/uncompressed"));
     let mut run = Run::with_capacity(0);
@@ -170,7 +168,6 @@ pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "it maps a file")]
 fn whatever_byte_is_damaged_the_records_before_it_are_given_and_then_the_same_error() {
     for (name, bytes_apart) in [
         ("leveldb/uncompressed", 11),

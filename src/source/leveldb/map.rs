@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "it maps a file")]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn a_file_that_is_cut_while_it_is_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "it maps a file")]
+    #[cfg_attr(miri, ignore = "Miri ends where there is no memory")]
     fn what_no_memory_is_there_for_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         let error = FileBytes::read(&file, Path::new("table"), 1 << 62, Some(1 << 62)).unwrap_err();

@@ -48,7 +48,9 @@ mod batch;
 mod behind;
 mod by_position;
 mod database;
+// These map files, as those at the end do: Miri does not.
 #[cfg(test)]
+#[cfg(not(miri))]
 mod deferring;
 mod edit;
 mod error;
@@ -66,9 +68,10 @@ mod opened;
 mod recovery;
 mod replay;
 #[cfg(test)]
+#[cfg(not(miri))]
 mod seeking;
 #[cfg(test)]
-#[cfg(not(shuttle))]
+#[cfg(not(any(miri, shuttle)))]
 mod unpacking;
 
 use std::fmt;
@@ -374,6 +377,7 @@ impl fmt::Display for LogCut {
 }
 
 #[cfg(test)]
+#[cfg(not(miri))]
 mod tests {
     use super::*;
     use crate::record::RecordId;

@@ -1,4 +1,4 @@
-//! Does nothing on systems other than Linux.
+//! Does nothing on systems other than Linux, and under Miri.
 
 use crate::source::Dealt;
 

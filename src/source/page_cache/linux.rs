@@ -234,7 +234,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "the kernel keeps the page cache")]
     fn an_empty_value_locates_no_map() {
         let folder = tempfile::tempdir().unwrap();
         let map = |name: &str| {

@@ -159,7 +159,6 @@ mod tests {
 ";
 
     #[test]
-    #[cfg_attr(miri, ignore = "the kernel keeps the page cache")]
     fn a_map_is_found_by_an_address_in_it() {
         let base = |address| Map::find(MAPS, address).map(|map| map.base);
         assert_eq!(base(0x7f12_0000_1000), Some(0x7f12_0000_0000));
@@ -170,7 +169,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "the kernel keeps the page cache")]
     fn no_part_of_a_file_is_found_outside_of_its_map() {
         let map = Map::find(MAPS, 0x7f12_4000_0000).unwrap();
         let (first, end) = (0x7f12_4000_0000, 0x7f12_8000_0000);
@@ -182,7 +180,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "the kernel keeps the page cache")]
     fn a_file_that_took_the_place_of_the_mapped_one_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.mdb");

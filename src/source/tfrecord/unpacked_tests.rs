@@ -55,6 +55,7 @@ fn unpack_while(path: &Path, act: impl FnOnce()) -> Result<Vec<u8>, String> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "locks files")]
 fn a_file_that_changes_while_it_is_unpacked_gets_no_copy() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -89,6 +90,7 @@ fn a_file_that_changes_while_it_is_unpacked_gets_no_copy() {
 
 /// Without a lock, several processes unpack a file, and the first complete copy stays.
 #[test]
+#[cfg_attr(miri, ignore = "locks files")]
 fn without_locks_the_first_copy_stays() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("file"), folder.path().join("copy"));
@@ -131,7 +133,7 @@ fn a_copy_needs_room() {
     out.finish().unwrap();
     assert_eq!(least_bytes(&self::packed(&zeros), &File::open(&zeros).unwrap()), 300_000, "as it states");
     check_room(&packed, folder.path(), 1).unwrap();
-    if cfg!(target_os = "linux") {
+    if cfg!(all(target_os = "linux", not(miri))) {
         let error = check_room(&packed, folder.path(), u64::MAX).unwrap_err().to_string();
         let named = [
             &*path.to_string_lossy(),
@@ -147,6 +149,7 @@ fn a_copy_needs_room() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "locks files")]
 fn a_forged_member_behind_the_end_of_its_file_makes_a_new_copy() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("file"), folder.path().join("file.percolator-unpacked"));
@@ -168,6 +171,7 @@ fn a_forged_member_behind_the_end_of_its_file_makes_a_new_copy() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "locks files")]
 fn a_forged_trailer_takes_no_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("file"), folder.path().join("copy"));

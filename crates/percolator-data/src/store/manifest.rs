@@ -72,10 +72,10 @@ impl Manifest {
         let failed = |action| StoreError::io(&path, action);
         let changed = |found: String| StoreError::Changed { path: path.clone(), found };
         let (file, found) = input_file::open(&path).map_err(failed("open the list of tables"))?;
-        if found < bytes {
-            return Err(changed(format!("it has {found} bytes, and had {bytes} before")));
+        let log = read_front(file, bytes.min(found)).map_err(failed("read the list of tables"))?;
+        if (log.len() as u64) < bytes {
+            return Err(changed(format!("it has {} bytes, and had {bytes} before", log.len())));
         }
-        let log = read_front(file, bytes).map_err(failed("read the list of tables"))?;
         let (tables, sequence) =
             read(&log).ok_or_else(|| changed("it is not the list of tables that was written".to_owned()))?;
         let file = File::options().append(true).open(&path).map_err(failed("open the list of tables"))?;
@@ -173,7 +173,7 @@ fn checksum(kind: u8, piece: &[u8]) -> u32 {
     checksum.masked()
 }
 
-/// The first bytes of a list, or what of them there still is.
+/// The first bytes of a file, or as many of them as there are.
 fn read_front(file: File, bytes: u64) -> io::Result<Vec<u8>> {
     let mut log = Vec::new();
     let room = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -145,7 +145,7 @@ fn is_lmdb(path: &Path) -> bool {
 /// Whether a folder has the file CURRENT of a LevelDB, and the manifest that it names.
 fn names_manifest(folder: &Path) -> bool {
     /// More bytes than a CURRENT that names a MANIFEST can have.
-    const CURRENT_BYTES_MAX: u64 = 256;
+    const CURRENT_BYTES_MAX: u64 = 64;
 
     let named = input_file::read(&folder.join("CURRENT"), CURRENT_BYTES_MAX).ok();
     let named = named.as_deref().and_then(|named| std::str::from_utf8(named).ok());

@@ -123,6 +123,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn any_bytes_end(mut bytes in prop::collection::vec(any::<u8>(), 0..70_000), zeros in 0..70_000_usize) {
         bytes.resize(bytes.len() + zeros, 0);
         let _ = read(&bytes);
@@ -174,6 +175,7 @@ fn a_length_that_hides_records_is_no_cut() {
 
 /// A cut with an intact fragment at its end; earlier bytes could start fragments too.
 #[test]
+#[cfg_attr(miri, ignore = "it goes through many thousands of places")]
 fn a_search_for_fragments_ends() {
     // Pixel labels.
     let mut tail: Vec<u8> = (0..BLOCK_BYTES - 100).map(|at| (at / 50 % 4) as u8).collect();

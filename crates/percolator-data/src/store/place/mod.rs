@@ -30,7 +30,7 @@ const CONVERTING: &str = ".percolator-converting";
 /// The end of the name of a folder that is being removed.
 const DONE: &str = ".percolator-done";
 
-/// The most bytes of the list of names that is read.
+/// The most bytes of the list of names that is read: those of some four million stores.
 const NAMES_BYTES_MAX: u64 = 64 << 20;
 
 /// A name in the folder, and the path that it gets.
