@@ -1,17 +1,23 @@
 //! The unsafe code of a feed, small enough for Miri, which sees what no ordinary run does: a row that two
 //! threads write at once, bytes that nobody wrote, a borrow that outlives its owner, memory orderings that
 //! this machine's processor never shows. The tests run everywhere; `.ci/run` also runs them under Miri if the
-//! toolchain has it. Sources are in memory, because Miri calls no C library.
+//! toolchain has it. Sources are in memory or read files: Miri calls no C library, and maps nothing.
 
 #![expect(unsafe_code, reason = "a tensor's deleter is called as a framework does")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
+use std::io::Write as _;
+use std::path::Path;
+
 use common::source::MemorySource;
 use percolator::reader::{DataReader, Registry};
-use percolator::source::Matching;
-use percolator::{Batch, Device, Dtype, Feed, FeedBuilder, LastBatch, Phase, Target, Transform};
+use percolator::source::{Access, LevelDb, Matching, Source as _};
+use percolator::tfrecord::write_record;
+use percolator::{
+    Batch, Device, Dtype, Feed, FeedBuilder, LastBatch, Phase, RawBytes, Shuffle, Target, Transform,
+};
 
 const EXTENT: usize = 3;
 
@@ -61,6 +67,55 @@ fn lanes_of_a_feed_end_and_their_batches_outlive_them() {
         drop(feed);
         held.iter().for_each(check);
         assert_eq!(watch.stats().records(), 24);
+    }
+}
+
+#[test]
+fn a_tfrecord_file_is_read_in_order_and_by_position() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, packed) = (folder.path().join("plain"), folder.path().join("packed"));
+    let mut bytes = Vec::new();
+    (0..7).for_each(|at| write_record(&mut bytes, &common::image(at, 2, EXTENT, EXTENT).1).unwrap());
+    std::fs::write(&plain, &bytes).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&bytes).unwrap();
+    std::fs::write(&packed, gzip.finish().unwrap()).unwrap();
+    for (path, shuffle) in [(&plain, Shuffle::No), (&plain, Shuffle::Global), (&packed, Shuffle::No)] {
+        let feed = Feed::builder().tfrecord(path).access(Access::Read).registry(&Registry::new());
+        let feed = feed.threads(2).prefetch(2).batch_size(3).epochs(1).shuffle(shuffle).build().unwrap();
+        let mut ids = Vec::new();
+        for batch in feed {
+            let batch = batch.unwrap();
+            check(&batch);
+            ids.extend(batch.records().iter().map(|id| id.index));
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6]);
+    }
+}
+
+#[test]
+fn a_leveldb_is_read_in_order_and_by_position() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/bloom");
+    let source = LevelDb::options().access(Access::Read).open(&path).unwrap();
+    let (mut cursor, mut due) = (source.cursor().unwrap(), Vec::new());
+    while let Some(entry) = cursor.advance().unwrap() {
+        due.push(entry.value().to_vec());
+    }
+    let longest = due.iter().map(Vec::len).max().unwrap();
+    for shuffle in [Shuffle::No, Shuffle::Global] {
+        let feed = Feed::builder().leveldb(&path).access(Access::Read).registry(&Registry::new());
+        let feed = feed.decoder(RawBytes::up_to(longest)).threads(2).prefetch(2).batch_size(64);
+        let mut rows = 0;
+        for batch in feed.epochs(1).shuffle(shuffle).build().unwrap() {
+            let batch = batch.unwrap();
+            let values = batch.ragged::<u8>("data").unwrap();
+            for (id, value) in batch.records().iter().zip(values.rows()) {
+                assert_eq!(value, due[usize::try_from(id.index).unwrap()], "{id}");
+                rows += 1;
+            }
+        }
+        assert_eq!(rows, due.len());
     }
 }
 

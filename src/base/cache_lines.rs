@@ -72,7 +72,7 @@ pub(crate) fn ask_for_once(bytes: &[u8]) {
     }
 }
 
-// Miri has neither this instruction nor a cache.
+// Miri has neither this instruction nor a cache, nor those that go past it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask(line: &[u8]) {
@@ -113,7 +113,7 @@ pub(crate) unsafe fn write_past_caches(to: &mut [u8], from: &[u8]) {
         bytes.len().is_multiple_of(LINE_BYTES) && bytes.as_ptr().addr().is_multiple_of(LINE_BYTES)
     };
     assert!(to.len() == from.len() && is_whole(to) && is_whole(from), "lines are written whole");
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has the instructions; the assertion above has checked that the lines are
         // whole.
@@ -123,7 +123,7 @@ pub(crate) unsafe fn write_past_caches(to: &mut [u8], from: &[u8]) {
         // whole.
         unsafe { x86::write_128(to, from) }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     to.copy_from_slice(from);
 }
 
@@ -155,18 +155,18 @@ pub(crate) fn fill_past_caches(to: &mut [u8], page: &Page) {
 }
 
 /// Orders what this thread has [written past the caches](write_past_caches) before whatever it writes next: a
-/// thread that sees the later write sees the earlier ones. Does nothing on architectures without such writes
-/// (all but x86_64).
+/// thread that sees the later write sees the earlier ones. Does nothing where there are no such writes: on
+/// other architectures than x86_64, and under Miri.
 #[inline(always)]
 pub(crate) fn fence() {
     // SAFETY: every x86_64 has it, and it only waits.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
     use std::arch::x86_64::{
         __m128i, __m512i, _mm_load_si128, _mm_stream_si128, _mm512_load_si512, _mm512_stream_si512,
@@ -211,7 +211,6 @@ mod tests {
     struct Lines([u8; 5 * LINE_BYTES]);
 
     #[test]
-    #[cfg_attr(miri, ignore = "stores past the caches are inline assembly")]
     fn lines_are_written_whole_and_no_other_is_touched() {
         let from = Lines(std::array::from_fn(|at| at.to_le_bytes()[0]));
         let mut to = Lines([0xee; 5 * LINE_BYTES]);
@@ -220,7 +219,7 @@ mod tests {
         fence();
         assert_eq!(to.0[LINE_BYTES..4 * LINE_BYTES], from.0[..3 * LINE_BYTES]);
         assert!(to.0[..LINE_BYTES].iter().chain(&to.0[4 * LINE_BYTES..]).all(|&byte| byte == 0xee));
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             let mut narrow = Lines([0; 5 * LINE_BYTES]);
             // SAFETY: both are five whole lines.
@@ -239,7 +238,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "stores past the caches are inline assembly")]
     fn memory_of_any_length_is_filled() {
         #[repr(C, align(64))]
         struct Memory([u8; 9000]);

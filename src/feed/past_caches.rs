@@ -52,7 +52,7 @@ fn described(database_name: &str) -> FeedBuilder {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "stores past the caches are inline assembly")]
+#[cfg_attr(miri, ignore = "it opens an LMDB")]
 fn a_feed_written_past_the_caches_delivers_the_same_bytes() {
     let crop = Transform::new().crop(27).mirror(true);
     let mean = crop.clone().mean_values([104.0, 117.0, 123.0]).scale(0.017);
@@ -70,7 +70,7 @@ fn a_feed_written_past_the_caches_delivers_the_same_bytes() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "stores past the caches are inline assembly")]
+#[cfg_attr(miri, ignore = "it opens an LMDB")]
 fn lanes_and_targets_written_past_the_caches_deliver_the_same_bytes() {
     let crop = Transform::new().crop(27).mirror(true);
     let masks = Target::paired(Lmdb::open(database("raw_lmdb")).unwrap(), Matching::Keys);

@@ -436,7 +436,8 @@ mod tests {
         snapshot.write(&path, &carried.to_text(), BOUNDS).unwrap();
         let whole = fs::read(&path).unwrap();
         let alone = snapshot.to_string().len();
-        for position in (0..whole.len()).filter(|&end| end != alone) {
+        let every = if cfg!(miri) { 97 } else { 1 };
+        for position in (0..whole.len()).step_by(every).filter(|&end| end != alone) {
             fs::write(&path, &whole[..position]).unwrap();
             assert!(matches!(Snapshot::load(&path), Err(SnapshotError::Text { .. })), "cut at {position}");
             let mut edited = whole.clone();
