@@ -80,6 +80,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it goes through all characters")]
     fn the_tables_have_as_many_characters_as_pythons() {
         // Counted with Python 3.11: sum(chr(c).isspace() for c in range(0x110000)), and likewise for the
         // other two.
