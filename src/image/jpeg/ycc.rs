@@ -52,7 +52,9 @@ mod tests {
     /// Compares the whole cube, in steps, with the formulas in floating point.
     #[test]
     fn the_formulas_hold_to_half_a_level() {
-        let steps = || (0..=255u8).step_by(5);
+        // And what two rounded factors add to that, at the most.
+        const ALLOWED: f64 = 0.502;
+        let steps = || (0..=255u8).step_by(if cfg!(miri) { 51 } else { 5 });
         for (y, cb, cr) in
             steps().flat_map(|y| steps().flat_map(move |cb| steps().map(move |cr| (y, cb, cr))))
         {
@@ -61,12 +63,12 @@ mod tests {
             let [luma, b, r] = [f64::from(y), f64::from(cb) - 128.0, f64::from(cr) - 128.0];
             let wanted = [luma + 1.772 * b, luma - 0.344_136_3 * b - 0.714_136_3 * r, luma + 1.402 * r];
             for (found, wanted) in [blue, green, red].into_iter().zip(wanted) {
-                assert!((f64::from(found[0]) - wanted.clamp(0.0, 255.0)).abs() < 0.501, "{y} {cb} {cr}");
+                assert!((f64::from(found[0]) - wanted.clamp(0.0, 255.0)).abs() < ALLOWED, "{y} {cb} {cr}");
             }
             let mut grey = [0];
             to_grey([&[y], &[cb], &[cr]], &mut grey);
             let wanted = 0.299 * f64::from(y) + 0.587 * f64::from(cb) + 0.114 * f64::from(cr);
-            assert!((f64::from(grey[0]) - wanted).abs() < 0.501);
+            assert!((f64::from(grey[0]) - wanted).abs() < ALLOWED);
         }
     }
 }

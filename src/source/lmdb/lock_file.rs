@@ -160,6 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "makes links")]
     fn our_own_environment_is_seen_until_it_is_closed() {
         let folder = tempfile::tempdir().unwrap();
         let [lock, link, other] = ["lock", "link", "other"].map(|name| folder.path().join(name));
@@ -184,6 +185,7 @@ mod tests {
 
     /// The tests of the command show what this is for, on a disk that is full.
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel for space")]
     fn space_is_taken_without_a_length() {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("lock");

@@ -148,6 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it reads many megabytes")]
     fn blocks_are_whole_lines_with_their_places() {
         let folder = tempfile::tempdir().unwrap();
         let long = "x".repeat(3 * BLOCK_BYTES);
@@ -189,6 +190,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it reads many megabytes")]
     fn a_file_that_is_cut_while_it_is_read_is_an_error() {
         let whole = 3_500_000;
         let first = BLOCK_BYTES as u64;
@@ -208,6 +210,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it reads many megabytes")]
     fn a_line_may_be_too_long() {
         let folder = tempfile::tempdir().unwrap();
         let files = [folder.path().join("a"), folder.path().join("b")];
