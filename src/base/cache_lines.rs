@@ -72,7 +72,7 @@ pub(crate) fn ask_for_once(bytes: &[u8]) {
     }
 }
 
-// Miri has neither this instruction nor a cache, nor those that go past it.
+// Miri has no such instruction, no cache, and no stores that go past one.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask(line: &[u8]) {
@@ -156,7 +156,7 @@ pub(crate) fn fill_past_caches(to: &mut [u8], page: &Page) {
 
 /// Orders what this thread has [written past the caches](write_past_caches) before whatever it writes next: a
 /// thread that sees the later write sees the earlier ones. Does nothing where there are no such writes: on
-/// other architectures than x86_64, and under Miri.
+/// architectures other than x86_64, and under Miri.
 #[inline(always)]
 pub(crate) fn fence() {
     // SAFETY: every x86_64 has it, and it only waits.

@@ -8,7 +8,7 @@ use percolator::record::RecordId;
 use crate::scenario::Scenario;
 use crate::stores::thirds;
 
-/// The files of a joined data set, and their weights. The order within a round is what unit tests check.
+/// The files of a joined data set, and their weights. Unit tests check the order within a round.
 pub(crate) struct Mixture {
     files: [Range<usize>; 3],
     weights: [usize; 3],

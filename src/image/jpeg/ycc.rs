@@ -52,8 +52,8 @@ mod tests {
     /// Compares the whole cube, in steps, with the formulas in floating point.
     #[test]
     fn the_formulas_hold_to_half_a_level() {
-        // And what two rounded factors add to that, at the most.
-        const ALLOWED: f64 = 0.502;
+        // Rounding the factors adds 0.0021 at most.
+        const ALLOWED: f64 = 0.5021;
         let steps = || (0..=255u8).step_by(if cfg!(miri) { 51 } else { 5 });
         for (y, cb, cr) in
             steps().flat_map(|y| steps().flat_map(move |cb| steps().map(move |cr| (y, cb, cr))))

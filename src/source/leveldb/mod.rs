@@ -48,7 +48,7 @@ mod batch;
 mod behind;
 mod by_position;
 mod database;
-// These map files, as those at the end do: Miri does not.
+// Miri maps no files, as these tests and those at the end do.
 #[cfg(test)]
 #[cfg(not(miri))]
 mod deferring;

@@ -55,7 +55,7 @@ fn unpack_while(path: &Path, act: impl FnOnce()) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "locks files")]
+#[cfg_attr(miri, ignore = "it sets a file's time")]
 fn a_file_that_changes_while_it_is_unpacked_gets_no_copy() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -90,7 +90,7 @@ fn a_file_that_changes_while_it_is_unpacked_gets_no_copy() {
 
 /// Without a lock, several processes unpack a file, and the first complete copy stays.
 #[test]
-#[cfg_attr(miri, ignore = "locks files")]
+#[cfg_attr(miri, ignore = "locks its temporary file")]
 fn without_locks_the_first_copy_stays() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("file"), folder.path().join("copy"));

@@ -190,7 +190,7 @@ fn a_run_that_starts_over_leaves_no_old_outputs_beside_new_ones() {
 
 #[test]
 fn a_run_starts_over_where_one_that_was_being_named_is_no_longer_whole() {
-    for lost in ["an output", "the list", "the list's limit"] {
+    for lost in ["an output", "the list", "a list past the limit"] {
         let folder = tempfile::tempdir().unwrap();
         let (paths, place) = three(folder.path());
         place.list().unwrap();
