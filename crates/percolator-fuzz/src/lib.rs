@@ -7,7 +7,7 @@
 //! - Memory is bounded by the length of the input, however large the sizes are that it states.
 //! - What is read is what another decoder of the same format reads (prost, `safetensors`, a naive twin), or
 //!   comes back the same after it was written, or is the same by every way of reading.
-//! - A file of which every checksum is right is as harmless as another: [repaired](repair) inputs are tried
+//! - A file of which every checksum is right is as harmless as another: repaired inputs are tried
 //!   as well.
 //!
 //! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/`) and, with inputs of a fixed

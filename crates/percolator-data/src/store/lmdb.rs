@@ -21,6 +21,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// What an LMDB had at a commit. None of it becomes less, whatever is written after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LmdbMark {
     /// The number of records.
     records: u64,

@@ -139,7 +139,7 @@ impl FromStr for Backend {
 /// How far a store is written, for [`Backend::reopen`].
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Mark {
     /// What an LMDB had. It may have more, which is written again.
     Lmdb(LmdbMark),

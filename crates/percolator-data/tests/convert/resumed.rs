@@ -173,6 +173,8 @@ fn a_state_that_no_run_leaves_is_refused_and_stays() {
         state.to_string()
     };
     let most = || serde_json::Value::from(u64::MAX);
+    let mut unknown_mark = whole["mark"].clone();
+    unknown_mark["leveldb"]["tables"] = 1.into();
     for (changes, said) in [
         (vec![("records", most())], "but 300 items in all"),
         (vec![("next", 299.into())], "but 299 items in all"),
@@ -181,6 +183,7 @@ fn a_state_that_no_run_leaves_is_refused_and_stays() {
         (vec![("shard", 2.into())], "of output number 2, counted from 0, of 2"),
         (vec![("shard", u32::MAX.into()), ("mark", ().into())], "of output number 4294967295,"),
         (vec![("mark", ().into())], "does not say how far the output is"),
+        (vec![("mark", unknown_mark)], "unknown field `tables`"),
     ] {
         let text = forged(&changes);
         fs::write(&path, &text).unwrap();
