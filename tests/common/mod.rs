@@ -19,6 +19,8 @@ pub mod resident;
 pub mod source;
 pub mod tasks;
 
+pub use process::need;
+
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};

@@ -6,6 +6,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+#[allow(clippy::duplicate_mod, reason = "packages take these files without the rest of the folder")]
+#[path = "need.rs"]
+pub mod need;
+
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
 /// Far longer than any test takes: what has not ended by then hangs. `PERCOLATOR_HUNG_AFTER` is another
@@ -91,7 +95,7 @@ pub fn check_without_root(test: &str, mut command: Command, folder: &Path) {
     }
     match command.output() {
         Ok(output) => check(test, &output),
-        Err(error) => println!("skipped: cannot run this test as user {NOBODY}: {error}"),
+        Err(error) => need::missing("USERS", format_args!("this cannot be run as user {NOBODY}: {error}")),
     }
 }
 
@@ -124,12 +128,6 @@ pub fn settles<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &
 /// The number of threads of this process.
 pub fn threads() -> usize {
     named_threads().len()
-}
-
-/// Says that a test did not run for want of a GPU: a failure with `PERCOLATOR_NEED_GPU=1`.
-pub fn no_gpu(test: &str, why: &str) {
-    assert!(std::env::var("PERCOLATOR_NEED_GPU").as_deref() != Ok("1"), "{test}: {why}");
-    println!("NOT RUN: {test}: {why}");
 }
 
 /// Waits until no prefetch thread is left: unless its device is the host, it stays until the last batch is

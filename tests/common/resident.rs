@@ -8,6 +8,8 @@ use std::path::Path;
 use memmap2::Mmap;
 use rustix::fs::{Advice, fadvise};
 
+use super::need::missing;
+
 pub const PAGE_BYTES: usize = 4096;
 
 /// For each page, whether it is in memory. The check brings no page there.
@@ -37,14 +39,15 @@ pub fn picture(pages: &[bool]) -> String {
     pages.chunks((1 << 20) / PAGE_BYTES).map(sign).collect()
 }
 
-/// Makes the kernel drop a file from memory. Prints a line and returns `false` if it does not, as on a tmpfs.
+/// Makes the kernel drop a file from memory. Says that the test did not run, and returns `false`, if it does
+/// not, as on a tmpfs.
 pub fn evict(path: &Path) -> bool {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     let is_gone = share(&pages(path)) < 0.01;
     if !is_gone {
-        println!("skipped: the file system keeps {} in memory", path.display());
+        missing("EVICTION", format_args!("the file system keeps {} in memory", path.display()));
     }
     is_gone
 }

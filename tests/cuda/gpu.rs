@@ -18,7 +18,7 @@ use percolator::{Device, DeviceError, Dtype, Layout, Phase};
 use rand_mt::Mt;
 
 use crate::common::log::Log;
-use crate::common::process::{check, child_command, must_end, no_gpu, role, this_test};
+use crate::common::process::{check, child_command, must_end, need, role, this_test};
 use crate::feeds::{consume, feed};
 use crate::lanes::{Reading, Seen, begin_capture, end_capture, on, stream, wanted};
 use crate::transform::{Case, DTYPES, Mean, Stored, on_device, on_host};
@@ -29,9 +29,9 @@ fn alone_on_a_gpu(test: &str) -> bool {
         return true;
     }
     match CudaDevice::all() {
-        Err(DeviceError::NoDriver) => no_gpu(test, "there is no driver here"),
+        Err(DeviceError::NoDriver) => need::missing("GPU", "there is no driver here"),
         devices => match &*devices.unwrap() {
-            [] => no_gpu(test, "there is no GPU here"),
+            [] => need::missing("GPU", "there is no GPU here"),
             [first, ..] => {
                 println!("on {}", first.name);
                 check(test, &child_command(test, "gpu").output().unwrap());

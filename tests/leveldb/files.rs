@@ -5,13 +5,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use percolator::leveldb::LevelDbError;
 use percolator::reader::ReaderError;
 use percolator::source::{Cursor, LevelDb, Source, SourceError};
 use percolator::{Feed, FeedError};
 use tempfile::{TempDir, tempdir};
+
+use crate::common::need;
 
 pub(crate) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -59,11 +60,5 @@ pub(crate) fn copy(name: &str) -> TempDir {
 
 /// Whether C++ LevelDB is available.
 pub(crate) fn has_plyvel() -> bool {
-    let has_plyvel = Command::new("python3").args(["-c", "import plyvel"]).output();
-    if has_plyvel.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    assert!(std::env::var_os("PERCOLATOR_NEED_PLYVEL").is_none(), "python3 has no plyvel: {has_plyvel:?}");
-    println!("did not run: python3 has no plyvel");
-    false
+    need::python("PLYVEL", "plyvel")
 }

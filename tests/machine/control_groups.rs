@@ -10,6 +10,7 @@ use percolator::reader::Registry;
 use percolator::{Feed, FeedBuilder, FeedError};
 use rustix::process::Resource;
 
+use crate::common::need::missing;
 use crate::common::process::{check, child_command, role, this_test};
 use crate::common::source::MemorySource;
 use crate::limited::{after, in_own_namespace, is_possible, under};
@@ -214,7 +215,7 @@ fn threads_follow_a_real_quota() {
     let group = Group::make("cpu", "quota");
     match group.filter(|group| group.set(&[("cpu.max", "100000 100000"), ("cpu.cfs_quota_us", "100000")])) {
         Some(group) => check(this_test!(), &group.enter(&child_command(this_test!(), "1")).output().unwrap()),
-        None => println!("SKIPPED: no control group with a quota can be made here"),
+        None => missing("CONTROL_GROUPS", "no control group with a quota can be made here"),
     }
 }
 
@@ -238,6 +239,6 @@ fn a_feed_beyond_a_real_limit_of_memory_is_refused_and_not_killed() {
         Some(group) => {
             check(this_test!(), &group.enter(&child_command(this_test!(), "small")).output().unwrap())
         }
-        None => println!("SKIPPED: no control group with a limit of memory can be made here"),
+        None => missing("CONTROL_GROUPS", "no control group with a limit of memory can be made here"),
     }
 }

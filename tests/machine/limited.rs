@@ -4,6 +4,8 @@ use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::common::need::missing;
+
 /// Lowers a limit of this process while `run` runs.
 pub(crate) fn under<T>(resource: Resource, limit: u64, run: impl FnOnce() -> T) -> T {
     let before = getrlimit(resource);
@@ -30,12 +32,12 @@ pub(crate) fn in_own_namespace(words: &str, command: &Command) -> Command {
     all
 }
 
-/// Whether these words succeed in a namespace of their own; says what is skipped if they do not.
+/// Whether these words succeed in a namespace of their own; if not, says that the test did not run.
 pub(crate) fn is_possible(words: &str, what: &str) -> bool {
     let tried = in_own_namespace(words, &Command::new("true")).output();
     let is_possible = tried.as_ref().is_ok_and(|output| output.status.success());
     if !is_possible {
-        println!("SKIPPED: {what}: {tried:?}");
+        missing("NAMESPACES", format_args!("{what}: {tried:?}"));
     }
     is_possible
 }

@@ -3,7 +3,7 @@
 //!
 //! The limits are the system's own: those of a process (`setrlimit`), of a control group, and of a mount
 //! namespace. Each test sets them for a child. Where the system lets nobody set one, the test says that it
-//! was skipped.
+//! did not run.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use percolator::Net;
 
+use crate::common::need::missing;
+
 /// Both read these.
 const GOOD: &[&str] = &[
     "",
@@ -131,7 +133,7 @@ fn the_verdicts_are_protobufs_but_for_those_that_are_listed() {
         }
     }
     if asked == 0 {
-        println!("skipped: there is no protoc to compare with");
+        missing("PROTOC", "there is no protoc to compare with; Debian's package is protobuf-compiler");
     }
 }
 

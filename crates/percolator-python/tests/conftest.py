@@ -1,7 +1,7 @@
 """What several tests share: data made on the spot, golden databases, scripts in processes of their own.
 
-A test of a framework that is not installed is skipped, and pytest's summary says so; PERCOLATOR_NEED_TORCH,
-PERCOLATOR_NEED_JAX and PERCOLATOR_NEED_TENSORFLOW (=1) make that a failure.
+A test that needs what is not here (TORCH, JAX, TENSORFLOW, STANDIN, GPU) is skipped, and pytest's summary says
+so. The variables of tests/common/need.rs make that a failure: PERCOLATOR_NEED_ALL=1, or one for each need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -29,14 +29,20 @@ DATA = REPOSITORY / "tests" / "data"
 HANGS_AFTER = 300
 
 
+def missing(need: str, why: str) -> NoReturn:
+    """Skips the test, or fails it where it is needed."""
+    stated = [os.environ.get(f"PERCOLATOR_NEED_{name}") for name in (need, "ALL")]
+    if next((value for value in stated if value is not None), "0") != "0":
+        pytest.fail(f"did not run, and PERCOLATOR_NEED_{need} or PERCOLATOR_NEED_ALL is set: {why}")
+    pytest.skip(why)
+
+
 def framework(name: str) -> Any:
     """The module of a framework, or a skip."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        if os.environ.get(f"PERCOLATOR_NEED_{name.split('.')[0].upper()}") == "1":
-            raise
-        pytest.skip(f"{name} is not installed")
+        missing(name.split(".")[0].upper(), f"{name} is not installed")
 
 
 def write_numbers(path: Path, records: int) -> str:

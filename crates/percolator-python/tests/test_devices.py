@@ -1,7 +1,7 @@
 """Fields on a GPU, on the stand-in CUDA driver of the repository's tests, whose memory is the host's.
 
-The stand-in is built by `cargo build -p percolator --example cuda`. Without it this is skipped, and the
-summary says so; PERCOLATOR_NEED_STANDIN=1 makes that a failure.
+The stand-in is built by `cargo build -p percolator --example cuda`. Without it this is skipped
+(STANDIN in conftest.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import HANGS_AFTER, REPOSITORY
+from conftest import HANGS_AFTER, REPOSITORY, missing
 
 
 def standin() -> Path:
@@ -22,9 +22,7 @@ def standin() -> Path:
     for folder in [target / "debug" / "examples", target / "release" / "examples"]:
         if (folder / "libcuda.so").exists():
             return folder
-    if os.environ.get("PERCOLATOR_NEED_STANDIN") == "1":
-        raise FileNotFoundError(f"{target}/debug/examples/libcuda.so")
-    pytest.skip("the stand-in CUDA driver is not built")
+    missing("STANDIN", f"the stand-in CUDA driver is not built: {target}/debug/examples/libcuda.so")
 
 
 def test_a_field_on_a_gpu_says_where_it_is(golden: Path) -> None:

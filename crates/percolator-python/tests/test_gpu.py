@@ -1,26 +1,18 @@
 """Batches on a GPU, as PyTorch and JAX see them there: the bytes of the host, while kernels are in flight.
 
-Without a GPU, or without the framework's own build for one, a test is skipped, and the summary says so;
-PERCOLATOR_NEED_GPU=1 makes a missing GPU a failure, and conftest.py says what does so for a framework.
+Without a GPU, or without the framework's own build for one, a test is skipped (GPU in conftest.py).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import framework
+from conftest import framework, missing
 
 import percolator
-
-
-def not_run(why: str) -> None:
-    if os.environ.get("PERCOLATOR_NEED_GPU") == "1":
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 @pytest.fixture
@@ -28,7 +20,7 @@ def torch() -> Any:
     """PyTorch that sees a GPU."""
     module = framework("torch")
     if not module.cuda.is_available():
-        not_run("PyTorch sees no GPU here")
+        missing("GPU", "PyTorch sees no GPU here")
     return module
 
 
@@ -115,7 +107,7 @@ def test_a_model_learns_the_same_from_either_device(torch: Any, golden: Path) ->
 def test_jax_has_the_hosts_values_on_the_gpu(golden: Path) -> None:
     jax = framework("jax")
     if jax.default_backend() != "gpu":
-        not_run("JAX sees no GPU here")
+        missing("GPU", "JAX sees no GPU here")
     numpy = framework("numpy")
     host = feed(golden, "host")
     batches = 0

@@ -11,6 +11,7 @@ use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Mode};
 use percolator_cluster::metadata::MemoryMetadata;
 use percolator_cluster::store::{FolderStore, StoreError};
 
+use crate::process::need::missing;
 use crate::process::{check, check_without_root, child_command, role, this_test};
 
 fn begin(folder: &Path, metadata: &MemoryMetadata, mode: Mode) -> Checkpoints<Vec<u8>> {
@@ -67,11 +68,11 @@ fn a_full_store_is_said_and_loses_nothing() {
             if output.status.code() == Some(99)
                 || output.status.code() == Some(1) && output.stdout.is_empty() =>
         {
-            println!("skipped: a file system cannot be mounted here");
+            missing("NAMESPACES", format_args!("a file system cannot be mounted here: {output:?}"));
         }
         Ok(output) => check(this_test!(), &output),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            println!("skipped: there is no unshare here")
+            missing("NAMESPACES", "there is no unshare here");
         }
         Err(error) => panic!("{error}"),
     }

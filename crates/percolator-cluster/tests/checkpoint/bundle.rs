@@ -1,5 +1,4 @@
-//! TensorFlow's checkpoints as a part of a state. `PERCOLATOR_NEED_TENSORFLOW` makes it an error if python3
-//! has no TensorFlow to compare with.
+//! TensorFlow's checkpoints as a part of a state, beside TensorFlow's own where python3 has it.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +9,8 @@ use percolator_cluster::checkpoint::{Archive, Bundle, Checkpoint as _, Existing,
 use percolator_cluster::metadata::MemoryMetadata;
 use percolator_cluster::store::{FolderStore, Id};
 use percolator_tensorflow::{DataType, Tensor};
+
+use crate::process::need;
 
 fn bundle() -> Bundle {
     let mut bundle = Bundle::new();
@@ -101,14 +102,7 @@ fn archives_that_are_cut_or_changed_are_refused() {
 }
 
 fn has_tensorflow() -> bool {
-    let output = Command::new("python3").args(["-c", "import tensorflow"]).output();
-    if output.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let is_needed = std::env::var_os("PERCOLATOR_NEED_TENSORFLOW").is_some();
-    assert!(!is_needed, "python3 has no tensorflow: {output:?}");
-    println!("did not run: python3 has no tensorflow");
-    false
+    need::python("TENSORFLOW", "tensorflow")
 }
 
 /// What the script prints: names, types, shapes and digests.

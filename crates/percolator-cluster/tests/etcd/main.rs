@@ -1,5 +1,5 @@
 //! Records in a real etcd, which each test starts for itself and stops. Without the program `etcd`, the tests
-//! say that they did not run; `PERCOLATOR_NEED_ETCD` makes that an error.
+//! say that they did not run.
 #![cfg(feature = "etcd")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 

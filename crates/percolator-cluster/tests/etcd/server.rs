@@ -32,6 +32,10 @@ wait $etcd
 kill $guard 2>/dev/null
 "#;
 
+#[allow(clippy::duplicate_mod, reason = "benches take this file alone")]
+#[path = "../../../../tests/common/need.rs"]
+mod need;
+
 /// A member of a cluster, often its only one.
 pub(crate) struct Etcd {
     pub(crate) url: String,
@@ -49,13 +53,7 @@ struct Running {
 
 /// Returns whether there is an etcd to test with.
 pub(crate) fn is_there() -> bool {
-    let found = Command::new("etcd").arg("--version").output();
-    if found.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    assert!(std::env::var_os("PERCOLATOR_NEED_ETCD").is_none(), "there is no etcd: {found:?}");
-    println!("SKIPPED: there is no etcd; Debian's package is etcd-server");
-    false
+    need::program("ETCD", "etcd", "Debian's package etcd-server")
 }
 
 /// Free ports, all different.

@@ -2,8 +2,7 @@
 //! decoded, and nothing overflows a narrow window.
 //!
 //! The browser is Chromium, found as `chromium`, `chromium-browser`, `google-chrome`, or as the variable
-//! PERCOLATOR_BROWSER says. Without one, the test says that it did not run; with PERCOLATOR_NEED_BROWSER=1,
-//! that is an error.
+//! PERCOLATOR_BROWSER says. Without one, the test says that it did not run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,6 +15,7 @@ use percolator_data::scan::Progress;
 
 use crate::common::{data, golden};
 use crate::inspect::report;
+use crate::need::missing;
 
 /// Puts what the test asks into the page's title, once its pictures are decoded.
 const PROBE: &str = "<script>window.onload = () => {
@@ -57,10 +57,10 @@ fn run(browser: &OsString, profile: &Path, arguments: &[String]) -> String {
 #[test]
 fn a_report_is_whole_in_a_browser() {
     let Some(browser) = browser() else {
-        let said = "NOT RUN: the HTML report in a browser, for there is no Chromium (PERCOLATOR_BROWSER)";
-        assert!(std::env::var_os("PERCOLATOR_NEED_BROWSER").is_none_or(|need| need != "1"), "{said}");
-        eprintln!("{said}");
-        return;
+        return missing(
+            "BROWSER",
+            "there is no Chromium to show the report in; PERCOLATOR_BROWSER names one",
+        );
     };
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("profile");

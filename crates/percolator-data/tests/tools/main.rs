@@ -6,5 +6,7 @@ mod browser;
 mod common;
 mod inspect;
 mod mean;
+#[path = "../../../../tests/common/need.rs"]
+mod need;
 mod scan;
 mod verify;

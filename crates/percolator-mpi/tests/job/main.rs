@@ -18,7 +18,7 @@ use std::time::Duration;
 use mpi::Threading;
 use mpi::environment::Universe;
 
-use crate::process::child_command;
+use crate::process::{child_command, need};
 
 /// Longer than any test needs, in seconds as mpirun wants them.
 const LIMIT: &str = "90";
@@ -27,10 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test in so many processes, each with this role. Returns none if there is no `mpirun`.
 fn mpirun(test: &str, role: &str, processes: usize) -> Option<Output> {
-    let found = Command::new("mpirun").arg("--version").output();
-    if !found.as_ref().is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var_os("PERCOLATOR_NEED_MPI").is_none(), "there is no mpirun: {found:?}");
-        println!("SKIPPED: there is no mpirun; Debian's package is openmpi-bin");
+    if !need::program("MPI", "mpirun", "Debian's package openmpi-bin") {
         return None;
     }
     let child = child_command(test, role);

@@ -5,7 +5,7 @@ use percolator::distribute::CollectiveError;
 
 use super::*;
 use crate::collectives::run;
-use crate::common::process::this_test;
+use crate::common::process::{need, this_test};
 
 const SHORT: Duration = Duration::from_secs(2);
 
@@ -85,6 +85,6 @@ fn libraries_that_are_missing_are_named() {
     match NcclCollective::new(0, &LocalCollective::group(1).remove(0), PATIENCE) {
         Err(NcclError::NoLibrary { library, .. }) => assert!(library.contains(".so"), "{library}"),
         // There is a GPU, or at least its libraries.
-        other => println!("SKIPPED: the libraries are there: {other:?}"),
+        other => need::missing("NO_NCCL", format_args!("the libraries are there: {other:?}")),
     }
 }

@@ -8,7 +8,7 @@ use cudarc::{driver, nccl};
 
 use super::*;
 use crate::collectives::{rounds_bring_what_each_gave, run};
-use crate::common::process::{check, child_command, no_gpu, role, this_test};
+use crate::common::process::{check, child_command, need, role, this_test};
 
 /// The number of GPUs, if NCCL and the driver are there.
 fn gpus() -> usize {
@@ -31,7 +31,7 @@ fn nvidias_library_brings_what_each_gave() {
         return run(joined(gpus(), PATIENCE), |end| rounds_bring_what_each_gave(&end)).into_iter().collect();
     }
     match gpus() {
-        0 => no_gpu(this_test!(), "there is no GPU here, or no NCCL"),
+        0 => need::missing("GPU", "there is no GPU here, or no NCCL"),
         count => {
             println!("on {count} GPU(s)");
             check(this_test!(), &child_command(this_test!(), "gpu").output().unwrap());

@@ -8,6 +8,7 @@ use percolator_tensorflow::{Checkpoint, CheckpointError, Elements};
 use serde_json::Value;
 
 use crate::golden::{data, digest};
+use crate::harness::process::need;
 
 /// Compares every tensor of the checkpoints in a folder with the manifest there.
 fn check_folder(folder: &Path) {
@@ -81,20 +82,12 @@ fn what_tensorflow_wrote_before_is_read() {
 
 #[test]
 fn what_tensorflow_writes_now_is_read() {
-    /// What the script ends with if there is no TensorFlow.
-    const NO_TENSORFLOW: i32 = 77;
-
-    let folder = tempfile::tempdir().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checkpoint/write_checkpoints.py");
-    let done = Command::new("python3").arg(script).arg(folder.path()).output();
-    let is_absent = done.as_ref().is_ok_and(|done| done.status.code() == Some(NO_TENSORFLOW));
-    if done.is_err() || is_absent {
-        let is_needed = std::env::var_os("PERCOLATOR_NEED_TENSORFLOW").is_some();
-        assert!(!is_needed, "python3 has no tensorflow: {done:?}");
-        eprintln!("NOT RUN: python3 has no tensorflow, so nothing that it writes now was read");
+    if !need::python("TENSORFLOW", "tensorflow") {
         return;
     }
-    let done = done.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checkpoint/write_checkpoints.py");
+    let done = Command::new("python3").arg(script).arg(folder.path()).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     check_folder(folder.path());
     let error = Checkpoint::open(folder.path().join("first/model.ckpt")).unwrap_err();

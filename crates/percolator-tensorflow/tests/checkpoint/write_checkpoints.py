@@ -10,13 +10,8 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-try:
-    import numpy as np
-    import tensorflow as tf
-except ImportError as error:
-    # The caller knows this number.
-    print(error, file=sys.stderr)
-    sys.exit(77)
+import numpy as np
+import tensorflow as tf
 
 folder = sys.argv[1]
 random = np.random.default_rng(17)

@@ -10,6 +10,7 @@ use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progres
 use serde_json::Value;
 use tempfile::tempdir;
 
+use crate::harness::process::need;
 use crate::tensors::{self, Named};
 
 /// A tensor as the script describes it: type, shape, and bytes or strings in hexadecimal.
@@ -23,16 +24,7 @@ fn script() -> Command {
 
 /// Whether TensorFlow, NumPy and safetensors are available.
 fn has_tensorflow() -> bool {
-    let found = Command::new("python3").args(["-c", "import numpy, safetensors, tensorflow"]).output();
-    if found.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    assert!(
-        std::env::var_os("PERCOLATOR_NEED_TENSORFLOW").is_none(),
-        "python3 has no tensorflow or no safetensors: {found:?}"
-    );
-    println!("did not run: python3 has no tensorflow or no safetensors");
-    false
+    need::python("TENSORFLOW", "numpy, safetensors, tensorflow")
 }
 
 fn run(command: &mut Command) -> Vec<u8> {

@@ -9,15 +9,11 @@ use percolator_tensorflow::graph::{Encoding, SignatureTensor};
 use percolator_tensorflow::{Elements, MetaGraph, SavedModel};
 use serde_json::{Value, json};
 
+use crate::harness::process::need;
+
 /// Whether TensorFlow is available.
 fn has_tensorflow() -> bool {
-    let found = Command::new("python3").args(["-c", "import tensorflow"]).output();
-    if found.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    assert!(std::env::var_os("PERCOLATOR_NEED_TENSORFLOW").is_none(), "python3 has no tensorflow: {found:?}");
-    println!("did not run: python3 has no tensorflow");
-    false
+    need::python("TENSORFLOW", "tensorflow")
 }
 
 fn run(what: &str, folder: &Path) {

@@ -1,5 +1,5 @@
 //! Beside the real TensorFlow: the same bytes, the same lists of checkpoints, and each continues what the
-//! other wrote. `PERCOLATOR_NEED_TENSORFLOW` makes its absence an error; `PERCOLATOR_SEED` sets the seed.
+//! other wrote. `PERCOLATOR_SEED` sets the seed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,16 +14,10 @@ use sha2::{Digest as _, Sha256};
 use tempfile::tempdir;
 
 use crate::bundle::{assert_same, read, write};
+use crate::process::need;
 
 fn has_tensorflow() -> bool {
-    let output = Command::new("python3").args(["-c", "import tensorflow"]).output();
-    if output.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let is_needed = std::env::var_os("PERCOLATOR_NEED_TENSORFLOW").is_some();
-    assert!(!is_needed, "python3 has no tensorflow: {output:?}");
-    println!("did not run: python3 has no tensorflow");
-    false
+    need::python("TENSORFLOW", "tensorflow")
 }
 
 /// What the script prints.

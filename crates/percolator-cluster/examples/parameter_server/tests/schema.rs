@@ -7,19 +7,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::manifests::files;
+use super::process::need;
 
 /// The oldest version that the manifests are for, and the newest one whose schema there is.
 const VERSIONS: [&str; 2] = ["1.29", "1.37"];
 
 fn is_there() -> bool {
-    let found = Command::new("kubernetes-validate").arg("--version").output();
-    if found.as_ref().is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let is_needed = std::env::var_os("PERCOLATOR_NEED_KUBERNETES").is_some();
-    assert!(!is_needed, "there is no kubernetes-validate: {found:?}");
-    println!("SKIPPED: there is no kubernetes-validate; PyPI has it");
-    false
+    need::program("KUBERNETES", "kubernetes-validate", "PyPI's package of that name")
 }
 
 /// Judges a file by the schema: fields that it does not have are refused, too. Returns what is wrong.

@@ -8,6 +8,7 @@ use std::process::Command;
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _, MetadataError, Outcome, Transaction};
 
 use super::commit;
+use crate::process::need::missing;
 use crate::process::{check, check_without_root, child_command, role, this_test};
 
 const VALUE: usize = 100_000;
@@ -122,7 +123,7 @@ fn the_disk_is_full() {
     let mount = format!("mount -t tmpfs -o size=5m none '{path}'");
     let possible = in_own_namespace(&after(&mount, &Command::new("true"))).output();
     if !possible.as_ref().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: no file system can be mounted here, so no disk is full: {possible:?}");
+        missing("NAMESPACES", format_args!("no file system can be mounted here: {possible:?}"));
         return;
     }
     let child = after(&mount, &child_command(this_test!(), path));
