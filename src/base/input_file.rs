@@ -49,22 +49,30 @@ pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether an error says that a file is not there to be read, and not that reading failed this time, as when
-/// the process has no more handles.
+/// Whether an error says that a file is not there to be read, or is none that can be, and not that reading
+/// failed this time, as when the process has no more handles.
 #[must_use]
-pub fn is_of_file(error: io::ErrorKind) -> bool {
+pub fn is_of_file(error: &io::Error) -> bool {
     use io::ErrorKind;
 
-    matches!(
-        error,
+    match error.kind() {
         ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory
-            | ErrorKind::InvalidFilename
-            | ErrorKind::InvalidInput
-            | ErrorKind::FileTooLarge
-    )
+        | ErrorKind::PermissionDenied
+        | ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput
+        | ErrorKind::InvalidData
+        | ErrorKind::FileTooLarge => true,
+        // These have no kind: a loop of links; a socket, or a device without a driver; a name that the file
+        // system cannot have; a file that is too large for the system's calls.
+        _ => matches!(
+            error.raw_os_error(),
+            Some(
+                libc::ELOOP | libc::ENXIO | libc::ENODEV | libc::EOPNOTSUPP | libc::EILSEQ | libc::EOVERFLOW
+            )
+        ),
+    }
 }
 
 /// Whether something is at a path, be it a link that leads nowhere.
@@ -144,6 +152,25 @@ mod tests {
         // A file that reports length 0, as many of the kernel's do.
         assert!(!read(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
         assert!(read(Path::new("/proc/self/status"), 10).is_err());
+    }
+
+    #[test]
+    fn what_a_file_is_and_what_the_machine_lacks_are_told_apart() {
+        use libc as os;
+
+        for (codes, expected) in [
+            (&[os::ENOENT, os::EACCES, os::EPERM, os::EISDIR, os::ENOTDIR, os::ENAMETOOLONG][..], true),
+            (&[os::EINVAL, os::EFBIG, os::ELOOP, os::ENXIO, os::ENODEV, os::EOPNOTSUPP], true),
+            (&[os::EILSEQ, os::EOVERFLOW], true),
+            (&[os::EMFILE, os::ENFILE, os::ENOMEM, os::EIO, os::ESTALE, os::EAGAIN, os::EBUSY], false),
+            (&[os::EINTR, os::ENOSYS, os::ETIMEDOUT, os::EHOSTDOWN, os::ENOTCONN, os::EUCLEAN], false),
+            (&[os::EBADMSG, os::EDQUOT, os::ENOSPC, os::ENOLCK, os::EBADF], false),
+        ] {
+            for &code in codes {
+                let error = io::Error::from_raw_os_error(code);
+                assert_eq!(is_of_file(&error), expected, "{error}, {:?}", error.kind());
+            }
+        }
     }
 
     #[test]

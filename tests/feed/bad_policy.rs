@@ -476,6 +476,66 @@ fn a_listed_file_that_is_not_there_is_bad() {
     assert!(reasons[0].contains("line 1") && reasons[0].contains("0.png"), "{}", reasons[0]);
 }
 
+/// Whatever a name of a list leads to, if it is no image that can be read.
+#[test]
+fn whatever_a_listed_file_is_it_is_one_bad_record() {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let image = png(4, 7);
+    std::fs::write(at("good.png"), &image).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    symlink("other", at("one")).unwrap();
+    symlink("one", at("other")).unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    symlink("folder", at("to_folder")).unwrap();
+    let _listener = UnixListener::bind(at("socket")).unwrap();
+    symlink("socket", at("to_socket")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    std::fs::File::create(at("huge")).unwrap().set_len(5 << 30).unwrap();
+    std::fs::write(at("empty"), "").unwrap();
+    std::fs::write(at("text"), "no image").unwrap();
+    std::fs::write(at("cut"), &image[..image.len() / 2]).unwrap();
+    let long = "x".repeat(300);
+    let bad = [
+        "nothing",
+        "folder",
+        "loop",
+        "one",
+        "dangling",
+        "to_folder",
+        "socket",
+        "to_socket",
+        "fifo",
+        "huge",
+        "empty",
+        "text",
+        "cut",
+        &long,
+        "good.png/below",
+        "loop/below",
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/status",
+    ];
+    let list: String = bad.iter().map(|name| format!("{name} 0\ngood.png 1\n")).collect();
+    std::fs::write(at("list.txt"), list).unwrap();
+    let source = ImageList::open(at("list.txt")).unwrap().relative_to(folder.path());
+    let mut feed =
+        Feed::builder().source(source).batch_size(4).once().bad_records(any_policy()).build().unwrap();
+    let (mut good, mut found) = (0, Vec::new());
+    for batch in feed.steps().flat_map(Result::unwrap) {
+        good += batch.labels().len();
+        found.extend(batch.bad_records().iter().map(|bad| (bad.key.to_string(), bad.reason.clone())));
+    }
+    println!("{found:#?}");
+    assert_eq!(good, bad.len());
+    assert_eq!(found.len(), bad.len());
+}
+
 #[test]
 fn a_line_of_a_list_is_named_once_and_by_its_number_in_whatever_order_lines_come() {
     let folder = tempfile::tempdir().unwrap();

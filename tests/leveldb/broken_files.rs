@@ -90,7 +90,10 @@ fn a_missing_or_strange_file_is_named() {
             manifest: manifest.clone()
         }
     );
-    assert!(matches!(without("000012.log"), LevelDbError::Missing { named_by, .. } if named_by == manifest));
+    assert_eq!(
+        without("000012.log"),
+        LevelDbError::MissingLog { file: file("000012.log"), manifest: manifest.clone() }
+    );
 
     // The older suffix of tables.
     fs::rename(file("000008.ldb"), file("000008.sst")).unwrap();

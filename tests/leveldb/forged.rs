@@ -13,15 +13,15 @@ use percolator::leveldb::{LevelDbError, LogGaps, LogTail};
 use percolator::source::{LevelDb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
-const BLOCK: usize = 32_768;
+pub(crate) const BLOCK: usize = 32_768;
 const KEY_BYTES_MAX: usize = 8 << 10;
 const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 
-fn masked(bytes: &[u8]) -> [u8; 4] {
+pub(crate) fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-fn varint(mut value: usize) -> Vec<u8> {
+pub(crate) fn varint(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
@@ -31,12 +31,12 @@ fn varint(mut value: usize) -> Vec<u8> {
     bytes
 }
 
-fn string(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     [varint(bytes.len()), bytes.to_vec()].concat()
 }
 
 /// A log of these records.
-fn log(records: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn log(records: &[Vec<u8>]) -> Vec<u8> {
     let mut log = Vec::new();
     for record in records {
         let (mut rest, mut is_first) = (&record[..], true);
@@ -67,7 +67,7 @@ fn log(records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A write batch of short values.
-fn batch(first: u64, keys: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn batch(first: u64, keys: &[&[u8]]) -> Vec<u8> {
     let mut batch = [&first.to_le_bytes()[..], &(keys.len() as u32).to_le_bytes()].concat();
     for key in keys {
         batch.push(1);
@@ -78,15 +78,15 @@ fn batch(first: u64, keys: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A key as tables store it.
-fn internal(user: &[u8], sequence: u64, kind: u8) -> Vec<u8> {
+pub(crate) fn internal(user: &[u8], sequence: u64, kind: u8) -> Vec<u8> {
     [user, &(sequence << 8 | u64::from(kind)).to_le_bytes()].concat()
 }
 
-fn entry(shared: usize, unshared: &[u8], value: &[u8]) -> Vec<u8> {
+pub(crate) fn entry(shared: usize, unshared: &[u8], value: &[u8]) -> Vec<u8> {
     [varint(shared), varint(unshared.len()), varint(value.len()), unshared.to_vec(), value.to_vec()].concat()
 }
 
-fn add_block(table: &mut Vec<u8>, mut entries: Vec<u8>, kind: u8) -> Vec<u8> {
+pub(crate) fn add_block(table: &mut Vec<u8>, mut entries: Vec<u8>, kind: u8) -> Vec<u8> {
     entries.extend([0, 0, 0, 0, 1, 0, 0, 0]);
     let handle = [varint(table.len()), varint(entries.len())].concat();
     entries.push(kind);
@@ -96,7 +96,7 @@ fn add_block(table: &mut Vec<u8>, mut entries: Vec<u8>, kind: u8) -> Vec<u8> {
 }
 
 /// A table of one block, whose index entry has this key.
-fn table(entries: Vec<u8>, index_key: &[u8], kind: u8) -> Vec<u8> {
+pub(crate) fn table(entries: Vec<u8>, index_key: &[u8], kind: u8) -> Vec<u8> {
     let mut table = Vec::new();
     let handle = add_block(&mut table, entries, kind);
     let mut footer = add_block(&mut table, Vec::new(), 0);
@@ -108,20 +108,20 @@ fn table(entries: Vec<u8>, index_key: &[u8], kind: u8) -> Vec<u8> {
 }
 
 /// What a database is made of.
-struct Forged<'a> {
-    comparator: &'a [u8],
-    last_sequence: usize,
-    log_number: usize,
+pub(crate) struct Forged<'a> {
+    pub(crate) comparator: &'a [u8],
+    pub(crate) last_sequence: usize,
+    pub(crate) log_number: usize,
     /// An edit after the first one.
-    flush: Option<Flush>,
-    logs: &'a [(usize, Vec<u8>)],
+    pub(crate) flush: Option<Flush>,
+    pub(crate) logs: &'a [(usize, Vec<u8>)],
     /// The bytes, the first key and the last key of tables 5, 6 ... of level 1.
-    tables: &'a [(Vec<u8>, Vec<u8>, Vec<u8>)],
+    pub(crate) tables: &'a [(Vec<u8>, Vec<u8>, Vec<u8>)],
 }
 
 /// A memtable was written to a table, and its log is no longer needed.
 #[derive(Clone, Copy)]
-struct Flush {
+pub(crate) struct Flush {
     /// The first log that is still needed.
     log_number: usize,
     /// The sequence number of the last write by then.
@@ -141,7 +141,7 @@ impl Default for Forged<'_> {
 }
 
 impl Forged<'_> {
-    fn write(&self) -> TempDir {
+    pub(crate) fn write(&self) -> TempDir {
         let folder = tempdir().unwrap();
         let file = |name: String| folder.path().join(name);
         let mut edit =
@@ -177,15 +177,15 @@ impl Forged<'_> {
     }
 }
 
-/// The number of records, and of cuts.
-fn read(folder: &Path) -> Result<(usize, usize), SourceError> {
+/// The number of records, and of cuts inside a record.
+pub(crate) fn read(folder: &Path) -> Result<(usize, usize), SourceError> {
     let source = LevelDb::open(folder)?;
     let mut cursor = source.cursor()?;
     let mut records = 0;
     while cursor.advance()?.is_some() {
         records += 1;
     }
-    Ok((records, source.cuts().len()))
+    Ok((records, source.cuts().iter().filter(|cut| cut.tail != LogTail::Zeros).count()))
 }
 
 fn refusal(folder: &Path) -> String {
@@ -195,7 +195,7 @@ fn refusal(folder: &Path) -> String {
     error.to_string()
 }
 
-fn manifest(folder: &TempDir) -> PathBuf {
+pub(crate) fn manifest(folder: &TempDir) -> PathBuf {
     folder.path().join("MANIFEST-000002")
 }
 
@@ -295,14 +295,15 @@ fn a_log_that_lost_all_its_writes_is_not_passed_over() {
         let logs = [(3, lost.clone()), (4, Vec::new()), (5, later(11).1)];
         let folder = Forged { last_sequence: 10, log_number: 3, logs: &logs, ..Forged::default() }.write();
         assert!(refusal(folder.path()).contains("000003.log"));
-        // With no write after it, it is a cut like any other.
+        // With no write after it, it is a cut like any other, or space that was reserved.
+        let cuts = usize::from(lost.len() < 4096);
         let logs = [(3, lost.clone()), (4, Vec::new())];
         let folder = Forged { last_sequence: 10, log_number: 3, logs: &logs, ..Forged::default() }.write();
-        assert_eq!(read(folder.path()), Ok((0, 1)));
+        assert_eq!(read(folder.path()), Ok((0, cuts)));
         // Sequence numbers that continue from log to log prove that nothing was lost between them.
         let logs = [(3, whole.clone()), (4, lost), (5, later(3).1)];
         let folder = Forged { last_sequence: 4, log_number: 3, logs: &logs, ..Forged::default() }.write();
-        assert_eq!(read(folder.path()), Ok((4, 1)));
+        assert_eq!(read(folder.path()), Ok((4, cuts)));
     }
 }
 
@@ -417,7 +418,9 @@ fn every_log_that_the_manifest_names_must_be_there() {
     let bytes = fs::read(manifest(&folder)).unwrap();
     fs::write(manifest(&folder), [bytes, log(&[vec![9, 3]])].concat()).unwrap();
     let error = refusal(folder.path());
-    assert!(error.contains("000003.log: the log of its newest writes is missing"), "{error}");
+    assert!(error.contains("000003.log: the log of the newest writes is missing"), "{error}");
+    assert!(error.contains("--allow-log-gaps"), "{error}");
+    assert_eq!(lost(folder.path()), (error, 1));
 }
 
 /// A fragment that extends past the end of the file counts as the last one of a writer that died, whatever
@@ -469,6 +472,7 @@ fn what_is_not_read_says_what_to_do() {
     let folder = Forged { tables: &[(bytes, key.clone(), key)], ..Forged::default() }.write();
     let error = refusal(folder.path());
     assert!(error.contains("zstd") && error.contains("copy its records to a new database"), "{error}");
+    assert!(!error.contains("copy the database again"), "it is whole: {error}");
 }
 
 /// A table listed in two levels would be read, and held, more than once.

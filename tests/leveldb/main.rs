@@ -12,5 +12,6 @@ mod files;
 mod forged;
 #[path = "../common/damage/mod.rs"]
 mod harness;
+mod other_writers;
 mod packed_feed;
 mod twin;

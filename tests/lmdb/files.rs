@@ -269,6 +269,34 @@ fn what_is_no_lmdb_file_is_refused() {
     }
 }
 
+/// Formats of other LMDBs: the heads are those that lmdb-js (LMDB 1.0's format) and 32-bit machines write.
+#[test]
+fn the_format_of_another_lmdb_is_named_with_what_writes_it_anew() {
+    let magic = 0xbeef_c0de_u32;
+    let little = |version: u32| [magic.to_le_bytes(), version.to_le_bytes()].concat();
+    let big = [magic.to_be_bytes(), 1_u32.to_be_bytes()].concat();
+    for (at, stamp, kind, dump) in [
+        (24, little(2), "LMDB 1.0's format:", "mdb_dump of LMDB 1.0"),
+        (16, little(2), "LMDB 1.0's format, of a machine with words of 32 bits", "mdb_dump of LMDB 1.0"),
+        (16, little(999), "a development build's", "mdb_dump of that build"),
+        (12, little(1), "a machine with words of 32 bits", "mdb_dump on such a machine"),
+        (12, big.clone(), "a machine with the other byte order", "mdb_dump on such a machine"),
+        (16, big.clone(), "a machine with the other byte order", "mdb_dump on such a machine"),
+        (24, big, "a machine with the other byte order", "mdb_dump on such a machine"),
+    ] {
+        let folder = tempdir().unwrap();
+        let mut bytes = vec![0; 65_536];
+        bytes[at..at + 8].copy_from_slice(&stamp);
+        fs::write(folder.path().join("data.mdb"), &bytes).unwrap();
+        let error = refusal(folder.path());
+        assert!(matches!(error, SourceError::NotLmdb { .. }), "{error}");
+        for part in [kind, dump, "mdb_load of LMDB 0.9"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        assert_eq!(files_in(folder.path()), ["data.mdb"], "and nothing is made beside it");
+    }
+}
+
 #[test]
 fn a_pipe_is_refused_and_not_waited_for() {
     let folder = tempdir().unwrap();

@@ -202,7 +202,8 @@ impl BlockCursor {
         let found = before_count.and_then(|at| fixed32(contents, at)).unwrap_or_default();
         let entries = usize::try_from(found)
             .ok()
-            .filter(|&restarts| restarts > 0)
+            // Some writers give an empty block no restart point at all.
+            .filter(|&restarts| restarts > 0 || bytes == COUNT_BYTES)
             .and_then(|restarts| before_count?.checked_sub(restarts.checked_mul(COUNT_BYTES)?))
             .ok_or(TableError::Restarts { offset: self.offset, bytes, found })?;
         self.entries = entries;

@@ -59,7 +59,7 @@ pub enum TableError {
     /// A block is compressed with a type that is not supported.
     #[error(
         "the block at byte {offset} is compressed with {}: supported are 0 (none) and 1 (snappy){}",
-        compression(*found), remedy(*found)
+        compression(*found), remedy()
     )]
     Compression {
         /// Where the block starts.
@@ -105,7 +105,7 @@ pub enum TableError {
         offset: usize,
         /// Its uncompressed length.
         bytes: usize,
-        /// How many restart points it claims; at least 1 is allowed.
+        /// How many restart points it claims; a block with entries has at least 1.
         found: u32,
     },
     /// An entry's key is longer than the caller allows.
@@ -160,18 +160,14 @@ impl TableError {
 
 fn compression(kind: u8) -> String {
     match kind {
-        2 => "2 (zstd)".to_owned(),
+        2 => "2 (zstd, or in Minecraft's LevelDB zlib)".to_owned(),
+        4 => "4 (deflate, of Minecraft's LevelDB)".to_owned(),
         kind => format!("type {kind}, an unknown type"),
     }
 }
 
-/// Returns the remedy. There is none for an unknown type, which is as likely to be damage.
-fn remedy(kind: u8) -> &'static str {
-    match kind {
-        2 => {
-            "; copy its records to a new database whose writer has snappy or no compression set \
-             (Options::compression), with a program whose LevelDB reads zstd"
-        }
-        _ => "",
-    }
+/// Returns the remedy. The type is not damaged: the checksum covers it.
+fn remedy() -> &'static str {
+    "; copy its records to a new database whose writer has snappy or no compression set \
+     (Options::compression), with a program whose LevelDB reads this type"
 }

@@ -317,8 +317,9 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
 
 /// Returns the handle of the data block that the index's current entry names.
 fn block_handle(index: &BlockCursor, file: &[u8]) -> Result<BlockHandle, TableError> {
-    let mut coded = Coded::new(index.value_bytes(file));
-    let handle = BlockHandle::read(&mut coded).filter(|_| coded.is_empty());
+    // Bytes may follow the handle: the Java port pads each to twenty bytes, and LevelDB itself reads no
+    // further.
+    let handle = BlockHandle::read(&mut Coded::new(index.value_bytes(file)));
     handle.ok_or_else(|| index.damaged("its value is not a block handle"))
 }
 

@@ -273,7 +273,7 @@ fn what_is_no_table_says_why() {
         &forged(2, &one, None),
         "the block at byte 0 is compressed with 2 (zstd): supported are 0 (none) and 1",
     );
-    refused(&forged(9, &one, None), "type 9, an unknown type");
+    refused(&forged(9, &one, None), "type 9, an unknown type: supported are 0");
     refused(&forged(0, &one, Some(&[1])), "its value is not a block handle");
     refused(&forged(0, &one, Some(&[0, 100])), "a handle puts a block of 100 bytes at byte 0");
     refused(
@@ -281,7 +281,8 @@ fn what_is_no_table_says_why() {
         "a handle puts a block of 9 bytes at byte 18446744073709551615",
     );
     refused(&forged(0, &[], None), "has 0 bytes uncompressed, no room for 0 restart points");
-    refused(&forged(0, &[0, 0, 0, 0], None), "has 4 bytes uncompressed, no room for 0 restart points");
+    refused(&forged(0, &[0; 5], None), "has 5 bytes uncompressed, no room for 0 restart points");
+    assert_eq!(read(&forged(0, &[0; 4], None)), Ok(Vec::new()), "an empty block may have none");
     refused(
         &forged(0, &[0, 0, 0, 0, 2, 0, 0, 0], None),
         "has 8 bytes uncompressed, no room for 2 restart points",

@@ -260,14 +260,15 @@ impl Cursor for ListCursor {
         let Err(error) = read_datum(&self.file, self.list.lines[number].label, &mut self.value) else {
             return Ok(Some(Entry::borrowed(name, &self.value).numbered(of_line)));
         };
+        let is_of_file = input_file::is_of_file(&error);
         let damage = SourceError::ListedFile {
             path: self.list.path.clone(),
             line: number + 1,
             file: self.file.clone(),
             message: error.to_string(),
-            is_of_file: input_file::is_of_file(error.kind()),
+            is_of_file,
         };
-        match self.goes_on && input_file::is_of_file(error.kind()) {
+        match self.goes_on && is_of_file {
             true => {
                 let entry = Entry::damaged(name, &[], self.damage.insert(damage));
                 Ok(Some(entry.numbered(of_line)))
@@ -328,7 +329,7 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
     let bytes = metadata.len();
     if bytes > FILE_BYTES_MAX {
         let message = format!("it has {bytes} bytes, and a record may have {FILE_BYTES_MAX}");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, message));
     }
     datum.clear();
     int32::encode(field::LABEL, &label, datum);
@@ -343,7 +344,7 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
     if read as u64 != bytes {
         let read = if read as u64 > bytes { "more" } else { "fewer" };
         let message = format!("its length was {bytes} bytes, and {read} were read: it is being written to");
-        return Err(std::io::Error::other(message));
+        return Err(std::io::Error::new(ErrorKind::InvalidData, message));
     }
     Ok(())
 }

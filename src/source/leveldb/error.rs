@@ -35,6 +35,18 @@ pub enum LevelDbError {
         /// The file that names it.
         named_by: PathBuf,
     },
+    /// A log that the MANIFEST names is missing.
+    #[error(
+        "{}: the log of the newest writes is missing, but {} names it: the writes in it are lost (did a \
+         .gitignore leave out *.log?); {ALLOW_GAPS}",
+        file.display(), manifest.display()
+    )]
+    MissingLog {
+        /// The log that is missing.
+        file: PathBuf,
+        /// The MANIFEST.
+        manifest: PathBuf,
+    },
     /// Tables that the MANIFEST names are missing.
     #[error(
         "{}: the table is missing ({missing} of the {tables} that {} names are missing); copy the database \
@@ -199,7 +211,7 @@ pub enum LevelDbError {
         found: String,
     },
     /// A table is damaged.
-    #[error("{}: {error}; {}", file.display(), table_remedy(error))]
+    #[error("{}: {error}{}", file.display(), table_remedy(error))]
     Table {
         /// The table.
         file: PathBuf,
@@ -225,6 +237,7 @@ impl LevelDbError {
         match self {
             LevelDbError::Current { file, .. }
             | LevelDbError::Missing { file, .. }
+            | LevelDbError::MissingLog { file, .. }
             | LevelDbError::MissingTables { file, .. }
             | LevelDbError::NoFile { file, .. }
             | LevelDbError::Length { file, .. }
@@ -254,11 +267,12 @@ fn due(wanted: Option<u64>) -> String {
 /// The remedy for damage.
 const COPY_AGAIN: &str = "copy the database again, with all its files";
 
-/// The remedy for a table that cannot be read.
+/// The remedy for a table that cannot be read, unless its error has one.
 fn table_remedy(error: &TableError) -> &'static str {
     match error {
-        TableError::Memory { .. } => "free memory, or let fewer threads read",
-        _ => COPY_AGAIN,
+        TableError::Memory { .. } => "; free memory, or let fewer threads read",
+        TableError::Compression { .. } => "",
+        _ => "; copy the database again, with all its files",
     }
 }
 

@@ -12,8 +12,8 @@
 //!   an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
-//! - A log that lacks writes which the sequence numbers show to have existed is an error, unless [`LogGaps`]
-//!   allows it.
+//! - A log that lacks writes which the sequence numbers show to have existed is an error, and so is a log
+//!   that is missing, unless [`LogGaps`] allows it.
 //! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
 //!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
 //!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
@@ -316,7 +316,7 @@ impl SourceInternals for LevelDb {
     }
 }
 
-/// What happens if logs lack writes that the sequence numbers show to have existed.
+/// What happens if logs lack writes that the sequence numbers show to have existed, or are missing.
 ///
 /// LevelDB numbers its writes. A log loses some if its file system loses power, or if a copy of it was cut
 /// short. That shows if the numbers jump, or if the MANIFEST counts more of them. docs/caffe.md lists the
@@ -332,8 +332,8 @@ pub enum LogGaps {
     Allow,
 }
 
-/// A log or a MANIFEST that ends inside a record: its writer died. What is before the cut is served. For a
-/// MANIFEST that is an earlier list of the database's tables, so an older list may be in use.
+/// A log or a MANIFEST that ends inside a record, or in zeros: its writer died. What is before the cut is
+/// served. For a MANIFEST that is an earlier list of the database's tables, so an older list may be in use.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCut {
@@ -368,6 +368,13 @@ impl fmt::Display for LogCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LogCut { file, offset, dropped_bytes, tail, is_manifest } = self;
         let file = file.display();
+        if *tail == LogTail::Zeros {
+            return write!(
+                f,
+                "{file}: from byte {offset} on there are {dropped_bytes} zeros: space that its writer reserved, \
+                 or data that did not reach the disk"
+            );
+        }
         write!(
             f,
             "{file}: cut inside the record at byte {offset}: {dropped_bytes} bytes, {tail}, are dropped"

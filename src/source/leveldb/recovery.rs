@@ -7,7 +7,7 @@
 //! It is stricter than LevelDB, which would continue silently:
 //!
 //! - The log whose number the MANIFEST has must exist: in a database that Caffe has just written, all records
-//!   are in it.
+//!   are in it. [`LogGaps`](super::LogGaps) allows a database without it.
 //! - No log may lack a write that the sequence numbers show to have existed ([`numbers`](super::numbers)),
 //!   unless [`LogGaps`](super::LogGaps) allows it.
 //! - No key may have more than 8 KiB.
@@ -24,7 +24,7 @@ use super::database::{Database, Table};
 use super::edit::{COMPARATOR, Edits, LEVELS, State, TableFile};
 use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
-use super::log::LogReader;
+use super::log::{LogReader, LogTail};
 use super::map::{FileBytes, Lending, Store, open_file};
 use super::memtable::Memtable;
 use super::numbers::Numbers;
@@ -84,12 +84,9 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
 
     let (levels, tables) = find_tables(&folder, levels, &manifest)?;
     let logs = folder.logs()?;
-    for named in [previous_log_number, log_number] {
-        if named > 0 && !logs.contains(&named) {
-            let what = "the log of its newest writes";
-            return Err(LevelDbError::Missing { file: folder.log(named), what, named_by: manifest }.into());
-        }
-    }
+    let is_missing = |number: &u64| *number > 0 && !logs.contains(number);
+    let missing = [previous_log_number, log_number].into_iter().filter(is_missing);
+    let missing: Vec<PathBuf> = missing.map(|number| folder.log(number)).collect();
     let is_live = |number: u64| number >= log_number || number == previous_log_number;
     let logs = logs.into_iter().filter(|&number| is_live(number)).map(|number| folder.log(number));
     let (counted, log_start) = (last_sequence, &log_start);
@@ -97,6 +94,9 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
     let numbers =
         Numbers { folder: folder_of, manifest, levels: levels_of, counted, log_number, log_start, reading };
     let mut replay = Replay::new(numbers, options.log_gaps, opened_from);
+    for log in missing {
+        replay.lacks(LevelDbError::MissingLog { file: log, manifest: manifest.to_owned() })?;
+    }
     for log in logs {
         replay.add(log)?;
     }
@@ -105,6 +105,10 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
     let Replay { opened_from, logs, writes: Writes { writes, joined }, cuts: log_cuts, gaps, .. } = replay;
     cuts.extend(log_cuts);
     for cut in &cuts {
+        if cut.tail == LogTail::Zeros {
+            tracing::info!("{cut}");
+            continue;
+        }
         tracing::warn!(
             file = %cut.file.display(),
             offset = cut.offset,
@@ -160,6 +164,13 @@ fn read_manifest(
                 &joined
             }
         };
+        if let Some(offset) = log.zeros() {
+            tracing::warn!(
+                file = %manifest.display(),
+                offset,
+                "the MANIFEST has zeros between its edits: if they are damage, its list of tables is wrong"
+            );
+        }
         let added = edits.add(edit);
         added.map_err(|message| malformed(manifest, log.offset(), message))?;
         if let Some(found) = edits.comparator().filter(|&name| name != COMPARATOR) {

@@ -81,6 +81,11 @@ impl<'a> Replay<'a> {
             if numbers.is_empty() {
                 continue;
             }
+            // Zeros before the first write may be a part of the log that did not reach the disk. Before a
+            // later one, its number tells.
+            if self.due == 0 && reader.zeros().is_some() {
+                self.open_end = Some((log.clone(), End::Cut));
+            }
             let (found, due) = (numbers.start, self.due);
             if found < due {
                 let message = format!("it starts with write {found}, but {due} is the least that can follow");
@@ -162,7 +167,8 @@ impl<'a> Replay<'a> {
         self.numbers.counted.max(self.due.saturating_sub(1))
     }
 
-    fn lacks(&mut self, gap: LevelDbError) -> Result<(), SourceError> {
+    /// Reports what is lost, as an error unless that is allowed.
+    pub(super) fn lacks(&mut self, gap: LevelDbError) -> Result<(), SourceError> {
         match self.allowed {
             LogGaps::Refuse => Err(gap.into()),
             LogGaps::Allow => {

@@ -49,7 +49,7 @@ impl Turn {
     pub(super) fn is_open_here(&self, lock: &Path) -> io::Result<bool> {
         // The file is not opened for this: closing it would end the locks that this process has on it.
         let metadata = match fs::metadata(lock) {
-            Err(error) if is_of_file(error.kind()) => return Ok(false),
+            Err(error) if is_of_file(&error) => return Ok(false),
             metadata => metadata?,
         };
         Ok(self.0.contains(&FileId::of(&metadata)) || is_mapped(lock, &metadata)?)
@@ -122,7 +122,7 @@ fn is_mapped(lock: &Path, metadata: &fs::Metadata) -> io::Result<bool> {
 
     let lock = lock.canonicalize()?;
     match fs::read("/proc/self/maps") {
-        Err(error) if is_of_file(error.kind()) => Ok(false),
+        Err(error) if is_of_file(&error) => Ok(false),
         maps => Ok(has_mapped(&maps?, &lock, metadata.dev(), metadata.ino())),
     }
 }

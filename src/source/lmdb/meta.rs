@@ -70,8 +70,10 @@ pub(super) enum Foreign {
 /// Checks whether these may be the first bytes of an LMDB.
 pub(super) fn check_head(head: &[u8; HEAD_BYTES], file_bytes: u64) -> Result<(), Foreign> {
     let magic = word(head, MAGIC_AT).unwrap_or_default();
-    if magic == MAGIC.swap_bytes() {
-        return Err(Foreign::Other("a file of a machine with the other byte order".to_owned()));
+    if let Some((kind, dump)) = other_kind(head) {
+        return Err(Foreign::Other(format!(
+            "{kind}: write its records anew, with mdb_dump {dump} and then mdb_load of LMDB 0.9 here"
+        )));
     }
     if magic != MAGIC {
         return Err(Foreign::Other(format!(
@@ -84,6 +86,30 @@ pub(super) fn check_head(head: &[u8; HEAD_BYTES], file_bytes: u64) -> Result<(),
         return Err(Foreign::Cut { page_bytes: u64::from(page_bytes) });
     }
     Ok(())
+}
+
+/// Returns which other LMDB's format this is, if it is one, and whose `mdb_dump` reads it.
+///
+/// The magic number tells, which follows a page's head: twelve bytes on machines of 32 bits, sixteen on those
+/// of 64, and 24 since LMDB 1.0, which added the transaction's number (twice four on machines of 32 bits).
+fn other_kind(head: &[u8; HEAD_BYTES]) -> Option<(&'static str, &'static str)> {
+    let [of_32_bits, of_64_bits, of_one] = [12, MAGIC_AT, 24].map(|at| word(head, at).unwrap_or_default());
+    if [of_32_bits, of_64_bits, of_one].contains(&MAGIC.swap_bytes()) {
+        return Some(("a file of a machine with the other byte order", "on such a machine"));
+    }
+    match (of_64_bits == MAGIC).then(|| word(head, VERSION_AT)).flatten() {
+        Some(2) => return Some(("LMDB 1.0's format, of a machine with words of 32 bits", "of LMDB 1.0")),
+        Some(999) => {
+            return Some(("version 999 of the format, a development build's", "of that build"));
+        }
+        Some(_) => return None,
+        None => {}
+    }
+    match (of_32_bits == MAGIC, of_one == MAGIC) {
+        (true, _) => Some(("a file of a machine with words of 32 bits", "on such a machine")),
+        (_, true) => Some(("LMDB 1.0's format", "of LMDB 1.0")),
+        _ => None,
+    }
 }
 
 fn is_page_bytes(bytes: u32) -> bool {

@@ -81,10 +81,10 @@ pub enum TfRecordError {
         /// The most that it can unpack to.
         allowed: u64,
     },
-    /// A record is longer than a record may be.
+    /// A record is longer than what is read.
     #[error(
-        "{}: {at}: its length is {length}, and a record may have {allowed} bytes; the file is damaged or \
-         forged: copy it again from where it came",
+        "{}: {at}: it has {length} bytes of data, and at most {allowed} are read; write it anew as shorter \
+         records",
         shown::path(file)
     )]
     TooLarge {

@@ -50,7 +50,7 @@ impl<'a> Maker<'a> {
     /// why there is none; `out` then stays as it was.
     pub(super) fn make(&mut self, item: &Item, out: &mut Vec<u8>) -> Result<Option<Size>, Unmade> {
         if let Item::File { path, .. } = item {
-            read_file(path, &mut self.file).map_err(|error| match is_of_file(error.kind()) {
+            read_file(path, &mut self.file).map_err(|error| match is_of_file(&error) {
                 true => Unmade::Item(format!("cannot read {}: {error}", shown::path(path))),
                 false => Unmade::Unknown(InputError::io(path, "read the file")(error)),
             })?;

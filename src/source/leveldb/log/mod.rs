@@ -12,15 +12,21 @@
 //! A writer that died leaves a record without an end. That is not damage: LevelDB itself starts again from
 //! the records before it. So if the file ends
 //!
-//! - inside a header or a payload, however long the header says the payload is, or
-//! - after a fragment whose record should continue, or
-//! - in nothing but zeros, starting at a header (space that was reserved, or data that did not reach the
-//!   disk),
+//! - inside a header or a payload, however long the header says the payload is, or in zeros that start there,
+//!   or
+//! - after a fragment whose record should continue,
 //!
 //! the log is cut: the records before the cut are good, and [`LogCut`](super::LogCut) says where it is.
 //! Everything else is damage, and an error: a wrong checksum, even in the last record, if all of the record's
 //! bytes are there; a length for which a complete block has no room; an unknown kind; fragments out of order;
-//! zeros with data after them. LevelDB with paranoid checks agrees on all but the last.
+//! zeros with data after them in the same block. LevelDB with paranoid checks agrees on all but the last,
+//! where it drops the data.
+//!
+//! Zeros in place of a header, up to the end of the block, are space that a writer reserved: LevelDB up to
+//! 1.15 and its Java port write to mapped files, which are longer than what is in them until they are closed.
+//! As in LevelDB, they are skipped. They look like data that did not reach the disk; so those at the end are
+//! told like a cut, and of those before a record [`zeros`](LogReader::zeros) says where they are: whether a
+//! write is missing is told by its number.
 //!
 //! One kind of damage looks like a cut: a length in the last block that became too large. It would hide every
 //! record after it. So a cut counts as one only if no intact fragment starts in the bytes it drops. LevelDB
@@ -139,9 +145,9 @@ pub(super) struct Cut {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTail {
-    /// Part of a record.
+    /// Part of a record, and possibly zeros.
     PartOfARecord,
-    /// Zeros, possibly after part of a record.
+    /// Nothing but zeros: space that its writer reserved, or data that did not reach the disk.
     Zeros,
 }
 
@@ -162,6 +168,8 @@ pub(super) struct LogReader<'a> {
     /// Where the header of the last record starts, and its payloads' ranges.
     record: usize,
     payloads: Vec<Range<usize>>,
+    /// Where zeros were skipped since the record before.
+    zeros: Option<usize>,
     cut: Option<Cut>,
 }
 
@@ -174,12 +182,17 @@ struct Fragment {
 
 impl<'a> LogReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        LogReader { bytes, at: 0, record: 0, payloads: Vec::new(), cut: None }
+        LogReader { bytes, at: 0, record: 0, payloads: Vec::new(), zeros: None, cut: None }
     }
 
     /// Returns where the log is cut, once its end is reached.
     pub(super) fn cut(&self) -> Option<Cut> {
         self.cut
+    }
+
+    /// Returns where zeros were skipped before the last record.
+    pub(super) fn zeros(&self) -> Option<usize> {
+        self.zeros
     }
 
     /// Returns where the last record starts or, at the end, where the log ends.
@@ -191,12 +204,16 @@ impl<'a> LogReader<'a> {
     /// or not.
     pub(super) fn next(&mut self) -> Result<Option<&[Range<usize>]>, LogError> {
         self.payloads.clear();
+        self.zeros = None;
         // Where the record being assembled started.
         let mut started = None;
         while let Some(Fragment { kind, offset, payload }) = self.fragment()? {
             let fault = |fault| LogError { offset, fault };
             // A FIRST without a payload, then a new record: early versions of LevelDB wrote that.
             let unfinished = started.filter(|_| self.payloads.iter().any(|payload| !payload.is_empty()));
+            if let Some(zeros) = self.zeros.filter(|_| unfinished.is_some()) {
+                return Err(LogError { offset: zeros, fault: LogFault::Zeros { data: offset } });
+            }
             match (kind, started, unfinished) {
                 (FULL | FIRST, _, Some(unfinished)) => return Err(fault(LogFault::NoEnd { unfinished })),
                 (MIDDLE | LAST, None, _) => return Err(fault(LogFault::NoStart)),
@@ -214,8 +231,7 @@ impl<'a> LogReader<'a> {
             }
         }
         if let Some(offset) = started {
-            let tail = self.cut.map_or(LogTail::PartOfARecord, |cut| cut.tail);
-            self.end(offset, Some(tail));
+            self.end(offset, Some(LogTail::PartOfARecord));
         }
         Ok(None)
     }
@@ -228,20 +244,32 @@ impl<'a> LogReader<'a> {
             let room = block_end.saturating_sub(offset);
             let rest = self.bytes.get(offset..).unwrap_or_default();
             if rest.is_empty() {
-                return Ok(self.end(offset, None));
+                let zeros = self.zeros.map(|_| LogTail::Zeros);
+                return Ok(self.end(self.zeros.unwrap_or(offset), zeros));
             }
             if room < HEADER_BYTES && rest.len() >= room {
                 self.at = block_end;
                 continue;
             }
+            let block = rest.get(..room).unwrap_or(rest);
+            if are_zeros(block) {
+                self.zeros.get_or_insert(offset);
+                self.at = offset.saturating_add(block.len());
+                continue;
+            }
             let Some((length, kind)) = header(rest) else {
-                return Ok(self.end(offset, Some(tail_of(rest))));
+                return Ok(self.end(offset, Some(LogTail::PartOfARecord)));
             };
             let fault = |fault| LogError { offset, fault };
             if kind == ZERO && length == 0 {
-                return match rest.iter().position(|&byte| byte != 0) {
-                    None => Ok(self.end(offset, Some(LogTail::Zeros))),
-                    Some(at) => Err(fault(LogFault::Zeros { data: offset.saturating_add(at) })),
+                let after = rest.get(HEADER_BYTES..).unwrap_or_default();
+                return match after.iter().position(|&byte| byte != 0) {
+                    // The start of a header.
+                    None => Ok(self.end(offset, Some(LogTail::PartOfARecord))),
+                    Some(at) => {
+                        let data = offset.saturating_add(HEADER_BYTES).saturating_add(at);
+                        Err(fault(LogFault::Zeros { data }))
+                    }
                 };
             }
             let allowed = room.saturating_sub(HEADER_BYTES);
@@ -251,13 +279,16 @@ impl<'a> LogReader<'a> {
             }
             let Some((found, stored)) = checksums(rest, length) else {
                 return match find_fragment(rest) {
-                    None => Ok(self.end(offset, Some(tail_of(rest)))),
+                    None => Ok(self.end(offset, Some(LogTail::PartOfARecord))),
                     Some(at) => {
                         let intact = offset.saturating_add(at);
                         Err(fault(LogFault::HidesRecords { found: length, intact }))
                     }
                 };
             };
+            if found != stored && is_torn(rest, length) {
+                return Ok(self.end(offset, Some(LogTail::PartOfARecord)));
+            }
             if found != stored {
                 return Err(fault(LogFault::Checksum { bytes: length, found, stored }));
             }
@@ -311,8 +342,15 @@ fn find_fragment(rest: &[u8]) -> Option<usize> {
     None
 }
 
-fn tail_of(rest: &[u8]) -> LogTail {
-    if rest.iter().all(|&byte| byte == 0) { LogTail::Zeros } else { LogTail::PartOfARecord }
+/// Whether the fragment at the front ends in zeros, and nothing but zeros follows it: a write to reserved
+/// space that was cut short.
+fn is_torn(rest: &[u8], length: usize) -> bool {
+    let end = HEADER_BYTES.saturating_add(length);
+    rest.len() > end && end.checked_sub(1).and_then(|last| rest.get(last..)).is_some_and(are_zeros)
+}
+
+fn are_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
 }
 
 #[cfg(test)]

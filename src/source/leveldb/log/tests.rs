@@ -131,24 +131,59 @@ proptest! {
 }
 
 #[test]
-fn zeros_to_the_end_are_a_cut_and_zeros_before_data_are_damage() {
+fn zeros_up_to_the_end_of_a_block_are_skipped_as_in_leveldb() {
     let records = vec![vec![7; 100], vec![8; 100]];
-    let mut log = written(&records);
-    let end = log.len();
-    log.resize(3 * BLOCK_BYTES, 0);
-    let (read_back, cut) = read(&log).unwrap();
-    assert_eq!(read_back, records);
-    let dropped_bytes = log.len() - end;
-    assert_eq!(cut, Some(Cut { offset: end, dropped_bytes, tail: LogTail::Zeros }));
-    // LevelDB would skip to the next block here.
-    record(&mut log, b"more");
-    assert_eq!(fault(&log), (end, LogFault::Zeros { data: 3 * BLOCK_BYTES }));
-    // A record whose rest is zeros.
+    let written = written(&records);
+    let end = written.len();
+    for length in [end + 1, end + 6, end + 7, end + 4096, BLOCK_BYTES, BLOCK_BYTES + 3, 3 * BLOCK_BYTES] {
+        let mut log = written.clone();
+        log.resize(length, 0);
+        let cut = Cut { offset: end, dropped_bytes: length - end, tail: LogTail::Zeros };
+        assert_eq!(read(&log), Ok((records.clone(), Some(cut))), "{length}");
+        // A writer that reuses the file goes on behind them. LevelDB drops data behind them in the same
+        // block.
+        record(&mut log, b"more");
+        if length % BLOCK_BYTES > 0 {
+            assert!(read(&log).is_err(), "{length}");
+            continue;
+        }
+        assert_eq!(read(&log), Ok(([&records[..], &[b"more".to_vec()]].concat(), None)));
+        let mut reader = LogReader::new(&log);
+        let zeros = [None, None, Some(end)];
+        for zeros in zeros {
+            assert!(reader.next().unwrap().is_some());
+            assert_eq!(reader.zeros(), zeros);
+        }
+    }
+}
+
+#[test]
+fn a_record_whose_rest_is_zeros_is_cut() {
+    let tail = LogTail::PartOfARecord;
     let mut log = written(&[vec![9; 40_000]]);
     log.truncate(BLOCK_BYTES);
     log.resize(2 * BLOCK_BYTES, 0);
-    let tail = LogTail::Zeros;
     assert_eq!(read(&log).unwrap().1, Some(Cut { offset: 0, dropped_bytes: log.len(), tail }));
+    // With data behind the zeros, it is damage.
+    record(&mut log, b"more");
+    let data = 2 * BLOCK_BYTES;
+    assert_eq!(fault(&log), (BLOCK_BYTES, LogFault::Zeros { data }));
+    // Each length of a record in reserved space, of which the front was written.
+    let first = vec![vec![3; 20]];
+    let whole = written(&[vec![3; 20], vec![4; 50]]);
+    let start = written(&first).len();
+    for written_to in start + 1..whole.len() {
+        let mut log = whole[..written_to].to_vec();
+        log.resize(5000, 0);
+        let cut = Cut { offset: start, dropped_bytes: 5000 - start, tail };
+        assert_eq!(read(&log), Ok((first.clone(), Some(cut))), "{written_to}");
+    }
+    let mut log = whole.clone();
+    log.resize(5000, 0);
+    assert_eq!(read(&log).unwrap().0.len(), 2);
+    // A changed byte is damage there as well.
+    log[start + 20] ^= 1;
+    assert!(matches!(fault(&log), (at, LogFault::Checksum { .. }) if at == start));
 }
 
 #[test]
