@@ -48,10 +48,11 @@ def test_lists_of_images(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
     listed.write_text("".join(f"{name} {label}\n" for label, name in enumerate(names)))
     options = {"image_list": listed, "color": "color", "resize": (16, 12)}
-    feed = percolator.Feed(root_folder=f"{DATA / 'images'}/", batch_size=3, once=True, dtype="u8", **options)
-    (batch,) = feed
-    assert batch["data"].shape == (3, 3, 16, 12) and batch["label"].numpy().tolist() == [0, 1, 2]
-    assert numpy.asarray(batch["data"]).std() > 1
+    for folder in [DATA / "images", f"{DATA / 'images'}/", str(DATA / "images")]:
+        feed = percolator.Feed(root_folder=folder, batch_size=3, once=True, dtype="u8", **options)
+        (batch,) = feed
+        assert batch["data"].shape == (3, 3, 16, 12) and batch["label"].numpy().tolist() == [0, 1, 2]
+        assert numpy.asarray(batch["data"]).std() > 1
     with pytest.raises(percolator.SourceError, match="cannot read") as caught:
         list(percolator.Feed(batch_size=3, once=True, **options))
     assert str(caught.value.file).endswith("444.jpg")
