@@ -70,3 +70,19 @@ def test_indexes_are_kept_where_they_are_wanted(golden: Path, tmp_path: Path) ->
         assert sum(batch.size for batch in feed) == 64
         changed = [place for place, old in before.items() if files(place) != old]
         assert changed == ([] if where is None else [where])
+
+
+def test_sample_data_may_be_written_again_while_it_is_read(tmp_path: Path) -> None:
+    lmdb = percolator.sample_data(tmp_path / "samples")
+    batches = iter(percolator.Feed(lmdb=lmdb, batch_size=16, epochs=2))
+    first = next(batches)["data"].numpy().copy()
+    written = (lmdb / "data.mdb").stat()
+    assert percolator.sample_data(tmp_path / "samples") == lmdb
+    assert (lmdb / "data.mdb").stat() == written
+    (lmdb / "data.mdb").unlink()
+    (lmdb / "data.mdb").write_bytes(b"something else")
+    percolator.sample_data(str(tmp_path / "samples"))
+    assert sum(batch.size for batch in batches) == 112
+    again = next(iter(percolator.Feed(lmdb=lmdb, batch_size=16)))
+    assert (again["data"].numpy() == first).all() and first.shape == (16, 3, 16, 16)
+    assert sorted(path.name for path in lmdb.iterdir() if path.name != "lock.mdb") == ["data.mdb"]

@@ -32,6 +32,7 @@ _Path = str | PathLike[str]
 _Several = _Path | list[_Path] | tuple[_Path, ...]
 _Waits = tuple[int, float]
 
+# Pixels are in the order BGR, and so are mean_values.
 class _TransformOptions(TypedDict, total=False):
     crop: int | None
     mirror: bool | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from os import PathLike
 from pathlib import Path
@@ -13,5 +14,10 @@ def sample_data(folder: str | PathLike[str] = "percolator_sample") -> Path:
     run on it."""
     lmdb = Path(folder) / "train_lmdb"
     lmdb.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(Path(__file__).parent / "sample" / "data.mdb", lmdb / "data.mdb")
+    here, there = Path(__file__).parent / "sample" / "data.mdb", lmdb / "data.mdb"
+    if not there.exists() or there.read_bytes() != here.read_bytes():
+        # A feed may read what is there: it is replaced, and not written to.
+        part = lmdb / f"data.mdb.{os.getpid()}"
+        shutil.copyfile(here, part)
+        part.replace(there)
     return lmdb
