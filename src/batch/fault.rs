@@ -50,7 +50,7 @@ pub enum RecordCause {
     /// Its shape is not that of its batch.
     #[error(
         "the record is {found} after its transform, but the first record of its batch is {batch}; all \
-         records of a batch have one shape (crop them to one size, or use batches of 1)"
+         records of a batch have one shape ({}, or use batches of 1)", remedy(*found, *batch)
     )]
     Shape {
         /// The record's shape after the transform.
@@ -113,6 +113,16 @@ pub enum RecordCause {
         /// The panic's message.
         message: String,
     },
+}
+
+/// What makes records of two shapes fit one batch.
+fn remedy(found: ImageShape, batch: ImageShape) -> String {
+    if found.channels == batch.channels {
+        return "crop them to one size".to_owned();
+    }
+    let has = |channels: usize| if channels == 1 { "is gray".to_owned() } else { format!("has {channels}") };
+    let (this, first) = (has(found.channels), has(batch.channels));
+    format!("of channels, this one {this}, and the first {first}: have all decoded as color, or all as gray")
 }
 
 impl RecordCause {

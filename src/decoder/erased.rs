@@ -18,6 +18,7 @@ pub(crate) trait ErasedDecoder: Send + Sync {
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>>;
     fn scratch(&self, setup: WorkerSetup) -> Scratch;
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded;
+    fn rest(&self, scratch: &mut Scratch);
 }
 
 impl<D: RecordDecoder> ErasedDecoder for D {
@@ -41,6 +42,11 @@ impl<D: RecordDecoder> ErasedDecoder for D {
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
         let scratch = scratch.0.downcast_mut().expect("a worker's scratch memory is its decoder's");
         RecordDecoder::decode(self, record, row, scratch)
+    }
+
+    fn rest(&self, scratch: &mut Scratch) {
+        let scratch = scratch.0.downcast_mut().expect("a worker's scratch memory is its decoder's");
+        RecordDecoder::rest(self, scratch);
     }
 }
 
@@ -66,5 +72,9 @@ impl<D: RecordDecoder> RecordDecoder for Arc<D> {
 
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded {
         RecordDecoder::decode(&**self, record, row, scratch)
+    }
+
+    fn rest(&self, scratch: &mut Self::Scratch) {
+        RecordDecoder::rest(&**self, scratch);
     }
 }

@@ -13,7 +13,7 @@ use crate::base::first_error::FirstError;
 #[cfg(feature = "stream")]
 use crate::base::meter::{Wait, WaitMeter};
 use crate::base::return_queue::ReturnQueue;
-use crate::base::sync::atomic::Ordering;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::thread::JoinHandle;
 use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::base::trace;
@@ -84,6 +84,8 @@ pub struct Lane {
     /// The feed's first error.
     pub(super) first_error: FirstError<FeedError>,
     pub(super) ended: bool,
+    /// Tells the workers that nobody will see what is still queued of the lane.
+    pub(super) is_left: Arc<AtomicBool>,
     /// `Some` until the drop, except in a lane that has nothing to deliver from the start.
     pub(super) thread: Option<PrefetchThread>,
     /// Declared, hence dropped, last: the last lane joins the workers, after its prefetcher, which sends to
@@ -302,6 +304,8 @@ impl Lane {
         drop(stop);
         // No message ever comes; it only disconnects.
         let _ = through.recv();
+        // Not before: the prefetcher would take a batch that the workers gave up for one that they lost.
+        self.is_left.store(true, Ordering::Relaxed);
         let (feed, lane) = (self.meters.feed, self.number);
         tracing::event!(name: "left", target: trace::TARGET, tracing::Level::TRACE, feed, lane);
         self.meters.ready.store(0, Ordering::Relaxed);

@@ -17,6 +17,7 @@ use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
+use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Sender, bounded, thread};
 use crate::config::ConfigError;
 use crate::device::{Device, DeviceError};
@@ -260,6 +261,7 @@ impl ResolvedFeed {
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
         let account = SlotAccount::open();
+        let is_left = Arc::new(AtomicBool::new(false));
         let consumer = Arc::new(Consumer::default());
         let mut prefetcher = Prefetcher {
             consumer: consumer.clone(),
@@ -286,6 +288,7 @@ impl ResolvedFeed {
             free,
             full,
             stop,
+            is_left: is_left.clone(),
             state: State::with_capacity(prefetch_max),
         };
         {
@@ -317,6 +320,7 @@ impl ResolvedFeed {
             progress,
             first_error: shared.first_error.clone(),
             ended: false,
+            is_left,
             thread: Some(spawn(prefetcher, stop_sender)?),
             _workers: Some(shared.workers.clone()),
         })

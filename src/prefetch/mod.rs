@@ -52,7 +52,7 @@ use crate::base::meter::WaitMeter;
 use crate::base::numa::Cpus;
 use crate::base::return_queue::await_returned;
 use crate::base::slot_account::SlotAccount;
-use crate::base::sync::atomic::Ordering;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
 use crate::batch::{BatchLayout, Filling, Frame, Pending};
@@ -116,6 +116,8 @@ pub(crate) struct Prefetcher {
     pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
+    /// Set by the consumer's end after this thread is through.
+    pub(crate) is_left: Arc<AtomicBool>,
     pub(crate) state: State,
 }
 
@@ -409,7 +411,9 @@ impl Prefetcher {
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
         // The send succeeds: the workers outlive the lanes, and a lost worker stays to take and drop tasks
         // until the queue ends. Without that, the records would never be written.
-        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places, settled, lane, batch })) {
+        let is_left = self.is_left.clone();
+        let fill = Fill { run, places, settled, lane, batch, is_left };
+        if let Err(unsent) = self.tasks.send(Task::Fill(fill)) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
             return self.fail(self.first_error.get().unwrap_or(FeedError::Panicked { name, message }));

@@ -23,6 +23,7 @@ use crate::base::cache_lines;
 use crate::base::meter::{Count, WaitMeter};
 use crate::base::numa::Cpus;
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::thread;
 use crate::base::sync::{Mutex, Receiver, Sender, bounded, panic_message};
 use crate::base::trace::TARGET;
@@ -52,15 +53,21 @@ pub(crate) struct Fill {
     /// The batch of the places, for traces.
     pub(crate) lane: usize,
     pub(crate) batch: u64,
+    /// Set once the lane's consumer has left: nobody will see the batch.
+    pub(crate) is_left: Arc<AtomicBool>,
 }
 
 impl Fill {
-    /// Writes the records; returns whether that completed their batch.
+    /// Writes the records, as long as there is somebody to see them; returns whether that completed their
+    /// batch.
     fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             let mut checksums = self.run.deferred_checksums();
             for (position, record) in self.run.iter().enumerate().skip(self.settled) {
+                if self.is_left.load(Ordering::Relaxed) {
+                    return self.places.fail(position, BatchFault::Unwritten);
+                }
                 at = position;
                 if let Some(next) = self.run.get(position + 1) {
                     cache_lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));
@@ -85,7 +92,8 @@ impl Fill {
                 self.places.fail(0, changed);
             }
         }));
-        if let Err(panic) = handled
+        let rested = catch_unwind(AssertUnwindSafe(|| processor.decoder.rest(scratch)));
+        if let Err(panic) = handled.and(rested)
             && let Some(record) = self.run.get(at)
         {
             let cause = RecordCause::Panicked { message: panic_message(&*panic) };
@@ -166,7 +174,8 @@ impl Helpers for Offload {
     }
 }
 
-/// The worker threads of a feed. Dropping this lets them finish what is queued, and joins them.
+/// The worker threads of a feed. Dropping this joins them: each ends its record, and drops what is queued of
+/// lanes that were left.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// `Some` until the drop, which ends the queue.

@@ -3,8 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use percolator::batch::Field;
 use percolator::reader::{ReaderError, Registry};
-use percolator::{Feed, FeedError};
+use percolator::{Dtype, Feed, FeedError};
 
 use crate::common;
 use crate::common::process::{is_alone, must_end, open_files, settles, this_test, threads};
@@ -154,4 +158,37 @@ fn end_a_feed(path: &std::path::Path, number: usize) {
             std::thread::spawn(move || drop(part)).join().unwrap();
         }
     }
+}
+
+#[test]
+fn a_lane_that_is_left_ends_after_the_record_at_hand() {
+    must_end("a lane whose workers have much to do", || {
+        let (decoded, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new((Mutex::new(true), Condvar::new())));
+        let (counts, stands) = (decoded.clone(), gate.clone());
+        let feed = over(images("left", 1000)).fields([Field::scalar("x", Dtype::U8)]);
+        let feed = feed.decode(move |record, row| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            if record.id.index > 0 {
+                let is_shut = stands.0.lock().unwrap();
+                drop(stands.1.wait_while(is_shut, |is_shut| *is_shut).unwrap());
+            }
+            Ok(row.set(0, 0_u8)?)
+        });
+        let feed = feed.batch_size(1).threads(1).prefetch(64).build().unwrap();
+        let watch = feed.watch();
+        let lane = || watch.stats().lanes.remove(0);
+        // One batch is complete, the worker stands still in the next, and runs for the others wait.
+        while decoded.load(Ordering::SeqCst) < 2 || lane().filling < 3 {
+            std::thread::yield_now();
+        }
+        let leaves = std::thread::spawn(move || drop(feed));
+        // What is complete is given up last of all.
+        while lane().ready > 0 {
+            std::thread::yield_now();
+        }
+        *gate.0.lock().unwrap() = false;
+        gate.1.notify_all();
+        leaves.join().unwrap();
+        assert_eq!(decoded.load(Ordering::SeqCst), 2, "and not what was queued");
+    });
 }

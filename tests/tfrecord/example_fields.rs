@@ -9,6 +9,7 @@ use percolator::{Batch, Feed, FeedError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::common::log::Log;
 use crate::examples::{batch_of, source, written};
 
 /// A feature as it might come.
@@ -198,5 +199,25 @@ proptest! {
         for (field, value) in [("a", 0), ("b", 1), ("f", 5), ("i", 8)] {
             prop_assert_eq!(batch.get::<i64>(field).unwrap().into_slice(), &*vec![value; orders.len()]);
         }
+    }
+}
+
+#[test]
+fn a_field_of_a_feature_that_the_first_record_lacks_may_be_empty_but_that_is_said() {
+    let record = || written(|writer| writer.ints("tokens", [1, 2]).ints("label", [3]));
+    for (fields, is_said) in [
+        ("tokens:i32[<=4]", false),
+        ("token as tokens:i32[<=4]", true),
+        ("token as tokens:i32[<=4]=0", true),
+        ("token as tokens:bytes[<=4]", true),
+        ("label:i64,absent:i64=7", false),
+    ] {
+        let log = Log::default();
+        log.listen(|| batch_of(vec![record()], fields).unwrap());
+        let said = log.text();
+        let is_warned = said.lines().any(|line| {
+            line.contains("WARN") && line.contains("token") && line.contains("[\"label\", \"tokens\"]")
+        });
+        assert_eq!(is_warned, is_said, "{fields}: {said}");
     }
 }

@@ -121,14 +121,17 @@ impl Batch {
         Ok(PyList::new(py, self.keys())?.try_iter()?.into_any())
     }
 
+    /// The names of the fields.
     fn keys(&self) -> Vec<&str> {
         self.names.iter().map(|name| &**name).collect()
     }
 
+    /// The fields.
     fn values(&self, py: Python<'_>) -> PyResult<Vec<Py<Field>>> {
         self.fields(py)
     }
 
+    /// The fields with their names.
     fn items(&self, py: Python<'_>) -> PyResult<Vec<(&str, Py<Field>)>> {
         Ok(self.keys().into_iter().zip(self.fields(py)?).collect())
     }
@@ -163,6 +166,7 @@ impl Batch {
         self.records.iter().map(|id| (id.epoch, id.index)).collect()
     }
 
+    /// The number of its lane, which is that of its device.
     #[getter]
     fn lane(&self) -> usize {
         self.lane

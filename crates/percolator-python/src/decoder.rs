@@ -1,11 +1,15 @@
 //! A decoder that is a function of Python.
 //!
-//! It runs on the feed's workers, one at a time: each waits for the interpreter. So whoever waits for a
-//! worker must not hold the interpreter meanwhile, not even to drop a feed ([`crate::running`]).
+//! It runs on the feed's workers. A function that reads a file lets go of the interpreter, and another worker
+//! would call it again meanwhile: two calls that share a file would read each other's bytes. So calls take
+//! turns ([`Turn`]), unless they are said to be fit to overlap. A worker waits for its turn first, and then for
+//! the interpreter, never the other way round. Whoever waits for a worker must not hold the interpreter
+//! meanwhile, not even to drop a feed ([`crate::running`]).
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::record::RecordId;
 use percolator::{DecodeFailure, FeedError, Field, RecordDecoder, Row, source};
@@ -22,12 +26,65 @@ use crate::values::{self, Unfit};
 /// In the order of the data set that is an earliest record; in a shuffled order, about the first to come.
 const FAILURES_EACH: usize = 16;
 
-/// A record, as a function of Python gets it.
+/// The turn that the calls of one function wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    is_taken: Mutex<bool>,
+    given_back: Condvar,
+}
+
+/// A turn that was taken, until this is dropped.
+#[derive(Debug)]
+struct Taken(Arc<Turn>);
+
+impl Taken {
+    /// Waits for the turn. Must not have the interpreter, which whoever has the turn may need.
+    fn wait_for(turn: &Arc<Turn>) -> Self {
+        let mut is_taken = turn.is_taken.lock();
+        turn.given_back.wait_while(&mut is_taken, |is_taken| *is_taken);
+        *is_taken = true;
+        Taken(turn.clone())
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *self.0.is_taken.lock() = false;
+        self.0.given_back.notify_one();
+    }
+}
+
+/// What a worker keeps from one record to the next of those that lie together: the turn. So workers do not
+/// wake each other for every record, and wait for the interpreter beside each other.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Option<Taken>);
+
+/// The turns of the functions that live: the process and the object, and the turn. Only a thread that has the
+/// interpreter takes this lock, so no fork finds it locked. A turn may be locked at a fork, so a child has its
+/// own.
+static TURNS: Mutex<Vec<((u32, usize), Weak<Turn>)>> = Mutex::new(Vec::new());
+
+/// The turn of a function, or, of a method, that of its object: whoever has it shares what the object has.
+pub(crate) fn turn_of(decode: &Bound<'_, PyAny>) -> Arc<Turn> {
+    let object = decode.getattr("__self__").unwrap_or_else(|_| decode.clone());
+    let whose = (std::process::id(), object.as_ptr() as usize);
+    let mut turns = TURNS.lock();
+    turns.retain(|(_, turn)| turn.strong_count() > 0);
+    if let Some(turn) = turns.iter().find(|(of, _)| *of == whose).and_then(|(_, turn)| turn.upgrade()) {
+        return turn;
+    }
+    let turn = Arc::new(Turn::default());
+    turns.push((whose, Arc::downgrade(&turn)));
+    turn
+}
+
+/// A record, as `decode` gets it.
 #[pyclass(frozen, get_all, module = "percolator")]
 pub(crate) struct Record {
-    /// The record's key.
+    /// The record's key: of an `image_list`, the name of the file as it is listed.
     key: Py<PyBytes>,
-    /// The record's value.
+    /// The record's value, as the data set has it. Of an `image_list`, it is what a Caffe database would
+    /// have: a Datum with the file's bytes and the label.
     value: Py<PyBytes>,
     /// The companion's value, if there is a companion.
     companion: Option<Py<PyBytes>>,
@@ -49,11 +106,22 @@ impl Record {
 
 /// The exceptions that functions of Python raised, until the errors of their records arrive at the consumer.
 #[derive(Default)]
-pub(crate) struct Failures(Mutex<Vec<(RecordId, Py<PyBaseException>)>>);
+pub(crate) struct Failures {
+    raised: Mutex<Vec<(RecordId, Py<PyBaseException>)>>,
+    /// Whether nobody will see what is still to be decoded.
+    is_closed: AtomicBool,
+    /// Whether the records come from TFRecord files, and nothing says what they are.
+    pub(crate) may_be_examples: AtomicBool,
+}
 
 impl Failures {
+    /// Lets no function of Python run from now on; those that run end.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
     fn keep(&self, id: RecordId, error: Py<PyBaseException>) {
-        let mut failures = self.0.lock();
+        let mut failures = self.raised.lock();
         failures.push((id, error));
         let is_one_too_many = failures.len() > 2 * FAILURES_EACH;
         let later = failures.iter().enumerate().skip(FAILURES_EACH).max_by_key(|(_, failure)| failure.0);
@@ -66,13 +134,16 @@ impl Failures {
 
     /// The exception of an error. Its cause is what a function of Python raised.
     pub(crate) fn exception(&self, py: Python<'_>, error: &FeedError) -> PyErr {
-        let exception = errors::feed(py, error);
+        let exception = match self.may_be_examples.load(Ordering::Relaxed) {
+            true => errors::feed_of_tfrecords(py, error),
+            false => errors::feed(py, error),
+        };
         let record = match error {
             FeedError::Record(record) => Some(record.id),
             _ => None,
         };
         let of_record = |failure: &&(RecordId, Py<PyBaseException>)| Some(failure.0) == record;
-        let cause = self.0.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py));
+        let cause = self.raised.lock().iter().find(of_record).map(|(_, cause)| cause.clone_ref(py));
         match cause.map(|cause| PyErr::from_value(cause.into_bound(py).into_any())) {
             // A request to end the program (KeyboardInterrupt, SystemExit) is no failure of the record.
             Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
@@ -86,12 +157,12 @@ impl Failures {
     /// Shows them to the garbage collector: their tracebacks may lead back to the feed. A collection does not
     /// wait.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let failures = self.0.try_lock();
+        let failures = self.raised.try_lock();
         failures.iter().flat_map(|failures| failures.iter()).try_for_each(|(_, error)| visit.call(error))
     }
 
     pub(crate) fn clear(&self) {
-        let failures = std::mem::take(&mut *self.0.lock());
+        let failures = std::mem::take(&mut *self.raised.lock());
         drop(failures);
     }
 }
@@ -101,12 +172,19 @@ pub(crate) struct PythonDecoder {
     decode: Arc<Py<PyAny>>,
     /// What it returns; read from the first record if it was not declared.
     declared: Option<Vec<Field>>,
+    /// `None` if its calls may overlap.
+    turn: Option<Arc<Turn>>,
     failures: Arc<Failures>,
 }
 
 impl PythonDecoder {
-    pub(crate) fn new(decode: Arc<Py<PyAny>>, declared: Option<Vec<Field>>, failures: Arc<Failures>) -> Self {
-        PythonDecoder { decode, declared, failures }
+    pub(crate) fn new(
+        decode: Arc<Py<PyAny>>,
+        declared: Option<Vec<Field>>,
+        turn: Option<Arc<Turn>>,
+        failures: Arc<Failures>,
+    ) -> Self {
+        PythonDecoder { decode, declared, turn, failures }
     }
 
     /// Calls the function.
@@ -133,7 +211,18 @@ impl PythonDecoder {
     }
 
     /// Does something with the interpreter, whose exceptions become failures of the record.
-    fn attached<T>(&self, id: RecordId, run: impl FnOnce(Python<'_>) -> Result<T, Unfit>) -> Decoded<T> {
+    fn attached<T>(
+        &self,
+        id: RecordId,
+        kept: &mut Kept,
+        run: impl FnOnce(Python<'_>) -> Result<T, Unfit>,
+    ) -> Decoded<T> {
+        if kept.0.is_none() {
+            kept.0 = self.turn.as_ref().map(Taken::wait_for);
+        }
+        if self.failures.is_closed.load(Ordering::Acquire) {
+            return Err(DecodeFailure::not_of_record("the feed is closed"));
+        }
         let ran = Python::try_attach(|py| {
             run(py).map_err(|unfit| match unfit {
                 Unfit::Words(words) => DecodeFailure::new(words),
@@ -192,13 +281,13 @@ fn write(made: &Bound<'_, PyDict>, row: &mut Row<'_>) -> Result<(), Unfit> {
 }
 
 impl RecordDecoder for PythonDecoder {
-    type Scratch = ();
+    type Scratch = Kept;
 
     fn fields(&self, first: &source::Record<'_>) -> Decoded<Vec<Field>> {
         if let Some(declared) = &self.declared {
             return Ok(declared.clone());
         }
-        self.attached(first.id, |py| {
+        self.attached(first.id, &mut Kept::default(), |py| {
             let made = self.call(py, first, 0)?;
             let of = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
                 values::field_of(&name.extract::<String>()?, &value)
@@ -207,10 +296,16 @@ impl RecordDecoder for PythonDecoder {
         })
     }
 
-    fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
+    fn scratch(&self, _setup: WorkerSetup) -> Kept {
+        Kept::default()
+    }
 
-    fn decode(&self, record: &source::Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+    fn decode(&self, record: &source::Record<'_>, row: &mut Row<'_>, kept: &mut Kept) -> Decoded {
         let seed = row.random().next_u64();
-        self.attached(record.id, |py| write(&self.call(py, record, seed)?, row))
+        self.attached(record.id, kept, |py| write(&self.call(py, record, seed)?, row))
+    }
+
+    fn rest(&self, kept: &mut Kept) {
+        kept.0 = None;
     }
 }

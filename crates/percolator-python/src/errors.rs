@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use percolator::batch::FieldError;
+use percolator::decoder::RecordCause;
 use percolator::reader::ReaderError;
 use percolator::receipt::ReceiptError;
 use percolator::snapshot::SnapshotError;
@@ -10,6 +11,8 @@ use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::words::in_python;
 
 const MODULE: &str = "percolator._errors";
 
@@ -23,6 +26,7 @@ struct Place<'a> {
 
 /// An exception of a class of `percolator._errors`.
 fn exception(py: Python<'_>, class: &str, message: &str, reason: &str, place: &Place<'_>) -> PyErr {
+    let (message, reason) = (in_python(message), in_python(reason));
     let made = || {
         let class = py.import(MODULE)?.getattr(class)?;
         let error = class.call1((message,))?;
@@ -73,8 +77,41 @@ fn reason_of(error: &FeedError) -> String {
 
 /// An error of a feed.
 pub(crate) fn feed(py: Python<'_>, error: &FeedError) -> PyErr {
+    if let FeedError::AllHeld { lane, device, held, waited, .. } = error {
+        return all_held(py, *held, &format!("lane {lane} ({device}), after {waited:.1?}: "));
+    }
+    feed_with(py, error, "")
+}
+
+/// An error of a feed whose records come from TFRecord files, and that reads them as Caffe's.
+pub(crate) fn feed_of_tfrecords(py: Python<'_>, error: &FeedError) -> PyErr {
+    let is_no_datum = |error: &FeedError| matches!(error, FeedError::Record(one) if matches!(one.cause, RecordCause::Datum(_)));
+    if !is_no_datum(error) || error.to_string().contains("fields") {
+        return feed(py, error);
+    }
+    feed_with(
+        py,
+        error,
+        "; records of TFRecord files are mostly tf.train.Examples: say what to read of them, as in \
+         fields=\"x:f32[4],label:i64\" or image=\"image/encoded\", or give decode, a function",
+    )
+}
+
+fn feed_with(py: Python<'_>, error: &FeedError, hint: &str) -> PyErr {
     let place = Place { file: error.file(), key: error.key(), record: error.record() };
-    exception(py, class_of(error), &error.to_string(), &reason_of(error), &place)
+    let (message, reason) = (format!("{error}{hint}"), format!("{}{hint}", reason_of(error)));
+    exception(py, class_of(error), &message, &reason, &place)
+}
+
+/// A wait of a consumer that holds all batches itself.
+pub(crate) fn all_held(py: Python<'_>, held: usize, when: &str) -> PyErr {
+    let message = format!(
+        "{when}all {held} batches of the feed are held, and the next one needs the memory of one of them: the \
+         program keeps what it was given (a list of tensors or fields, say), and that is the feed's memory. \
+         Keep copies (copy=True of a DataLoader; tensor.clone(), array.copy()), or set prefetch to more than \
+         what is kept at once"
+    );
+    plain(py, "AllHeldError", &message)
 }
 
 /// An error of a source that is read or written without a feed.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use percolator::batch::FieldKind;
 use percolator::feed::ConfigError;
 use percolator::net::NetState;
-use percolator::{FeedBuilder, FeedError, Net, Phase};
+use percolator::{FeedBuilder, FeedError, Field, Net, Phase};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -30,9 +31,11 @@ use crate::{errors, values};
 /// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
 ///   in a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
 /// - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
-///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`
+///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`. Pixels
+///   are in the order BGR, as OpenCV and Caffe have them, and so are `mean_values`
 /// - `tf.train.Example`s: `fields`, `image`
-/// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`
+/// - a function of a record that returns a dict of its fields: `decode`, `decode_fields`. Its calls come one
+///   after the other, on several threads, unless `decode_overlaps=True`
 /// - the order: `epochs`, `once`, `shuffle`, `shuffle_bytes`, `mix`, `last_batch`, `assignment`, `policy`,
 ///   `seed`, `caffe_seed` (`caffe_era`), `rank`, `world_size`, `environment`, `resume`
 /// - the rest: `batch_size` or `global_batch_size`, `devices`, `threads`, `prefetch`, `memory_limit`,
@@ -53,9 +56,10 @@ pub(crate) struct Feed {
 
 impl Feed {
     fn build(py: Python<'_>, builder: FeedBuilder, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let Described { builder, function, failures } = options::apply(py, builder, keywords)?;
+        let Described { builder, function, failures, replaces } = options::apply(py, builder, keywords)?;
         let devices = builder.spec().devices.len();
-        let running = Running::build(py, builder, failures.clone())?;
+        let replaces = replaces.map(|feed| feed.get().running.clone());
+        let running = Running::build(py, builder, failures.clone(), replaces)?;
         Ok(Feed { running, devices, function: Mutex::new(function), failures })
     }
 
@@ -173,15 +177,18 @@ impl Feed {
         Batch::new(py, batch)
     }
 
+    /// Where the run is, after the batch that was taken last: what a feed with `resume` goes on from.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let snapshot = self.running.with(py, |feed| Ok(feed.snapshot()))?;
         Snapshot::of(py, snapshot)
     }
 
+    /// What was delivered, if `receipts` are kept.
     fn receipt(&self, py: Python<'_>) -> PyResult<Option<Receipt>> {
         Ok(self.running.with(py, |feed| Ok(feed.receipt()))?.map(Receipt::new))
     }
 
+    /// What was done so far, and who waited for whom.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
         Ok(Stats::new(self.running.watch(py)?.stats()))
     }
@@ -217,6 +224,18 @@ impl Feed {
         Ok(found)
     }
 
+    /// The names of a batch's arrays: its fields, and the offsets or lengths of those whose length varies.
+    #[getter]
+    fn _arrays(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let fields = self.running.with(py, |feed| Ok(feed.layout().fields().to_vec()))?;
+        let second = |field: &Field| match field.kind() {
+            FieldKind::Ragged { .. } => Some(format!("{}.offsets", field.name())),
+            FieldKind::Padded { .. } => Some(format!("{}.lengths", field.name())),
+            _ => None,
+        };
+        Ok(fields.iter().flat_map(|field| [Some(field.name().to_owned()), second(field)]).flatten().collect())
+    }
+
     /// The memory that it uses, holder by holder: the holder, the number of pieces, the bytes of each.
     #[getter]
     fn memory_budget(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, usize, usize)>> {
@@ -238,6 +257,7 @@ impl Feed {
         })
     }
 
+    /// Lets the reader go on after `pause`.
     fn unpause(&self, py: Python<'_>) -> PyResult<()> {
         self.running.with(py, |feed| {
             feed.control().resume();
@@ -255,6 +275,7 @@ impl Feed {
         self.running.close_here(py);
     }
 
+    /// Whether it was closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         self.running.is_closed(py)

@@ -22,7 +22,7 @@ const LEGACY_DEFAULT_STREAM: isize = 1;
 #[cfg(feature = "cuda")]
 const NO_STREAM: isize = -1;
 
-/// One array of a batch. It keeps the batch's memory as long as it lives, and so does whatever a framework
+/// One array of a batch; pixels are in the order BGR. It keeps the batch's memory as long as it lives, and so does whatever a framework
 /// makes of it.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Field {
@@ -120,6 +120,7 @@ impl Field {
 
 #[pymethods]
 impl Field {
+    /// Its name in the batch.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -131,11 +132,13 @@ impl Field {
         type_of(self.array.data_type()).0.to_string()
     }
 
+    /// The extents, rows first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.array.tensor().shape())
     }
 
+    /// The bytes of all elements.
     #[getter]
     fn nbytes(&self) -> usize {
         self.array.bytes()

@@ -197,7 +197,9 @@ impl Lane {
     fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let parts = self.shared.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
-        let batch = next(py, &parts.lane, |lane| lane.wait_timeout(TURN), percolator::Lane::next)?;
+        let is_ready = |lane: &mut percolator::Lane| lane.wait_timeout(TURN);
+        let all_held = || self.feed.get().running().all_held(Some(self.number));
+        let batch = next(py, &parts.lane, is_ready, all_held, percolator::Lane::next)?;
         let one: Result<Option<Vec<Taken>>, FeedError> =
             batch.map(|batch| Ok(taken(py, vec![batch?])?)).transpose();
         let one = one.map_err(|error| self.feed.get().running().exception(py, &error))?;
@@ -207,11 +209,13 @@ impl Lane {
 
 #[pymethods]
 impl Lane {
+    /// Its number in the feed, which is that of its device.
     #[getter]
     fn number(&self) -> usize {
         self.number
     }
 
+    /// The name of its device.
     #[getter]
     fn device(&self) -> &str {
         &self.device

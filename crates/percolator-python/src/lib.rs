@@ -27,6 +27,7 @@ mod snapshot;
 mod stats;
 mod transform;
 mod values;
+mod words;
 mod writer;
 
 use pyo3::prelude::*;

@@ -29,6 +29,7 @@ impl Receipt {
         parsed.map(Receipt::new).map_err(|error| errors::no_receipt(py, &format!("no receipt: {error}")))
     }
 
+    /// Reads a file that `save` wrote.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let loaded = py.detach(|| receipt::Receipt::load(path));

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use percolator::feed::{FeedCanceller, FeedWatch};
+use percolator::feed::{FeedCanceller, FeedSpec, FeedWatch, LaneStats};
 use percolator::{DeviceError, FeedBuilder, FeedError};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -24,6 +24,9 @@ use crate::{errors, log};
 
 /// How long one turn of a wait lasts: the longest time until a signal is handled.
 pub(crate) const TURN: Duration = Duration::from_millis(50);
+
+/// The turns after which a consumer that holds everything, and that nobody can help, is told so.
+const TURNS_ALONE: u32 = 20;
 
 /// Everything that has threads of its own, to be closed before the interpreter ends: a thread that needs the
 /// interpreter afterwards, for a decoder written in Python, would be killed in the middle of its work.
@@ -107,8 +110,10 @@ pub(crate) fn next<P: Send, T: Send>(
     py: Python<'_>,
     shared: &Mutex<Option<P>>,
     is_ready: impl Fn(&mut P) -> bool + Sync,
+    all_held: impl Fn() -> Option<usize>,
     take: impl Fn(&mut P) -> Option<Result<T, FeedError>> + Sync,
 ) -> PyResult<Option<Result<T, FeedError>>> {
+    let mut turns = 0;
     loop {
         log::hand_on(py)?;
         let is_ready = py.detach(|| {
@@ -124,7 +129,19 @@ pub(crate) fn next<P: Send, T: Send>(
         py.check_signals()?;
         match is_ready {
             Some(true) => break,
-            Some(false) => {}
+            Some(false) => {
+                let held = all_held();
+                turns = if held.is_some() { turns + 1 } else { 0 };
+                if turns == 1 {
+                    // Batches that only cycles of objects refer to come back.
+                    py.import("gc")?.call_method0("collect")?;
+                }
+                if let Some(held) = held.filter(|_| turns == TURNS_ALONE)
+                    && is_alone(py)?
+                {
+                    return Err(errors::all_held(py, held, ""));
+                }
+            }
             None => return Err(errors::closed(py, CLOSED)),
         }
     }
@@ -135,6 +152,19 @@ pub(crate) fn next<P: Send, T: Send>(
         None => py.detach(|| shared.lock().as_mut().map(&take)),
     };
     taken.ok_or_else(|| errors::closed(py, CLOSED))
+}
+
+/// Whether no other thread could give a batch back. JAX and TensorFlow have threads of their own, which hold
+/// what they have still to compute with.
+fn is_alone(py: Python<'_>) -> PyResult<bool> {
+    let modules = py.import("sys")?.getattr("modules")?;
+    for name in ["jax", "tensorflow"] {
+        if modules.contains(name)? {
+            return Ok(false);
+        }
+    }
+    let threads: usize = py.import("threading")?.call_method0("active_count")?.extract()?;
+    Ok(threads == 1)
 }
 
 const CLOSED: &str = "the feed is closed: build another one";
@@ -230,10 +260,13 @@ struct Parts {
     watch: Mutex<FeedWatch>,
     is_iterated: AtomicBool,
     failures: Arc<Failures>,
+    /// Whether a consumer that nobody can help is told so at once: nothing was said of how long it waits.
+    gives_up_alone: bool,
 }
 
 impl Drop for Parts {
     fn drop(&mut self) {
+        self.failures.close();
         let feed = self.feed.get_mut().take();
         without_interpreter(|| drop(feed));
     }
@@ -244,6 +277,7 @@ impl Close for Running {
         if self.0.is_here() {
             let parts = self.0.get_anywhere();
             parts.canceller.cancel();
+            parts.failures.close();
             let feed = parts.feed.lock().take();
             drop(feed);
         }
@@ -251,14 +285,24 @@ impl Close for Running {
 }
 
 impl Running {
-    /// Builds a feed. Ctrl-C ends the wait for it; what is built nevertheless is dropped.
+    /// Builds a feed. Ctrl-C ends the wait for it; what is built nevertheless is dropped. A feed that it
+    /// `replaces` is closed once all was checked, and before the new one has threads and memory.
     pub(crate) fn build(
         py: Python<'_>,
         builder: FeedBuilder,
         failures: Arc<Failures>,
+        replaces: Option<Arc<Running>>,
     ) -> PyResult<Arc<Self>> {
+        let gives_up_alone = builder.spec().give_up_after == FeedSpec::default().give_up_after;
+        let build = move || {
+            let resolved = builder.resolve()?;
+            if let Some(replaced) = replaces {
+                replaced.close();
+            }
+            resolved.launch()
+        };
         // Making an index of a database may take long.
-        let built = elsewhere(py, "build", || builder.build())?.unwrap_or_else(|| {
+        let built = elsewhere(py, "build", build)?.unwrap_or_else(|| {
             let (name, message) = ("build".to_owned(), "see the standard error".to_owned());
             Err(FeedError::Panicked { name, message })
         });
@@ -269,6 +313,7 @@ impl Running {
             feed: Mutex::new(Some(feed)),
             is_iterated: AtomicBool::new(false),
             failures,
+            gives_up_alone,
         };
         let running = Arc::new(Running(OfProcess::new(parts)));
         closed_at_exit(&running);
@@ -321,9 +366,22 @@ impl Running {
     pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
-        let step = next(py, &parts.feed, |feed| feed.steps().wait_timeout(TURN), |feed| feed.steps().next())?;
+        let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
+        let step = next(py, &parts.feed, is_ready, || self.all_held(None), |feed| feed.steps().next())?;
         let step: Result<Option<Vec<Taken>>, FeedError> = step.map(|step| Ok(taken(py, step?)?)).transpose();
         step.map_err(|error| self.exception(py, &error))
+    }
+
+    /// The number of batches of a lane, or of any, if its consumer holds all of them and is to be told.
+    pub(crate) fn all_held(&self, lane: Option<usize>) -> Option<usize> {
+        let parts = self.0.get_anywhere();
+        if !parts.gives_up_alone {
+            return None;
+        }
+        let lanes = parts.watch.lock().stats().lanes;
+        let of_lane = |(number, _): &(usize, LaneStats)| lane.is_none_or(|lane| lane == *number);
+        let mut lanes = lanes.into_iter().enumerate().filter(of_lane);
+        lanes.find_map(|(_, lane)| (lane.held >= lane.ring && lane.ready == 0).then_some(lane.held))
     }
 
     pub(crate) fn cancel(&self, py: Python<'_>) -> PyResult<()> {

@@ -29,6 +29,7 @@ impl Snapshot {
         Snapshot::of(py, text.parse())
     }
 
+    /// Reads a file that `save` wrote.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Snapshot::of(py, py.detach(|| snapshot::Snapshot::load(path)))
@@ -58,6 +59,7 @@ impl Snapshot {
         self.inner.replicas()
     }
 
+    /// Which record comes when, if the run follows a plan.
     #[getter]
     fn plan(&self) -> Option<Plan> {
         self.inner.plan().cloned().map(Plan::new)

@@ -35,6 +35,7 @@ impl Stats {
         self.inner.records()
     }
 
+    /// Records delivered a second.
     #[getter]
     fn records_per_second(&self) -> f64 {
         self.inner.records_per_second()
@@ -56,6 +57,7 @@ impl Stats {
         Ok(stages)
     }
 
+    /// What the reader did, by name; waits are their number and their seconds.
     #[getter]
     fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (reader, found) = (&self.inner.reader, PyDict::new(py));
@@ -68,6 +70,7 @@ impl Stats {
         Ok(found)
     }
 
+    /// What the threads that decode did, by name.
     #[getter]
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (workers, found) = (&self.inner.workers, PyDict::new(py));
@@ -79,6 +82,7 @@ impl Stats {
         Ok(found)
     }
 
+    /// What each device's lane did, by name.
     #[getter]
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.inner.lanes.iter().map(|lane| lane_to(py, lane)).collect()

@@ -5,7 +5,15 @@ use pyo3::types::PyDict;
 
 use crate::options::{Keywords, json, transform_of};
 
-/// What is done to every image.
+/// What is done to every image, whose channels are in the order BGR, as OpenCV and Caffe have them.
+///
+/// - `color`: how encoded images are decoded: `"color"` to 3 channels (in the orientation that EXIF says),
+///   `"gray"` to 1 (likewise), `"native"` to as many as the file has (as it lies in the file)
+/// - `resize`: to (height, width); `scaled_decode`: to decode large JPEGs smaller
+/// - `crop`: to a square, at a random place in phase train, and at the centre in phase test
+/// - `mirror`: at random, in every phase, as in Caffe: leave it out for validation
+/// - `mean_values` (one, or one for each channel, in the order BGR) or `mean_file`, which are subtracted;
+///   `scale`, by which all is multiplied then
 #[pyclass(frozen, eq, module = "percolator")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transform {

@@ -52,8 +52,8 @@ pub(crate) fn elements_of<'py>(field: &Field, value: &Bound<'py, PyAny>) -> Resu
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Elements::Python(bytes.clone()));
     }
-    if let Ok(bytes) = value.cast::<PyByteArray>() {
-        return Ok(Elements::Made(bytes.to_vec()));
+    if let Some(bytes) = bytes_of(value)? {
+        return Ok(Elements::Made(bytes));
     }
     if is_number(value) {
         check_shape(field, &[])?;
@@ -79,6 +79,23 @@ pub(crate) fn elements_of<'py>(field: &Field, value: &Bound<'py, PyAny>) -> Resu
     check_shape(field, &array.shape)?;
     let bytes = array.view.call_method0("tobytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
     Ok(Elements::Python(bytes))
+}
+
+/// The bytes of a bytearray, or of a view of bytes, which say no type of elements, as bytes do not; `None` of
+/// anything else.
+pub(crate) fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    if let Ok(bytes) = value.cast::<PyByteArray>() {
+        return Ok(Some(bytes.to_vec()));
+    }
+    if !value.is_instance_of::<PyMemoryView>() {
+        return Ok(None);
+    }
+    let (format, axes): (String, usize) =
+        (value.getattr("format")?.extract()?, value.getattr("ndim")?.extract()?);
+    if axes != 1 || !["B", "b", "c"].contains(&&*format) {
+        return Ok(None);
+    }
+    value.call_method0("tobytes")?.extract().map(Some)
 }
 
 /// The field that a value of the first record suggests.

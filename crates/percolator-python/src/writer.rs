@@ -8,10 +8,10 @@ use percolator::example::ExampleWriter;
 use percolator::tfrecord::{Compression, TfRecordWriter as Writer};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PySet, PyString, PyTuple};
 
 use crate::process::OfProcess;
-use crate::{errors, numbers, options};
+use crate::{errors, numbers, options, values};
 
 /// The bytes from which on a record is written without the interpreter. To let go of it for fewer takes
 /// longer than to write them, and a thread that computes then keeps it for milliseconds.
@@ -53,9 +53,12 @@ impl TfRecordWriter {
         Ok(TfRecordWriter { writer: OfProcess::new(Mutex::new(Some(writer))) })
     }
 
-    /// Adds a record of these bytes.
-    fn write(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
-        self.write_bytes(py, record)
+    /// Adds a record of these bytes: a bytes, a bytearray or a memoryview.
+    fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<()> {
+        match values::bytes_of(record)? {
+            Some(bytes) => self.write_bytes(py, &bytes),
+            None => self.write_bytes(py, record.extract()?),
+        }
     }
 
     /// Adds a record that is a `tf.train.Example` of these features.
@@ -118,8 +121,21 @@ fn written(features: &Bound<'_, PyDict>) -> PyResult<ExampleWriter> {
 
 /// A feature: bytes or text, integers, or floats; one, or several.
 fn write(example: &mut ExampleWriter, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let has_no_order = value.is_instance_of::<PyDict>()
+        || value.is_instance_of::<PySet>()
+        || value.is_instance_of::<PyFrozenSet>();
+    if has_no_order {
+        let found = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "feature {name:?} holds a {found}, which has no order of values; it holds bytes or text, integers, or \
+             floats, one or a flat list"
+        )));
+    }
+    if let Some(bytes) = values::bytes_of(value)? {
+        example.bytes(name, [bytes]);
+        return Ok(());
+    }
     let is_one = value.is_instance_of::<PyBytes>()
-        || value.is_instance_of::<PyByteArray>()
         || value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyFloat>();
@@ -163,7 +179,10 @@ fn bytes_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(text) = value.extract::<String>() {
         return Ok(text.into_bytes());
     }
-    if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() {
+    if let Some(bytes) = values::bytes_of(value)? {
+        return Ok(bytes);
+    }
+    if value.is_instance_of::<PyBytes>() {
         return value.extract();
     }
     let found = value.get_type().name()?;

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
-from conftest import framework, run_script
+from conftest import HANGS_AFTER, framework, run_script
 
 import percolator
 
@@ -314,3 +316,146 @@ def test_folders_of_files_may_be_several(tmp_path: Path) -> None:
     for tfrecord in [paths, str(tmp_path / "shard-*.tfrecord"), tmp_path]:
         batch = next(iter(percolator.Feed(tfrecord=tfrecord, decode=decode, batch_size=12, once=True)))
         assert batch["shard"].numpy().tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+class Numbers:
+    """Reads the number of each record from one shared file, and notes how many calls run at once."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "shared.bin"
+        path.write_bytes(numpy.arange(100, dtype="<u4").tobytes())
+        self.file = path.open("rb", buffering=0)
+        self.inside, self.most, self.calls = 0, 0, 0
+
+    def decode(self, record: percolator.Record) -> dict[str, int]:
+        self.inside, self.calls = self.inside + 1, self.calls + 1
+        self.most = max(self.most, self.inside)
+        self.file.seek(4 * record.index)
+        # Lets go of the interpreter, as reading a file does.
+        time.sleep(0.0001)
+        number = int.from_bytes(self.file.read(4), "little")
+        self.inside -= 1
+        return {"number": number, "index": record.index}
+
+
+def test_calls_come_one_after_the_other(numbers: str, tmp_path: Path) -> None:
+    shared = Numbers(tmp_path)
+    for batch in feed(numbers, shared.decode, threads=4, batch_size=3):
+        assert batch["number"].numpy().tolist() == batch["index"].numpy().tolist()
+    assert shared.most == 1 and shared.calls >= 100
+
+
+def test_feeds_whose_decoders_are_methods_of_one_object_take_turns(numbers: str, tmp_path: Path) -> None:
+    shared = Numbers(tmp_path)
+    two = [feed(numbers, shared.decode, threads=2, batch_size=3) for _ in range(2)]
+    for one, other in zip(*two):
+        for batch in one, other:
+            assert batch["number"].numpy().tolist() == batch["index"].numpy().tolist()
+    assert shared.most == 1
+
+
+def test_calls_overlap_if_that_is_said(numbers: str) -> None:
+    entered, both = 0, threading.Condition()
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        nonlocal entered
+        with both:
+            entered += 1
+            both.notify_all()
+            assert both.wait_for(lambda: entered >= 2, HANGS_AFTER), "a second call begins before this ends"
+        return {"x": record.index}
+
+    options = {"decode_fields": {"x": "i64"}, "threads": 2, "batch_size": 1, "decode_overlaps": True}
+    assert [batch["x"].numpy()[0] for batch in feed(numbers, decode, **options)] == list(range(100))
+
+
+FILE = io.BytesIO(b"shared")
+
+
+def test_an_open_file_is_not_shared_by_calls_that_overlap(numbers: str, tmp_path: Path) -> None:
+    inner = io.BytesIO(b"shared")
+
+    def encloses(record: percolator.Record) -> dict[str, int]:
+        return {"x": inner.read(1)[0]}
+
+    def uses(record: percolator.Record) -> dict[str, int]:
+        return {"x": FILE.read(1)[0]}
+
+    for decode, name in [(Numbers(tmp_path).decode, "file"), (encloses, "inner"), (uses, "FILE")]:
+        with pytest.raises(percolator.ConfigError, match=f'decode has the open file "{name}"'):
+            feed(numbers, decode, decode_overlaps=True)
+    with pytest.raises(percolator.ConfigError, match="decode_overlaps is set without decode"):
+        percolator.Feed(tfrecord=numbers, decode_overlaps=True)
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_close_ends_after_the_records_at_hand(numbers: str, overlaps: bool) -> None:
+    go_on, calls = threading.Event(), []
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        calls.append(record.index)
+        if record.index > 0:
+            assert go_on.wait(HANGS_AFTER)
+        return {"x": record.index}
+
+    options = {"decode_fields": {"x": "i64"}, "threads": 3, "prefetch": 20, "decode_overlaps": overlaps}
+    running = feed(numbers, decode, batch_size=4, **options)
+    while not any(calls):
+        time.sleep(0.001)
+    closes = threading.Thread(target=running.close)
+    closes.start()
+    while not running.closed:
+        time.sleep(0.001)
+    begun = len(calls)
+    go_on.set()
+    closes.join()
+    assert len(calls) == begun <= 4, "at most one more for each thread"
+
+
+def test_the_end_of_a_program_does_not_wait_for_what_is_still_to_come(numbers: str) -> None:
+    script = """
+        import atexit, sys, threading, time
+        calls, begun, go_on = [], [], threading.Event()
+        # What is registered later runs first: the feed is closed before this.
+        atexit.register(lambda: print(begun == [len(calls)], len(calls) <= 2))
+        import percolator
+        def decode(record):
+            calls.append(record.index)
+            go_on.wait()
+            return {"x": record.index}
+        def release():
+            while not feed.closed:
+                time.sleep(0.001)
+            begun.append(len(calls))
+            go_on.set()
+        feed = percolator.Feed(
+            tfrecord=sys.argv[1], decode=decode, decode_fields="x:i64", batch_size=1, prefetch=90, threads=2
+        )
+        threading.Thread(target=release, daemon=True).start()
+        while not calls:
+            time.sleep(0.001)
+    """
+    assert run_script(script, numbers) == "True True\n"
+
+
+def test_views_of_bytes_are_bytes(numbers: str) -> None:
+    for kind in [bytes, bytearray, memoryview]:
+        made = kind(numpy.arange(3, dtype="<f4").tobytes())
+        batch = next(iter(feed(numbers, lambda record: {"x": made}, decode_fields={"x": ("f32", 3)})))
+        assert batch["x"].numpy()[0].tolist() == [0, 1, 2]
+        guessed = next(iter(feed(numbers, lambda record: {"x": made})))
+        assert guessed["x"].dtype == "u8" and guessed["x"].shape == (10, 12)
+
+
+def test_the_value_of_a_listed_file_is_a_datum(tmp_path: Path) -> None:
+    (tmp_path / "a b.bin").write_bytes(b"content")
+    (tmp_path / "list.txt").write_text("a b.bin 7\n")
+
+    def decode(record: percolator.Record) -> dict[str, Any]:
+        assert record.key == b"a b.bin"
+        return {"value": record.value}
+
+    listed = percolator.Feed(image_list=tmp_path / "list.txt", root_folder=tmp_path, decode=decode, batch_size=1)
+    value = next(iter(listed))["value"].numpy()[0].tobytes()
+    # The fields label, encoded and data of Caffe's Datum.
+    assert value == b"\x28\x07\x38\x01\x22\x07content"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,11 @@ def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
 
 UNKNOWN = [
     ({"shufle": True}, r'Feed\(\) has no keyword "shufle" \(did you mean "shuffle"\?\)'),
+    ({"batchsize": 2}, r'Feed\(\) has no keyword "batchsize" \(did you mean "batch_size"\?\)'),
+    ({"folder": "x"}, r'Feed\(\) has no keyword "folder": images in a folder are read by a list'),
+    ({"std": [1, 2, 3]}, r'Feed\(\) has no keyword "std": use scale'),
+    ({"pad": True}, r'Feed\(\) has no keyword "pad": use last_batch="pad"'),
+    ({"mixup": True}, r'Feed\(\) has no keyword "mixup"$'),
     ({"zzz": 1}, r'Feed\(\) has no keyword "zzz"$'),
 ]
 
@@ -141,10 +147,10 @@ def test_keywords_of_another_type(numbers: str, options: dict, message: str) -> 
 
 
 CONTRADICTIONS = [
-    ({}, "a feed needs a source"),
+    ({}, "a feed needs a source: lmdb=, leveldb=, tfrecord= or image_list=$"),
     ({"lmdb": "x", "batch_size": 1, "global_batch_size": 2}, "batch_size and global_batch_size are both set"),
     ({"lmdb": "x", "batch_size": 0}, "is 0; it must be at least 1"),
-    ({"lmdb": "x", "once": True, "epochs": 2}, r"once\(\) is one pass, but epochs\(2\)"),
+    ({"lmdb": "x", "once": True, "epochs": 2}, "once=True is one pass, but epochs=2"),
     ({"lmdb": "x", "seed": 1, "caffe_seed": 1}, "seed and caffe_seed are both set"),
     ({"lmdb": "x", "caffe_era": "today"}, "caffe_era is set without caffe_seed"),
     ({"lmdb": "x", "shuffle": True, "shuffle_bytes": 5}, "shuffle and shuffle_bytes are both set"),
@@ -156,14 +162,19 @@ CONTRADICTIONS = [
     ({"tfrecord": "x", "lmdb_name": "y"}, "lmdb_name is set without lmdb"),
     ({"tfrecord": "x", "root_folder": "y"}, "root_folder is set without image_list"),
     ({"lmdb": "x", "transform": percolator.Transform(crop=3), "mirror": True}, "put all of them into the Tr"),
-    ({"lmdb": "x", "devices": "mps"}, "there is no device"),
+    ({"lmdb": "x", "devices": "mps"}, r"there is no device \"mps\"; there are host, host:N, cuda and cuda:N$"),
+    ({"lmdb": "x", "mix": [1, 1], "epochs": 1, "receipts": True}, "leave out receipts, or mix"),
+    ({"lmdb": "x", "once": True, "receipts": True}, "use epochs=n, or, for the same order, epochs=0, assign"),
+    ({"lmdb": "x", "color": "rgb"}, "their order, which is BGR always; make RGB of a batch with x"),
 ]
 
 
 @pytest.mark.parametrize("options, message", CONTRADICTIONS, ids=lambda value: str(value)[:40])
 def test_options_that_contradict(options: dict, message: str) -> None:
-    with pytest.raises((percolator.ConfigError, percolator.DeviceError), match=message):
+    with pytest.raises((percolator.ConfigError, percolator.DeviceError), match=message) as caught:
         percolator.Feed(**options)
+    rust = r"::|\.[a-z_]+\(|\b(?!rank\b)[a-z_]+\(\)"
+    assert not re.search(rust, str(caught.value)) and caught.value.reason == str(caught.value)
 
 
 VALUES = [
@@ -311,3 +322,47 @@ def test_texts_that_are_none() -> None:
         with pytest.raises(error) as caught:
             kind("percolator")
         assert isinstance(caught.value, ValueError) and caught.value.reason
+
+
+def test_examples_that_nothing_is_said_of(numbers: str) -> None:
+    with pytest.raises(percolator.RecordError, match="not a Caffe Datum") as caught:
+        percolator.Feed(tfrecord=numbers)
+    assert "tf.train.Examples: say what to read of them, as in fields=" in str(caught.value)
+    assert "fields=" in str(caught.value.reason)
+
+
+def test_a_misspelt_feature_that_may_be_missing_is_said(
+    numbers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed(numbers, fields="x as tokens:i64[<=4]").close()
+    assert not caplog.messages
+    running = feed(numbers, fields="y as tokens:i64[<=4]")
+    next(iter(running))
+    (message,) = caplog.messages
+    assert 'feature="y"' in message and 'has=["label", "x"]' in message
+
+
+def test_the_host_may_be_called_a_cpu(numbers: str) -> None:
+    for devices in ["cpu", "cpu:0", "host"]:
+        assert next(iter(feed(numbers, devices=devices)))["x"].device == "cpu"
+
+
+def test_what_has_no_order_is_no_feature() -> None:
+    for value in [{"a": 1}, {1, 2}, frozenset([1])]:
+        with pytest.raises(TypeError, match="which has no order of values"):
+            percolator.example({"x": value})
+    written = {kind: percolator.example({"x": kind(b"ab")}) for kind in [bytes, bytearray, memoryview]}
+    assert len(set(written.values())) == 1
+    assert percolator.example({"x": [memoryview(b"ab")]}) == written[bytes]
+
+
+def test_records_are_written_of_any_bytes(tmp_path: Path) -> None:
+    path = str(tmp_path / "some.tfrecord")
+    with percolator.TfRecordWriter(path) as out:
+        for kind in [bytes, bytearray, memoryview]:
+            out.write(kind(b"ab"))
+        with pytest.raises(TypeError):
+            out.write("ab")  # type: ignore[arg-type]
+    decode = lambda record: {"x": record.value}  # noqa: E731
+    batch = next(iter(percolator.Feed(tfrecord=path, decode=decode, batch_size=3)))
+    assert batch["x"].numpy().tolist() == [[97, 98]] * 3

@@ -8,7 +8,7 @@ import threading
 
 import numpy
 import pytest
-from conftest import FIELDS, framework
+from conftest import FIELDS, framework, run_script
 
 import percolator
 
@@ -102,8 +102,9 @@ def test_releasing_makes_room_in_the_ring(numbers: str) -> None:
 def test_a_consumer_that_holds_all_is_told(numbers: str) -> None:
     batches = iter(endless(numbers, prefetch=3, give_up_after=0.01))
     held = [next(batches) for _ in range(3)]
-    with pytest.raises(percolator.AllHeldError, match="its consumer holds all 3 batches of the ring"):
+    with pytest.raises(percolator.AllHeldError, match="all 3 batches of the feed are held") as caught:
         next(batches)
+    assert "copy=True" in str(caught.value) and "::" not in str(caught.value)
     assert held[2]["label"].numpy().tolist() == expected(2)
 
 
@@ -128,3 +129,41 @@ def test_a_cancelled_feed_ends_with_an_error(numbers: str) -> None:
         for _ in feed:
             pass
     assert list(feed) == []
+
+
+def test_a_consumer_that_nobody_can_help_is_told_at_once(numbers: str) -> None:
+    """In a process of its own, which has no other thread, and imports neither JAX nor TensorFlow. Had it to wait
+    for a minute, what is said of that would come first."""
+    script = """
+        import logging, sys, percolator
+        loader = percolator.DataLoader(
+            tfrecord=sys.argv[1], fields="x:i64[4],label:i64", batch_size=5, framework="numpy", prefetch=2,
+            shuffle=True, warn_after=30,
+        )
+        warned = []
+        logging.getLogger("percolator").addFilter(lambda record: warned.append(record))
+        kept = []
+        try:
+            for x, label in loader:
+                kept.append(x)
+        except percolator.AllHeldError as error:
+            print(len(kept), warned, "copy=True" in str(error))
+        # It was not the end: once some are dropped, the rest comes.
+        state = loader.state_dict()
+        kept.clear()
+        loader.load_state_dict(state)
+        print(sum(1 for _ in loader))
+    """
+    assert run_script(script, numbers) == "2 [] True\n18\n"
+
+
+def test_batches_that_only_a_cycle_holds_come_back(numbers: str) -> None:
+    gc.disable()
+    try:
+        batches = iter(endless(numbers, prefetch=2))
+        for _ in range(6):
+            cycle: list[object] = [next(batches)]
+            cycle.append(cycle)
+            del cycle
+    finally:
+        gc.enable()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import time
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,7 @@ def test_a_state_goes_on_exactly(numbers: str, stop: int) -> None:
             if len(seen) == stop:
                 break
     state = begun.state_dict()
-    assert set(state) == {"version", "snapshot", "epoch"} and isinstance(state["snapshot"], str)
+    assert set(state) == {"version", "snapshot", "epoch", "made_by"} and isinstance(state["snapshot"], str)
 
     resumed = loader(numbers, **options)
     resumed.load_state_dict(state)
@@ -132,6 +134,8 @@ def test_a_state_that_does_not_suit_leaves_the_loader_as_it_was(numbers: str, tm
         (others, "snapshot"),
         ({}, "the state has version None"),
         (own, "the state has no 'snapshot'"),
+        (None, "the state is NoneType: give what state_dict\\(\\) returned"),
+        ({**others, "snapshot": 7}, "the state's snapshot is int"),
         ({**others, "snapshot": "percolator"}, "snapshot"),
     ]:
         with pytest.raises(percolator.SnapshotError, match=message) as caught:
@@ -198,10 +202,10 @@ def test_ranks_are_those_of_the_environment(numbers: str, monkeypatch: pytest.Mo
         process = percolator.environment()
         assert process is not None
         assert (process.rank, process.world_size, process.local_rank) == (rank, 3, rank)
-        share = loader(numbers, shuffle=True)
+        share = loader(numbers, shuffle=True, environment=True, last_batch="keep")
         assert len(share) == 5, "24 records a step, 8 for each"
         given = flat(share)
-        assert given == flat(loader(numbers, shuffle=True, rank=rank, world_size=3))
+        assert given == flat(loader(numbers, shuffle=True, rank=rank, world_size=3, last_batch="keep"))
         assert len(flat(loader(numbers, environment=False))) == 100
         seen.update(given)
     assert seen == Counter(range(100)), "together every record once"
@@ -224,7 +228,8 @@ def test_a_gpu_is_chosen_by_the_local_rank(numbers: str, monkeypatch: pytest.Mon
 
 def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
     def of(rank: int, ranks: int) -> percolator.DataLoader:
-        return loader(numbers, shuffle=True, rank=rank, world_size=ranks, batch_size=5, environment=False)
+        options: dict[str, Any] = {"shuffle": True, "batch_size": 5, "last_batch": "keep"}
+        return loader(numbers, rank=rank, world_size=ranks, **options)
 
     seen: Counter[int] = Counter()
     states = []
@@ -237,7 +242,7 @@ def test_a_state_goes_on_with_other_ranks(numbers: str) -> None:
         resumed = of(rank, 3)
         # Any process's state serves, because all were at one step.
         resumed.load_state_dict(states[rank % 2])
-        assert len(resumed) == 4, "60 records are left, 15 a step"
+        assert len(resumed) == 7, "of the whole epoch, although 60 records are left, 15 a step"
         given = flat(resumed)
         assert len(resumed) == 7, "of the next epoch"
         seen.update(given)
@@ -266,7 +271,7 @@ def test_an_epoch_of_which_less_than_a_step_was_left_is_empty(numbers: str) -> N
     assert sum(map(len, taken)) == 80
     resumed = loader(numbers, batch_size=30, drop_last=True)
     resumed.load_state_dict(begun.state_dict())
-    assert len(resumed) == 0 and flat(resumed) == [] and resumed.epoch == 0
+    assert len(resumed) == 3 and flat(resumed) == [] and resumed.epoch == 0
     for epoch in (1, 2):
         assert flat(resumed) == list(range(90)) and resumed.epoch == epoch
     resumed.set_epoch(0)
@@ -274,7 +279,7 @@ def test_an_epoch_of_which_less_than_a_step_was_left_is_empty(numbers: str) -> N
 
 
 def flat_of(numbers: str, rank: int) -> list[int]:
-    other = loader(numbers, shuffle=True, rank=rank, world_size=3, batch_size=5, environment=False)
+    other = loader(numbers, shuffle=True, rank=rank, world_size=3, batch_size=5, last_batch="keep")
     other.set_epoch(1)
     return flat(other)
 
@@ -316,8 +321,12 @@ def test_names_and_dicts(numbers: str) -> None:
     assert first.tolist() == list(range(8))
     batch = next(iter(loader(numbers, as_dict=True)))
     assert list(batch) == ["x", "label"] and batch["label"].tolist() == list(range(8))
-    with pytest.raises(KeyError, match="there is no field"):
-        next(iter(loader(numbers, names=["y"])))
+    for name in ["y", "x.lengths", "label.offsets"]:
+        with pytest.raises(KeyError, match=f"there is no field '{name}'; there are x, label") as caught:
+            loader(numbers, names=["label", name])
+        assert isinstance(caught.value, percolator.FieldError) and caught.value.reason == str(caught.value)
+    varying = loader(numbers, fields="x:i64[<=4],label:i64", names=["x.offsets"])
+    assert next(iter(varying))[0].tolist() == list(range(0, 33, 4))
 
 
 def test_nets_and_specs(golden: Path) -> None:
@@ -343,7 +352,7 @@ def test_torchs_keywords_say_what_to_do(numbers: str) -> None:
     dataset: Any = list(range(100))
     with pytest.raises(TypeError, match=r"takes keywords, and no dataset: name the data: lmdb, leveldb"):
         percolator.DataLoader(dataset, batch_size=8)
-    with pytest.raises(TypeError, match="did you mean"):
+    with pytest.raises(TypeError, match=r"DataLoader\(\) has no keyword .shufle. \(did you mean"):
         loader(numbers, shufle=True)
 
 
@@ -380,3 +389,174 @@ def test_environment_variables_are_left_alone() -> None:
     assert process is not None and repr(process) == "Process(rank=1, world_size=4)"
     with pytest.raises(ValueError, match="nothing says how many there are"):
         percolator.environment(rank=1)
+
+
+def test_labels_may_be_kept(numbers: str) -> None:
+    for name in ["numpy", "torch"]:
+        framework(name)
+        targets = [label for _, label in loader(numbers, framework=name, prefetch=2)]
+        assert [label.tolist() for label in targets] == labels(loader(numbers))
+
+
+def test_a_mask_tells_records_from_padding(numbers: str) -> None:
+    for name in ["numpy", "torch", "jax"]:
+        try:
+            framework(name)
+        except pytest.skip.Exception:
+            continue
+        for rank in range(2):
+            padded = loader(
+                numbers, framework=name, last_batch="pad", mask=True, rank=rank, world_size=2, batch_size=30
+            )
+            seen = [(label.tolist(), mask.tolist()) for _, label, mask in padded]
+            last = 30 if rank == 0 else 10
+            assert [sum(mask) for _, mask in seen] == [30, last] and all(len(row) == 30 for row, _ in seen)
+            assert seen[1][0][last:] == [0] * (30 - last)
+            assert seen[1][1] == [True] * last + [False] * (30 - last)
+    batch = next(iter(loader(numbers, mask=True, as_dict=True)))
+    assert list(batch) == ["x", "label", "mask"] and batch["mask"].all() and batch["mask"].dtype == bool
+    with pytest.raises(percolator.ConfigError, match="with rows of zeros: set mask=True"):
+        loader(numbers, last_batch="pad")
+    assert len(next(iter(loader(numbers, last_batch="pad", mask=False)))) == 2
+
+
+def said(*arguments: Any, **options: Any) -> list[str]:
+    """What a loader warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader(*arguments, **options).close()
+    assert all(warning.filename == __file__ for warning in caught), "it names the program's line"
+    return [str(warning.message) for warning in caught]
+
+
+def test_uneven_steps_of_a_job_are_said(numbers: str) -> None:
+    job = {"world_size": 2, "batch_size": 33}
+    odd = write_numbers(Path(numbers).parent / "129.tfrecord", 129)
+    (message,) = said(odd, rank=0, world_size=2, batch_size=64)
+    assert "the last step of an epoch has 0 to 1 records a process" in message
+    assert len(said(odd, rank=0, **job)) == 1
+    assert not said(odd, rank=1, **job), "one process says it for all"
+    for options in [{"last_batch": "keep"}, {"drop_last": True}, {"last_batch": "wrap"}]:
+        assert not said(odd, rank=0, **job, **options)
+    assert not said(numbers, rank=0, world_size=2, batch_size=25), "all have the same"
+    # What is advised for training: full batches only, and every record of the first epoch.
+    seen: Counter[int] = Counter()
+    for rank in range(2):
+        wraps = loader(odd, rank=rank, last_batch="wrap", **job)
+        batches = labels(wraps) + labels(wraps)
+        assert {len(batch) for batch in batches} == {33}
+        seen.update(label for batch in batches for label in batch)
+    assert set(seen) == set(range(129)) and max(seen.values()) <= 3
+
+
+def test_a_share_that_nobody_asked_for_is_said(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    for rank, is_said in [(0, True), (1, False)]:
+        monkeypatch.setenv("SLURM_PROCID", str(rank))
+        messages = said(numbers, batch_size=5)
+        assert [message[:25] for message in messages] == ["this is process 0 of 4, a"] * is_said
+        for environment in [True, False]:
+            assert not said(numbers, batch_size=5, environment=environment)
+
+
+def test_an_initialised_process_group_decides(numbers: str) -> None:
+    framework("torch.distributed")
+    out = run_script(
+        """
+        import os, sys, types, warnings
+        import torch.distributed as distributed
+        import percolator
+
+        def share(**options):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loader = percolator.DataLoader(
+                    tfrecord=sys.argv[1], fields="label:i64", batch_size=5, framework="numpy", **options
+                )
+                records = sum(len(label) for label, in loader)
+            print(records, *(str(warning.message).split(":")[0][:58] for warning in caught), sep="; ")
+
+        # A group of one, whose other half is not there: what it says is all that is asked for.
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+        share()
+        distributed.get_world_size = lambda: 2
+        share()
+        share(environment=True)
+        share(environment=False)
+        # Lightning's variables, which leave out the rank.
+        os.environ.update(LOCAL_RANK="0", NODE_RANK="0", WORLD_SIZE="2")
+        share(environment=True)
+        process = percolator.environment()
+        print(process.rank, process.world_size, process.local_rank)
+        del os.environ["WORLD_SIZE"]
+        # Those that another job left.
+        os.environ.update(SLURM_PROCID="0", SLURM_NTASKS="4")
+        share(environment=True)
+        try:
+            share(rank=1, world_size=4)
+        except percolator.ConfigError as error:
+            print(error)
+        share(rank=1, world_size=4, environment=False)
+        """,
+        numbers,
+    )
+    disagrees = "torch.distributed says process 0 of 2, and the environment"
+    lines = [line for line in out.splitlines() if not line.startswith("[Gloo]")]
+    assert lines[:6] == ["100", "50; this is process 0 of 2, as torch.distributed or the enviro", *map(
+        str, [50, 100, 50]
+    ), "0 2 0"]
+    assert lines[6].startswith(f"50; {disagrees}")
+    assert lines[7].startswith("torch.distributed says process 0 of 2, and was given rank=1, world_size=4: leave")
+    assert lines[8] == "25"
+
+
+def test_a_state_of_a_loader_that_makes_something_else_is_said(golden: Path) -> None:
+    def images(**options: Any) -> percolator.DataLoader:
+        return percolator.DataLoader(lmdb=golden / "raw_lmdb", framework="numpy", batch_size=8, **options)
+
+    begun = images(crop=32)
+    next(iter(begun))
+    state = begun.state_dict()
+    for options, name in [
+        ({"crop": 24}, "transform"),
+        ({"crop": 32, "mirror": True}, "transform"),
+        ({"crop": 32, "dtype": "f16"}, "dtype"),
+        ({"crop": 32, "phase": "test"}, "phase"),
+    ]:
+        with pytest.warns(UserWarning, match=f"the state is of a loader with {name}="):
+            images(**options).load_state_dict(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        images(crop=32, shuffle=False, threads=1, prefetch=2).load_state_dict(state)
+        del state["made_by"]
+        images(crop=24).load_state_dict(state)
+
+
+def test_a_length_is_that_of_the_whole_epoch_after_a_load(numbers: str) -> None:
+    begun = loader(numbers, batch_size=10)
+    for _ in zip(range(3), begun):
+        pass
+    for batch_size, steps in [(10, 10), (5, 20)]:
+        resumed = loader(numbers, batch_size=batch_size)
+        resumed.load_state_dict(begun.state_dict())
+        assert len(resumed) == steps and len(flat(resumed)) == 70 and len(resumed) == steps
+
+
+def test_a_load_has_one_feed_at_a_time(numbers: str) -> None:
+    old: percolator.Feed | None = None
+    seen = []
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        if old is not None:
+            seen.append(old.closed)
+        return {"index": record.index}
+
+    options = {"fields": None, "decode": decode, "decode_fields": "index:i64", "prefetch": 2}
+    loads = loader(numbers, **options)
+    # From here on the feed has nothing to do.
+    while loads.stats().lanes[0]["ready"] < 2:
+        time.sleep(0.001)
+    old = loads.feed
+    loads.load_state_dict(loads.state_dict())
+    assert loads.feed is not old and next(iter(loads))[0].tolist() == list(range(8))
+    assert seen and all(seen)

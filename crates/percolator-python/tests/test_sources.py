@@ -48,10 +48,11 @@ def test_lists_of_images(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
     listed.write_text("".join(f"{name} {label}\n" for label, name in enumerate(names)))
     options = {"image_list": listed, "color": "color", "resize": (16, 12)}
-    feed = percolator.Feed(root_folder=f"{DATA / 'images'}/", batch_size=3, once=True, dtype="u8", **options)
-    (batch,) = feed
-    assert batch["data"].shape == (3, 3, 16, 12) and batch["label"].numpy().tolist() == [0, 1, 2]
-    assert numpy.asarray(batch["data"]).std() > 1
+    for folder in [DATA / "images", f"{DATA / 'images'}/", str(DATA / "images")]:
+        feed = percolator.Feed(root_folder=folder, batch_size=3, once=True, dtype="u8", **options)
+        (batch,) = feed
+        assert batch["data"].shape == (3, 3, 16, 12) and batch["label"].numpy().tolist() == [0, 1, 2]
+        assert numpy.asarray(batch["data"]).std() > 1
     with pytest.raises(percolator.SourceError, match="cannot read") as caught:
         list(percolator.Feed(batch_size=3, once=True, **options))
     assert str(caught.value.file).endswith("444.jpg")
@@ -69,3 +70,19 @@ def test_indexes_are_kept_where_they_are_wanted(golden: Path, tmp_path: Path) ->
         assert sum(batch.size for batch in feed) == 64
         changed = [place for place, old in before.items() if files(place) != old]
         assert changed == ([] if where is None else [where])
+
+
+def test_sample_data_may_be_written_again_while_it_is_read(tmp_path: Path) -> None:
+    lmdb = percolator.sample_data(tmp_path / "samples")
+    batches = iter(percolator.Feed(lmdb=lmdb, batch_size=16, epochs=2))
+    first = next(batches)["data"].numpy().copy()
+    written = (lmdb / "data.mdb").stat()
+    assert percolator.sample_data(tmp_path / "samples") == lmdb
+    assert (lmdb / "data.mdb").stat() == written
+    (lmdb / "data.mdb").unlink()
+    (lmdb / "data.mdb").write_bytes(b"something else")
+    percolator.sample_data(str(tmp_path / "samples"))
+    assert sum(batch.size for batch in batches) == 112
+    again = next(iter(percolator.Feed(lmdb=lmdb, batch_size=16)))
+    assert (again["data"].numpy() == first).all() and first.shape == (16, 3, 16, 16)
+    assert sorted(path.name for path in lmdb.iterdir() if path.name != "lock.mdb") == ["data.mdb"]

@@ -248,7 +248,7 @@ def test_ctrl_c_while_tensors_are_made_does_not_lose_the_batch(numbers: str) -> 
 
         def interrupts(number, how):
             first, calls = loader(), [0]
-            make = first._convert
+            make = first._keep
 
             def convert(field):
                 calls[0] += 1
@@ -256,7 +256,7 @@ def test_ctrl_c_while_tensors_are_made_does_not_lose_the_batch(numbers: str) -> 
                     how()
                 return make(field)
 
-            first._convert = convert
+            first._keep = convert
             return first
 
         def leave():
@@ -290,7 +290,7 @@ def test_ctrl_c_while_tensors_are_made_does_not_lose_the_batch(numbers: str) -> 
 
         # Ctrl-C comes, and then the conversion fails: neither Ctrl-C nor the batch is lost.
         first, calls = loader(), [0]
-        make = first._convert
+        make = first._keep
 
         def fails(field):
             calls[0] += 1
@@ -300,7 +300,7 @@ def test_ctrl_c_while_tensors_are_made_does_not_lose_the_batch(numbers: str) -> 
                 raise ValueError("on purpose")
             return make(field)
 
-        first._convert = fails
+        first._keep = fails
         batches, seen = iter(first), []
         try:
             for batch in batches:

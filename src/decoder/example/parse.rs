@@ -281,11 +281,26 @@ impl FeatureField {
         match found.feature(record, self.feature)? {
             None | Some(Feature::Unset) => match self.missing {
                 Stand::Nothing => Err(self.missing(record, found)?.into()),
+                Stand::Empty => self.warn_of_empty(record, found),
                 _ => Ok(()),
             },
             Some(feature) if feature.kind() == Some(self.kind) => Ok(()),
             Some(other) => Err(self.wrong_kind(other, self.kind).into()),
         }
+    }
+
+    /// A record may lack the feature. But if the first one does, it may be misspelt, and all would be empty.
+    #[cold]
+    fn warn_of_empty(&self, record: &[u8], found: &Found) -> Result<(), RecordCause> {
+        if let FeatureError::Missing { feature, wanted: _, features } = self.missing(record, found)? {
+            tracing::warn!(
+                feature,
+                field = %self.field,
+                has = ?features,
+                "the first record has no such feature: if the name is wrong, the field is empty in every record"
+            );
+        }
+        Ok(())
     }
 
     #[cold]

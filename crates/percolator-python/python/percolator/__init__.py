@@ -1,8 +1,11 @@
 """Keeps every accelerator fed: training records in, device-ready batches out.
 
 >>> import percolator
->>> for images, labels in percolator.DataLoader(lmdb="train_lmdb", batch_size=64):  # doctest: +SKIP
-...     train(images, labels)
+>>> for images, labels in percolator.DataLoader(lmdb=percolator.sample_data(), batch_size=64):
+...     print(images.shape)
+torch.Size([64, 3, 16, 16])
+
+Pixels are in the order BGR, as OpenCV and Caffe have them: `images[:, [2, 1, 0]]` is RGB.
 
 `DataLoader` is the loop that most programs have. `Feed` is everything else: steps of several devices, lanes
 for threads of their own, seeking, receipts. The package needs no other; NumPy, PyTorch, JAX and TensorFlow
@@ -47,6 +50,7 @@ from percolator._errors import (
     UnknownFieldError,
 )
 from percolator._loader import DataLoader
+from percolator._sample import sample_data
 
 __all__ = [
     "AllHeldError",
@@ -80,5 +84,6 @@ __all__ = [
     "__version__",
     "environment",
     "example",
+    "sample_data",
     "verify",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from percolator._core import Batch, Batches, Feed, Field, Plan, Receipt, Snapshot, Stats
-from percolator._errors import ConfigError, FeedError, SnapshotError
+from percolator._core import environment as process_of
+from percolator._errors import ConfigError, FeedError, SnapshotError, UnknownFieldError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,9 +44,15 @@ INSTEAD = {
 # What makes a framework's array of a field.
 Converter = Callable[[Field], Any]
 
+# The parts of a spec that say what a record becomes.
+MADE_BY = ("transform", "dtype", "layout", "phase", "target", "labels_i64", "decoder")
+
 
 class DataLoader:
     """Iterates over a data set, epoch by epoch; each ``iter()`` is one epoch.
+
+    Pixels are in the order **BGR**, as OpenCV and Caffe have them, and so are ``mean_values``:
+    ``images[:, [2, 1, 0]]`` is RGB.
 
     A drop-in for ``torch.utils.data.DataLoader`` in a loop, with the state of torchdata's
     ``StatefulDataLoader``. It takes the keywords of `Feed` except ``epochs`` and ``once``, and these:
@@ -54,11 +62,16 @@ class DataLoader:
     names: which fields, in this order. By default images and their labels (``data`` and ``label_i64``; for
         JAX ``label``, which is i32), or, of other records, all fields.
     as_dict: whether a batch is a dict of the fields by name, and not a tuple.
-    copy: whether tensors are copies. Without, their memory is the feed's, which has a few batches: do not
-        collect more of them than ``prefetch``, less one.
+    copy: whether all tensors are copies. Without, only fields of one number a record are, as labels: they may
+        be kept. The memory of the others is the feed's, which has a few batches: do not collect more of them
+        than ``prefetch``, less one.
+    mask: whether a batch has, after its fields, which of its rows are records, and not padding
+        (``last_batch="pad"``): an array of bools.
     drop_last: whether the last records are left out if they do not fill a batch.
-    environment: whether the launcher's variables (RANK, WORLD_SIZE, LOCAL_RANK, ...) say which process of a
-        job this is. It then gets its share of each epoch.
+    environment: whether an initialised ``torch.distributed``, or else the launcher's variables (RANK,
+        WORLD_SIZE, LOCAL_RANK, ...), say which process of a job this is. It then gets its share of each
+        epoch, of which the first process warns, unless ``environment=True`` says that it is meant. With
+        ``False`` every process gets everything.
     """
 
     # The epoch of the present iter(), or of the last, and that of the next.
@@ -76,8 +89,9 @@ class DataLoader:
         names: Sequence[str] | None = None,
         as_dict: bool = False,
         copy: bool = False,
+        mask: bool | None = None,
         drop_last: bool = False,
-        environment: bool = True,
+        environment: bool | None = None,
         **options: Unpack[_LoaderOptions],
     ) -> None:
         if dataset:
@@ -89,6 +103,7 @@ class DataLoader:
             names=names,
             as_dict=as_dict,
             copy=copy,
+            mask=mask,
             drop_last=drop_last,
             environment=environment,
         )
@@ -112,8 +127,9 @@ class DataLoader:
             "names": None,
             "as_dict": False,
             "copy": False,
+            "mask": None,
             "drop_last": False,
-            "environment": True,
+            "environment": None,
         }
         taken = {name: options.pop(name, default) for name, default in own.items()}
         loader._start(build, options, is_spec=is_spec, **taken)
@@ -128,8 +144,9 @@ class DataLoader:
         names: Sequence[str] | None,
         as_dict: bool,
         copy: bool,
+        mask: bool | None,
         drop_last: bool,
-        environment: bool,
+        environment: bool | None,
         is_spec: bool = False,
     ) -> None:
         for name, instead in INSTEAD.items():
@@ -145,15 +162,57 @@ class DataLoader:
         # JAX makes 32-bit integers of 64-bit ones, so it gets those that are there already.
         if makes_images and framework != "jax" and not is_spec:
             options.setdefault("labels_i64", True)
+        framework = chosen_framework(framework)
         self._convert = converter(framework, copy)
-        self._names = None if names is None else list(names)
+        self._keep = converter(framework, copy=True)
+        self._mask_of = array_of_bools(framework) if mask else None
         self._as_dict = as_dict
         self._build = build
-        self._options = {**options, "environment": environment, "epochs": 0, "once": False}
+        # Without a word, ranks are asked for, and the warning below says what came of it.
+        asks = environment is not False
+        self._options = {**options, "environment": asks, "epochs": 0, "once": False}
         self._feed = self._built()
         self._plan = plan_of(self._feed)
+        spec = self._feed.spec()
+        # What makes a batch of records, as plain data.
+        self._made_by = {name: spec.get(name) for name in MADE_BY}
+        try:
+            fields = self._feed._arrays
+            self._names = chosen(fields) if names is None else known(list(names), fields)
+            self._kept = {name for name, (_, shape) in self._feed.fields.items() if shape == ()}
+            self._check_last_batch(mask, options.get("last_batch"))
+        except FeedError:
+            self._feed.close()
+            raise
+        if environment is None and options.get("rank") is None:
+            warn_of_share(options)
         self._iterations = 0
+        self._loaded: int | None = None
         self._begin_at(self._feed.next_steps[0][0])
+
+    def _check_last_batch(self, mask: bool | None, given: str | None) -> None:
+        """Refuses batches with rows that nobody tells from records, and warns of steps in which processes get
+        different numbers of records."""
+        schedule = self._feed.spec()["schedule"]
+        if mask is None and schedule.get("last_batch") == "pad":
+            raise config(
+                'last_batch="pad" fills the last batch with rows of zeros: set mask=True, which adds to each '
+                "batch which rows are records, or mask=False, if you tell them apart yourself"
+            )
+        if self._plan.workers == 1 or given is not None:
+            return
+        plan, steps = self._plan, self._plan.steps(0)
+        if steps == 0 or not is_first(self._options):
+            return
+        shares = [len(plan.share(0, steps - 1, replica)) for replica in range(plan.replicas)]
+        if len(set(shares)) > 1:
+            warnings.warn(
+                f"the last step of an epoch has {min(shares)} to {max(shares)} records a process: a mean of "
+                "none is not a number, and gradients of fewer weigh more. Set drop_last=True or "
+                'last_batch="wrap" for training, last_batch="pad" with mask=True for validation, or '
+                'last_batch="keep" if that is what you want',
+                stacklevel=4,
+            )
 
     @property
     def feed(self) -> Feed:
@@ -166,8 +225,12 @@ class DataLoader:
         return self._epoch
 
     def __len__(self) -> int:
-        """The number of steps of this process in the epoch that is iterated over, or else in the next."""
-        return self._plan.steps(self._epoch if self._is_under_way else self._next_epoch)
+        """The number of steps of this process in the epoch that is iterated over, or else in the next: of the
+        whole epoch, also if a state was loaded of which only the rest comes."""
+        epoch = self._epoch if self._is_under_way else self._next_epoch
+        # With other batches or processes, the plan has of the loaded epoch only what was left.
+        is_rest = self._loaded is not None and epoch <= self._loaded
+        return self._plan.steps(epoch if self._loaded is None or not is_rest else self._loaded + 1)
 
     def __iter__(self) -> Iterator[Any]:
         epoch = self._next_epoch
@@ -198,30 +261,46 @@ class DataLoader:
         model. What was prefetched counts as still to come."""
         # After the last batch of an epoch, the snapshot is already of the next, and the loop is not.
         epoch = self._epoch if self._is_under_way else None
-        return {"version": STATE_VERSION, "snapshot": str(self._feed.snapshot()), "epoch": epoch}
+        snapshot = str(self._feed.snapshot())
+        return {"version": STATE_VERSION, "snapshot": snapshot, "epoch": epoch, "made_by": self._made_by}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where a state was taken: the next ``iter()`` is the rest of that epoch, bit for bit. After
         the last batch of an epoch, and before the loop over it has ended, that is no batch.
 
         The number of processes may be another one: then what is left of the epoch, for all of them together,
-        is divided among the new ones. After an error, the loader is where it was.
+        is divided among the new ones. If this loader makes something else of a record than the one that the
+        state is of (another crop or type, say), that is a warning. After an error, the loader is where it
+        was, unless the new threads could not start: then it is closed.
         """
+        if not isinstance(state, dict):
+            raise no_state(f"the state is {type(state).__name__}: give what state_dict() returned")
         version = state.get("version")
         if version != STATE_VERSION:
             raise no_state(f"the state has version {version!r}; this package reads {STATE_VERSION}")
         missing = [name for name in ("snapshot", "epoch") if name not in state]
         if missing:
             raise no_state(f"the state has no {missing[0]!r}: give what state_dict() returned")
+        if not isinstance(state["snapshot"], str):
+            found = type(state["snapshot"]).__name__
+            raise no_state(f"the state's snapshot is {found}: give what state_dict() returned")
         snapshot, epoch = Snapshot(state["snapshot"]), state["epoch"]
-        # The feed that there is goes on if the state does not suit it.
-        feed = self._built(resume=snapshot)
-        self._feed.close()
+        # Closed once the state was found to suit it, before the new one has memory and threads.
+        feed = self._built(resume=snapshot, _replaces=self._feed)
         self._feed, self._plan = feed, plan_of(feed)
         self._iterations += 1
         # Joined snapshots may be of an earlier epoch than the one that this process was in.
         start = self._feed.next_steps[0][0]
         self._begin_at(start if epoch is None else min(epoch, start))
+        self._loaded = start
+        # States of earlier versions do not say it.
+        theirs, made_by = state.get("made_by", self._made_by), self._made_by
+        for name in (name for name in MADE_BY if theirs.get(name) != made_by.get(name)):
+            warnings.warn(
+                f"the state is of a loader with {name}={theirs.get(name)}, and this one has {name}="
+                f"{made_by.get(name)}: the same records come, and are made into something else",
+                stacklevel=2,
+            )
 
     def stats(self) -> Stats:
         """What was done so far, and who waited for whom."""
@@ -248,7 +327,10 @@ class DataLoader:
         )
 
     def _built(self, **more: Any) -> Feed:
-        feed = self._build(**{**self._options, **more})
+        try:
+            feed = self._build(**{**self._options, **more})
+        except TypeError as error:
+            raise TypeError(str(error).replace("Feed()", "DataLoader()")) from None
         devices = len(feed.next_steps)
         if devices != 1:
             feed.close()
@@ -270,10 +352,13 @@ class DataLoader:
 
     def _taken(self, batch: Batch) -> Any:
         """The batch as its consumer wants it."""
-        if self._names is None:
-            self._names = chosen(batch.keys())
-        fields = [self._convert(batch[name]) for name in self._names]
-        return dict(zip(self._names, fields)) if self._as_dict else tuple(fields)
+        arrays = {
+            name: self._keep(batch[name]) if name in self._kept else self._convert(batch[name])
+            for name in self._names
+        }
+        if self._mask_of is not None:
+            arrays["mask"] = self._mask_of(batch.mask)
+        return arrays if self._as_dict else tuple(arrays.values())
 
 
 class Iteration:
@@ -328,14 +413,47 @@ def chosen(names: list[str]) -> list[str]:
     return [name for name in names if name == label or name not in LABELS]
 
 
+def known(names: list[str], fields: list[str]) -> list[str]:
+    """The names, if a batch has all of them."""
+    for name in names:
+        if name not in fields:
+            message = f"names={names}: there is no field {name!r}; there are {', '.join(fields)}"
+            error = UnknownFieldError(message)
+            error.reason = message
+            raise error
+    return names
+
+
+def is_first(options: dict[str, Any]) -> bool:
+    """Whether this is the first process of its job, which warns for all."""
+    if not options.get("environment"):
+        return options.get("rank") in (None, 0)
+    process = process_of(options.get("rank"), options.get("world_size"))
+    return process is None or process.rank == 0
+
+
+def warn_of_share(options: dict[str, Any]) -> None:
+    """Says that this process gets a part of the data, if that was not asked for."""
+    process = process_of(None, options.get("world_size"))
+    if process is None or process.world_size == 1 or process.rank != 0:
+        return
+    warnings.warn(
+        f"this is process {process.rank} of {process.world_size}, as torch.distributed or the environment's "
+        "variables say (percolator.environment()), so the loader gives it its share of each epoch, for "
+        "training as for validation: environment=True says that this is meant; environment=False gives every "
+        "process everything",
+        stacklevel=4,
+    )
+
+
 def plan_of(feed: Feed) -> Plan:
     plan = feed.plan
     assert plan is not None, "a feed with epochs follows a plan"
     return plan
 
 
-def converter(framework: str | None, copy: bool) -> Converter:
-    """What makes a framework's array of a field."""
+def chosen_framework(framework: str | None) -> str:
+    """The framework, or the one that is installed."""
     if framework is None:
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework not in ("torch", "numpy", "jax", "tensorflow"):
@@ -343,6 +461,11 @@ def converter(framework: str | None, copy: bool) -> Converter:
     if importlib.util.find_spec(framework) is None:
         message = f"framework={framework!r}, but {framework} is not installed"
         raise ModuleNotFoundError(message, name=framework)
+    return framework
+
+
+def converter(framework: str, copy: bool) -> Converter:
+    """What makes a framework's array of a field."""
     if framework == "torch":
         from_dlpack = importlib.import_module("torch").from_dlpack
         return (lambda field: from_dlpack(field).clone()) if copy else cast(Converter, from_dlpack)
@@ -355,3 +478,14 @@ def converter(framework: str | None, copy: bool) -> Converter:
         return lambda field: identity(field.tensorflow()) if copy else field.tensorflow()
     numpy = importlib.import_module("numpy")
     return cast(Converter, numpy.array if copy else numpy.asarray)
+
+
+def array_of_bools(framework: str) -> Callable[[list[bool]], Any]:
+    """What makes a framework's array of a list of bools."""
+    module, function = {
+        "torch": ("torch", "tensor"),
+        "jax": ("jax.numpy", "array"),
+        "tensorflow": ("tensorflow", "constant"),
+        "numpy": ("numpy", "array"),
+    }[framework]
+    return cast(Callable[[list[bool]], Any], getattr(importlib.import_module(module), function))

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::{Keywords, dtype_of, wrong};
-use crate::decoder::{Failures, PythonDecoder};
+use crate::decoder::{Failures, PythonDecoder, turn_of};
 use crate::errors;
 
 pub(super) fn apply(
@@ -22,10 +22,13 @@ pub(super) fn apply(
     let image = keywords.object("image");
     let decode = keywords.object("decode");
     let declared = keywords.object("decode_fields");
+    let overlaps: Option<bool> = keywords.take("decode_overlaps")?;
     let py = keywords.py();
-    if decode.is_none() && declared.is_some() {
-        let message = "decode_fields is set without decode: give the function that makes the fields";
-        return Err(errors::config(py, message));
+    for (name, is_set) in [("decode_fields", declared.is_some()), ("decode_overlaps", overlaps.is_some())] {
+        if decode.is_none() && is_set {
+            let message = format!("{name} is set without decode: give the function that makes the fields");
+            return Err(errors::config(py, &message));
+        }
     }
     if let Some(decode) = decode {
         if fields.is_some() || image.is_some() {
@@ -38,8 +41,15 @@ pub(super) fn apply(
             return Err(errors::value(format!("decode takes a function of a record, and not {found}")));
         }
         let declared = declared.map(|declared| declared_fields(&declared)).transpose()?;
+        let turn = match overlaps {
+            Some(true) => {
+                refuse_shared_files(&decode)?;
+                None
+            }
+            _ => Some(turn_of(&decode)),
+        };
         let function = Arc::new(decode.unbind());
-        return Ok(Some((PythonDecoder::new(function.clone(), declared, failures.clone()), function)));
+        return Ok(Some((PythonDecoder::new(function.clone(), declared, turn, failures.clone()), function)));
     }
     if fields.is_some() || image.is_some() {
         let fields = fields.map_or(Ok(ExampleFields::new()), |text| example_fields("fields", &text))?;
@@ -47,6 +57,49 @@ pub(super) fn apply(
         spec.decoder = DecoderSpec::Example { fields, image };
     }
     Ok(None)
+}
+
+/// Refuses a function whose calls are to overlap, and that has an open file: among the global variables that it
+/// uses, those that it encloses, and those of its object. All its threads would share that file's position.
+fn refuse_shared_files(decode: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = decode.py();
+    let mut held: Vec<(String, Bound<'_, PyAny>)> = Vec::new();
+    if let (Ok(code), Ok(cells)) = (decode.getattr("__code__"), decode.getattr("__closure__"))
+        && !cells.is_none()
+    {
+        let names = code.getattr("co_freevars")?;
+        for (name, cell) in names.try_iter()?.zip(cells.try_iter()?) {
+            // An empty cell has no contents.
+            let Ok(contents) = cell?.getattr("cell_contents") else { continue };
+            held.push((name?.to_string(), contents));
+        }
+    }
+    if let (Ok(code), Ok(globals)) = (decode.getattr("__code__"), decode.getattr("__globals__")) {
+        for name in code.getattr("co_names")?.try_iter()? {
+            let name = name?;
+            if let Ok(value) = globals.get_item(&name) {
+                held.push((name.to_string(), value));
+            }
+        }
+    }
+    let object = decode.getattr("__self__").unwrap_or_else(|_| decode.clone());
+    if let Ok(variables) = object.getattr("__dict__")
+        && let Ok(variables) = variables.cast_into::<PyDict>()
+    {
+        held.extend(variables.iter().map(|(name, value)| (name.to_string(), value)));
+    }
+    let file = py.import("io")?.getattr("IOBase")?;
+    for (name, value) in held {
+        if value.is_instance(&file)? && !value.getattr("closed")?.is_truthy()? {
+            let message = format!(
+                "decode_overlaps=True, and decode has the open file {name:?}: threads that read it at once move \
+                 each other's position, and get each other's bytes. Open one for each thread \
+                 (threading.local), read with os.pread, or leave decode_overlaps out"
+            );
+            return Err(errors::config(py, &message));
+        }
+    }
+    Ok(())
 }
 
 fn example_fields(keyword: &str, text: &str) -> PyResult<ExampleFields> {

@@ -53,6 +53,19 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     Ok(())
 }
 
+/// How encoded images are decoded.
+fn color_of(keywords: &mut Keywords<'_>) -> PyResult<Option<ColorMode>> {
+    let Some(name) = keywords.take::<String>("color")? else { return Ok(None) };
+    if ["rgb", "bgr"].contains(&&*name.to_ascii_lowercase()) {
+        return Err(errors::value(format!(
+            "color={name:?}: it says how many channels there are (\"color\" is 3, \"gray\" is 1, \"native\" \
+             as many as the file has), and not their order, which is BGR always; make RGB of a batch with \
+             x[:, [2, 1, 0]] (layout NCHW) or x[..., [2, 1, 0]] (NHWC), after mean_values, which are in BGR"
+        )));
+    }
+    super::named("color", &name).map(Some)
+}
+
 /// Changes what the keywords of a transform say.
 pub(crate) fn transform_of(keywords: &mut Keywords<'_>, mut transform: Transform) -> PyResult<Transform> {
     if let Some(crop) = keywords.take("crop")? {
@@ -71,7 +84,7 @@ pub(crate) fn transform_of(keywords: &mut Keywords<'_>, mut transform: Transform
     if let Some(scale) = keywords.take("scale")? {
         transform = transform.scale(scale);
     }
-    if let Some(color) = keywords.named::<ColorMode>("color")? {
+    if let Some(color) = color_of(keywords)? {
         transform = transform.color(color);
     }
     if let Some((height, width)) = keywords.take("resize")? {

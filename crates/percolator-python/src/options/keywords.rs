@@ -8,6 +8,20 @@ use serde::de::DeserializeOwned;
 
 use crate::errors;
 
+/// What other libraries call it, and what does it here.
+const INSTEAD: [(&str, &str); 10] = [
+    ("bgr", "pixels are in the order BGR already, as OpenCV and Caffe have them"),
+    ("data", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
+    ("folder", "images in a folder are read by a list of them: image_list"),
+    ("mean", "use mean_values, in the order BGR, or mean_file"),
+    ("num_workers", "use threads: a feed has no worker processes"),
+    ("pad", "use last_batch=\"pad\""),
+    ("path", "name the kind of the data: lmdb, leveldb, tfrecord or image_list"),
+    ("rgb", "pixels are in the order BGR: turn them, with x[:, [2, 1, 0]] for the layout NCHW"),
+    ("size", "use resize=(height, width), or crop"),
+    ("std", "use scale, one factor for all channels; divide each by its own in the loop"),
+];
+
 /// Keyword arguments. One that is `None` counts as not given.
 pub(crate) struct Keywords<'py> {
     left: Bound<'py, PyDict>,
@@ -74,8 +88,10 @@ impl<'py> Keywords<'py> {
     pub(crate) fn finish(self, function: &str) -> PyResult<()> {
         let Some(unknown) = self.given().into_iter().next() else { return Ok(()) };
         let near = self.known.iter().map(|known| (distance(known, &unknown), known)).min();
-        let hint = match near {
-            Some((distance, known)) if distance <= 2 + known.len() / 4 => {
+        let instead = INSTEAD.iter().find(|(name, _)| *name == unknown);
+        let hint = match (instead, near) {
+            (Some((_, instead)), _) => format!(": {instead}"),
+            (None, Some((distance, known))) if distance * 3 <= known.len().min(unknown.len()) => {
                 format!(" (did you mean {known:?}?)")
             }
             _ => String::new(),

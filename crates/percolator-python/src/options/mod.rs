@@ -9,8 +9,9 @@ mod resources;
 mod sources;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use percolator::feed::FeedSpec;
+use percolator::feed::{FeedSpec, SourceSpec};
 use percolator::snapshot::Snapshot as CoreSnapshot;
 use percolator::{Dtype, FeedBuilder};
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ pub(crate) use self::images::transform_of;
 pub(crate) use self::keywords::{Keywords, wrong};
 use crate::decoder::{Failures, PythonDecoder};
 use crate::errors;
+use crate::feed::Feed;
 use crate::snapshot::Snapshot;
 
 /// What the keywords describe.
@@ -30,6 +32,8 @@ pub(crate) struct Described {
     pub(crate) function: Option<Arc<Py<PyAny>>>,
     /// Where it keeps its exceptions.
     pub(crate) failures: Arc<Failures>,
+    /// The feed in whose place this one comes.
+    pub(crate) replaces: Option<Py<Feed>>,
 }
 
 /// Sets what the keywords say.
@@ -48,8 +52,14 @@ pub(crate) fn apply(
     resources::apply(&mut keywords, &mut spec)?;
     order::apply(&mut keywords, &mut spec)?;
     let resume = keywords.object("resume").map(|resume| snapshot_of(&resume)).transpose()?;
+    let replaces =
+        keywords.object("_replaces").map(Bound::cast_into::<Feed>).transpose().map_err(PyErr::from)?;
+    let replaces = replaces.map(Bound::unbind);
     keywords.finish("Feed")?;
-    Ok(Described { builder: attach(spec, decoder, resume), function, failures })
+    let are_of_tfrecords = spec.sources.iter().all(|source| matches!(source, SourceSpec::TfRecord { .. }));
+    let says_nothing = decoder.is_none() && spec.decoder == FeedSpec::default().decoder;
+    failures.may_be_examples.store(are_of_tfrecords && says_nothing, Ordering::Relaxed);
+    Ok(Described { builder: attach(spec, decoder, resume), function, failures, replaces })
 }
 
 /// A builder of a spec, with what a spec cannot hold.

@@ -9,7 +9,7 @@ use percolator::transform::CaffeEra;
 use pyo3::prelude::*;
 
 use super::Keywords;
-use crate::errors;
+use crate::{environment, errors};
 
 pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
     let schedule = &mut spec.schedule;
@@ -103,11 +103,10 @@ fn job(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
         (Some(rank), Some(processes), false) => {
             Some(Process { rank, processes, local_rank: None, local_processes: None })
         }
-        (rank, processes, true) => Process::from_environment(rank, processes)
-            .map_err(|error| errors::config(keywords.py(), &error.to_string()))?,
+        (rank, processes, true) => environment::process(keywords.py(), rank, processes)?,
         _ => {
             let message = "rank and world_size belong together: give both, or environment=True, which asks \
-                           the launcher's variables (RANK, WORLD_SIZE, ...)";
+                           torch.distributed and the launcher's variables (RANK, WORLD_SIZE, ...)";
             return Err(errors::config(keywords.py(), message));
         }
     };

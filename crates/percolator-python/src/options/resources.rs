@@ -24,7 +24,7 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     }
     let devices: Vec<String> = keywords.several("devices")?;
     if !devices.is_empty() {
-        spec.devices = devices;
+        spec.devices = devices.into_iter().map(host_of).collect();
     }
     if let Some(threads) = keywords.take("threads")? {
         spec.threads = Some(threads);
@@ -63,6 +63,14 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         spec.give_up_after = duration("give_up_after", seconds)?;
     }
     Ok(())
+}
+
+/// Frameworks call the host a CPU.
+fn host_of(device: String) -> String {
+    match device.strip_prefix("cpu") {
+        Some(number) if number.is_empty() || number.starts_with(':') => format!("host{number}"),
+        _ => device,
+    }
 }
 
 /// A number of seconds; `None` if it is infinite.

@@ -12,13 +12,25 @@ use crate::errors;
 /// The kinds of sources, by keyword.
 const KINDS: [&str; 4] = ["lmdb", "leveldb", "tfrecord", "image_list"];
 
+/// A folder that is put before each name of a list. The library joins the two as they are, as Caffe does; here
+/// it is always a folder.
+fn folder(path: PathBuf) -> PyResult<String> {
+    let mut folder = path.into_os_string().into_string().map_err(|path| {
+        errors::value(format!("root_folder={}: it is not UTF-8: rename the folder", path.display()))
+    })?;
+    if !folder.is_empty() && !folder.ends_with('/') {
+        folder.push('/');
+    }
+    Ok(folder)
+}
+
 pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
     let mut kinds: Vec<&'static str> = Vec::new();
     for given in keywords.given() {
         kinds.extend(KINDS.iter().filter(|kind| **kind == given));
     }
     let name: Option<String> = keywords.take("lmdb_name")?;
-    let root_folder: Option<String> = keywords.take("root_folder")?;
+    let root_folder = keywords.take::<PathBuf>("root_folder")?.map(folder).transpose()?;
     // Several are joined in the order in which they are given.
     let mut sources = Vec::new();
     for kind in kinds {
