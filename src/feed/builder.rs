@@ -38,7 +38,7 @@ use crate::transform::{CaffeEra, Transform, TransformPlace};
 ///     .build()?;
 /// for step in feed.steps() {
 ///     for batch in step? {
-///         println!("{batch:?}: {} labels", batch.labels().len());
+///         println!("{batch:?}: {} labels", batch.labels()?.len());
 ///     }
 /// }
 /// # Ok::<(), percolator::FeedError>(())

@@ -121,7 +121,7 @@ pub struct IntoBatches {
 ///
 /// for batch in Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).once().build()? {
 ///     let batch = batch?;
-///     println!("{} labels", batch.labels().len());
+///     println!("{} labels", batch.labels()?.len());
 /// }
 /// # Ok::<(), percolator::FeedError>(())
 /// ```

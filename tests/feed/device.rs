@@ -29,7 +29,7 @@ fn batches_are_sent_in_order_and_handed_over_before_they_arrive() {
             assert_eq!(batch.records()[0].index, 4 * number as u64);
             let state = bench.state();
             assert_eq!(state.sent[number].copy, batch.bytes());
-            assert_eq!(state.sent[number].labels, batch.labels());
+            assert_eq!(state.sent[number].labels, batch.labels().unwrap());
         }
         // They arrive one by one, the last one first.
         bench.change(|state| state.arrived.insert(2));

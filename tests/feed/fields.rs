@@ -434,3 +434,35 @@ fn tensors_of_all_arrays_are_handed_on_with_a_version_and_without() {
     // SAFETY: it is called once.
     unsafe { deleter(raw) };
 }
+
+/// A loop over nothing trains on nothing: what is not there, or of another type, is an error that names what
+/// there is.
+#[test]
+fn a_batch_without_labels_or_lengths_says_so_and_names_its_fields() {
+    let batch = feed().build().unwrap().into_iter().next().unwrap().unwrap();
+    for error in [batch.labels().unwrap_err(), batch.labels_f32().unwrap_err()] {
+        let FieldError::Unknown { wanted, fields } = &error else { panic!("{error}") };
+        assert!(wanted.contains("label"), "{error}");
+        for field in batch.fields() {
+            assert!(fields.contains(&field.to_string()), "{error}");
+        }
+    }
+    for name in ["image", "tokens", "noise"] {
+        let field = batch.fields().iter().find(|field| field.name() == name).unwrap().to_string();
+        let error = batch.field(name).unwrap().lengths().unwrap_err();
+        assert_eq!(error, FieldError::NotPadded { field });
+    }
+    assert_eq!(batch.field("padded").unwrap().lengths().unwrap(), [0, 1, 2, 3]);
+
+    let field = |dtype| [Field::scalar("label", dtype), Field::scalar("label_f32", dtype)];
+    let zeros = |_: &Record<'_>, row: &mut Row<'_>| {
+        row.set("label", 0_i64)?;
+        row.set("label_f32", 0_i64)?;
+        Ok(())
+    };
+    let feed = Feed::builder().source(source()).fields(field(Dtype::I64)).decode(zeros);
+    let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
+    let of_type = |wanted, field: &str| FieldError::Dtype { field: field.into(), found: Dtype::I64, wanted };
+    assert_eq!(batch.labels().unwrap_err(), of_type(Dtype::I32, "label"));
+    assert_eq!(batch.labels_f32().unwrap_err(), of_type(Dtype::F32, "label_f32"));
+}

@@ -390,7 +390,9 @@ fn a_feed_without_a_lock_delivers_nothing_that_was_written_meanwhile() {
                 break;
             }
         };
-        for (pixels, label) in batches[0].pixels::<u8>().unwrap().chunks(2700).zip(batches[0].labels()) {
+        for (pixels, label) in
+            batches[0].pixels::<u8>().unwrap().chunks(2700).zip(batches[0].labels().unwrap())
+        {
             assert_eq!(usize::try_from(*label).unwrap(), given);
             assert!(
                 pixels.iter().copied().eq((0..2700).map(|at| common::pixel(given, at))),

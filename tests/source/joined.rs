@@ -134,7 +134,9 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
                 assert_eq!(4 * of_first, 3 * batch.len(), "{step:?}");
                 // Labels are positions among all shards.
                 let labels = due.iter().map(|id| if id.index < 13 { id.index } else { id.index + 9 });
-                assert!(batch.labels().iter().map(|&label| u64::try_from(label).unwrap()).eq(labels));
+                assert!(
+                    batch.labels().unwrap().iter().map(|&label| u64::try_from(label).unwrap()).eq(labels)
+                );
                 seen.push((batch.step(), batch.bytes().to_vec()));
             }
             let mut first = describe(shuffle).build().unwrap();
@@ -195,7 +197,7 @@ fn a_database_that_goes_on_behind_the_records_that_it_said_is_an_error_and_not_c
 type Given = (Vec<RecordId>, Vec<i32>, Vec<u8>);
 
 fn given(batch: &Batch) -> Given {
-    (batch.records().to_vec(), batch.labels().to_vec(), batch.bytes().to_vec())
+    (batch.records().to_vec(), batch.labels().unwrap().to_vec(), batch.bytes().to_vec())
 }
 
 /// Some steps of a feed, lane by lane.
