@@ -74,7 +74,7 @@ fn rows(feed: FeedBuilder) -> BTreeMap<(u64, u64), Row1> {
         let evens = batch.get::<bool>("is_even").unwrap();
         assert_eq!(&*images.shape(), &[batch.rows(), 3, 1]);
         assert_eq!(tokens.rows().len(), batch.rows());
-        let lengths = batch.field("padded").unwrap().lengths();
+        let lengths = batch.field("padded").unwrap().lengths().unwrap();
         for (row, id) in batch.records().iter().enumerate() {
             assert_eq!(usize::try_from(lengths[row]).unwrap(), tokens.row(row).len());
             let seen = (
@@ -125,7 +125,7 @@ fn short_batches_are_padded_field_by_field() {
     assert_eq!(tokens.offsets().len(), 11);
     assert_eq!(last.get::<i64>("padded").unwrap().row(9), [-1; 4]);
     assert!(last.get::<u8>("image").unwrap()[9..].iter().all(|&byte| byte == 0));
-    assert_eq!(last.field("padded").unwrap().lengths()[3..], [0; 7]);
+    assert_eq!(last.field("padded").unwrap().lengths().unwrap()[3..], [0; 7]);
 }
 
 #[test]
@@ -259,7 +259,8 @@ fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     assert_eq!(build(over().fields(fields())), half("fields", "decode"));
     assert_eq!(build(over().decode(decode)), half("decode", "fields"));
     let both = over().decoder(RawBytes::fixed()).fields(fields());
-    assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders));
+    let (one, other) = (".decoder(...)", ".fields(...)");
+    assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders { one, other }));
     for (option, feed) in [
         ("transform", feed().transform(Transform::new().crop(1))),
         ("dtype", feed().dtype(Dtype::F16)),
