@@ -88,9 +88,16 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// record](crate::BadRecords). What is [not of the record](DecodeFailure::not_of_record) ends every feed.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
+    /// Whether the batches of a feed may have different fields (default: they may not). If so, the first
+    /// record of each batch is given to [`reshape`](Self::reshape) before a worker decodes it: its lane's
+    /// thread then parses every batch's first record.
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the
     /// batch before. Only extents and maxima may change, as the extents of uncropped images do; names, types
-    /// and their order stay.
+    /// and their order stay. Called only if [`may_reshape`](Self::may_reshape) says so.
     ///
     /// # Errors
     ///
