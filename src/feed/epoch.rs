@@ -92,7 +92,7 @@ impl Iterator for Epoch<'_> {
         if self.is_over {
             return None;
         }
-        let batch = self.steps.next().and_then(|step| step.map(|mut batches| batches.pop()).transpose());
+        let batch = self.steps.next_batch();
         self.is_over = match &batch {
             Some(Ok(batch)) => batch.step().is_some_and(|step| step.is_last),
             Some(Err(_)) | None => true,

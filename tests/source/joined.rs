@@ -303,13 +303,23 @@ fn a_cursor_that_seeks_moves_as_a_position_in_a_list_would() {
 fn memory_is_known_before_and_the_databases_are_named_together() {
     let shards = Shards::write();
     let source = shards.open();
-    let paths: Vec<_> = (0..5).map(|number| shards.path(number).display().to_string()).collect();
-    assert_eq!(source.path(), Path::new(&paths.join(", ")));
+    let [first, last] = [0, 4].map(|number| shards.path(number).display().to_string());
+    assert_eq!(source.path(), Path::new(&format!("{first} to {last} (5 databases)")));
     let sum = Lmdb::open(shards.path(0)).unwrap().held_bytes()
         + LevelDb::open(shards.path(3)).unwrap().held_bytes();
     assert!(source.held_bytes() > sum);
     let other = Joined::new(Lmdb::open(shards.path(0)).unwrap()).and(Lmdb::open(shards.path(4)).unwrap());
-    assert_ne!(source.path(), other.path(), "readers are known by it");
+    assert_eq!(other.path(), Path::new(&format!("{first}, {last}")));
+    // A reader of several that only differ in the middle is another reader.
+    let key = |middle: usize| {
+        let open = |number| LevelDb::open(shards.path(number)).unwrap();
+        let joined = Joined::new(Lmdb::open(shards.path(0)).unwrap()).and(open(middle)).and(open(2));
+        let joined = joined.and(Lmdb::open(shards.path(4)).unwrap());
+        let reader = percolator::reader::DataReader::builder("data", joined);
+        reader.open_in(&Registry::new()).unwrap().key().clone()
+    };
+    assert_eq!(key(1), key(1));
+    assert_ne!(key(1), key(3));
 }
 
 #[test]
