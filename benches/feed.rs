@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use databases::{Case, cases, raw256, small, transform};
-use percolator::Feed;
+use percolator::decoder::{Decoded, WorkerSetup};
 use percolator::reader::DataReader;
-use percolator::source::Lmdb;
+use percolator::source::{Lmdb, Record};
+use percolator::{Dtype, Feed, Field, RecordDecoder, Row};
 
 /// The time that `batches` batches take, once the feed has read its whole source.
 fn time_batches(case: &Case, batches: u64) -> Duration {
@@ -70,6 +71,62 @@ fn first_batch(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Bytes as they are, of which each batch's first record may be looked at beforehand, as if it could bring
+/// another shape.
+struct Bytes {
+    may_reshape: bool,
+}
+
+impl RecordDecoder for Bytes {
+    type Scratch = ();
+
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(vec![Field::new("bytes", Dtype::U8, [first.value.len()])])
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) {}
+
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+        Ok(row.write("bytes", record.value)?)
+    }
+
+    fn may_reshape(&self) -> bool {
+        self.may_reshape
+    }
+
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        let own = self.fields(first)?;
+        Ok((own != fields).then_some(own))
+    }
+}
+
+/// Records of 3 KB as bytes, one or 64 in a batch, with and without a look at each batch's first record.
+fn first_records(criterion: &mut Criterion) {
+    let (path, records) = small();
+    let mut group = criterion.benchmark_group("first records");
+    group.sample_size(20).throughput(Throughput::Elements(records as u64));
+    for batch_size in [1, 64] {
+        for may_reshape in [false, true] {
+            let name = format!("batch {batch_size}, {}", if may_reshape { "looked at" } else { "not" });
+            group.bench_function(name, |bencher| {
+                bencher.iter_custom(|rounds| {
+                    let feed = Feed::builder().lmdb(&path).decoder(Bytes { may_reshape }).threads(1);
+                    let mut feed = feed.batch_size(batch_size).build().unwrap();
+                    let mut lane = feed.take_lanes().unwrap().pop().unwrap();
+                    let batches = |passes: u64| passes as usize * records / batch_size;
+                    (0..batches(1)).for_each(|_| drop(lane.next().unwrap().unwrap()));
+                    let start = Instant::now();
+                    for _ in 0..batches(rounds) {
+                        drop(black_box(lane.next().unwrap().unwrap()));
+                    }
+                    start.elapsed()
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 /// The reader thread alone: records dealt to a consumer that returns them at once.
 fn reader(criterion: &mut Criterion) {
     let (path, records) = small();
@@ -91,5 +148,5 @@ fn reader(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, feeds, first_batch, reader);
+criterion_group!(benches, feeds, first_batch, first_records, reader);
 criterion_main!(benches);

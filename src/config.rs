@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::base::memory_limit::{LimitSource, MemoryLimit};
+use crate::base::shown;
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
 use crate::order::OrderError;
@@ -18,6 +19,31 @@ pub enum ConfigError {
     /// No source was named.
     #[error("a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)")]
     NoSource,
+    /// A source that would drop the one set before it.
+    #[error(
+        "{first} and {second} are each set as the feed's only source: to read both as one data set, set the \
+         second one with .{join}(...); otherwise leave one of them out"
+    )]
+    SourceReplaced {
+        /// The source that was set before.
+        first: String,
+        /// The one that was set after it.
+        second: String,
+        /// The builder's method that joins the second one to the first.
+        join: &'static str,
+    },
+    /// A source was attached that the spec does not name.
+    #[error(
+        "{} was attached with {method}, but the feed names no source that it could be: leave it out, or add \
+         it with .and_source(...)",
+        shown::path(path)
+    )]
+    AttachedTooMany {
+        /// The source's path.
+        path: PathBuf,
+        /// The builder's method that attached it.
+        method: &'static str,
+    },
     /// A list that is shuffled or skips lines, behind another source: its random numbers would be those of
     /// the first.
     #[error(
@@ -63,6 +89,12 @@ pub enum ConfigError {
          first: skip or replace them (BadRecords::skip, BadRecords::replace), or leave the file out"
     )]
     UselessQuarantine,
+    /// Limits of bad records for a feed that ends with the first one.
+    #[error(
+        "at_most and at_most_rate limit the bad records that a feed goes on after, and this one ends with \
+         the first: skip or replace them (BadRecords::skip, BadRecords::replace), or leave the limits out"
+    )]
+    UselessLimit,
     /// No device was named.
     #[error("a feed needs at least 1 device: name one with .devices(...)")]
     NoDevice,
@@ -259,9 +291,16 @@ pub enum ConfigError {
         /// Another one.
         other: (usize, StepId),
     },
-    /// A decoder together with fields or a closure.
-    #[error("both .decoder(...) and .fields(...) or .decode(...) are set: leave one of the two out")]
-    TwoDecoders,
+    /// Two options that each say what the records are.
+    #[error(
+        "both {one} and {other} are set, and each says how a record is decoded: leave one of the two out"
+    )]
+    TwoDecoders {
+        /// The option that was set first.
+        one: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
     /// A closure without fields, or fields without a closure.
     #[error("{given} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
     IncompleteDecoder {

@@ -15,7 +15,7 @@
 //!         .build()?;
 //!     for step in feed.steps().take(10_000) {
 //!         for batch in step? {
-//!             train(batch.pixels::<f32>()?, batch.labels()); // one lane's share of the step
+//!             train(batch.pixels::<f32>()?, batch.labels()?); // one lane's share of the step
 //!         }
 //!     }
 //!     println!("{}", feed.stats());

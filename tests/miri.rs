@@ -35,7 +35,7 @@ fn check(batch: &Batch) {
     let row_elements = batch.shape().dims()[1..].iter().product();
     let rows = batch.bytes().chunks(batch.bytes().len() / batch.shape().records);
     let expected = |id: u64| (0..row_elements).map(move |at| common::pixel(usize::try_from(id).unwrap(), at));
-    for ((row, id), label) in rows.zip(batch.records()).zip(batch.labels()) {
+    for ((row, id), label) in rows.zip(batch.records()).zip(batch.labels().unwrap()) {
         assert_eq!(u64::try_from(*label).unwrap(), id.index);
         match batch.shape().dtype {
             Dtype::U8 => assert!(row.iter().copied().eq(expected(id.index))),
@@ -144,7 +144,7 @@ fn padding_is_zeros_and_targets_lie_beside_their_records() {
             let records = batch.len();
             let row = pixels.len() / batch.shape().records;
             assert!(pixels[records * row..].iter().all(|&pixel| pixel == 0.0));
-            assert!(batch.labels()[records..].iter().all(|&label| label == 0));
+            assert!(batch.labels().unwrap()[records..].iter().all(|&label| label == 0));
             records
         })
         .collect();

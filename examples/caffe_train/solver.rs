@@ -57,7 +57,7 @@ impl Solver {
             let mut gradient = Gradient::zero(&classifier);
             for batch in step? {
                 check(&batch, shape.image)?;
-                gradient.add(&classifier, batch.pixels()?, batch.labels());
+                gradient.add(&classifier, batch.pixels()?, batch.labels()?);
             }
             classifier.descend(&gradient, self.base_lr);
             loss = Some(gradient.mean_loss());
@@ -99,9 +99,9 @@ fn test_net(test: &FeedBuilder, classifier: &Classifier, image: ImageShape) -> a
     for step in feed.steps() {
         for batch in step? {
             check(&batch, image)?;
-            correct += classifier.count_correct(batch.pixels()?, batch.labels());
+            correct += classifier.count_correct(batch.pixels()?, batch.labels()?);
             records += batch.len();
-            sum.add(classifier, batch.pixels()?, batch.labels());
+            sum.add(classifier, batch.pixels()?, batch.labels()?);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
@@ -116,7 +116,8 @@ fn check(batch: &Batch, image: ImageShape) -> Result<(), NotForTheModel> {
         return Err(NotForTheModel(format!("there are images of {image} and of {found}")));
     }
     let is_class = |label: &i32| usize::try_from(*label).is_ok_and(|label| label < CLASSES);
-    match batch.labels().iter().zip(batch.records()).find(|(label, _)| !is_class(label)) {
+    let labels = batch.labels().map_err(|error| NotForTheModel(error.to_string()))?;
+    match labels.iter().zip(batch.records()).find(|(label, _)| !is_class(label)) {
         Some((label, record)) => {
             let last = CLASSES - 1;
             Err(NotForTheModel(format!("the label of {record} is {label}, and the model's are 0 to {last}")))

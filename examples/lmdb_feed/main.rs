@@ -95,7 +95,7 @@ fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classi
     for step in progress.wrap_iter(feed.steps().take(steps)) {
         let mut gradient = Gradient::zero(&classifier);
         for batch in step? {
-            gradient.add(&classifier, batch.pixels()?, batch.labels());
+            gradient.add(&classifier, batch.pixels()?, batch.labels()?);
         }
         classifier.descend(&gradient, LEARNING_RATE);
         progress.set_message(format!("loss {:.3}", gradient.mean_loss()));
@@ -117,7 +117,7 @@ fn test(lmdb: &Path, options: &Options, classifier: &Classifier) -> anyhow::Resu
     let mut correct = 0;
     for step in feed.steps() {
         for batch in step? {
-            correct += classifier.count_correct(batch.pixels()?, batch.labels());
+            correct += classifier.count_correct(batch.pixels()?, batch.labels()?);
         }
     }
     Ok(correct)

@@ -19,7 +19,7 @@ impl Tally {
         let pixels = batch.pixels()?;
         self.pixels += pixels.len() as u64;
         self.pixel_sum += sum(pixels);
-        for &label in batch.labels() {
+        for &label in batch.labels()? {
             *self.labels.entry(label).or_default() += 1;
         }
         Ok(())

@@ -101,7 +101,7 @@ fn write_leveldb(folder: &Path, positions: std::ops::Range<u64>) -> anyhow::Resu
 
 /// Checks every row of a batch against the record that it says it is.
 pub(crate) fn check(batch: &Batch) -> anyhow::Result<u64> {
-    for ((row, id), label) in batch.bytes().chunks(BYTES).zip(batch.records()).zip(batch.labels()) {
+    for ((row, id), label) in batch.bytes().chunks(BYTES).zip(batch.records()).zip(batch.labels()?) {
         ensure!(u64::try_from(*label) == Ok(id.index), "{id} has the label {label}");
         let is_right = (0..BYTES).all(|at| row[at] == pixel(id.index, at));
         ensure!(is_right, "the pixels of {id} are not its own");

@@ -117,6 +117,12 @@ impl BadRecords {
         self
     }
 
+    /// Whether a limit other than the default is set.
+    #[expect(clippy::float_cmp, reason = "set or not, and not computed")]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.at_most.is_some() || self.at_most_rate != RATE
+    }
+
     /// Whether a bad record ends the feed.
     pub(crate) fn fails(&self) -> bool {
         self.action == BadAction::Fail

@@ -63,7 +63,6 @@ impl WaitMeter {
     }
 
     /// Like [`begin`](Self::begin), with a guard that borrows nothing.
-    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams need an owned guard"))]
     pub(crate) fn begin_owned(self: &Arc<Self>) -> Wait<Arc<Self>> {
         Wait { start: self.note_begin(), meter: self.clone() }
     }

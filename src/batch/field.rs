@@ -487,6 +487,12 @@ pub enum FieldError {
         /// The field.
         field: String,
     },
+    /// It has no lengths.
+    #[error("field {field} is not padded: every row has all of its elements, or offsets of its own (ragged)")]
+    NotPadded {
+        /// The field, with its type and extents.
+        field: String,
+    },
     /// A byte of a boolean field is neither 0 nor 1.
     #[error("field {field:?} holds a byte that is not a bool: 0 is false and 1 is true")]
     NoBool {

@@ -46,6 +46,10 @@ impl RecordDecoder for RawBytes {
         }])
     }
 
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
 
     #[inline]
@@ -121,6 +125,10 @@ impl RecordDecoder for Tokens {
 
     fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
         Ok(vec![Field::new("tokens", self.dtype, [self.block])])
+    }
+
+    fn may_reshape(&self) -> bool {
+        false
     }
 
     fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}

@@ -27,6 +27,10 @@ where
         Ok(self.fields.clone())
     }
 
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
 
     #[inline]

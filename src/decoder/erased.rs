@@ -14,6 +14,7 @@ pub(crate) struct Scratch(Box<dyn Any>);
 /// A [`RecordDecoder`] whose scratch type is erased.
 pub(crate) trait ErasedDecoder: Send + Sync {
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
+    fn may_reshape(&self) -> bool;
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>>;
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>>;
     fn scratch(&self, setup: WorkerSetup) -> Scratch;
@@ -24,6 +25,10 @@ pub(crate) trait ErasedDecoder: Send + Sync {
 impl<D: RecordDecoder> ErasedDecoder for D {
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
         RecordDecoder::fields(self, first)
+    }
+
+    fn may_reshape(&self) -> bool {
+        RecordDecoder::may_reshape(self)
     }
 
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
@@ -56,6 +61,10 @@ impl<D: RecordDecoder> RecordDecoder for Arc<D> {
 
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
         RecordDecoder::fields(&**self, first)
+    }
+
+    fn may_reshape(&self) -> bool {
+        RecordDecoder::may_reshape(&**self)
     }
 
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {

@@ -122,6 +122,15 @@ impl RecordDecoder for ImageDecoder {
         Ok(self.fields_of(self.shapes(first)?))
     }
 
+    /// Windows that the device transforms are of bytes or of floats, and a target has a shape of its own.
+    fn may_reshape(&self) -> bool {
+        let channels_are_fixed = self
+            .front
+            .as_ref()
+            .is_some_and(|front| front.has_fixed_channels(self.transformer.decode().color));
+        self.cutter.is_some() || self.target.is_some() || !self.transformer.has_one_shape(channels_are_fixed)
+    }
+
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
         let shapes = self.shapes(first)?;
         let data = &fields[DATA];
@@ -415,4 +424,48 @@ impl TargetOf<'_> {
 fn vector(floats: Floats<'_>) -> Image<'_> {
     let shape = ImageShape { channels: floats.len(), height: 1, width: 1 };
     Image { shape, pixels: Pixels::F32(floats) }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::base::shape::Phase;
+    use crate::decoder::example::{ExampleFields, ExampleImage, ImageShapeFrom};
+    use crate::image::ColorMode;
+    use crate::transform::{MeanImage, Transform};
+
+    #[test]
+    fn only_pictures_whose_shape_may_differ_decide_that_of_their_batch() {
+        let shape = ImageShape { channels: 3, height: 4, width: 4 };
+        let mean = MeanImage::new(shape, vec![0.0; 48]).expect("as many values as pixels");
+        let encoded = ExampleImage::encoded("image");
+        let fixed = ExampleImage::raw("image", ImageShapeFrom::Fixed(shape));
+        let told = ExampleImage::raw("image", ImageShapeFrom::Feature("shape".to_owned()));
+        let crop = || Transform::new().crop(2);
+        let cases: [(bool, Transform, Option<&ExampleImage>); 10] = [
+            (true, Transform::new(), None),
+            // Raw Datums of one channel may be among others of three.
+            (true, crop(), None),
+            (true, crop().color(ColorMode::Color), None),
+            (false, crop().mean_values([1.0, 2.0, 3.0]), None),
+            (false, Transform::new().resize(4, 4).mean_values([1.0, 2.0, 3.0]), None),
+            (false, Transform::new().mean_image(mean), None),
+            (true, crop(), Some(&encoded)),
+            (false, crop().color(ColorMode::Gray), Some(&encoded)),
+            (false, crop(), Some(&fixed)),
+            (true, crop(), Some(&told)),
+        ];
+        for (may_reshape, transform, front) in cases {
+            let transformer =
+                Transformer::new(&transform, "".as_ref(), Phase::Train, Dtype::F32, Layout::Nchw);
+            let decoder = ImageDecoder {
+                front: front.map(|image| ExampleFront::new(image, &ExampleFields::default())),
+                transformer: transformer.expect("the transform is possible"),
+                cutter: None,
+                target: None,
+                has_wide_labels: false,
+            };
+            assert_eq!(decoder.may_reshape(), may_reshape, "{transform:?}, {front:?}");
+        }
+    }
 }

@@ -95,9 +95,17 @@ pub trait RecordDecoder: Send + Sync + 'static {
         let _ = scratch;
     }
 
+    /// Whether the batches of a feed may have different fields (default: they may). If so, the first record of
+    /// each batch is given to [`reshape`](Self::reshape) before a worker decodes it: its lane's thread, of
+    /// which there is one, then verifies every batch's first record. A decoder that never reshapes says
+    /// `false` and spares the lane that.
+    fn may_reshape(&self) -> bool {
+        true
+    }
+
     /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the
     /// batch before. Only extents and maxima may change, as the extents of uncropped images do; names, types
-    /// and their order stay.
+    /// and their order stay. Called only if [`may_reshape`](Self::may_reshape) says so.
     ///
     /// # Errors
     ///

@@ -64,9 +64,8 @@ use crate::order::InputContext;
 /// [reduction](StepWeights::reduce).
 ///
 /// ```
-/// use percolator::Device;
 /// use percolator::distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
-/// # use percolator::Feed;
+/// use percolator::{Batch, Device, Feed, FieldError};
 /// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
 ///
 /// let workers = InputWorkers::new([
@@ -76,11 +75,12 @@ use crate::order::InputContext;
 /// let records = Feed::builder().lmdb(digits).index(percolator::source::IndexPlace::Memory).epochs(1);
 /// for step in distribute(records, 10, &workers, InputOptions::new())? {
 ///     let step = step?;
-///     let losses = step.batches.map(|batch| batch.labels_f32().iter().sum::<f32>());
+///     let sum = |batch: Batch| Ok::<f32, FieldError>(batch.labels_f32()?.iter().sum());
+///     let losses = step.batches.try_map(sum)?;
 ///     println!("{} of {} replicas", step.weights.num_replicas_with_values(), step.weights.counts().len());
 ///     println!("{}", step.weights.reduce(ReduceOp::Sum, &losses)?);
 /// }
-/// # Ok::<(), percolator::distribute::DistributeError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors

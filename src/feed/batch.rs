@@ -177,18 +177,25 @@ impl Batch {
 
     /// Returns the labels of images, as the database has them: one for each row. In a batch that was
     /// [padded](crate::LastBatch::Pad), the first [`len`](Self::len) are the records'. Those after them are
-    /// zeros, and of no record: see [`mask`](Self::mask). Reads the field named `label`; a batch without a
-    /// field of that name and of type i32 has no labels.
-    #[must_use]
-    pub fn labels(&self) -> &[i32] {
-        self.get(name::LABEL).map_or(&[], Values::into_slice)
+    /// zeros, and of no record: see [`mask`](Self::mask). Reads the field named `label`.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if the batch has no field of that name, or if it is not of type i32. Batches of a
+    /// [decoder](crate::FeedBuilder::decoder) have the fields that it declares: read those with
+    /// [`get`](Self::get).
+    pub fn labels(&self) -> Result<&[i32], FieldError> {
+        Ok(self.get(name::LABEL)?.into_slice())
     }
 
     /// Returns the labels as Caffe's nets see them: floats, exact up to 2^24, and as many as
     /// [`labels`](Self::labels). Reads the field named `label_f32`.
-    #[must_use]
-    pub fn labels_f32(&self) -> &[f32] {
-        self.get(name::LABEL_F32).map_or(&[], Values::into_slice)
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if the batch has no field of that name, or if it is not of type f32.
+    pub fn labels_f32(&self) -> Result<&[f32], FieldError> {
+        Ok(self.get(name::LABEL_F32)?.into_slice())
     }
 
     /// Returns which records these are: the epoch and the position of each, in the order of the rows.

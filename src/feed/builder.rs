@@ -12,6 +12,7 @@ use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use super::target::Target;
 use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
+use crate::config::ConfigError;
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{
@@ -38,7 +39,7 @@ use crate::transform::{CaffeEra, Transform, TransformPlace};
 ///     .build()?;
 /// for step in feed.steps() {
 ///     for batch in step? {
-///         println!("{batch:?}: {} labels", batch.labels().len());
+///         println!("{batch:?}: {} labels", batch.labels()?.len());
 ///     }
 /// }
 /// # Ok::<(), percolator::FeedError>(())
@@ -69,6 +70,10 @@ pub(super) struct Attached {
     /// If this feed replays one replica of a job: the job and the replica.
     pub(super) alone: Option<(World, usize)>,
     pub(super) registry: Registry,
+    /// Whether the program has named a source: those of a net or of a spec may be replaced.
+    names_sources: bool,
+    /// Options of which a later one would have dropped an earlier one: the first such pair.
+    pub(super) conflict: Option<ConfigError>,
 }
 
 impl Default for Attached {
@@ -83,6 +88,8 @@ impl Default for Attached {
             digest: None,
             alone: None,
             registry: Registry::global().clone(),
+            names_sources: false,
+            conflict: None,
         }
     }
 }
@@ -103,6 +110,10 @@ impl FeedBuilder {
     }
 
     /// Reads a Caffe LMDB: its folder, or its `data.mdb`.
+    ///
+    /// This replaces the source of a net or a spec that the builder was made from. After a source that the
+    /// program has named itself, it is an error of [`build`](Self::build): [`and_lmdb`](Self::and_lmdb) reads
+    /// both. The same holds for every method that sets the source.
     pub fn lmdb(self, path: impl AsRef<Path>) -> Self {
         self.only(SourceSpec::lmdb(path.as_ref()))
     }
@@ -112,8 +123,8 @@ impl FeedBuilder {
         self.only(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
     }
 
-    /// Sets how the files of databases are read (default: mapped, except on network file systems; see
-    /// [`Access`]).
+    /// Sets how the files of the databases that the feed opens are read (default: mapped, except on network
+    /// file systems; see [`Access`]). A [source](Self::source) that is already open stays as it was opened.
     pub fn access(mut self, access: Access) -> Self {
         self.spec.access = access;
         self
@@ -145,10 +156,11 @@ impl FeedBuilder {
     }
 
     /// Reads a source that is already open, or a caller-implemented one.
-    pub fn source(mut self, source: impl Source + 'static) -> Self {
-        self.spec.sources.clear();
-        self.attached.sources.clear();
-        self.and_source(source)
+    pub fn source(self, source: impl Source + 'static) -> Self {
+        let path = source.path().to_owned();
+        let mut builder = self.only(SourceSpec::Attached { path });
+        builder.attached.sources.push(Arc::new(source));
+        builder
     }
 
     /// Reads one more LMDB, after the sources set so far: together they are one data set,
@@ -205,13 +217,24 @@ impl FeedBuilder {
     }
 
     fn only(mut self, source: SourceSpec) -> Self {
+        if let Some(before) = self.spec.sources.last().filter(|_| self.attached.names_sources) {
+            let (first, second) = (before.name(), source.name());
+            let error = ConfigError::SourceReplaced { first, second, join: source.joining_method() };
+            return self.conflicts(error);
+        }
         self.spec.sources.clear();
-        self.attached.sources.clear();
         self.and(source)
     }
 
     fn and(mut self, source: SourceSpec) -> Self {
         self.spec.sources.push(source);
+        self.attached.names_sources = true;
+        self
+    }
+
+    /// Keeps the error of options that contradict each other until the feed is built. The first one counts.
+    pub(super) fn conflicts(mut self, error: ConfigError) -> Self {
+        self.attached.conflict.get_or_insert(error);
         self
     }
 
@@ -281,7 +304,8 @@ impl FeedBuilder {
     }
 
     /// Sets the number of records in one device's batch (default: 1). With more devices, a step has more
-    /// records, as in Caffe.
+    /// records, as in Caffe. Of this and [`global_batch_size`](Self::global_batch_size), the one that is set
+    /// last counts.
     pub fn batch_size(mut self, records: usize) -> Self {
         self.spec.batch_size = BatchSize::PerReplica(records as u64);
         self
@@ -323,7 +347,7 @@ impl FeedBuilder {
     }
 
     /// Sets the seed that crops and mirroring are drawn from, together with the record's pass and position
-    /// (default: 0).
+    /// (default: 0). Of this and [`caffe_random`](Self::caffe_random), the one that is set last counts.
     pub fn seed(mut self, seed: u64) -> Self {
         self.spec.seed = Seed::Indexed(seed);
         self
@@ -368,7 +392,8 @@ impl FeedBuilder {
     }
 
     /// Shuffles each epoch, by the [seed](Self::seed). The feed then follows a plan: see
-    /// [`epochs`](Self::epochs).
+    /// [`epochs`](Self::epochs). Of this and
+    /// [`shuffle_in_windows_of_bytes`](Self::shuffle_in_windows_of_bytes), the one that is set last counts.
     pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
         self.spec.schedule.shuffle = Some(shuffle.into());
         self
@@ -501,8 +526,8 @@ impl FeedBuilder {
     /// drop. If they are not in step, the one ahead drops what was read ahead for the others, which read it
     /// from the disk again. One process with a lane for each device reads everything once.
     ///
-    /// It works on Linux, for LMDB and LevelDB. Elsewhere, and for other sources, a warning says that it has
-    /// no effect.
+    /// It works on Linux, for LMDB, LevelDB, and TFRecord files that are mapped and not compressed.
+    /// Elsewhere, and for other sources, a warning says that it has no effect.
     pub fn drop_behind(mut self, drops: bool) -> Self {
         self.spec.drop_behind = drops;
         self
@@ -579,7 +604,8 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the registry that the feed's reader is registered in (default: the process's own).
+    /// Sets the registry that counts the feed's reader while it runs (default: the process's own), so that a
+    /// test can see that none is left. It has no other effect: a feed shares its reader with no other.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.attached.registry = registry.clone();
         self

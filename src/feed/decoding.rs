@@ -23,6 +23,29 @@ pub(super) struct Decoding {
     decoder: Option<Arc<dyn ErasedDecoder>>,
     fields: Option<Vec<Field>>,
     closure: Option<Arc<DecodeFn>>,
+    /// The first option that said how records are decoded.
+    first: Option<Way>,
+}
+
+/// An option that says how records are decoded, as messages name it. Options of one kind go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Decoder,
+    Fields(&'static str),
+    Example(&'static str),
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Decoder => ".decoder(...)",
+            Way::Fields(name) | Way::Example(name) => name,
+        }
+    }
+
+    fn goes_with(self, other: Way) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
 }
 
 impl fmt::Debug for Decoding {
@@ -41,14 +64,13 @@ impl Decoding {
     pub(super) fn decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
         let half = |given, missing| Err(ConfigError::IncompleteDecoder { given, missing });
         match (&self.decoder, &self.fields, &self.closure) {
-            (Some(decoder), None, None) => Ok(Some(decoder.clone())),
+            (Some(decoder), ..) => Ok(Some(decoder.clone())),
             (None, None, None) => Ok(None),
             (None, Some(fields), Some(closure)) => {
                 let closure = closure.clone();
                 let decode = move |record: &Record<'_>, row: &mut Row<'_>| closure(record, row);
                 Ok(Some(Arc::new(Closure::new(fields.clone(), decode))))
             }
-            (Some(_), ..) => Err(ConfigError::TwoDecoders),
             (None, Some(_), None) => half("fields", "decode"),
             (None, None, Some(_)) => half("decode", "fields"),
         }
@@ -59,17 +81,19 @@ impl FeedBuilder {
     /// Sets what turns records into rows of batches, instead of Caffe's image record: a caller-implemented
     /// decoder, [`RawBytes`](crate::RawBytes) or [`Tokens`](crate::Tokens). The options for images
     /// (transform, target, dtype, layout) are then refused.
-    pub fn decoder(mut self, decoder: impl RecordDecoder) -> Self {
-        self.spec.decoder = DecoderSpec::Attached;
-        self.attached.decoding.decoder = Some(Arc::new(decoder));
-        self
+    pub fn decoder(self, decoder: impl RecordDecoder) -> Self {
+        let mut this = self.decodes(Way::Decoder);
+        this.spec.decoder = DecoderSpec::Attached;
+        this.attached.decoding.decoder = Some(Arc::new(decoder));
+        this
     }
 
     /// Sets the fields of a batch, for [`decode`](Self::decode) to write.
-    pub fn fields(mut self, fields: impl IntoIterator<Item = Field>) -> Self {
-        self.spec.decoder = DecoderSpec::Attached;
-        self.attached.decoding.fields = Some(fields.into_iter().collect());
-        self
+    pub fn fields(self, fields: impl IntoIterator<Item = Field>) -> Self {
+        let mut this = self.decodes(Way::Fields(".fields(...)"));
+        this.spec.decoder = DecoderSpec::Attached;
+        this.attached.decoding.fields = Some(fields.into_iter().collect());
+        this
     }
 
     /// Decodes records with a closure, which writes each of the declared [fields](Self::fields) of a record.
@@ -93,12 +117,13 @@ impl FeedBuilder {
     ///     });
     /// ```
     pub fn decode(
-        mut self,
+        self,
         decode: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
     ) -> Self {
-        self.spec.decoder = DecoderSpec::Attached;
-        self.attached.decoding.closure = Some(Arc::new(decode));
-        self
+        let mut this = self.decodes(Way::Fields(".decode(...)"));
+        this.spec.decoder = DecoderSpec::Attached;
+        this.attached.decoding.closure = Some(Arc::new(decode));
+        this
     }
 
     /// Adds a field `label_i64` to each batch of images: labels as i64, the type that loss functions of most
@@ -119,24 +144,35 @@ impl FeedBuilder {
     /// let feed = Feed::builder().lmdb("examples").batch_size(64).example(fields);
     /// # Ok::<(), percolator::example::GrammarError>(())
     /// ```
-    pub fn example(mut self, fields: ExampleFields) -> Self {
-        let image = self.take_example().1;
-        self.spec.decoder = DecoderSpec::Example { fields, image };
-        self
+    pub fn example(self, fields: ExampleFields) -> Self {
+        let mut this = self.decodes(Way::Example(".example(...)"));
+        let image = this.take_example().1;
+        this.spec.decoder = DecoderSpec::Example { fields, image };
+        this
     }
 
     /// Reads records as TensorFlow's, each a `tf.train.Example` that holds an image. It is decoded and
     /// transformed as Caffe's image records are; what is made of [other features](Self::example) follows in
     /// the batch.
-    pub fn example_image(mut self, image: ExampleImage) -> Self {
-        let fields = self.take_example().0;
-        self.spec.decoder = DecoderSpec::Example { fields, image: Some(image) };
-        self
+    pub fn example_image(self, image: ExampleImage) -> Self {
+        let mut this = self.decodes(Way::Example(".example_image(...)"));
+        let fields = this.take_example().0;
+        this.spec.decoder = DecoderSpec::Example { fields, image: Some(image) };
+        this
+    }
+
+    /// Notes an option that says how records are decoded. One of another kind would drop it, so the two are
+    /// an error of the build.
+    fn decodes(mut self, way: Way) -> Self {
+        let first = *self.attached.decoding.first.get_or_insert(way);
+        if first.goes_with(way) {
+            return self;
+        }
+        self.conflicts(ConfigError::TwoDecoders { one: first.name(), other: way.name() })
     }
 
     /// The fields and the image that were set for Examples.
     fn take_example(&mut self) -> (ExampleFields, Option<ExampleImage>) {
-        self.attached.decoding = Decoding::default();
         match std::mem::take(&mut self.spec.decoder) {
             DecoderSpec::Example { fields, image } => (fields, image),
             DecoderSpec::Image | DecoderSpec::Attached => Default::default(),

@@ -92,7 +92,7 @@ impl Iterator for Epoch<'_> {
         if self.is_over {
             return None;
         }
-        let batch = self.steps.next().and_then(|step| step.map(|mut batches| batches.pop()).transpose());
+        let batch = self.steps.next_batch();
         self.is_over = match &batch {
             Some(Ok(batch)) => batch.step().is_some_and(|step| step.is_last),
             Some(Err(_)) | None => true,
@@ -121,7 +121,7 @@ pub struct IntoBatches {
 ///
 /// for batch in Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).once().build()? {
 ///     let batch = batch?;
-///     println!("{} labels", batch.labels().len());
+///     println!("{} labels", batch.labels()?.len());
 /// }
 /// # Ok::<(), percolator::FeedError>(())
 /// ```

@@ -27,7 +27,7 @@ type Contents = (Vec<u8>, Vec<u8>, Vec<i32>);
 
 fn contents(batch: &Batch) -> Contents {
     let targets = batch.target_pixels::<u8>().unwrap_or_default();
-    (batch.bytes().to_vec(), targets.to_vec(), batch.labels().to_vec())
+    (batch.bytes().to_vec(), targets.to_vec(), batch.labels().unwrap().to_vec())
 }
 
 /// What a feed delivers when the test makes the choice.

@@ -318,6 +318,9 @@ impl FeedBuilder {
     /// Checks what can be checked without a source.
     fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
         let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
+        if let Some(conflict) = &self.attached.conflict {
+            return Err(conflict.clone().into());
+        }
         self.attached_decoder()?;
         let BadRecords { at_most_rate: found, quarantine, .. } = &self.spec.bad_records;
         if !(0.0..=1.0).contains(found) {
@@ -325,6 +328,9 @@ impl FeedBuilder {
         }
         if quarantine.is_some() && self.spec.bad_records.fails() {
             return Err(ConfigError::UselessQuarantine.into());
+        }
+        if self.spec.bad_records.fails() && self.spec.bad_records.is_limited() {
+            return Err(ConfigError::UselessLimit.into());
         }
         if let Some(target) = &self.spec.target {
             target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::batch::Batch;
 use super::lane::Lane;
 use super::progress::{self, Progress};
+use crate::base::meter::{Wait, WaitMeter};
 use crate::error::FeedError;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -22,6 +23,8 @@ pub struct Steps<'a> {
     /// Returned in place of the first step.
     refused: Option<FeedError>,
     ended: bool,
+    /// Room for the waits of a step.
+    waits: Vec<Wait<Arc<WaitMeter>>>,
 }
 
 impl<'a> Steps<'a> {
@@ -30,7 +33,7 @@ impl<'a> Steps<'a> {
         progress: &'a [Arc<Progress>],
         refused: Option<FeedError>,
     ) -> Self {
-        Steps { lanes, progress, refused, ended: false }
+        Steps { lanes, progress, refused, ended: false, waits: Vec::new() }
     }
 }
 
@@ -63,7 +66,7 @@ impl Steps<'_> {
             return true;
         }
         let until = Instant::now().checked_add(timeout);
-        waiting(self.lanes, |lanes| {
+        waiting(self.lanes, &mut self.waits, |lanes| {
             for lane in lanes {
                 if !lane.wait_until(until) {
                     return false;
@@ -78,28 +81,68 @@ impl Steps<'_> {
     }
 }
 
+impl Steps<'_> {
+    /// The next batch of a feed with one lane: a step without a vector around it.
+    pub(super) fn next_batch(&mut self) -> Option<Result<Batch, FeedError>> {
+        if self.ended {
+            return None;
+        }
+        if let Some(error) = self.refusal() {
+            return Some(Err(error));
+        }
+        let taken = waiting(self.lanes, &mut self.waits, |lanes| lanes.first_mut()?.next_uncounted());
+        self.ended = !matches!(taken, Some(Ok(_)));
+        for lane in &mut *self.lanes {
+            match &taken {
+                Some(Ok(batch)) => lane.note(batch),
+                Some(Err(_)) => lane.end(),
+                None => {}
+            }
+        }
+        taken
+    }
+
+    /// The error that is returned in place of the first step, if there is one. Then nothing follows.
+    fn refusal(&mut self) -> Option<FeedError> {
+        self.ended = self.refused.is_some();
+        self.refused.take()
+    }
+}
+
 impl Iterator for Steps<'_> {
     type Item = Result<Vec<Batch>, FeedError>;
 
+    /// Allocates the step's vector, and nothing else.
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
-        if let Some(error) = self.refused.take() {
-            self.ended = true;
+        if let Some(error) = self.refusal() {
             return Some(Err(error));
         }
-        let taken = take_step(self.lanes);
-        // If one lane fails, nobody gets the batches of the others.
-        for (lane, batch) in self.lanes.iter().zip(taken.iter().flatten()) {
-            batch.iter().for_each(|batch| lane.note(batch));
-        }
-        let step: Result<Vec<Batch>, FeedError> = taken.map(|taken| taken.into_iter().flatten().collect());
+        let step = waiting(self.lanes, &mut self.waits, |lanes| {
+            let mut step = Vec::with_capacity(lanes.len());
+            for lane in lanes {
+                if let Some(batch) = lane.next_uncounted() {
+                    step.push(batch?);
+                }
+            }
+            Ok(step)
+        });
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
-        if step.is_err() {
-            // Another step would be the next one for some lanes only: those that had a batch of this one have
-            // lost it.
-            self.lanes.iter_mut().for_each(Lane::end);
+        match &step {
+            Ok(step) => {
+                // In the order of the lanes, of which some may have ended.
+                let mut batches = step.iter().peekable();
+                for lane in &*self.lanes {
+                    if let Some(batch) = batches.next_if(|batch| batch.lane() == lane.number()) {
+                        lane.note(batch);
+                    }
+                }
+            }
+            // If one lane fails, nobody gets the batches of the others. Another step would be the next one
+            // for some lanes only: those that had a batch of this one have lost it.
+            Err(_) => self.lanes.iter_mut().for_each(Lane::end),
         }
         match step {
             Ok(batches) if batches.is_empty() => None,
@@ -112,17 +155,24 @@ impl std::iter::FusedIterator for Steps<'_> {}
 
 /// Takes the next batch of every lane, or none from a lane that has ended, or the first error.
 pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
-    waiting(lanes, |lanes| lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect())
+    let next = |lane: &mut Lane| lane.next_uncounted().transpose();
+    waiting(lanes, &mut Vec::new(), |lanes| lanes.iter_mut().map(next).collect())
 }
 
 /// Counts what `wait` does as a wait of all lanes, if one of them would wait: one thread waits for all,
-/// whichever is polled first.
-fn waiting<T>(lanes: &mut [Lane], wait: impl FnOnce(&mut [Lane]) -> T) -> T {
-    let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
+/// whichever is polled first. `waits` is empty, and its memory is used again.
+fn waiting<T>(
+    lanes: &mut [Lane],
+    waits: &mut Vec<Wait<Arc<WaitMeter>>>,
+    wait: impl FnOnce(&mut [Lane]) -> T,
+) -> T {
     // If the consumer holds all batches of one lane, it waits for itself, whatever the others have.
     let is_for_itself = lanes.iter().any(Lane::would_wait_for_itself);
-    let must_wait = is_for_itself || lanes.iter().any(Lane::would_wait);
-    let waits = meters.iter().filter(|_| must_wait);
-    let _waits: Vec<_> = waits.map(|meters| meters.of_consumer(is_for_itself).begin()).collect();
-    wait(lanes)
+    if is_for_itself || lanes.iter().any(Lane::would_wait) {
+        let waiting = lanes.iter().filter(|lane| !lane.ended);
+        waits.extend(waiting.map(|lane| lane.meters.of_consumer(is_for_itself).begin_owned()));
+    }
+    let waited = wait(lanes);
+    waits.clear();
+    waited
 }

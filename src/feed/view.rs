@@ -15,6 +15,7 @@ pub struct FieldView<'a> {
     /// Where each record's elements start, or how many there are.
     counts: &'a [i64],
     is_ragged: bool,
+    is_padded: bool,
 }
 
 impl<'a> FieldView<'a> {
@@ -26,13 +27,14 @@ impl<'a> FieldView<'a> {
             array.map_or(&[], |array| bytemuck::cast_slice(filled.array_bytes(array)))
         };
         let values = array(Part::Values).expect("every field has its elements");
-        let offsets = array(Part::Offsets);
+        let (offsets, lengths) = (array(Part::Offsets), array(Part::Lengths));
         Ok(FieldView {
             field: &layout.fields()[number],
             shape: filled.extents(values),
             bytes: filled.array_bytes(values),
-            counts: counts(offsets.or(array(Part::Lengths))),
+            counts: counts(offsets.or(lengths)),
             is_ragged: offsets.is_some(),
+            is_padded: lengths.is_some(),
         })
     }
 
@@ -61,11 +63,16 @@ impl<'a> FieldView<'a> {
         self.bytes
     }
 
-    /// Returns, for a padded field, how many elements each row has before the padding; for any other field,
-    /// nothing.
-    #[must_use]
-    pub fn lengths(&self) -> &'a [i64] {
-        if self.is_ragged { &[] } else { self.counts }
+    /// Returns how many elements each row of a padded field has before the padding.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if the field is not [padded](Field::padded).
+    pub fn lengths(&self) -> Result<&'a [i64], FieldError> {
+        if self.is_padded {
+            return Ok(self.counts);
+        }
+        Err(FieldError::NotPadded { field: self.field.to_string() })
     }
 
     /// Returns its elements, records one after the other.

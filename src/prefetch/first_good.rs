@@ -23,20 +23,24 @@ pub(super) enum Front {
 impl Prefetcher {
     /// Finds the layout of the batch that this run begins, which its first good record requires. A run
     /// without records takes that of the source's first: a resumed run does not know what came before.
+    /// Needed only if the decoder may reshape. This thread is one for the whole lane, so it verifies and
+    /// parses no record that need not decide anything.
     pub(super) fn front(&mut self, run: &Lease) -> Result<Front, FeedError> {
         let (mut checksums, mut bad) = (run.deferred_checksums(), Vec::new());
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
-            let layout = verified.and_then(|()| Ok(self.layout_of(&record)?));
-            // Bytes that somebody wrote to in the meantime look wrong too.
-            run.check_used()?;
-            match layout {
+            match verified.and_then(|()| Ok(self.layout_of(&record)?)) {
+                // It decides nothing. Whether somebody wrote to it in the meantime, the worker sees.
+                Ok(layout) if Arc::ptr_eq(&layout, &self.layout) => return Ok(Front::Good(bad)),
                 Ok(layout) => {
+                    run.check_used()?;
                     self.layout = layout;
                     return Ok(Front::Good(bad));
                 }
                 Err(fault) => {
+                    // Bytes that somebody wrote to in the meantime look wrong too.
+                    run.check_used()?;
                     bad.push(self.processor.bad(&record, run.number(position), fault)?);
                 }
             }

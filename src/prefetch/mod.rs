@@ -385,12 +385,17 @@ impl Prefetcher {
     /// Gives the run's records their places and passes them to the workers.
     fn take_in(&mut self, run: Lease) {
         self.governor.look(Instant::now());
-        let mut bad = Vec::new();
+        let (mut bad, mut verified) = (Vec::new(), 0);
         if self.state.open.is_none() {
-            match self.front(&run) {
-                Ok(Front::Good(before)) => bad = before,
-                Ok(Front::Bad(all)) => return self.put_early(&run, all),
-                Err(error) => return self.fail(error),
+            if self.processor.decoder.may_reshape() {
+                match self.front(&run) {
+                    Ok(Front::Good(before)) => {
+                        verified = before.len() + 1;
+                        bad = before;
+                    }
+                    Ok(Front::Bad(all)) => return self.put_early(&run, all),
+                    Err(error) => return self.fail(error),
+                }
             }
             if let Err(error) = self.begin() {
                 return self.fail(self.why_no_room(&run, bad.len(), error));
@@ -412,7 +417,7 @@ impl Prefetcher {
         // The send succeeds: the workers outlive the lanes, and a lost worker stays to take and drop tasks
         // until the queue ends. Without that, the records would never be written.
         let is_left = self.is_left.clone();
-        let fill = Fill { run, places, settled, lane, batch, is_left };
+        let fill = Fill { run, places, settled, verified, lane, batch, is_left };
         if let Err(unsent) = self.tasks.send(Task::Fill(fill)) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());

@@ -527,7 +527,11 @@ impl DataReaderBuilder {
     pub fn open_in(self, registry: &Registry) -> Result<DataReader, ReaderError> {
         let terms = self.terms;
         terms.check()?;
-        let source = canonical(self.source.path());
+        let mut source = canonical(self.source.path());
+        // Two data sets of many databases may differ in those that the name leaves out.
+        if let Some(checksum) = self.source.files().checksum() {
+            source.as_mut_os_string().push(format!(" {checksum:08x}"));
+        }
         let key = ReaderKey { layer: self.layer, source, phase: self.phase, group: self.group };
         let start =
             || ReaderThread::start(key.clone(), self.source, terms.clone(), self.gate_timeout, self.helpers);

@@ -12,13 +12,15 @@ use std::fs::File;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Access {
     /// Mapped, unless the file is on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like) or
-    /// on one that another process provides (FUSE); then read.
+    /// on one that another process provides (FUSE); then [read](Self::Read), with what that means for an LMDB
+    /// that somebody writes to.
     #[default]
     Auto,
     /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
-    /// commits to it meanwhile, the cursor ends with an error.
+    /// commits to it meanwhile, the cursor, and a feed with it, ends with
+    /// [`SourceError::WrittenTo`](crate::source::SourceError::WrittenTo).
     /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) describes the memory that a
     /// LevelDB's cursors then hold.
     Read,

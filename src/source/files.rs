@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
+use percolator_table::checksum::crc32c;
+
+/// The most files whose name together has every path.
+const NAMED_MAX: usize = 3;
 
 /// The paths of a source's files, and how many records each has, as far as known. Messages name records by
 /// this, so that they keep no database open. Clones share what is known.
 #[derive(Clone, Debug)]
-pub struct Files(Arc<[File]>);
+pub struct Files(Arc<Vec<File>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct File {
     path: PathBuf,
     /// Set once; never changes afterwards.
@@ -21,7 +25,31 @@ impl Files {
     /// Files with these paths, whose record counts are unknown.
     pub(crate) fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let file = |path: &Path| File { path: path.to_owned(), records: OnceCell::new() };
-        Files(paths.into_iter().map(file).collect())
+        Files(Arc::new(paths.into_iter().map(file).collect()))
+    }
+
+    /// Appends a file whose record count is unknown. Clones that were made before do not get it.
+    pub(super) fn push(&mut self, path: &Path) {
+        Arc::make_mut(&mut self.0).push(File { path: path.to_owned(), records: OnceCell::new() });
+    }
+
+    /// A name for all of them: their paths, or, if there are many, the first, the last and the number.
+    pub(crate) fn name(&self) -> PathBuf {
+        let shown = |file: &File| file.path.display().to_string();
+        match &**self.0 {
+            [first, .., last] if self.0.len() > NAMED_MAX => {
+                format!("{} to {} ({} databases)", shown(first), shown(last), self.0.len()).into()
+            }
+            few => few.iter().map(shown).collect::<Vec<_>>().join(", ").into(),
+        }
+    }
+
+    /// A checksum of the paths, if the [name](Self::name) leaves some of them out.
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        let add = |checksum: u32, file: &File| {
+            crc32c(&[&checksum.to_le_bytes(), file.path.as_os_str().as_encoded_bytes()].concat())
+        };
+        (self.0.len() > NAMED_MAX).then(|| self.0.iter().fold(0, add))
     }
 
     /// The number of records in a file, if known.
@@ -40,7 +68,7 @@ impl Files {
     /// that was returned, the counts of the files before its own are known.
     pub(crate) fn path_of(&self, position: u64) -> &Path {
         let mut before = position;
-        for File { path, records } in &*self.0 {
+        for File { path, records } in &**self.0 {
             match records.get().and_then(|&records| before.checked_sub(records)) {
                 Some(behind) => before = behind,
                 None => return path,

@@ -1,5 +1,6 @@
 //! Several sources concatenated into one data set.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -35,7 +36,7 @@ use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, Spar
 /// ```
 #[derive(Clone)]
 pub struct Joined {
-    /// All paths, separated by commas.
+    /// What names all of them.
     path: PathBuf,
     sources: Vec<Arc<dyn Source>>,
     files: Files,
@@ -52,21 +53,33 @@ impl Joined {
 
     /// Appends a source to the data set.
     #[must_use]
-    pub fn and(self, next: impl Source + 'static) -> Self {
-        let mut sources = self.sources;
-        sources.push(Arc::new(next));
-        Joined::of(sources)
+    pub fn and(mut self, next: impl Source + 'static) -> Self {
+        self.push(Arc::new(next));
+        self.path = self.files.name();
+        self
     }
 
     pub(crate) fn of(sources: Vec<Arc<dyn Source>>) -> Self {
-        let paths: Vec<_> = sources.iter().map(|source| source.path().display().to_string()).collect();
-        let files = Files::of(sources.iter().map(|source| source.path()));
-        let commit = sources.iter().try_fold(Some(0), |sum: Option<u64>, source| {
-            Ok(sum.zip(source.commit()?).map(|(sum, commit)| sum.wrapping_add(commit)))
-        });
-        let joined = Joined { path: paths.join(", ").into(), sources, files, commit };
-        joined.counts();
+        let (path, files) = (PathBuf::new(), Files::of([]));
+        let mut joined =
+            Joined { path, sources: Vec::with_capacity(sources.len()), files, commit: Ok(Some(0)) };
+        sources.into_iter().for_each(|source| joined.push(source));
+        joined.path = joined.files.name();
         joined
+    }
+
+    /// Appends a source, and looks at no other.
+    fn push(&mut self, source: Arc<dyn Source>) {
+        if let Ok(sum) = &mut self.commit {
+            match source.commit() {
+                Ok(commit) => *sum = sum.zip(commit).map(|(sum, commit)| sum.wrapping_add(commit)),
+                Err(error) => self.commit = Err(error),
+            }
+        }
+        self.files.push(source.path());
+        self.sources.push(source);
+        // Its commit comes before its count.
+        self.records_of(self.sources.len() - 1);
     }
 
     /// The number of records in a source, if known. The first answer stays, because positions depend on it.
@@ -102,13 +115,20 @@ impl Joined {
             let mut cursor = open(&**source)?;
             cursor.share_buffers(&spare);
             cursor.seek(0)?;
-            Ok(Member { cursor, at: 0, stay: Stay::Away })
+            Ok(Member { cursor, at: 0, visit: Visit { stay: Stay::Away, is_noted: false } })
         };
         let members = self.sources.iter().map(open_member).collect::<Result<Vec<_>, SourceError>>()?;
         let mut begins = Vec::with_capacity(members.len());
         begins.push(0);
-        let (source, dealt) = (self.clone(), Dealt::default());
-        Ok(Box::new(JoinedCursor { source, members, here: 0, begins, dealt, drops_behind: false }))
+        Ok(Box::new(JoinedCursor {
+            source: self.clone(),
+            members,
+            here: 0,
+            begins,
+            until: Until { number: 0, end: u64::MAX },
+            left: None,
+            dealt: Dealt::default(),
+        }))
     }
 }
 
@@ -225,7 +245,25 @@ struct Member {
     cursor: Box<dyn Cursor>,
     /// The position in its source of the next record.
     at: u64,
+    visit: Visit,
+}
+
+/// The joined cursor's last visit to a source.
+struct Visit {
     stay: Stay,
+    /// Whether the source is among those that were left.
+    is_noted: bool,
+}
+
+impl Visit {
+    /// Notes that the joined cursor leaves the source, which has this number.
+    fn end(&mut self, number: usize, left: &mut Option<Vec<usize>>) {
+        self.stay = Stay::Left;
+        if let Some(left) = left.as_mut().filter(|_| !self.is_noted) {
+            left.push(number);
+            self.is_noted = true;
+        }
+    }
 }
 
 /// Whether the joined cursor is in a source, and how long its records stay in use after it left. This matters
@@ -242,17 +280,6 @@ enum Stay {
     Until(u64),
 }
 
-impl Member {
-    /// Seeks to a position unless the cursor is there.
-    fn go_to(&mut self, position: u64) -> Result<(), SourceError> {
-        if self.at != position {
-            self.cursor.seek(position)?;
-            self.at = position;
-        }
-        Ok(())
-    }
-}
-
 /// Reads all sources one after the other.
 ///
 /// # Invariants
@@ -261,16 +288,41 @@ impl Member {
 /// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
 ///    known: at least one, and no more than there are sources.
 /// 3. All cursors but that of `here` have put their buffers where the next one finds them.
+/// 4. If there is `left`, it has every source whose stay is `Left` or `Until`, once.
+///
+/// A step looks at no source but the one that it is in, so that its cost does not grow with their number.
 struct JoinedCursor {
     source: Joined,
     members: Vec<Member>,
     /// The source of the last step.
     here: usize,
     begins: Vec<u64>,
+    until: Until,
+    /// If cursors are notified of runs, the sources that were left and whose records may be in use: a source
+    /// is then left only once all runs that had begun are used. Otherwise it is left at once.
+    left: Option<Vec<usize>>,
     dealt: Dealt,
-    /// Whether cursors are notified of runs. If so, a source is left only once all runs that had begun are
-    /// used; otherwise it is left at once.
-    drops_behind: bool,
+}
+
+/// Where reading ends after the next seek.
+#[derive(Clone, Copy, Debug)]
+struct Until {
+    /// The last source that is read.
+    number: usize,
+    /// The position in that source.
+    end: u64,
+}
+
+impl Until {
+    /// Tells the cursor of a source that the joined cursor comes to: from a source before the last one,
+    /// reading continues.
+    fn tell(self, number: usize, cursor: &mut dyn Cursor) {
+        match number.cmp(&self.number) {
+            Ordering::Less => cursor.reads_until(u64::MAX),
+            Ordering::Equal => cursor.reads_until(self.end),
+            Ordering::Greater => {}
+        }
+    }
 }
 
 impl JoinedCursor {
@@ -300,20 +352,31 @@ impl JoinedCursor {
             return Ok(false);
         }
         self.come_to(next);
-        self.members[next].go_to(0)?;
+        self.go_to(0)?;
         Ok(true)
     }
 
     fn come_to(&mut self, number: usize) {
         if self.here != number {
-            if !self.drops_behind {
+            if self.left.is_none() {
                 self.members[self.here].cursor.leave();
             }
-            self.members[self.here].stay = Stay::Left;
+            self.members[self.here].visit.end(self.here, &mut self.left);
             self.members[self.here].cursor.leave_buffers();
             self.here = number;
+            self.until.tell(number, &mut *self.members[number].cursor);
         }
-        self.members[number].stay = Stay::Here;
+        self.members[number].visit.stay = Stay::Here;
+    }
+
+    /// Seeks to a position in the source that the cursor has come to, unless its cursor is there.
+    fn go_to(&mut self, position: u64) -> Result<(), SourceError> {
+        let member = &mut self.members[self.here];
+        if member.at != position {
+            member.cursor.seek(position)?;
+            member.at = position;
+        }
+        Ok(())
     }
 }
 
@@ -337,18 +400,21 @@ impl Cursor for JoinedCursor {
                 return Ok(None);
             }
         }
-        let JoinedCursor { source, members, here, .. } = self;
+        let JoinedCursor { source, members, here, until, left, .. } = self;
         let before = |number: usize| {
             let add = |sum: u64, number| Some(sum.saturating_add(source.files.records(number)?));
             (0..number).try_fold(0, add)
         };
         let first = *here;
-        for (number, Member { cursor, at, stay }) in members.iter_mut().enumerate().skip(first) {
-            if number > first && *at > 0 {
-                cursor.seek(0)?;
-                *at = 0;
+        for (number, Member { cursor, at, visit }) in members.iter_mut().enumerate().skip(first) {
+            if number > first {
+                until.tell(number, &mut **cursor);
+                if *at > 0 {
+                    cursor.seek(0)?;
+                    *at = 0;
+                }
             }
-            (*here, *stay) = (number, Stay::Here);
+            (*here, visit.stay) = (number, Stay::Here);
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
                 // Rare, and then only of a list of files that shuffles itself. Others number by place here.
@@ -358,7 +424,7 @@ impl Cursor for JoinedCursor {
             }
             ended(source, number, *at)?;
             // At its end, it has put its buffers where the next one finds them.
-            *stay = Stay::Left;
+            visit.end(number, left);
         }
         Ok(None)
     }
@@ -398,11 +464,11 @@ impl Cursor for JoinedCursor {
         }
         self.come_to(number);
         if let Some(records) = self.source.records_of(number) {
-            return self.members[number].go_to(local.min(records));
+            return self.go_to(local.min(records));
         }
         // The source's length is unknown: the position may be past its end.
         if self.members[number].at > local {
-            self.members[number].go_to(0)?;
+            self.go_to(0)?;
         }
         for _ in self.members[number].at..local {
             if !self.skip()? {
@@ -439,10 +505,12 @@ impl CursorInternals for JoinedCursor {
     fn drop_behind(&mut self) -> bool {
         let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
         let drops_any = drops.contains(&true);
-        for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
-            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
+        let mut others = self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this);
+        if let Some((source, _)) = others.next() {
+            let (source, more) = (source.path().display(), others.count());
+            tracing::warn!(%source, more, "drop_behind has no effect on this source, and as many more");
         }
-        self.drops_behind = drops_any;
+        self.left = drops_any.then(Vec::new);
         drops_any
     }
 
@@ -452,7 +520,9 @@ impl CursorInternals for JoinedCursor {
             return;
         }
         self.dealt = dealt;
-        for Member { cursor, stay, .. } in &mut self.members {
+        let JoinedCursor { members, left: Some(left), .. } = self else { return };
+        left.retain(|&number| {
+            let Member { cursor, visit: Visit { stay, is_noted }, .. } = &mut members[number];
             if *stay == Stay::Left {
                 cursor.leave();
                 *stay = Stay::Until(dealt.begun);
@@ -463,11 +533,13 @@ impl CursorInternals for JoinedCursor {
                     *stay = Stay::Away;
                 }
             }
-        }
+            *is_noted = matches!(stay, Stay::Until(_));
+            *is_noted
+        });
     }
 
     fn leave(&mut self) {
-        self.members[self.here].stay = Stay::Left;
+        self.members[self.here].visit.end(self.here, &mut self.left);
     }
 
     fn foresee(&mut self, position: u64) {
@@ -477,12 +549,10 @@ impl CursorInternals for JoinedCursor {
 
     fn reads_until(&mut self, position: u64) {
         let (number, local) = self.find(position.saturating_sub(1));
-        for member in &mut self.members[..number] {
-            member.cursor.reads_until(u64::MAX);
-        }
         let is_known = position != u64::MAX;
         let end = if is_known { local.saturating_add(1) } else { u64::MAX };
-        self.members[number].cursor.reads_until(end);
+        self.until = Until { number, end };
+        self.until.tell(self.here, &mut *self.members[self.here].cursor);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
@@ -511,6 +581,8 @@ impl CursorInternals for JoinedCursor {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
     use crate::base::offload::NotYet;
     use crate::source::image_list::ImageList;
@@ -535,6 +607,113 @@ mod tests {
             assert_eq!((entry.key(), entry.number()), (&name[..], None));
         }
         assert!(cursor.advance().unwrap().is_none());
+    }
+
+    /// A source of one record, dropped behind, that counts what is asked of it.
+    #[derive(Debug)]
+    struct Counted(PathBuf, Arc<AtomicUsize>);
+
+    impl Counted {
+        fn note(&self) {
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+
+    impl Source for Counted {
+        fn path(&self) -> &Path {
+            &self.0
+        }
+
+        fn records(&self) -> Option<u64> {
+            self.note();
+            Some(1)
+        }
+
+        fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+            self.note();
+            Ok(Box::new(CountedCursor(Counted(self.0.clone(), self.1.clone()), 0)))
+        }
+    }
+
+    /// Its cursor, with its position.
+    struct CountedCursor(Counted, u64);
+
+    impl Cursor for CountedCursor {
+        fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+            Ok(self.skip()?.then(|| Entry::borrowed(b"key", b"value")))
+        }
+
+        fn skip(&mut self) -> Result<bool, SourceError> {
+            self.0.note();
+            self.1 += 1;
+            Ok(self.1 == 1)
+        }
+
+        fn rewind(&mut self) -> Result<(), SourceError> {
+            self.seek(0)
+        }
+
+        fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+            self.0.note();
+            self.1 = position;
+            Ok(())
+        }
+
+        fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+            self.0.note();
+            Some(self)
+        }
+    }
+
+    impl CursorInternals for CountedCursor {
+        fn drop_behind(&mut self) -> bool {
+            true
+        }
+    }
+
+    /// Joining, and each record in order or out of it, asks as much of a source if there are many others.
+    #[test]
+    fn what_is_asked_of_the_sources_does_not_grow_with_their_number() {
+        let asked = |sources: usize| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let source = |number: usize| Counted(number.to_string().into(), asked.clone());
+            let joined =
+                (1..sources).fold(Joined::new(source(0)), |joined, number| joined.and(source(number)));
+            let joining = asked.swap(0, Relaxed);
+            let mut cursor = joined.cursor().unwrap();
+            assert!(cursor.drop_behind());
+            asked.store(0, Relaxed);
+            let mut runs = 0..;
+            let mut deal = |cursor: &mut Box<dyn Cursor>| {
+                let begun = runs.next().unwrap();
+                cursor.dealt(Dealt { begun, used: begun.saturating_sub(3) });
+                assert_eq!(cursor.advance().unwrap().unwrap().value(), b"value");
+            };
+            (0..20).for_each(|_| deal(&mut cursor));
+            let in_order = asked.swap(0, Relaxed);
+            for position in (20..40).rev() {
+                cursor.reads_until(position + 1);
+                cursor.seek(position).unwrap();
+                deal(&mut cursor);
+            }
+            (joining.div_ceil(sources), in_order, asked.load(Relaxed))
+        };
+        let few = asked(50);
+        assert!(few.0 <= 3 && few.1 > 20 && few.2 > 20, "{few:?}");
+        assert_eq!(asked(2000), few);
+    }
+
+    #[test]
+    fn a_data_set_of_many_databases_has_a_short_name() {
+        let joined = |sources: u32| {
+            let source = |number: u32| Counted(format!("part-{number:05}").into(), Arc::default());
+            (1..sources).fold(Joined::new(source(0)), |joined, number| joined.and(source(number)))
+        };
+        let names = [1, 2, 3, 4, 9999].map(|sources| joined(sources).path().display().to_string());
+        assert_eq!(names[..2], ["part-00000", "part-00000, part-00001"]);
+        assert_eq!(names[2], "part-00000, part-00001, part-00002");
+        assert_eq!(names[3], "part-00000 to part-00003 (4 databases)");
+        assert_eq!(names[4], "part-00000 to part-09998 (9999 databases)");
     }
 
     #[test]

@@ -318,7 +318,8 @@ pub enum SourceError {
             false => format!("another database, of transaction {found}, was written over it while"),
         },
         match found > transaction {
-            true => "read it when nobody writes to it, or with its lock",
+            true => "read it when nobody writes to it, or read a copy (mdb_copy), or map it with its lock \
+                     (access mapped, on a local disk), which keeps writers from the pages that are read",
             false => "read it again; replace a database by renaming, and not by writing over it",
         }
     )]

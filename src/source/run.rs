@@ -291,7 +291,7 @@ impl Run {
 
     /// Verifies the deferred checksums while the records are used from the first one on.
     pub(crate) fn deferred_checksums(&self) -> Verifying<'_> {
-        Verifying { run: self, next: 0 }
+        Verifying { run: self, next: 0, verified: 0 }
     }
 
     fn record<'a>(&'a self, position: usize, place: &'a Place) -> Record<'a> {
@@ -313,12 +313,23 @@ pub(crate) struct Verifying<'a> {
     run: &'a Run,
     /// The first deferred checksum that has not been verified.
     next: usize,
+    /// How many of the first records somebody has verified.
+    verified: usize,
 }
 
 impl Verifying<'_> {
+    /// Goes on behind the first records, which somebody else has verified with their blocks.
+    pub(crate) fn after(self, verified: usize) -> Self {
+        let next = self.run.checksums.partition_point(|at| at.position < verified);
+        Verifying { next, verified, ..self }
+    }
+
     /// Verifies the block of the record at `position`, unless that is done or not deferred, the record, and
     /// its companion. Records before it are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), Damage> {
+        if position < self.verified {
+            return Ok(());
+        }
         let Run { lenders, companion_lenders, places, companions, damages, .. } = self.run;
         while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
             lenders.numbered(*lender).check(*checksum).map_err(Damage::of_block)?;
@@ -470,6 +481,10 @@ mod tests {
         let mut verifying = run.deferred_checksums();
         (0..100).for_each(|position| verifying.before(position).unwrap());
         assert!(owners.iter().all(|owner| owner.1.load(Ordering::Relaxed) == 5));
+        // Somebody has verified the first 40: two values of each owner.
+        let mut rest = run.deferred_checksums().after(40);
+        (0..100).for_each(|position| rest.before(position).unwrap());
+        assert!(owners.iter().all(|owner| owner.1.load(Ordering::Relaxed) == 5 + 3));
         assert_eq!(size_of::<Span>(), 3 * size_of::<usize>(), "the number takes no room");
     }
 

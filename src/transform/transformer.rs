@@ -176,6 +176,17 @@ impl Transformer {
         }
     }
 
+    /// Whether all images that the transform can be applied to have one output shape. `channels_are_fixed`
+    /// asserts that they all have the same number of channels.
+    pub(crate) fn has_one_shape(&self, channels_are_fixed: bool) -> bool {
+        match &self.mean {
+            Mean::Image(_) => true,
+            Mean::Values(values) => {
+                (self.crops() || self.decode.resize.is_some()) && (channels_are_fixed || values.len() > 1)
+            }
+        }
+    }
+
     /// Writes the transformed pixels of one record to its place in the batch, each element once.
     ///
     /// Allocates nothing once `scratch` has seen the largest record.

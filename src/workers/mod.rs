@@ -50,6 +50,8 @@ pub(crate) struct Fill {
     pub(crate) places: Places,
     /// How many of the first records are known to be bad, and marked.
     pub(crate) settled: usize,
+    /// How many of the first records the prefetcher has verified.
+    pub(crate) verified: usize,
     /// The batch of the places, for traces.
     pub(crate) lane: usize,
     pub(crate) batch: u64,
@@ -63,7 +65,7 @@ impl Fill {
     fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            let mut checksums = self.run.deferred_checksums();
+            let mut checksums = self.run.deferred_checksums().after(self.verified);
             for (position, record) in self.run.iter().enumerate().skip(self.settled) {
                 if self.is_left.load(Ordering::Relaxed) {
                     return self.places.fail(position, BatchFault::Unwritten);

@@ -170,7 +170,7 @@ pub(crate) fn check_batch(scenario: &Scenario, batch: &Batch, due: &[RecordId], 
             assert_eq!(found[row * BYTES..][..BYTES], expected, "{id}");
             continue;
         }
-        assert_eq!(u64::try_from(batch.labels()[row]).unwrap(), id.index);
+        assert_eq!(u64::try_from(batch.labels().unwrap()[row]).unwrap(), id.index);
         let images = images(scenario.change, &expected);
         let is_right = |pixels: &[f32]| {
             let bytes = images[0].len();

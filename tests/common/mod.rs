@@ -106,7 +106,7 @@ pub fn arrays(feed: FeedBuilder, batches: usize) -> (Vec<f32>, Vec<i32>) {
     for batch in feed.build().unwrap().take_lanes().unwrap().remove(0).take(batches) {
         let batch = batch.unwrap();
         pixels.extend_from_slice(batch.pixels::<f32>().unwrap());
-        labels.extend_from_slice(batch.labels());
+        labels.extend_from_slice(batch.labels().unwrap());
     }
     (pixels, labels)
 }

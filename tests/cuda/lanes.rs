@@ -35,8 +35,8 @@ impl Seen {
         Seen([
             batch.bytes().to_vec(),
             batch.target_pixels::<u8>().unwrap().to_vec(),
-            bytemuck::cast_slice(batch.labels()).to_vec(),
-            bytemuck::cast_slice(batch.labels_f32()).to_vec(),
+            bytemuck::cast_slice(batch.labels().unwrap()).to_vec(),
+            bytemuck::cast_slice(batch.labels_f32().unwrap()).to_vec(),
         ])
     }
 

@@ -165,8 +165,9 @@ type Seen = (BatchShape, Vec<u8>, Vec<u8>);
 
 pub(crate) fn on_host(feed: FeedBuilder) -> Vec<Seen> {
     let mut feed = feed.build().unwrap();
-    let seen =
-        |batch: Batch| (batch.shape(), batch.bytes().to_vec(), bytemuck::cast_slice(batch.labels()).to_vec());
+    let seen = |batch: Batch| {
+        (batch.shape(), batch.bytes().to_vec(), bytemuck::cast_slice(batch.labels().unwrap()).to_vec())
+    };
     feed.take_lanes().unwrap().remove(0).map(|batch| seen(batch.unwrap())).collect()
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn feed(records: u64, bad: &BTreeSet<u64>) -> FeedBuilder {
 fn see(batch: &Batch) -> Seen {
     let (images, tokens) = (batch.get::<u8>("image").unwrap(), batch.ragged::<i32>("tokens").unwrap());
     let padded = batch.get::<i64>("padded").unwrap();
-    let lengths = batch.field("padded").unwrap().lengths();
+    let lengths = batch.field("padded").unwrap().lengths().unwrap();
     let row = |row: usize| {
         (images.row(row).to_vec(), tokens.row(row).to_vec(), padded.row(row).to_vec(), lengths[row])
     };
@@ -468,7 +468,7 @@ fn a_listed_file_that_is_not_there_is_bad() {
     let mut labels = Vec::new();
     let mut reasons = Vec::new();
     for batch in feed.steps().flat_map(Result::unwrap) {
-        labels.extend_from_slice(batch.labels());
+        labels.extend_from_slice(batch.labels().unwrap());
         reasons.extend(batch.bad_records().iter().map(|bad| bad.reason.clone()));
     }
     assert_eq!(labels, [1, 2, 3, 5, 6, 7]);

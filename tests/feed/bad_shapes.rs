@@ -115,6 +115,10 @@ impl RecordDecoder for Sized {
 
     fn scratch(&self, _setup: WorkerSetup) {}
 
+    fn may_reshape(&self) -> bool {
+        true
+    }
+
     fn reshape(&self, first: &Record<'_>, _fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
         self.fields(first).map(Some)
     }
@@ -272,4 +276,73 @@ fn a_record_that_a_device_transforms_is_tried_as_well() {
     let mut feed = transforming::feed().bad_records(skip()).build().unwrap();
     let records: Vec<usize> = feed.steps().flat_map(Result::unwrap).map(|batch| batch.len()).collect();
     assert_eq!(records, [4, 4]);
+}
+
+/// Records of one length, so that batches need no shape of their own. Says whether they might have one, and
+/// counts how often it is asked.
+struct Plain {
+    may_reshape: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl RecordDecoder for Plain {
+    type Scratch = ();
+
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(vec![Field::new("bytes", Dtype::U8, [first.value.len()])])
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) {}
+
+    fn may_reshape(&self) -> bool {
+        self.may_reshape
+    }
+
+    fn reshape(&self, _first: &Record<'_>, _fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        self.asked.fetch_add(1, Relaxed);
+        Ok(None)
+    }
+
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+        match record.value {
+            [1, ..] => Err(DecodeFailure::new("it says so")),
+            bytes => Ok(row.write("bytes", bytes)?),
+        }
+    }
+}
+
+/// A record is looked at before its worker has it only where it may decide its batch's shape; the batches,
+/// with bad records at any place, are the same.
+#[test]
+fn no_record_is_looked_at_beforehand_for_a_decoder_that_never_reshapes() {
+    for bad in [0, 0b1, 0b11, 0b1111, 0b1_1111, 0b1000_0001, 0b1111_1111_1111] {
+        let records: Vec<_> =
+            (0..12_u8).map(|at| (key(at.into()), vec![u8::from(bad >> at & 1 == 1), at])).collect();
+        let run = |may_reshape: bool, batch_size: usize, policy: &BadRecords| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let source = MemorySource::new("plain", records.clone());
+            let decoder = Plain { may_reshape, asked: asked.clone() };
+            let builder = Feed::builder().source(source).decoder(decoder).batch_size(batch_size).epochs(2);
+            let seen: Vec<_> = builder.bad_records(policy.clone()).build().map_or_else(
+                |error| vec![Err(error.to_string())],
+                |mut feed| {
+                    let see = |step: Result<Vec<percolator::Batch>, FeedError>| {
+                        let batch = step.map_err(|error| error.to_string())?.remove(0);
+                        let bytes = batch.get::<u8>("bytes").unwrap().to_vec();
+                        Ok((batch.step(), batch.records().to_vec(), bytes, batch.bad_records().to_vec()))
+                    };
+                    feed.steps().map(see).collect()
+                },
+            );
+            (seen, asked.load(Relaxed))
+        };
+        for batch_size in [1, 4, 12] {
+            for policy in [BadRecords::fail(), skip(), BadRecords::replace().at_most_rate(1.0)] {
+                let (due, looked) = run(true, batch_size, &policy);
+                let (seen, never) = run(false, batch_size, &policy);
+                assert_eq!(seen, due, "{bad:b} in batches of {batch_size}, {policy:?}");
+                assert!(never == 0 && (looked > 0 || due[0].is_err()), "{looked} and {never}");
+            }
+        }
+    }
 }

@@ -122,7 +122,7 @@ fn fed(builder: FeedBuilder) -> (Vec<i32>, Vec<u64>, Option<String>) {
         match step {
             Ok(batches) => {
                 for batch in batches {
-                    labels.extend_from_slice(batch.labels());
+                    labels.extend_from_slice(batch.labels().unwrap());
                     bad.extend(batch.bad_records().iter().map(|bad| bad.id.index));
                 }
             }

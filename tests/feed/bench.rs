@@ -262,8 +262,12 @@ impl Event for Signal {
 }
 
 pub(crate) fn feed(bench: &Bench, prefetch: usize) -> FeedBuilder {
+    feed_of(MemorySource::images("device", 50, 1, 8, 8), bench, prefetch)
+}
+
+pub(crate) fn feed_of(source: MemorySource, bench: &Bench, prefetch: usize) -> FeedBuilder {
     Feed::builder()
-        .source(MemorySource::images("device", 50, 1, 8, 8))
+        .source(source)
         .registry(&Registry::new())
         .threads(2)
         .batch_size(4)

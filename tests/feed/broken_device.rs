@@ -8,7 +8,7 @@ use std::sync::Arc;
 use percolator::reader::Registry;
 use percolator::{Device, DeviceError, FeedError};
 
-use crate::bench::{Bench, Broken, feed, lane_of, next};
+use crate::bench::{Bench, Broken, feed, feed_of, lane_of, next};
 use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
@@ -59,7 +59,7 @@ fn a_batch_that_failed_is_dropped_after_its_transfer() {
             _ => common::image(index, 1, 8, 8),
         };
         let source = MemorySource::new("bad", (0..50).map(image));
-        let mut lane = feed(&moved, 2).source(source).build().unwrap().take_lanes().unwrap().remove(0);
+        let mut lane = feed_of(source, &moved, 2).build().unwrap().take_lanes().unwrap().remove(0);
         let error = lane.find_map(Result::err).unwrap();
         assert!(matches!(&error, FeedError::Record(error) if error.id.index == 30), "{error}");
     });

@@ -150,8 +150,11 @@ fn labels_are_whole_and_their_floats_are_caffes() {
         .map(|(at, &label)| (common::key(at), common::datum(1, 1, 1, label, vec![0])));
     let mut feed = over(MemorySource::new("labels", records)).batch_size(6).build().unwrap();
     let batch = only_lane(&mut feed).next().unwrap().unwrap();
-    assert_eq!(batch.labels(), labels);
-    assert_eq!(batch.labels_f32(), [-5.0, -2_147_483_648.0, 2_147_483_648.0, 0.0, 16_777_216.0, -1.0]);
+    assert_eq!(batch.labels().unwrap(), labels);
+    assert_eq!(
+        batch.labels_f32().unwrap(),
+        [-5.0, -2_147_483_648.0, 2_147_483_648.0, 0.0, 16_777_216.0, -1.0]
+    );
 }
 
 #[test]

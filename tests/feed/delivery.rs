@@ -110,7 +110,7 @@ fn stream(
     for _ in 0..batches {
         for lane in &mut lanes {
             let batch = lane.next().unwrap().unwrap();
-            stream.push((batch.bytes().to_vec(), batch.labels().to_vec(), batch.records().to_vec()));
+            stream.push((batch.bytes().to_vec(), batch.labels().unwrap().to_vec(), batch.records().to_vec()));
         }
     }
     stream

@@ -14,7 +14,7 @@ use percolator::order::{InputContext, OrderError};
 use percolator::reader::Registry;
 use percolator::{Batch, Device, Feed, FeedError, Lane};
 
-use crate::bench::{Bench, Broken, feed, lane_of, next};
+use crate::bench::{Bench, Broken, feed, feed_of, lane_of, next};
 use crate::common::process::must_end;
 use crate::common::source::{MemorySource, Probe};
 
@@ -29,7 +29,7 @@ fn batches_are_sent_in_order_and_handed_over_before_they_arrive() {
             assert_eq!(batch.records()[0].index, 4 * number as u64);
             let state = bench.state();
             assert_eq!(state.sent[number].copy, batch.bytes());
-            assert_eq!(state.sent[number].labels, batch.labels());
+            assert_eq!(state.sent[number].labels, batch.labels().unwrap());
         }
         // They arrive one by one, the last one first.
         bench.change(|state| state.arrived.insert(2));
@@ -116,7 +116,7 @@ fn a_complete_batch_is_delivered_while_an_earlier_one_is_still_read() {
         // Large enough that the second is being written when the first is dropped.
         let bench = Bench::new(Broken::Nothing);
         let source = MemorySource::images("large", 4, 3, 1500, 1500);
-        let mut feed = feed(&bench, 2).source(source).batch_size(1).threads(1).build().unwrap();
+        let mut feed = feed_of(source, &bench, 2).batch_size(1).threads(1).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         drop(next(&mut lane));
         // The device never finishes with the first; the second is delivered anyway.
@@ -148,7 +148,7 @@ fn a_lane_may_go_while_its_batches_are_on_their_way() {
 fn pass_of(bench: &Bench, batches: usize, prefetch: usize) -> (Feed, Lane, Arc<Probe>) {
     let source = MemorySource::images("pass", 4 * batches, 1, 8, 8);
     let probe = source.probe();
-    let mut feed = feed(bench, prefetch).source(source).once().build().unwrap();
+    let mut feed = feed_of(source, bench, prefetch).once().build().unwrap();
     let lane = feed.take_lanes().unwrap().remove(0);
     (feed, lane, probe)
 }

@@ -79,7 +79,7 @@ fn a_tensor_is_what_the_batch_holds() {
             (labels.dtype, shape(labels)),
             (DLDataType { code: 0, bits: 32, lanes: 1 }, (vec![2], vec![1]))
         );
-        assert_eq!(elements::<i32>(labels), batch.labels());
+        assert_eq!(elements::<i32>(labels), batch.labels().unwrap());
         let tensor = tensors.get("label").unwrap();
         assert_eq!((tensor.records(), tensor.step()), (batch.records(), batch.step()));
     }

@@ -98,7 +98,7 @@ fn a_lane_that_gets_nothing_gets_an_empty_batch_of_the_right_shape() {
         assert_eq!(lens, [1, 0, 0]);
         let shape = steps[1][2].shape();
         assert_eq!((shape.records, shape.image), (0, feed.batch_shape().image));
-        assert!(steps[1][2].is_empty() && steps[1][2].labels().is_empty());
+        assert!(steps[1][2].is_empty() && steps[1][2].labels().unwrap().is_empty());
         assert_eq!(feed.stats().lanes[2].records, 2);
     });
 }
@@ -137,14 +137,14 @@ fn a_padded_batch_is_as_large_as_any_other_and_says_what_is_real() {
             feed(images(7), 2).global_batch_size(6).last_batch(LastBatch::Pad).epochs(1).build().unwrap();
         let steps: Vec<Vec<_>> = feed.steps().map(|step| step.unwrap()).collect();
         for batch in steps.iter().flatten() {
-            assert_eq!((batch.shape().records, batch.labels().len()), (3, 3));
+            assert_eq!((batch.shape().records, batch.labels().unwrap().len()), (3, 3));
         }
         let [short, empty] = &steps[1][..] else { panic!() };
         assert_eq!(short.mask().collect::<Vec<_>>(), [true, false, false]);
         assert_eq!((short.len(), empty.len()), (1, 0));
         assert!(short.pixels::<f32>().unwrap()[4..].iter().all(|&pixel| pixel == 0.0));
         assert!(empty.pixels::<f32>().unwrap().iter().all(|&pixel| pixel == 0.0));
-        assert_eq!((&short.labels()[1..], empty.labels()), (&[0, 0][..], &[0, 0, 0][..]));
+        assert_eq!((&short.labels().unwrap()[1..], empty.labels().unwrap()), (&[0, 0][..], &[0, 0, 0][..]));
     });
 }
 
@@ -161,7 +161,9 @@ fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
             let mut feed = feed.build().unwrap();
             let batches = feed.steps().flat_map(Result::unwrap);
             batches
-                .map(|batch| (batch.records().to_vec(), batch.bytes().to_vec(), batch.labels().to_vec()))
+                .map(|batch| {
+                    (batch.records().to_vec(), batch.bytes().to_vec(), batch.labels().unwrap().to_vec())
+                })
                 .collect::<Vec<_>>()
         };
         let from_lmdb = read(std::sync::Arc::new(Lmdb::open(data("raw_lmdb")).unwrap()));
@@ -230,7 +232,7 @@ fn a_list_that_begins_further_down_is_read_from_its_first_line() {
         let feed = hosts(Feed::builder().source(source), 1).batch_size(3).transform(transform).epochs(2);
         let mut feed = feed.build().unwrap();
         let lane = feed.take_lanes().unwrap().remove(0);
-        let labels: Vec<Vec<i32>> = lane.map(|batch| batch.unwrap().labels().to_vec()).collect();
+        let labels: Vec<Vec<i32>> = lane.map(|batch| batch.unwrap().labels().unwrap().to_vec()).collect();
         assert_eq!(labels, [&[0, 1, 2][..], &[3], &[0, 1, 2], &[3]]);
     });
 }

@@ -74,7 +74,7 @@ fn rows(feed: FeedBuilder) -> BTreeMap<(u64, u64), Row1> {
         let evens = batch.get::<bool>("is_even").unwrap();
         assert_eq!(&*images.shape(), &[batch.rows(), 3, 1]);
         assert_eq!(tokens.rows().len(), batch.rows());
-        let lengths = batch.field("padded").unwrap().lengths();
+        let lengths = batch.field("padded").unwrap().lengths().unwrap();
         for (row, id) in batch.records().iter().enumerate() {
             assert_eq!(usize::try_from(lengths[row]).unwrap(), tokens.row(row).len());
             let seen = (
@@ -125,7 +125,7 @@ fn short_batches_are_padded_field_by_field() {
     assert_eq!(tokens.offsets().len(), 11);
     assert_eq!(last.get::<i64>("padded").unwrap().row(9), [-1; 4]);
     assert!(last.get::<u8>("image").unwrap()[9..].iter().all(|&byte| byte == 0));
-    assert_eq!(last.field("padded").unwrap().lengths()[3..], [0; 7]);
+    assert_eq!(last.field("padded").unwrap().lengths().unwrap()[3..], [0; 7]);
 }
 
 #[test]
@@ -259,7 +259,8 @@ fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     assert_eq!(build(over().fields(fields())), half("fields", "decode"));
     assert_eq!(build(over().decode(decode)), half("decode", "fields"));
     let both = over().decoder(RawBytes::fixed()).fields(fields());
-    assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders));
+    let (one, other) = (".decoder(...)", ".fields(...)");
+    assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders { one, other }));
     for (option, feed) in [
         ("transform", feed().transform(Transform::new().crop(1))),
         ("dtype", feed().dtype(Dtype::F16)),
@@ -433,4 +434,36 @@ fn tensors_of_all_arrays_are_handed_on_with_a_version_and_without() {
     let deleter = unsafe { (*raw).deleter }.unwrap();
     // SAFETY: it is called once.
     unsafe { deleter(raw) };
+}
+
+/// A loop over nothing trains on nothing: what is not there, or of another type, is an error that names what
+/// there is.
+#[test]
+fn a_batch_without_labels_or_lengths_says_so_and_names_its_fields() {
+    let batch = feed().build().unwrap().into_iter().next().unwrap().unwrap();
+    for error in [batch.labels().unwrap_err(), batch.labels_f32().unwrap_err()] {
+        let FieldError::Unknown { wanted, fields } = &error else { panic!("{error}") };
+        assert!(wanted.contains("label"), "{error}");
+        for field in batch.fields() {
+            assert!(fields.contains(&field.to_string()), "{error}");
+        }
+    }
+    for name in ["image", "tokens", "noise"] {
+        let field = batch.fields().iter().find(|field| field.name() == name).unwrap().to_string();
+        let error = batch.field(name).unwrap().lengths().unwrap_err();
+        assert_eq!(error, FieldError::NotPadded { field });
+    }
+    assert_eq!(batch.field("padded").unwrap().lengths().unwrap(), [0, 1, 2, 3]);
+
+    let field = |dtype| [Field::scalar("label", dtype), Field::scalar("label_f32", dtype)];
+    let zeros = |_: &Record<'_>, row: &mut Row<'_>| {
+        row.set("label", 0_i64)?;
+        row.set("label_f32", 0_i64)?;
+        Ok(())
+    };
+    let feed = Feed::builder().source(source()).fields(field(Dtype::I64)).decode(zeros);
+    let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
+    let of_type = |wanted, field: &str| FieldError::Dtype { field: field.into(), found: Dtype::I64, wanted };
+    assert_eq!(batch.labels().unwrap_err(), of_type(Dtype::I32, "label"));
+    assert_eq!(batch.labels_f32().unwrap_err(), of_type(Dtype::F32, "label_f32"));
 }

@@ -54,7 +54,7 @@ pub(crate) fn check(batch: &Batch) {
     let elements: usize = SHAPE.iter().product();
     assert_eq!(batch.shape().dims(), [batch.len(), SHAPE[0], SHAPE[1], SHAPE[2]]);
     for (at, id) in batch.records().iter().enumerate() {
-        assert_eq!(batch.labels()[at], i32::try_from(id.index).unwrap());
+        assert_eq!(batch.labels().unwrap()[at], i32::try_from(id.index).unwrap());
         let found = &batch.pixels::<f32>().unwrap()[at * elements..][..elements];
         let index = usize::try_from(id.index).unwrap();
         assert!(pixels(index, SHAPE).iter().map(|&pixel| f32::from(pixel)).eq(found.iter().copied()), "{id}");

@@ -145,7 +145,7 @@ fn drain(mut lane: percolator::Lane) -> FeedError {
         match lane.next().expect("an error comes before the end") {
             Ok(batch) => {
                 let ids = batch.records().iter().map(|id| id.epoch * 100 + id.index);
-                for (id, label) in ids.zip(batch.labels()) {
+                for (id, label) in ids.zip(batch.labels().unwrap()) {
                     assert!(before.is_none_or(|before| before < id), "a record of an earlier batch");
                     assert_eq!(u64::try_from(*label).unwrap(), id % 100);
                     before = Some(id);

@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use percolator::decoder::Decoded;
+use percolator::example::ExampleImage;
 use percolator::feed::ConfigError;
 use percolator::reader::ReaderError;
-use percolator::{Device, DeviceError, Feed, FeedError};
+use percolator::source::Record;
+use percolator::{
+    BadRecords, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Field, RawBytes, Row,
+};
 
 use crate::common::source::MemorySource;
 use crate::lanes::{hosts, images, over};
@@ -78,4 +83,83 @@ fn a_rank_that_the_job_does_not_have_is_refused() {
         .build()
         .unwrap_err();
     assert_eq!(error.to_string(), "there is no rank 3 in a job of 3: ranks are counted from 0");
+}
+
+/// Of two options that exclude each other, none is dropped in silence, in either order.
+#[test]
+fn an_option_that_would_drop_another_is_refused_with_both_names() {
+    type Option = (&'static str, fn(FeedBuilder) -> FeedBuilder);
+
+    fn decode(_: &Record<'_>, _: &mut Row<'_>) -> Decoded {
+        Ok(())
+    }
+    let sources: [Option; 5] = [
+        ("the LMDB a", |feed| feed.lmdb("a")),
+        ("the LMDB b", |feed| feed.lmdb_named("b", "train")),
+        ("the LevelDB c", |feed| feed.leveldb("c")),
+        ("the TFRecord files d", |feed| feed.tfrecord("d")),
+        ("the source memory/e", |feed| feed.source(images("e", 3))),
+    ];
+    let joined: [Option; 5] = [
+        (".and_lmdb(", |feed| feed.and_lmdb("a")),
+        (".and_lmdb_named(", |feed| feed.and_lmdb_named("b", "train")),
+        (".and_leveldb(", |feed| feed.and_leveldb("c")),
+        (".and_tfrecord(", |feed| feed.and_tfrecord("d")),
+        (".and_source(", |feed| feed.and_source(images("e", 3))),
+    ];
+    for (first, set_first) in sources.into_iter() {
+        for ((second, set_second), (join, _)) in sources.into_iter().zip(joined) {
+            let error = set_second(set_first(Feed::builder())).build().unwrap_err();
+            assert!(matches!(error, FeedError::Config(ConfigError::SourceReplaced { .. })), "{error}");
+            let said = error.to_string();
+            assert!([first, second, join].iter().all(|part| said.contains(part)), "{said}");
+        }
+    }
+    // What joined the first one would be dropped with it.
+    for (_, join) in joined {
+        let error = join(Feed::builder().lmdb("first")).lmdb("last").build().unwrap_err();
+        assert!(
+            error.to_string().contains("the LMDB last are each set as the feed's only source"),
+            "{error}"
+        );
+    }
+
+    let decoders: [Option; 5] = [
+        (".decoder(...)", |feed| feed.decoder(RawBytes::fixed())),
+        (".fields(...)", |feed| feed.fields([Field::scalar("x", Dtype::F32)])),
+        (".decode(...)", |feed| feed.decode(decode)),
+        (".example(...)", |feed| feed.example("x:f32".parse().unwrap())),
+        (".example_image(...)", |feed| feed.example_image(ExampleImage::encoded("image"))),
+    ];
+    for (first, (one, set_one)) in decoders.into_iter().enumerate() {
+        for (second, (other, set_other)) in decoders.into_iter().enumerate() {
+            // The closure and its fields go together, and an Example's image and its other fields.
+            let kind = |number: usize| number.div_ceil(2);
+            let built = set_other(set_one(over(images("decoders", 3)))).build();
+            let is_refused =
+                built.is_err_and(|error| error == FeedError::Config(ConfigError::TwoDecoders { one, other }));
+            assert_eq!(is_refused, kind(first) != kind(second), "{one} and {other}");
+        }
+    }
+
+    // What a program has attached, and nothing names.
+    let spare = over(images("named", 3)).attach_source(images("spare", 3)).build().unwrap_err();
+    assert!(matches!(&spare, FeedError::Config(ConfigError::AttachedTooMany { .. })), "{spare}");
+    assert!(spare.to_string().contains("memory/spare was attached with .attach_source(...)"), "{spare}");
+
+    // Limits of what never happens.
+    for policy in [BadRecords::fail().at_most(3), BadRecords::fail().at_most_rate(0.5)] {
+        let error = over(images("limits", 3)).bad_records(policy).build().unwrap_err();
+        assert!(matches!(error, FeedError::Config(ConfigError::UselessLimit)), "{error}");
+    }
+}
+
+#[test]
+fn the_source_of_a_spec_may_be_replaced() {
+    let spec = Feed::builder().lmdb("of the spec").spec().clone();
+    let feed = FeedBuilder::from(spec.clone()).source(images("of the program", 3));
+    assert_eq!(feed.spec().sources.len(), 1);
+    feed.build().unwrap();
+    let joined = FeedBuilder::from(spec).and_lmdb("another");
+    assert_eq!(joined.spec().sources.len(), 2);
 }

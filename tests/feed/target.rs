@@ -239,7 +239,7 @@ fn the_test_layer_of_a_net_is_dealt_to_one() {
     let message = feed().ranks(2, 2).build().unwrap_err().to_string();
     assert!(message.ends_with("there is no rank 2 in a job of 2: ranks are counted from 0"), "{message}");
     let batches = batches(feed().ranks(1, 2));
-    assert_eq!(batches[0].labels(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(batches[0].labels().unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn a_feed_of_a_leveldb_is_a_feed_of_the_lmdb() {
         let mut batches = Vec::new();
         for batch in lane.by_ref() {
             let batch = batch.unwrap();
-            batches.push((batch.bytes().to_vec(), batch.labels().to_vec()));
+            batches.push((batch.bytes().to_vec(), batch.labels().unwrap().to_vec()));
         }
         batches
     };

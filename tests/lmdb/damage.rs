@@ -291,7 +291,7 @@ fn a_damaged_database_is_an_error_of_a_feed_and_loses_nothing_before_it() {
     let mut error = None;
     for step in feed.steps() {
         match step {
-            Ok(batches) => labels.extend(batches.iter().flat_map(|batch| batch.labels().to_vec())),
+            Ok(batches) => labels.extend(batches.iter().flat_map(|batch| batch.labels().unwrap().to_vec())),
             Err(found) => error = Some(found.to_string()),
         }
     }

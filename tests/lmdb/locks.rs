@@ -329,7 +329,10 @@ fn a_commit_ends_a_walk_without_a_lock_and_not_one_that_has_a_slot() {
             }
         };
         assert!(matches!(error, SourceError::WrittenTo { .. }), "{access:?}: {error}");
-        assert!(error.to_string().contains("read it when nobody writes to it, or with its lock"), "{error}");
+        let said = error.to_string();
+        for remedy in ["read it when nobody writes to it", "mdb_copy", "access mapped"] {
+            assert!(said.contains(remedy), "{said}");
+        }
         assert!(read(&source).len() >= 2000, "a new walk sees the newest commit");
     }
     let (folder, records) = written(2000);
@@ -390,7 +393,9 @@ fn a_feed_without_a_lock_delivers_nothing_that_was_written_meanwhile() {
                 break;
             }
         };
-        for (pixels, label) in batches[0].pixels::<u8>().unwrap().chunks(2700).zip(batches[0].labels()) {
+        for (pixels, label) in
+            batches[0].pixels::<u8>().unwrap().chunks(2700).zip(batches[0].labels().unwrap())
+        {
             assert_eq!(usize::try_from(*label).unwrap(), given);
             assert!(
                 pixels.iter().copied().eq((0..2700).map(|at| common::pixel(given, at))),

@@ -212,7 +212,7 @@ fn a_named_database_is_read_and_a_database_of_names_says_which() {
         Feed::builder().lmdb_named(&path, "test/été").batch_size(100).shuffle(Shuffle::Global).epochs(1);
     feed = feed.threads(1);
     let mut labels: Vec<i32> =
-        feed.build().unwrap().steps().flat_map(|step| step.unwrap()[0].labels().to_vec()).collect();
+        feed.build().unwrap().steps().flat_map(|step| step.unwrap()[0].labels().unwrap().to_vec()).collect();
     labels.sort_unstable();
     assert!(labels.into_iter().eq(1000..1300));
     assert_eq!(sidecars(), before);

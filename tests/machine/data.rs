@@ -81,7 +81,7 @@ pub(crate) fn feed(folder: &Path, format: &str, is_shuffled: bool) -> Result<Fee
 pub(crate) fn labels(feed: FeedBuilder) -> Result<Vec<i32>, FeedError> {
     let mut labels = Vec::new();
     for batch in feed.build()?.take_lanes()?.remove(0) {
-        labels.extend_from_slice(batch?.labels());
+        labels.extend_from_slice(batch?.labels()?);
     }
     labels.sort_unstable();
     Ok(labels)

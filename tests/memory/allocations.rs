@@ -404,6 +404,72 @@ fn nothing_allocates_on_the_way_to_a_gpu() {
     });
 }
 
+/// A step of several devices is one vector; whatever else a training loop calls allocates nothing.
+#[test]
+fn a_step_allocates_its_vector_and_a_batch_nothing() {
+    let _one = one_at_a_time();
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        common::write_images(folder.path(), 96, 3, 32, 32);
+        let feed = |lanes: usize| {
+            let feed = Feed::builder().lmdb(folder.path()).batch_size(16).threads(1).prefetch(4);
+            let target = Target::paired(Lmdb::open(folder.path()).unwrap(), Matching::Keys);
+            feed.target(target)
+                .last_batch(LastBatch::Wrap)
+                .devices((0..lanes).map(Device::host))
+                .build()
+                .unwrap()
+        };
+        let mut two = feed(2);
+        let mut steps = two.steps();
+        let mut walk = |rounds: usize| {
+            for _ in 0..rounds {
+                let step = steps.next().unwrap().unwrap();
+                step.iter().for_each(use_all);
+            }
+        };
+        walk(100);
+        let (calls, _) = least(|| walk(300));
+        assert_eq!(calls, 300, "one for each step");
+        let mut one = feed(1);
+        let mut round = |rounds: usize| {
+            for _ in 0..rounds {
+                let mut batches = one.epoch().unwrap();
+                for batch in &mut batches {
+                    use_all(&batch.unwrap());
+                }
+            }
+        };
+        round(20);
+        // An iterator over an epoch may make room once for its waits.
+        let (calls, _) = least(|| round(50));
+        assert!(calls <= 50, "{calls} allocations in 50 epochs of 6 batches");
+    });
+}
+
+/// The least of several counts. A queue's list of waiting threads is allocated when a thread first waits at
+/// it, which may be late.
+fn least(mut rounds: impl FnMut()) -> (usize, usize) {
+    (0..5).map(|_| count(&mut rounds)).min().expect("it was counted")
+}
+
+/// Calls everything that a training loop reads of a batch.
+fn use_all(batch: &percolator::Batch) {
+    let labels = batch.labels().unwrap().len() + batch.labels_f32().unwrap().len();
+    assert_eq!(labels, 2 * batch.rows());
+    assert_eq!(batch.pixels::<f32>().unwrap().len(), batch.target_pixels::<f32>().unwrap().len());
+    assert_eq!(batch.mask().filter(|&is_record| is_record).count(), batch.len());
+    assert_eq!(batch.arrays().len(), batch.fields().len());
+    assert_eq!(batch.get::<i32>("label").unwrap().shape()[0], batch.records().len());
+    assert!(batch.bad_records().is_empty() && batch.step().is_some() && !batch.is_empty());
+    assert_eq!((batch.shape(), batch.target_shape()), (batch.host_shape(), Some(batch.shape())));
+    batch.wait().unwrap();
+}
+
 /// Writes images of one colour each, which compress, to a LevelDB with several tables.
 fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, sizing: i32) {
     let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };

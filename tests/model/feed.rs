@@ -93,6 +93,10 @@ impl RecordDecoder for Numbers {
         Ok(())
     }
 
+    fn may_reshape(&self) -> bool {
+        true
+    }
+
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
         let wanted = self.row_of(first.value[0]);
         Ok((wanted != fields).then_some(wanted))

@@ -57,7 +57,7 @@ fn feed(case: &Value, threads: usize) -> Arrays {
         arrays.shape = batch.shape().dims().map(|extent| extent as u64).to_vec();
         arrays.shape[0] += records;
         arrays.data.extend_from_slice(batch.pixels::<f32>().unwrap());
-        arrays.labels.extend_from_slice(batch.labels_f32());
+        arrays.labels.extend_from_slice(batch.labels_f32().unwrap());
     }
     arrays
 }

@@ -30,7 +30,7 @@ fn a_reduction_weighs_each_replica_by_its_records() {
         assert_eq!((step.weights.counts(), step.weights.num_replicas_with_values()), (&[1, 0, 0][..], 1));
         // The mean over an empty batch is NaN, and has weight zero.
         let means: PerReplica<Vec<f64>> = step.batches.map(|batch| {
-            let sum = f64::from(batch.labels_f32().iter().sum::<f32>());
+            let sum = f64::from(batch.labels_f32().unwrap().iter().sum::<f32>());
             let records = u32::try_from(batch.len()).unwrap();
             vec![sum / f64::from(records), 1.0]
         });
@@ -58,8 +58,9 @@ fn a_reduction_over_processes_is_the_same_in_each() {
         let job = distribute(dataset, 7, &workers, InputOptions::new()).unwrap();
         job.map(|step| {
             let step = step.unwrap();
-            let mean =
-                |batch: Batch| batch.labels_f32().iter().sum::<f32>() / batch.labels_f32().len() as f32;
+            let mean = |batch: Batch| {
+                batch.labels_f32().unwrap().iter().sum::<f32>() / batch.labels_f32().unwrap().len() as f32
+            };
             let means = step.batches.map(mean);
             let records = step.weights.records();
             (step.weights.reduce(ReduceOp::Mean, &means).unwrap(), records)

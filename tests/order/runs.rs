@@ -21,7 +21,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn of(batch: &Batch) -> Self {
-        let (records, labels) = (batch.records().to_vec(), batch.labels().to_vec());
+        let (records, labels) = (batch.records().to_vec(), batch.labels().unwrap().to_vec());
         Seen { step: batch.step(), records, bytes: batch.bytes().to_vec(), labels }
     }
 }

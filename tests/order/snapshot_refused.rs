@@ -20,7 +20,8 @@ use crate::runs::{check_cut, feed, hosts, images, take, unverified, window};
 #[test]
 fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
     must_end("snapshots of others", || {
-        let describe = |records| feed(images(records), 2).batch_size(3).seed(1).shuffle(Shuffle::Global);
+        let of = |source| feed(source, 2).batch_size(3).seed(1).shuffle(Shuffle::Global);
+        let describe = |records| of(images(records));
         let mut first = describe(20).build().unwrap();
         take(&mut first.take_lanes().unwrap(), &[2, 3]);
         let snapshot = first.snapshot().unwrap();
@@ -33,7 +34,7 @@ fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
             &other_data,
             SnapshotError::OtherData { was, is, .. } if was == "records 20" && is == "records 21"
         ));
-        let bytes = refused(describe(20).source(MemorySource::images("other", 20, 1, 4, 5)));
+        let bytes = refused(of(MemorySource::images("other", 20, 1, 4, 5)));
         assert!(
             matches!(&bytes, SnapshotError::OtherData { was, .. } if was.starts_with("first record")),
             "{bytes}"

@@ -232,7 +232,7 @@ fn a_feed_goes_on_over_a_database_that_is_indexed() {
     let records = must_end("a feed over an indexed database", move || {
         let mut feed = Feed::builder().source(source).batch_size(20).once().build().unwrap();
         feed.steps()
-            .map(|step| step.unwrap().iter().map(|batch| batch.labels().len()).sum::<usize>())
+            .map(|step| step.unwrap().iter().map(|batch| batch.labels().unwrap().len()).sum::<usize>())
             .sum::<usize>()
     });
     assert_eq!(records, 200);

@@ -148,7 +148,7 @@ fn take(feed: FeedBuilder, batches: usize, records: usize) {
     let mut labels = Vec::new();
     for batch in feed.take_lanes().unwrap().remove(0).take(batches) {
         let batch = batch.unwrap();
-        let (pixels, all) = (batch.pixels::<u8>().unwrap(), batch.labels());
+        let (pixels, all) = (batch.pixels::<u8>().unwrap(), batch.labels().unwrap());
         for (pixels, &label) in pixels.chunks(pixels.len() / all.len()).zip(all) {
             let number = (label as u32).to_le_bytes();
             assert!(pixels.as_chunks::<4>().0.iter().all(|bytes| *bytes == number), "record {label}");
@@ -231,7 +231,7 @@ fn a_lane_that_left_does_not_keep_pages_from_being_dropped() {
     let staying = lanes.pop().unwrap();
     drop(leaving.next().unwrap().unwrap());
     drop(leaving);
-    assert_eq!(staying.map(|batch| batch.unwrap().labels().len()).sum::<usize>(), RECORDS / 2);
+    assert_eq!(staying.map(|batch| batch.unwrap().labels().unwrap().len()).sum::<usize>(), RECORDS / 2);
     let after = pages(&file);
     assert!(share(&after[..after.len() / 2]) < 0.05, "{}", share(&after[..after.len() / 2]));
 }
@@ -317,7 +317,7 @@ fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
 /// Runs a feed to its end; returns the number of records.
 fn run(feed: FeedBuilder) -> usize {
     let mut feed = feed.build().unwrap();
-    feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().labels().len()).sum()
+    feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().labels().unwrap().len()).sum()
 }
 
 /// The records of a batch: the first worker takes every second batch.

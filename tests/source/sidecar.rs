@@ -275,7 +275,7 @@ fn an_index_that_is_damaged_while_it_is_in_use_is_mended() {
             assert_eq!(cursor.advance().unwrap().unwrap().key(), records[position].0);
         }
     });
-    assert!(log.text().contains("the record index is damaged"), "{}", log.text());
+    assert!(log.text().contains("the record index cannot be used"), "{}", log.text());
     assert_eq!(fs::read(database.sidecar()).unwrap(), whole);
     check_source(&source, 10);
     // A sidecar cut while it is open is mended too.

@@ -113,7 +113,8 @@ fn a_feed_gives_what_tensorflow_wrote() {
     let pixels: Vec<u8> = examples.iter().flat_map(|example| unhex(&example["image"][0])).collect();
     assert_eq!(batch.get::<u8>("pixels").unwrap().into_slice(), pixels);
     assert_eq!(batch.get::<u8>("small").unwrap().into_slice(), (0..50).collect::<Vec<u8>>());
-    let (names, lengths) = (batch.get::<u8>("name").unwrap(), batch.field("name").unwrap().lengths());
+    let (names, lengths) =
+        (batch.get::<u8>("name").unwrap(), batch.field("name").unwrap().lengths().unwrap());
     for ((name, &length), example) in names.into_slice().chunks(256).zip(lengths).zip(examples) {
         let (name, zeros) = name.split_at(length as usize);
         assert_eq!(name, unhex(&example["name"][0]));
@@ -122,7 +123,7 @@ fn a_feed_gives_what_tensorflow_wrote() {
     let nothing = Value::Array(Vec::new());
     let (extra, lengths) = (batch.get::<u8>("extra").unwrap(), batch.get::<i64>("extra/lengths").unwrap());
     assert_eq!(&*extra.shape(), [50, 4, 8]);
-    let counts = batch.field("extra/lengths").unwrap().lengths();
+    let counts = batch.field("extra/lengths").unwrap().lengths().unwrap();
     for (number, (&count, example)) in counts.iter().zip(examples).enumerate() {
         let strings: Vec<&[u8]> = (0..count as usize)
             .map(|at| {
@@ -153,7 +154,7 @@ fn images(feed: FeedBuilder) -> Vec<(Vec<u64>, Vec<u8>, Vec<i32>)> {
         .map(|batch| {
             let batch = batch.unwrap();
             let ids = batch.records().iter().map(|id| id.index).collect();
-            (ids, batch.bytes().to_vec(), batch.labels().to_vec())
+            (ids, batch.bytes().to_vec(), batch.labels().unwrap().to_vec())
         })
         .collect()
 }
@@ -206,7 +207,7 @@ fn an_image_has_other_features_beside_it() {
     assert_eq!(batch.get::<i32>("shape").unwrap().into_slice(), [3, 40, 36].repeat(64));
     assert_eq!(batch.get::<f32>("none").unwrap().into_slice(), [0.5; 128]);
     assert_eq!(batch.get::<i32>("each").unwrap().into_slice(), [1, 2, 3, 4].repeat(64));
-    assert!(batch.labels().iter().all(|&label| label == 0), "no label was asked for");
+    assert!(batch.labels().unwrap().iter().all(|&label| label == 0), "no label was asked for");
     assert_eq!(batch.get::<i64>("class").unwrap().into_slice()[..2], [0, 37]);
 }
 

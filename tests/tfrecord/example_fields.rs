@@ -61,7 +61,7 @@ fn agrees<T: Element + PartialEq + Debug>(
 ) -> Result<(), TestCaseError> {
     match (batch, expected) {
         (Ok(batch), Some(expected)) => match batch.field("x").unwrap().lengths() {
-            &[length] => {
+            Ok(&[length]) => {
                 let row = batch.get::<T>("x").unwrap().into_slice();
                 prop_assert_eq!(&row[..usize::try_from(length).unwrap()], &*expected);
             }
@@ -103,11 +103,9 @@ fn agrees_on_strings(
     }
     prop_assert_eq!(batch.get::<u8>("x").unwrap().into_slice(), &*bytes);
     prop_assert_eq!(batch.get::<i64>("x/lengths").unwrap().into_slice(), &*lengths);
-    let counted: Vec<i64> = match batch.field("x/lengths").unwrap().lengths() {
-        [] => vec![],
-        _ => vec![i64::try_from(strings.len()).unwrap()],
-    };
-    prop_assert_eq!(batch.field("x/lengths").unwrap().lengths(), &*counted);
+    if let Ok(counted) = batch.field("x/lengths").unwrap().lengths() {
+        prop_assert_eq!(counted, [i64::try_from(strings.len()).unwrap()]);
+    }
     Ok(())
 }
 
@@ -124,7 +122,7 @@ fn several_strings_follow_longer_ones() {
         let text = String::from_utf8(batch.get::<u8>("x").unwrap().into_slice().to_vec()).unwrap();
         seen.push((
             text,
-            batch.field("x/lengths").unwrap().lengths()[0],
+            batch.field("x/lengths").unwrap().lengths().unwrap()[0],
             batch.get::<i64>("y").unwrap().into_slice()[0],
         ));
     }

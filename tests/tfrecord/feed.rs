@@ -131,7 +131,7 @@ fn shuffled_lmdbs_come_whole() {
     let feed = feed.batch_size(5).shuffle(Shuffle::Files).epochs(6).index(IndexPlace::Beside);
     let mut labels = Vec::new();
     for batch in feed.build().unwrap() {
-        labels.extend_from_slice(batch.unwrap().labels());
+        labels.extend_from_slice(batch.unwrap().labels().unwrap());
     }
     assert_eq!(labels.len(), 6 * 20);
     for file in labels.chunks(5) {

@@ -186,7 +186,7 @@ impl Arrays {
                 ragged.values()
             }
             Some((lengths, Counts::Lengths)) => {
-                for length in view.lengths() {
+                for length in view.lengths()? {
                     lengths.write(&length.to_le_bytes())?;
                 }
                 view.get::<T>()?.into_slice()

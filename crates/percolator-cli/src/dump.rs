@@ -287,7 +287,7 @@ impl Statistics {
 
     fn add(&mut self, batch: &Batch) -> anyhow::Result<()> {
         debug_assert_eq!(self.shape.layout, Layout::Nchw);
-        self.labels.add(batch.labels_f32());
+        self.labels.add(batch.labels_f32()?);
         let plane = self.shape.image.height * self.shape.image.width;
         for record in batch.pixels::<f32>()?.chunks_exact(self.shape.record_elements()) {
             for (channel, plane) in self.channels.iter_mut().zip(record.chunks_exact(plane)) {

@@ -296,6 +296,10 @@ impl RecordDecoder for PythonDecoder {
         })
     }
 
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     fn scratch(&self, _setup: WorkerSetup) -> Kept {
         Kept::default()
     }

@@ -8,6 +8,7 @@ use super::parse::{FeatureFields, StringError, missing, only_string, wrong_kind}
 use crate::base::shape::{Dtype, ImageShape};
 use crate::base::sync::std_locks::Mutex;
 use crate::batch::fault::RecordCause;
+use crate::image::ColorMode;
 use crate::record::datum::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind};
 
@@ -136,6 +137,15 @@ impl ExampleFront {
 
     pub(crate) fn scratch(&self) -> Found {
         self.lookup.scratch()
+    }
+
+    /// Whether all images have the same number of channels, if files are decoded in this mode.
+    pub(crate) fn has_fixed_channels(&self, color: ColorMode) -> bool {
+        match self.shape {
+            None => color != ColorMode::Native,
+            Some(ShapeFrom::Fixed(_)) => true,
+            Some(ShapeFrom::Feature(_)) => false,
+        }
     }
 
     /// Checks that the first record of a feed has what the fields beside the image need.

@@ -60,6 +60,10 @@ impl RecordDecoder for ExampleDecoder {
         Ok(self.fields.fields().collect())
     }
 
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     fn scratch(&self, _setup: WorkerSetup) -> Found {
         self.lookup.scratch()
     }

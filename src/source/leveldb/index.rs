@@ -75,7 +75,8 @@ impl LevelDb {
     /// Rebuilds an index that is found damaged.
     #[cold]
     pub(super) fn mend(&self, damage: &Damage) -> Result<Arc<RecordIndex>, SourceError> {
-        tracing::warn!(path = %self.path.display(), %damage, "the record index is damaged: rebuilding it");
+        let path = self.path.display();
+        tracing::warn!(%path, %damage, "the record index cannot be used: rebuilding it");
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let index = Arc::new(self.with_subject(&place, |subject| self.make_index(subject))?);
         *self.indexed.lock() = Some(Indexed { place, index: index.clone() });

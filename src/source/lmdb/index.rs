@@ -129,7 +129,8 @@ impl Lmdb {
     /// Rebuilds a damaged index. The view uses the map of cursors by index.
     #[cold]
     pub(super) fn rebuild_index(&self, view: &View, damage: &Damage) -> Result<Indexed, SourceError> {
-        tracing::warn!(path = %self.path.display(), %damage, "the record index is damaged: rebuilding it");
+        let path = self.path.display();
+        tracing::warn!(%path, %damage, "the record index cannot be used: rebuilding it");
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let tree = self.tree(view)?;
         let index = Self::make_index(view, &tree, &self.subject(view, &tree, &place)?)?;

@@ -15,6 +15,7 @@ use super::plain::{Map, Plain};
 use super::walk::{LARGE_BYTES, Place, Walk};
 use super::{Body, TfRecord};
 use crate::record::RecordId;
+use crate::source::index::Damage;
 use crate::source::internals::{CursorInternals, HeldBytes, SpareBuffers};
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
@@ -71,6 +72,8 @@ struct PlainCursor {
     indexed: Option<Indexed>,
     /// Where the next record must end according to the index; set only right after a seek by the index.
     end_by_index: Option<u64>,
+    /// Why the index could not tell.
+    index_damage: Option<Damage>,
     /// The number of steps since the last seek; more than enough if there was none.
     steps: u32,
     /// The position before which the cursor stops or seeks elsewhere (`u64::MAX` if unknown), and whether
@@ -254,6 +257,7 @@ impl PlainCursor {
             is_by_position: false,
             indexed: None,
             end_by_index: None,
+            index_damage: None,
             steps: STEPS_ASKED_FOR,
             until: u64::MAX,
             is_end_set: true,
@@ -280,18 +284,19 @@ impl PlainCursor {
         let Some(indexed) = &self.indexed else { return Ok(false) };
         let plain = indexed.plain.clone();
         match indexed.place(position) {
-            Some((start, end)) => {
+            Ok(Some((start, end))) => {
                 self.walk.jump(position, (start, end));
                 self.end_by_index = Some(end);
             }
-            None if position >= indexed.index.records() => {
+            Ok(None) if position >= indexed.index.records() => {
                 self.walk.jump(position, (plain.bytes, plain.bytes));
                 self.end_by_index = None;
             }
-            // The index is damaged. The next step notices, because no record is that long.
-            None => {
+            // The next step notices, because no record is that long.
+            damaged => {
                 self.walk.jump(position, (0, 0));
                 self.end_by_index = Some(u64::MAX);
+                self.index_damage = damaged.err();
             }
         }
         if self.by_position.is_none()
@@ -324,6 +329,8 @@ impl PlainCursor {
             None => self.walk.step(map)?,
             Some(end) => match self.walk.step(map) {
                 Ok(Some(frame)) if frame.end() == end => Some(frame),
+                // Nothing was read that could be wrong.
+                Err(error @ SourceError::Io { .. }) => return Err(error),
                 // Either the file is damaged here, or the index is of another state of the file.
                 _ => return self.step_by_new_index(position, source, verify, drops_behind),
             },
@@ -353,7 +360,11 @@ impl PlainCursor {
             let (path, message) = (source.path.clone(), "the index of the records is missing".to_owned());
             return Err(SourceError::Broken { path, index: position, message });
         };
-        self.indexed = Some(source.rebuild_index(&wrong)?);
+        let why = match self.index_damage.take() {
+            Some(damage) => damage.to_string(),
+            None => format!("record {position} is not where it says"),
+        };
+        self.indexed = Some(source.rebuild_index(&wrong, &why)?);
         self.jump(position, verify, drops_behind)?;
         self.end_by_index = None;
         self.step(source, verify, drops_behind)
@@ -403,7 +414,7 @@ impl PlainCursor {
     #[cold]
     fn set_end(&mut self) {
         let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);
-        let place = last.zip(self.indexed.as_ref()).and_then(|(last, indexed)| indexed.place(last));
+        let place = last.zip(self.indexed.as_ref()).and_then(|(last, indexed)| indexed.place(last).ok()?);
         let here = if self.is_by_position { &mut self.by_position } else { &mut self.forward };
         let Some(Mapped { page_cache, map, .. }) = here else { return };
         let last = place.map(|(start, end)| map.bytes(start..end)).filter(|last| !last.is_empty());
@@ -491,7 +502,8 @@ impl CursorInternals for TfRecordCursor {
     fn foresee(&mut self, position: u64) {
         if let At::Plain(plain) = &mut self.at
             && let Some(Mapped { map, .. }) = &plain.by_position
-            && let Some((start, _)) = plain.indexed.as_ref().and_then(|indexed| indexed.place(position))
+            && let Some((start, _)) =
+                plain.indexed.as_ref().and_then(|indexed| indexed.place(position).ok()?)
         {
             map.ask_for_head(start);
         }

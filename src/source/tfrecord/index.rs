@@ -10,7 +10,7 @@ use super::plain::Plain;
 use super::walk::Walk;
 use super::{Body, TfRecord, unpacked};
 use crate::source::SourceError;
-use crate::source::index::{IndexPlace, Kind, RecordIndex, Subject};
+use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 
 /// An index, and the file that it belongs to.
 #[derive(Clone, Debug)]
@@ -22,15 +22,11 @@ pub(super) struct Indexed {
 }
 
 impl Indexed {
-    /// Where the record at a position starts and ends; `None` past the last one, or if the index is damaged.
-    pub(super) fn place(&self, position: u64) -> Option<(u64, u64)> {
-        let of = |position| {
-            let place = self.index.place(position);
-            place.inspect_err(|damage| tracing::warn!(%damage, "a record index cannot be used")).ok()
-        };
-        let [start] = of(position)??;
-        let next = of(position.saturating_add(1))?;
-        Some((start, next.map_or(self.plain.bytes, |[next]| next)))
+    /// Where the record at a position starts and ends; `None` past the last one.
+    pub(super) fn place(&self, position: u64) -> Result<Option<(u64, u64)>, Damage> {
+        let Some([start]) = self.index.place(position)? else { return Ok(None) };
+        let next = self.index.place(position.saturating_add(1))?;
+        Ok(Some((start, next.map_or(self.plain.bytes, |[next]| next))))
     }
 }
 
@@ -45,7 +41,14 @@ impl TfRecord {
             Body::Packed(packed) => unpacked::find_or_make(packed, place)?,
         };
         let subject = self.subject(place);
-        let found = RecordIndex::find(&subject).filter(|index| fits(index, &plain));
+        let found = RecordIndex::find(&subject).filter(|index| match why_unfit(index, &plain) {
+            None => true,
+            Some(why) => {
+                let path = self.path.display();
+                tracing::warn!(%path, why, "a record index cannot be used: rebuilding it");
+                false
+            }
+        });
         let index = match (found, offsets) {
             (Some(index), _) => index,
             (None, Some(offsets)) => RecordIndex::keep(&subject, offsets),
@@ -71,11 +74,10 @@ impl TfRecord {
         self.learn(records)
     }
 
-    /// Rebuilds an index that does not fit its file.
+    /// Rebuilds an index that cannot be used.
     #[cold]
-    pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
-        let path = self.path.display();
-        tracing::warn!(%path, "the record index does not fit its file: rebuilding it");
+    pub(super) fn rebuild_index(&self, wrong: &Indexed, why: &str) -> Result<Indexed, SourceError> {
+        tracing::warn!(path = %self.path.display(), why, "the record index cannot be used: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());
@@ -110,21 +112,30 @@ impl TfRecord {
     }
 }
 
-/// Whether the first record in the index is the file's first, which no seek looks up, and the last one its
-/// last. Every record that is read by the index is checked in the same way.
-fn fits(index: &RecordIndex, plain: &Arc<Plain>) -> bool {
+/// Why an index is not of this file, or cannot be read. Looks whether its first record is the file's first,
+/// which no seek looks up, and its last one the last. Every record that is read by the index is checked in
+/// the same way.
+fn why_unfit(index: &RecordIndex, plain: &Arc<Plain>) -> Option<String> {
+    let unfit = || Some("its first or last record is not the file's".to_owned());
     let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
-        None => return plain.bytes == 0,
+        None => return if plain.bytes == 0 { None } else { unfit() },
         Some(Ok(Some([last]))) => last,
-        Some(_) => return false,
+        Some(Ok(None)) => return unfit(),
+        Some(Err(damage)) => return Some(damage.to_string()),
     };
-    if !matches!(index.place(0), Ok(Some([0]))) {
-        return false;
+    match index.place(0) {
+        Ok(Some([0])) => {}
+        Ok(_) => return unfit(),
+        Err(damage) => return Some(damage.to_string()),
     }
     let mut walk = Walk::new(plain);
     walk.jump(0, (last, plain.bytes));
     let map = plain.map().cloned();
-    matches!(walk.step(map.as_deref()), Ok(Some(_))) && walk.offset == plain.bytes
+    match walk.step(map.as_deref()) {
+        Ok(Some(_)) if walk.offset == plain.bytes => None,
+        Ok(_) => unfit(),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -89,8 +89,8 @@ fn learn(data: &Path, epochs: u64, workers: &InputWorkers) -> anyhow::Result<Lea
         let mut failed = None;
         let gradients = batches.map(|batch| {
             let mut gradient = Gradient::zero(&learned.classifier);
-            match batch.pixels() {
-                Ok(pixels) => gradient.add(&learned.classifier, pixels, batch.labels()),
+            match batch.pixels().and_then(|pixels| Ok((pixels, batch.labels()?))) {
+                Ok((pixels, labels)) => gradient.add(&learned.classifier, pixels, labels),
                 Err(error) => failed = Some(error),
             }
             gradient
@@ -121,7 +121,7 @@ fn test(data: &Path, classifier: &Classifier) -> anyhow::Result<(usize, usize)> 
     let (mut correct, mut records) = (0, 0);
     for step in feed.steps() {
         for batch in step? {
-            correct += classifier.count_correct(batch.pixels()?, batch.labels());
+            correct += classifier.count_correct(batch.pixels()?, batch.labels()?);
             records += batch.len();
         }
     }

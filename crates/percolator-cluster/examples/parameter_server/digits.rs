@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use percolator::batch::FieldError;
 use percolator::source::{FnSource, SourceError};
 use percolator::{Device, Feed, FeedBuilder, LastBatch, Phase, Shuffle, Transform};
 use prost::Message as _;
@@ -49,8 +48,7 @@ impl Test {
         let (mut correct, mut records) = (0, 0);
         for step in self.0.clone().build()?.steps() {
             for batch in step? {
-                let (pixels, labels): (Result<&[f32], FieldError>, _) = (batch.pixels(), batch.labels());
-                correct += model::count_correct(weights, pixels?, labels);
+                correct += model::count_correct(weights, batch.pixels()?, batch.labels()?);
                 records += batch.len();
             }
         }

@@ -82,7 +82,7 @@ async fn train(
             Ok(Some(step)) => step,
         };
         for batch in batches {
-            let gradient = model::gradient(&weights, batch.pixels()?, batch.labels());
+            let gradient = model::gradient(&weights, batch.pixels()?, batch.labels()?);
             // The next batch is made in this one's memory.
             drop(batch);
             let Some(pushed) = until(stop, servers.push(&gradient, patience)).await else { return Ok(steps) };

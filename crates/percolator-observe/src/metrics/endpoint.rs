@@ -4,8 +4,10 @@
 //! only, and a time in seconds is not one. It would also answer with what a sampler has seen last.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, mpsc};
 
 use super::Feeds;
 use crate::render;
@@ -25,15 +27,19 @@ use crate::render;
 /// What clients may take of the server.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// How many connections are served at one time. Others wait.
+    /// How many connections are served at one time. Others wait, and the process has no handle of theirs.
     connections: usize,
+    /// How long a client may take to send its request.
+    request: Duration,
     /// How long a connection may last, from its first byte to its last. Each has one request: a client that
     /// keeps its connections to itself would hold a place between two requests.
     time: Duration,
 }
 
-/// As long as Prometheus waits for an answer, unless told otherwise.
-const LIMITS: Limits = Limits { connections: 32, time: Duration::from_secs(10) };
+/// Few, because the process may have few handles (file descriptors) left. The time is as long as Prometheus
+/// waits for an answer, unless told otherwise; clients that say nothing are gone long before.
+const LIMITS: Limits =
+    Limits { connections: 4, request: Duration::from_secs(1), time: Duration::from_secs(10) };
 
 /// How long to wait after a connection could not be accepted: there may be no file descriptor left.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -70,11 +76,13 @@ impl Endpoint {
     /// system chooses one.
     ///
     /// No password is required: an address other than the loopback's shows the numbers to the network. Each
-    /// connection is for one request, and may last 10 s.
+    /// connection is for one request, which must come within 1 s, and may last 10 s. 4 are served at one
+    /// time. Their file descriptors are reserved from the start, so that clients take none that a feed needs.
     ///
     /// # Errors
     ///
-    /// [`EndpointError`] if the address is in use or not this machine's, or there can be no thread.
+    /// [`EndpointError`] if the address is in use or not this machine's, there are no file descriptors, or
+    /// there can be no thread.
     pub fn serve(address: SocketAddr, feeds: &Feeds) -> Result<Self, EndpointError> {
         Self::serve_within(LIMITS, address, feeds)
     }
@@ -84,6 +92,8 @@ impl Endpoint {
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
+        let reserve = (0..limits.connections).map(|_| reserved(&listener)).collect::<io::Result<Vec<_>>>();
+        let reserve = reserve.map_err(refused)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -92,7 +102,7 @@ impl Endpoint {
         let stopped = stop.clone();
         let serve = move || {
             // It runs while this thread waits, and is dropped with the runtime.
-            runtime.spawn(accept(listener, feeds, limits));
+            runtime.spawn(accept(listener, reserve, feeds, limits));
             runtime.block_on(stopped.notified());
         };
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
@@ -117,41 +127,73 @@ impl Drop for Endpoint {
     }
 }
 
-async fn accept(listener: TcpListener, feeds: Feeds, limits: Limits) {
+/// A file descriptor to close when a client comes: the client's takes its place.
+fn reserved(listener: &impl AsFd) -> io::Result<OwnedFd> {
+    listener.as_fd().try_clone_to_owned()
+}
+
+/// Serves clients. The file descriptors of the listener, of the reserve and of the clients are as many at any
+/// time: whatever clients do, they take none that another part of the process needs.
+async fn accept(listener: TcpListener, reserve: Vec<OwnedFd>, feeds: Feeds, limits: Limits) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
+        Ok(listener) => Arc::new(listener),
         Err(error) => return tracing::error!(%error, "the metrics are not published"),
     };
-    let room = Arc::new(Semaphore::new(limits.connections));
-    loop {
-        // The semaphore is never closed.
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection for metrics could not be accepted");
-                tokio::time::sleep(AFTER_FAILURE).await;
-                continue;
+    // One place for each connection, with what is reserved for it.
+    let (leave, mut places) = mpsc::unbounded_channel();
+    for place in reserve {
+        let _ = leave.send(place);
+    }
+    // This function has a sender, so the channel is never closed.
+    while let Some(place) = places.recv().await {
+        let mut place = Some(place);
+        let accepted = poll_fn(|context| {
+            // Polled at first, and whenever a client is there.
+            drop(place.take());
+            let accepted = listener.poll_accept(context);
+            if accepted.is_pending() {
+                // If another thread was faster, it has one more than it would have had.
+                place = reserved(&listener).ok();
             }
-        };
-        let feeds = feeds.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(move |request| {
-                let feeds = feeds.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &feeds)) }
-            });
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), answer);
-            // A client that goes, is slow, or sends something other than HTTP, concerns nobody else.
-            match tokio::time::timeout(limits.time, served).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics ended"),
-                Err(_) => tracing::debug!(limit = ?limits.time, "a connection for metrics took too long"),
-            }
-            drop(place);
+            accepted
         });
+        let accepted = accepted.await;
+        let (leave, listener, feeds) = (leave.clone(), listener.clone(), feeds.clone());
+        tokio::spawn(async move {
+            match accepted {
+                Ok((stream, _)) => serve(stream, feeds, limits).await,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection for metrics could not be accepted");
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+            }
+            // Without what is reserved for it, the place stays empty.
+            loop {
+                match reserved(&listener) {
+                    Ok(place) => break drop(leave.send(place)),
+                    Err(_) => tokio::time::sleep(AFTER_FAILURE).await,
+                }
+            }
+        });
+    }
+}
+
+/// Answers one request.
+async fn serve(stream: tokio::net::TcpStream, feeds: Feeds, limits: Limits) {
+    let answer = service_fn(move |request| {
+        let feeds = feeds.clone();
+        async move { Ok::<_, Infallible>(answer(&request, &feeds)) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.request)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer);
+    // A client that goes, is slow, or sends something other than HTTP, concerns nobody else.
+    match tokio::time::timeout(limits.time, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics ended"),
+        Err(_) => tracing::debug!(limit = ?limits.time, "a connection for metrics took too long"),
     }
 }
 
@@ -207,7 +249,8 @@ mod tests {
         for number in 0..3000 {
             feeds.put(number.to_string(), feed.watch());
         }
-        let limits = Limits { connections: 4, time: Duration::from_secs(4) };
+        let time = Duration::from_secs(4);
+        let limits = Limits { connections: 4, request: time, time };
         let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &feeds).unwrap();
         // All places are taken: by clients that say nothing, one that stops in the middle, and one that does
         // not read its answer.
@@ -224,5 +267,50 @@ mod tests {
             assert!(!rest(stream).starts_with(b"HTTP/1.1 200"));
         }
         assert!(rest(deaf).len() < served.len(), "an answer that nobody reads is given up");
+    }
+
+    /// The file descriptors of this process that are the listener of a port, or reserved beside it.
+    #[cfg(target_os = "linux")]
+    fn handles(port: u16) -> usize {
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        // 127.0.0.1, listening.
+        let listens = |line: &&str| line.contains(&format!(" 0100007F:{port:04X} 00000000:0000 0A "));
+        let line = table.lines().find(listens).expect("the endpoint listens");
+        let socket = format!("socket:[{}]", line.split_whitespace().nth(9).unwrap());
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|link| link.unwrap().path());
+        links.filter(|link| std::fs::read_link(link).is_ok_and(|to| to.as_os_str() == &*socket)).count()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn silent_clients_take_no_handles_but_those_reserved_for_them() {
+        let time = Duration::from_secs(3600);
+        let limits = Limits { connections: 3, request: time, time };
+        let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &Feeds::new()).unwrap();
+        let port = endpoint.address().port();
+        let until = |count: usize| {
+            while handles(port) != count {
+                std::thread::yield_now();
+            }
+        };
+        assert_eq!(handles(port), 1 + 3, "the listener, and one for each client");
+        let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(endpoint.address()).unwrap()).collect();
+        until(1);
+        drop(silent);
+        until(1 + 3);
+        let mut stream = TcpStream::connect(endpoint.address()).unwrap();
+        stream.write_all(REQUEST.as_bytes()).unwrap();
+        assert!(rest(stream).starts_with(b"HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_is_soon_gone() {
+        let (request, time) = (Duration::from_millis(20), Duration::from_secs(3600));
+        let limits = Limits { connections: 1, request, time };
+        let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &Feeds::new()).unwrap();
+        for _ in 0..3 {
+            let silent = TcpStream::connect(endpoint.address()).unwrap();
+            assert!(!rest(silent).starts_with(b"HTTP/1.1 200"));
+        }
     }
 }

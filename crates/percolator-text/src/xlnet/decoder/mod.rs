@@ -206,6 +206,10 @@ impl RecordDecoder for XlnetDecoder {
         Ok(fields)
     }
 
+    fn may_reshape(&self) -> bool {
+        false
+    }
+
     fn scratch(&self, _setup: WorkerSetup) -> Scratch {
         let InputFlags { seq_len, reuse_len, perm_size, .. } = self.flags;
         Scratch {
