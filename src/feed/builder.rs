@@ -492,6 +492,7 @@ impl FeedBuilder {
     /// Makes the feed's lanes some of the ranks of a larger job: rank `first` of `of`, and the ranks that
     /// follow it, one for each device (default: the lanes are all ranks). The other ranks' records are
     /// skipped, as Caffe does in TRAIN. A net's layer in TEST has all records whatever its rank, as in Caffe.
+    /// A job has 65,536 ranks at most.
     ///
     /// Caffe does not shard an `ImageData` layer: each rank reads the whole list. Here its lines are dealt
     /// like the records of a database. If the list is shuffled by Caffe's own sequence, from a seed that

@@ -5,7 +5,7 @@ use super::lane::Lane;
 use super::{Feed, Steps};
 use crate::config::ConfigError;
 use crate::error::FeedError;
-use crate::snapshot::DealtBy;
+use crate::snapshot::{DealtBy, RoundRobin};
 
 /// An iterator over the batches of one epoch of a feed with one device. See [`Feed::epoch`].
 #[derive(Debug)]
@@ -21,7 +21,8 @@ impl Feed {
     /// batches at each call, as validation needs.
     ///
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
-    /// start over.
+    /// start over. Whether a single pass in round-robin order is over, only what comes next tells: where one
+    /// was begun, the call waits for the next batch, or for the end.
     ///
     /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may be
     /// without a batch: if a run that [resumes](crate::FeedBuilder::resume) as another job has less than a
@@ -46,35 +47,43 @@ impl Feed {
     ///
     /// [`FeedError`] if the feed has several devices, if its lanes were taken, if its steps come in
     /// [blocks](crate::FeedBuilder::blocks), or if it cannot start again.
-    /// If one of its batches was an error, that error: no epoch comes after it.
+    /// If one of its batches was an error, or the last [seek](Self::seek) failed, that error: no epoch comes
+    /// after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
         if self.about.has_blocks {
             return Err(ConfigError::WithBlocks { option: "epoch" }.into());
         }
-        let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.first()) else {
-            return Err(FeedError::LanesTaken);
+        let lane = match self.lanes.as_deref_mut() {
+            Ok([lane, ..]) => lane,
+            Ok([]) => return Err(FeedError::LanesTaken),
+            Err(error) => return Err(error.clone()),
         };
         if let Some(error) = &lane.error {
             return Err(error.clone());
         }
-        // A single pass is over once all of its records have been delivered, even if its end was not seen.
-        let passed = lane.meters.records.get() + lane.meters.skipped.get();
-        let is_passed = self.builder.spec.schedule.once && self.records == Some(passed);
-        let next = lane.progress.next().1.epoch.max(self.empty_epoch.map_or(0, |epoch| epoch + 1));
-        let is_last_over = self.about.end.is_some_and(|end| next >= end.epoch);
-        if is_passed || is_last_over || lane.has_nothing_more() {
-            self.seek((0, 0))?;
-            return Ok(Epoch { steps: self.steps(), is_over: false });
-        }
-        let is_empty = match &self.about.dealt_by {
-            DealtBy::Plan(plan) => plan.steps(next).map_err(ConfigError::Order)? == 0,
-            DealtBy::RoundRobin(_) => false,
+        let next = lane.progress.next().1;
+        let mut empty_epoch = None;
+        let is_over = match &self.about.dealt_by {
+            DealtBy::Plan(plan) => {
+                let epoch = next.epoch.max(self.empty_epoch.map_or(0, |epoch| epoch + 1));
+                let is_over = self.about.end.is_some_and(|end| epoch >= end.epoch);
+                if !is_over && plan.steps(epoch).map_err(ConfigError::Order)? == 0 {
+                    empty_epoch = Some(epoch);
+                }
+                is_over
+            }
+            // How many records there are may not be known.
+            DealtBy::RoundRobin(RoundRobin { passes, .. }) => {
+                passes.is_some() && (lane.ended || next.step > 0 && lane.is_at_end())
+            }
         };
-        if is_empty {
-            self.empty_epoch = Some(next);
+        if is_over {
+            self.seek((0, 0))?;
+        } else if empty_epoch.is_some() {
+            self.empty_epoch = empty_epoch;
         }
-        Ok(Epoch { steps: self.steps(), is_over: is_empty })
+        Ok(Epoch { steps: self.steps(), is_over: empty_epoch.is_some() })
     }
 
     fn check_single(&self) -> Result<(), FeedError> {
@@ -82,6 +91,15 @@ impl Feed {
             1 => Ok(()),
             devices => Err(ConfigError::SeveralLanes { devices }.into()),
         }
+    }
+}
+
+impl Epoch<'_> {
+    /// Returns whether nothing more comes, as far as that is known without waiting. An epoch without a batch
+    /// has ended from the start.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.is_over
     }
 }
 

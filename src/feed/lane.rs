@@ -225,10 +225,12 @@ impl Lane {
         self.progress.note(batch);
     }
 
-    /// Whether the lane has ended, or has delivered all that it ever will. Does not wait for a batch: a lane
-    /// of a plan knows by its progress that the last epoch is over.
-    pub(super) fn has_nothing_more(&self) -> bool {
-        self.ended || self.progress.is_at_end()
+    /// Waits for what comes next, which is not taken. Returns whether it is the end.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        let message = self.receive_counted();
+        let is_end = message.is_none();
+        self.arrived = Some(message);
+        is_end
     }
 
     /// Whether the consumer would have to wait now.
@@ -266,7 +268,6 @@ impl Lane {
                 let (ids, bad) = (delivered.filled.ids(), delivered.filled.bad());
                 self.meters.records.add(ids.len() as u64);
                 self.meters.bad_records.add(bad.len() as u64);
-                self.meters.skipped.add(bad.iter().filter(|bad| bad.replaced_by.is_none()).count() as u64);
                 self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.returns, &self.meters)))
@@ -336,6 +337,14 @@ impl Lane {
         })?;
         self.patience = None;
         Some(message)
+    }
+
+    /// Waits for the next message, and counts the wait.
+    fn receive_counted(&mut self) -> Message {
+        self.try_receive().unwrap_or_else(|| {
+            let meters = self.meters.clone();
+            meters.of_consumer(meters.all_held().is_some()).time(|| self.receive())
+        })
     }
 
     /// Waits for the next message.
@@ -425,10 +434,7 @@ impl Iterator for Lane {
         if self.ended {
             return None;
         }
-        let message = self.try_receive().unwrap_or_else(|| {
-            let meters = self.meters.clone();
-            meters.of_consumer(meters.all_held().is_some()).time(|| self.receive())
-        });
+        let message = self.receive_counted();
         let next = self.accept(message);
         self.noted(next)
     }

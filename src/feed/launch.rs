@@ -101,7 +101,7 @@ impl ResolvedFeed {
         );
         let canceller = FeedCanceller::new(shared.first_error);
         Ok(Feed {
-            lanes: Some(lanes),
+            lanes: Ok(lanes),
             records,
             layout: self.layout,
             plan: match &about.dealt_by {

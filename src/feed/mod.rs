@@ -93,8 +93,8 @@ use crate::workers::{Governor, QueueWatch, WorkerMeters};
 /// a [watch](Feed::watch).
 #[derive(Debug)]
 pub struct Feed {
-    /// `None` once they have been taken.
-    lanes: Option<Vec<Lane>>,
+    /// An error once they have been taken, or could not be built again: whoever wants them gets it.
+    lanes: Result<Vec<Lane>, FeedError>,
     records: Option<u64>,
     /// Which record comes when, if the feed follows a plan.
     plan: Option<Arc<order::Plan>>,
@@ -177,19 +177,28 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError::LanesTaken`] if they have been taken before.
+    /// [`FeedError::LanesTaken`] if they have been taken before. If the last [seek](Self::seek) failed, its
+    /// error.
     pub fn take_lanes(&mut self) -> Result<Vec<Lane>, FeedError> {
-        self.lanes.take().ok_or(FeedError::LanesTaken)
+        match &mut self.lanes {
+            Ok(lanes) => {
+                let lanes = std::mem::take(lanes);
+                self.lanes = Err(FeedError::LanesTaken);
+                Ok(lanes)
+            }
+            Err(error) => Err(error.clone()),
+        }
     }
 
     /// Returns an iterator over the steps of all lanes: each step has the next batch of every lane. After
     /// [`take_lanes`](Self::take_lanes) there are no lanes left: the first and only step is
-    /// [`FeedError::LanesTaken`]. Lanes that [resume](FeedBuilder::resume) at different steps have no step in
-    /// common: it is [`ConfigError::UnevenLanes`].
+    /// [`FeedError::LanesTaken`], and after a [seek](Self::seek) that failed, its error. Lanes that
+    /// [resume](FeedBuilder::resume) at different steps have no step in common: it is
+    /// [`ConfigError::UnevenLanes`].
     pub fn steps(&mut self) -> Steps<'_> {
         let error = match &self.lanes {
-            None => Some(FeedError::LanesTaken),
-            Some(lanes) => self.check_even(lanes).err().map(FeedError::from),
+            Err(error) => Some(error.clone()),
+            Ok(lanes) => self.check_even(lanes).err().map(FeedError::from),
         };
         Steps::new(self.lanes.as_deref_mut().unwrap_or_default(), &self.progress, error)
     }
@@ -204,9 +213,11 @@ impl Feed {
             return Ok(());
         };
         let is_even = match &self.about.dealt_by {
-            DealtBy::Plan(_) => one.1 == other.1,
             // At the end of a single pass, some lanes have had a batch more than the others.
-            DealtBy::RoundRobin(_) => other.1.step - one.1.step <= 1,
+            DealtBy::RoundRobin(round_robin) if round_robin.passes.is_some() => {
+                other.1.step - one.1.step <= 1
+            }
+            DealtBy::RoundRobin(_) | DealtBy::Plan(_) => one.1 == other.1,
         };
         if is_even { Ok(()) } else { Err(ConfigError::UnevenLanes { one, other }) }
     }
@@ -324,7 +335,7 @@ impl Feed {
     }
 
     fn close_lanes(&mut self) {
-        self.lanes.take().into_iter().flatten().for_each(Lane::close);
+        self.take_lanes().into_iter().flatten().for_each(Lane::close);
     }
 
     /// Returns a handle that ends the feed from another thread.

@@ -129,11 +129,6 @@ impl Progress {
         bad.add(batch.records(), batch.bad_records(), mixed, |_, _| {});
     }
 
-    /// Whether the consumer has everything that the plan delivers.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.about.end.is_some_and(|end| self.taken.lock().next >= end)
-    }
-
     pub(super) fn next(&self) -> (usize, StepId) {
         (self.replica, self.taken.lock().next)
     }

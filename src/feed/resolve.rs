@@ -23,7 +23,7 @@ use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::decoder::image::ImageDecoder;
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
-use crate::order::Plan;
+use crate::order::{MEMBERS_MAX, Plan, Ranks};
 use crate::reader::queue_pair;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Share, Terms};
@@ -173,10 +173,16 @@ impl ResolvedFeed {
         })
     }
 
-    /// Refuses a run whose random numbers would take too long to draw again.
+    /// Refuses a run whose random numbers would take too long to draw again, and one whose snapshots could
+    /// not be read.
     pub(super) fn checked(self) -> Result<Self, FeedError> {
         for lane in 0..self.devices.len() {
             self.drawn_again(lane)?;
+        }
+        let about = self.about();
+        // If no snapshot can be taken, whoever asks for one is told why.
+        if let Some(snapshot) = about.snapshot([]).ok().filter(|_| !about.has_blocks) {
+            snapshot.check_bytes()?;
         }
         Ok(self)
     }
@@ -366,6 +372,9 @@ impl FeedBuilder {
             return Err(ConfigError::ReceiptsOfMixture.into());
         }
         // Impossible ranks are a mistake even if the phase ignores them.
+        if let Some(Ranks { of: found, .. }) = schedule.ranks.filter(|ranks| ranks.of > MEMBERS_MAX) {
+            return Err(ConfigError::TooMany { option: "ranks", found, allowed: MEMBERS_MAX }.into());
+        }
         Terms { share: schedule.ranks.map(Share::from), ..self.terms(batch_size, None, best) }.check()?;
         Ok(())
     }

@@ -3,12 +3,13 @@
 use super::Feed;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
+use super::resolve::ResolvedFeed;
 use super::schedule::ReplicaSpan;
 use super::spec::Seed;
 use crate::config::ConfigError;
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::order::{OrderError, Ranks, World};
+use crate::order::{COUNTED_MAX, OrderError, Ranks, World};
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, RoundRobin, SnapshotError};
 use crate::transform::TransformPlace;
@@ -27,8 +28,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again
-    /// (it then has no lanes).
+    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again: it
+    /// then has no lanes, and whatever needs them returns this error, until another seek succeeds.
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
@@ -41,7 +42,13 @@ impl Feed {
         // Before there are new ones, whose memory would come on top.
         self.close_lanes();
         let canceller = self.canceller.clone();
-        *self = builder.resolve_again()?.launch()?;
+        match builder.resolve_again().and_then(ResolvedFeed::launch) {
+            Ok(feed) => *self = feed,
+            Err(error) => {
+                self.lanes = Err(error.clone());
+                return Err(error);
+            }
+        }
         // Existing cancellers now cancel the new lanes.
         canceller.switch_to(&self.canceller);
         self.canceller = canceller;
@@ -80,7 +87,7 @@ impl Feed {
         }
     }
 
-    /// Checks that the run has this step. In round-robin order, nearly every step exists.
+    /// Checks that the run has this step. In round-robin order, every step exists that can be counted.
     fn check_step(&self, id: StepId) -> Result<(), FeedError> {
         match &self.about.dealt_by {
             DealtBy::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
@@ -88,7 +95,15 @@ impl Feed {
                 Ok(plan.share(id.epoch, id.step, 0).map(drop).map_err(SnapshotError::Order)?)
             }
             DealtBy::RoundRobin(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
-            DealtBy::RoundRobin(_) => Ok(()),
+            DealtBy::RoundRobin(RoundRobin { batch_size, ranks, .. }) => {
+                let records =
+                    batch_size.checked_mul(*ranks as u64).and_then(|each| each.checked_mul(id.step));
+                if records.is_some_and(|records| records <= COUNTED_MAX) {
+                    return Ok(());
+                }
+                let what = "records before this step";
+                Err(SnapshotError::Order(OrderError::TooMany { what, allowed: COUNTED_MAX }).into())
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::OrderError;
 
 /// The most replicas in a job: more than anybody trains on.
-pub(super) const MEMBERS_MAX: usize = 1 << 16;
+pub(crate) const MEMBERS_MAX: usize = 1 << 16;
 
 /// The workers and replicas of a job. A worker is a process, or a host, and all workers read for the same
 /// number of replicas. A replica is a device that is trained on. Replicas are numbered across workers: with

@@ -29,8 +29,6 @@ pub(crate) struct LaneMeters {
     pub(crate) for_itself: Arc<WaitMeter>,
     /// Bad records of the batches that the consumer has taken.
     pub(crate) bad_records: Count,
-    /// Those of them that none replaces.
-    pub(crate) skipped: Count,
     /// How often a buffer grew because a batch was larger than any before it.
     pub(crate) growths: Count,
     /// The number of batches in the ring.

@@ -7,7 +7,8 @@ use percolator::feed::ConfigError;
 use percolator::order::{Assignment, AutoShardPolicy, BatchSize, Job, OrderError, World};
 use percolator::reader::{ReaderError, Registry};
 use percolator::record::{RecordId, StepEnd};
-use percolator::source::{ImageList, IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::source::{ImageList, IndexPlace, Joined, LevelDb, Lmdb, Source, SourceError, TfRecord};
+use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::transform::CaffeEra;
 use percolator::{ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Transform};
 use proptest::prelude::*;
@@ -431,4 +432,89 @@ fn an_epoch_of_which_less_than_a_step_was_left_has_no_batch() {
     let mut large = large.build().unwrap();
     let epochs: Vec<_> = (0..4).map(|_| epoch(&mut large)).collect();
     assert_eq!(epochs, [vec![0], vec![], vec![2], vec![0]]);
+}
+
+/// The records of this many batches of an epoch, and no more.
+fn epoch_of(feed: &mut Feed, batches: usize) -> Vec<u64> {
+    let batches = feed.epoch().unwrap().take(batches);
+    batches.flat_map(|batch| batch.unwrap().records().to_vec()).map(|id| id.index).collect()
+}
+
+#[test]
+fn a_single_pass_of_a_share_comes_again() {
+    must_end("a rank's passes", || {
+        for rank in 0..3 {
+            let mut feed = feed(images(21), 1).once().ranks(rank, 3).batch_size(2).build().unwrap();
+            let due: Vec<u64> = (rank as u64..21).step_by(3).collect();
+            // Whether or not its end is seen.
+            for taken in [4, 4, usize::MAX, 4, usize::MAX, usize::MAX] {
+                assert_eq!(epoch_of(&mut feed, taken), due, "rank {rank}, {taken} batches");
+            }
+            assert_eq!(epoch_of(&mut feed, 3), due[..6]);
+            assert_eq!(epoch_of(&mut feed, 1), due[6..], "what was left");
+        }
+        // A rank beyond the records has none, each time.
+        let mut none = feed(images(2), 1).once().ranks(2, 3).build().unwrap();
+        for _round in 0..3 {
+            assert!(epoch_of(&mut none, usize::MAX).is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_single_pass_comes_again_whatever_is_known_of_its_records() {
+    must_end("passes of unknown length", || {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [5, 7].map(|records| {
+            let path = folder.path().join(format!("of {records}"));
+            let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
+            (0..records).for_each(|_| writer.write(b"record").unwrap());
+            writer.finish().unwrap();
+            path
+        });
+        let joined = || {
+            let [one, other] = paths.each_ref().map(|path| TfRecord::open(path).unwrap());
+            Joined::new(one).and(other)
+        };
+        assert_eq!(joined().records(), None, "or this tests nothing");
+        let raw = || Feed::builder().decoder(percolator::RawBytes::fixed()).registry(&Registry::new()).once();
+        let of_both = paths.iter().fold(raw(), |feed, path| feed.and_tfrecord(path));
+        for (feed, records) in [(raw().tfrecord(&paths[1]), 7), (of_both, 12), (raw().source(joined()), 12)] {
+            let due: Vec<u64> = (0..records).collect();
+            for size in [2, 3, 12] {
+                let batches = due.len().div_ceil(size);
+                let mut feed = feed.clone().batch_size(size).build().unwrap();
+                for taken in [batches, batches, usize::MAX, batches, usize::MAX] {
+                    assert_eq!(epoch_of(&mut feed, taken), due, "{records} records by {size}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn an_epoch_after_a_resume_or_a_seek_is_the_rest_or_the_next() {
+    must_end("epochs of feeds that resumed", || {
+        for describe in [|| feed(images(8), 1).once(), || feed(images(8), 1).epochs(1)] {
+            let describe = || describe().batch_size(2);
+            for behind in 0..=4 {
+                let due: Vec<u64> = (2 * behind as u64..8).collect();
+                let mut begun = describe().build().unwrap();
+                assert_eq!(begun.steps().take(behind).count(), behind);
+                let mut resumed = describe().resume(&begun.snapshot().unwrap()).build().unwrap();
+                let mut sought = describe().build().unwrap();
+                if behind < 4 {
+                    sought.seek((0, behind as u64)).unwrap();
+                }
+                // What has ended begins again.
+                let first = if due.is_empty() { (0..8).collect() } else { due.clone() };
+                for feed in [&mut resumed, &mut sought] {
+                    assert_eq!(epoch_of(feed, first.len() / 2), first, "behind {behind} batches");
+                    for _round in 0..3 {
+                        assert_eq!(epoch_of(feed, 4), (0..8).collect::<Vec<_>>(), "behind {behind} batches");
+                    }
+                }
+            }
+        }
+    });
 }

@@ -22,6 +22,7 @@ mod lanes;
 mod limits;
 mod own_sources;
 mod panics;
+mod programs;
 mod quarantine;
 mod reader;
 mod reader_ends;

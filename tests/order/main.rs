@@ -18,3 +18,4 @@ mod runs;
 mod seek;
 mod snapshot;
 mod snapshot_refused;
+mod written;

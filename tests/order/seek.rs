@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use percolator::chaos::{Chaos, Fault};
 use percolator::order::{OrderError, World};
 use percolator::record::StepId;
 use percolator::snapshot::SnapshotError;
 use percolator::transform::CaffeEra;
-use percolator::{FeedBuilder, FeedError, Shuffle, Snapshot};
+use percolator::{Device, FeedBuilder, FeedError, Shuffle, Snapshot};
 
 use crate::common;
 use crate::common::process::must_end;
@@ -214,5 +215,55 @@ fn steps_behind_the_end_are_none() {
             no_step(round_robin.replay((0, 100), 0).unwrap_err())
                 && no_step(round_robin.replay((1, 0), 0).unwrap_err())
         );
+    });
+}
+
+#[test]
+fn a_feed_that_could_not_go_there_says_why_whatever_is_called_next() {
+    must_end("a seek that fails", || {
+        let planned: fn() -> FeedBuilder = || feed(images(31), 1).batch_size(3).epochs(2);
+        let round_robin: fn() -> FeedBuilder = || feed(images(31), 1).batch_size(3);
+        for (describe, are_taken) in [(planned, false), (planned, true), (round_robin, false)] {
+            // The feed has the first two, and needs two others.
+            let chaos = Chaos::new(Fault::memory(2).fails("no room"));
+            let device = chaos.device(Device::host(0));
+            let mut feed = describe().prefetch(2).devices([device]).build().unwrap();
+            let lanes = if are_taken { feed.take_lanes().unwrap() } else { Vec::new() };
+            let error = feed.seek((0, 5)).unwrap_err();
+            assert!(error.to_string().contains("no room"), "{error}");
+            drop(lanes);
+            for _again in 0..2 {
+                assert_eq!(feed.take_lanes().unwrap_err(), error);
+                assert_eq!(feed.epoch().unwrap_err(), error);
+                let said: Vec<_> = feed.steps().map(Result::err).collect();
+                assert_eq!(said, [Some(error.clone())]);
+            }
+            // It goes elsewhere once that is possible.
+            feed.seek((0, 5)).unwrap();
+            assert_eq!(feed.steps().next().unwrap().unwrap()[0].records()[0].index, 15);
+            assert_eq!(feed.take_lanes().unwrap().len(), 1);
+            assert_eq!(feed.take_lanes().unwrap_err(), FeedError::LanesTaken);
+        }
+    });
+}
+
+#[test]
+fn a_step_that_cannot_be_counted_is_none_and_leaves_the_feed_as_it_is() {
+    must_end("steps beyond all counting", || {
+        for once in [false, true] {
+            let mut feed = feed(images(31), 2).batch_size(3);
+            if once {
+                feed = feed.once();
+            }
+            let mut feed = feed.build().unwrap();
+            assert!(feed.steps().next().unwrap().is_ok());
+            for step in [u64::MAX, 1 << 60, (1 << 43) / 6 + 1] {
+                let error = feed.seek((0, step)).unwrap_err();
+                assert!(matches!(error, FeedError::Snapshot(SnapshotError::Order(_))), "{error}");
+                assert!(feed.replay((0, step), 0).is_err());
+            }
+            assert_eq!(feed.steps().next().unwrap().unwrap()[0].records()[0].index, 6, "it is as it was");
+            feed.seek((0, 1 << 39)).unwrap();
+        }
     });
 }
