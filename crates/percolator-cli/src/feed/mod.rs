@@ -119,11 +119,7 @@ enum BadActionArg {
 
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        if let Err(error) = self.observe.check_terminal() {
-            // Even if nobody reads this.
-            let _ = writeln!(std::io::stderr(), "percolator: --watch: {error}");
-            return Ok(ExitCode::from(2));
-        }
+        self.observe.check_terminal().context("--watch")?;
         let observers = self.observe.begin()?;
         self.run_watched(observers)
     }

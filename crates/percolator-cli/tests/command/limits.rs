@@ -1,5 +1,5 @@
 //! The command on a machine that runs out of file handles, threads or memory, or has no `/proc`. Each tool
-//! does its work as it does elsewhere, or ends with code 1 and a line that says why. No output has its name
+//! does its work as it does elsewhere, or ends with code 2 and a line that says why. No output has its name
 //! before it is whole, and the same task can be done later, whatever is left.
 
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ fn is_done(folder: &Path, what: &str, output: &Output) -> Option<bool> {
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Some(true),
-        Some(1) => {
+        Some(2) => {
             assert!(said.starts_with("percolator: ") && !said.contains("panicked"), "{what}: {said}");
             // What is not whole has not its name, and what is said to be gone is.
             let left = outputs(folder);

@@ -98,7 +98,7 @@ fn a_program_that_is_gone_is_an_error() {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let url = format!("http://{}/metrics", stream.local_addr().unwrap());
     let output = percolator(Path::new("/"), &["watch", &url, "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("does the program run"));
 }
 
@@ -115,13 +115,13 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     let of_feed = |more: &[&str], code| refuse(&[&FEED[..], more].concat(), code);
     assert!(of_feed(&["--watch"], 2).contains("but the standard output is not one"));
     assert!(refuse(&["watch", "http://127.0.0.1:1"], 2).contains("--json"));
-    assert!(refuse(&["watch", "127.0.0.1:9464", "--json"], 1).contains("http://HOST:PORT"));
+    assert!(refuse(&["watch", "127.0.0.1:9464", "--json"], 2).contains("http://HOST:PORT"));
     assert!(refuse(&["watch"], 2).contains("<URL>"));
     assert!(of_feed(&["--metrics", "nowhere:x"], 2).contains("give HOST:PORT"));
     assert!(of_feed(&["--force"], 2).contains("--trace"));
     fs::write(folder.path().join("run.json"), "somebody's").unwrap();
-    assert!(of_feed(&["--trace", "run.json"], 1).contains("--force to replace it"));
-    let message = of_feed(&["--trace", "run.json", "--force"], 1);
+    assert!(of_feed(&["--trace", "run.json"], 2).contains("--force to replace it"));
+    let message = of_feed(&["--trace", "run.json", "--force"], 2);
     assert!(
         message.contains("run.json: it already exists and is no trace, so it is not replaced"),
         "{message}"
@@ -129,21 +129,21 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     let data = fs::read(folder.path().join("db/data.mdb")).unwrap();
     for option in ["--trace", "--snapshot", "--receipt"] {
         let force = if option == "--trace" { &["--force"][..] } else { &[] };
-        let message = of_feed(&[&[option, "db/data.mdb", "--epochs", "1"], force].concat(), 1);
+        let message = of_feed(&[&[option, "db/data.mdb", "--epochs", "1"], force].concat(), 2);
         assert!(message.contains("db/data.mdb: it already exists and is no "), "{message}");
     }
     assert!(fs::read(folder.path().join("db/data.mdb")).unwrap() == data);
     fs::write(folder.path().join("run.json"), "{\"displayTimeUnit\":\"ms\"").unwrap();
-    let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 1);
+    let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 2);
     assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
     let skips = ["--bad-records", "skip", "--quarantine", "s", "--snapshot", "./s"];
-    assert!(of_feed(&skips, 1).contains("--snapshot and --quarantine are both s"));
-    assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
+    assert!(of_feed(&skips, 2).contains("--snapshot and --quarantine are both s"));
+    assert!(of_feed(&["--trace", "no/run.json"], 2).contains("no/run.json"));
     assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "{\"displayTimeUnit\":\"ms\"");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = percolator(folder.path(), &[&FEED[..], &["--metrics", &address]].concat()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&address));
 }
 
@@ -201,7 +201,7 @@ fn a_full_disk_leaves_no_trace_and_the_run_says_so() {
         .output()
         .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("run.json: cannot write the trace, and no file is left"), "{message}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("2000 batches"), "the run itself went on");
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -284,7 +284,7 @@ fn a_terminal_that_is_gone_ends_the_run_and_loses_nothing() {
         }
         std::thread::yield_now();
     };
-    assert_eq!(status.code(), Some(1), "{status}");
+    assert_eq!(status.code(), Some(2), "{status}");
     assert!(folder.path().join("s").exists());
 }
 
@@ -382,7 +382,7 @@ fn a_run_is_reported_as_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let error = report["error"].as_str().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains(error) && error.contains("bad"), "{error}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
@@ -403,5 +403,5 @@ fn another_program_is_watched_by_its_metrics() {
     assert!(pty.end().success());
     pty.check_given_back();
     let output = percolator(folder.path(), &["watch", &url, "--feed", "x", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
