@@ -32,7 +32,7 @@ impl Watch {
             return self.print().map(|()| ExitCode::SUCCESS);
         }
         view::check_terminal().map_err(|error| anyhow!("{error}; or print the numbers: --json"))?;
-        let signals = Signals::catch()?;
+        let signals = Signals::catch_beside_view()?;
         let mut feed = Remote::attach(&self.url, self.feed.as_deref())?;
         let held = log::hold();
         let left = view::watch(&mut feed, || signals.caught().is_some());
