@@ -9,9 +9,16 @@ use crate::{
     mean, model, plan, prepare, verify, verify_run, watch_url,
 };
 
+/// What the command says by its exit code, and how it says more.
+const AFTER_HELP: &str = "\
+The exit code is 0 if all is well, 1 if the command looked and found something wrong, and 2 if it could not
+look, could not do what it was asked, or was called wrongly. SIGHUP, SIGINT and SIGTERM end it with 129, 130
+and 143.
+RUST_LOG=info logs more than warnings and errors, on standard error.";
+
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
-#[command(name = "percolator", version)]
+#[command(name = "percolator", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,8 +48,7 @@ enum Command {
     /// finds it after the command was ended at any moment. An item that cannot be converted is skipped,
     /// counted and listed in NAME.skipped.txt.
     ///
-    /// The exit code is 1 if anything was skipped, unless --keep-going is given, and 130 or 143 after SIGINT
-    /// or SIGTERM.
+    /// The exit code is 1 if anything was skipped, unless --keep-going is given.
     Convert(convert::Convert),
     /// Make a data set from raw data.
     Prepare(prepare::Prepare),
@@ -103,8 +109,8 @@ impl Cli {
             Command::Bench(bench) => return bench.run(),
             Command::Doctor(doctor) => return doctor.run(),
             Command::Dump(dump) => return dump.run(),
+            Command::VerifyRun(verify_run) => return verify_run.run(),
             Command::Plan(plan) => plan.run(),
-            Command::VerifyRun(verify_run) => verify_run.run(),
             Command::Leases(leases) => leases.run(),
             Command::Devices(devices) => devices.run(),
             Command::Completions(completions) => completions.run(),

@@ -42,14 +42,19 @@ impl Consumer {
     fn consume(self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
         let Consumer { mut lane, step } = self;
         let said = Self::take(&mut lane, step, enough);
-        // The process may be about to exit, and no thread may be inside a driver then.
-        lane.close();
+        match enough.is_hung() {
+            // Its threads would be waited for.
+            true => std::mem::forget(lane),
+            // The process may be about to exit, and no thread may be inside a driver then.
+            false => lane.close(),
+        }
         said
     }
 
     fn take(lane: &mut Lane, mut step: Step, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
-        for (batches, batch) in (1..).zip(&mut *lane) {
-            let batch = batch?;
+        for batches in 1.. {
+            enough.wait_for(lane)?;
+            let Some(batch) = lane.next().transpose()? else { break };
             match &mut step {
                 Step::Nothing => {}
                 Step::Pause(length) => enough.pause(*length),

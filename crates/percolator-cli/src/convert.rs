@@ -23,6 +23,7 @@ use percolator_data::store::Backend;
 use serde_json::json;
 
 use crate::data_set::OpenArgs;
+use crate::exit;
 use crate::out::Out;
 use crate::watch::{Ended, megabytes_per_second, watched};
 
@@ -372,8 +373,7 @@ impl OutputArgs {
                 } else {
                     print(out, &summary, start.elapsed())
                 }?;
-                let is_fine = summary.skipped == 0 || self.keep_going;
-                Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+                Ok(exit::found(summary.skipped == 0 || self.keep_going))
             }
         }
     }

@@ -2,9 +2,10 @@
 
 use std::io::Write as _;
 
-use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+
+use crate::data_set::stdout;
 
 #[derive(Debug, Args)]
 pub(crate) struct Devices {
@@ -52,7 +53,9 @@ impl Devices {
         };
         let found = Found { cores, cuda, no_cuda };
         let said = if self.json { serde_json::to_string(&found)? + "\n" } else { table(&found) };
-        std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
+        let mut out = stdout();
+        out.write_all(said.as_bytes())?;
+        out.finish()
     }
 
     #[cfg(not(feature = "cuda-driver"))]

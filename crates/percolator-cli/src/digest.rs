@@ -11,6 +11,7 @@ use percolator::{Progress, shown};
 use serde_json::{Value, json};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::data_set::stdout;
 use crate::output::{self, FileKind, Output};
 use crate::watch::{Ended, rate, watched};
 
@@ -75,13 +76,13 @@ impl Digest {
             let place = out.place();
             output::ended(digest.save(&place.path).map_err(Into::into), [place])?;
         }
-        let mut out = std::io::stdout().lock();
-        let written = match &self.out {
+        let mut out = stdout();
+        match &self.out {
             _ if self.json => writeln!(out, "{}", self.facts(&digest)),
             None => write!(out, "{digest}"),
             Some(_) => writeln!(out, "{}: {}", shown::path(&described.origin), digest.contents()),
-        };
-        written.and_then(|()| out.flush()).context("cannot write to the standard output")?;
+        }?;
+        out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 

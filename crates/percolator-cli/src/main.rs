@@ -14,6 +14,7 @@ mod devices;
 mod digest;
 mod doctor;
 mod dump;
+mod exit;
 mod feed;
 mod fields;
 mod input;
@@ -40,7 +41,7 @@ mod verify_run;
 mod watch;
 mod watch_url;
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -50,18 +51,12 @@ fn main() -> ExitCode {
     stop::survive_limits_of_files();
     match command::Cli::parse().run() {
         Ok(code) => code,
-        // The reader of the output has closed it, which is not an error.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The exit code reports the failure even if nobody reads this.
             let said = format!("percolator: {}\n", shown::message(&said::chain(&error)));
             // At once: other processes may write to the same place.
             let _ = std::io::stderr().write_all(said.as_bytes());
-            ExitCode::FAILURE
+            exit::failed()
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

@@ -95,12 +95,11 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        if self.rebatch.is_empty() {
-            self.print_job(&mut out)?;
-        } else {
-            self.print_batches(&mut out)?;
-        }
-        out.flush().context("cannot write to the standard output")
+        let printed =
+            if self.rebatch.is_empty() { self.print_job(&mut out) } else { self.print_batches(&mut out) };
+        let printed = printed.and_then(|()| out.flush().context("cannot write to the standard output"));
+        // A plan may be longer than anybody reads: it ends with its reader.
+        printed.or_else(|error| if is_of_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
     fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
@@ -314,6 +313,11 @@ fn print_steps(
         writeln!(out, "... and {} more: give --step, or --json", steps.end - shown.end)?;
     }
     Ok(())
+}
+
+/// Whether the reader of the output has closed it. Nothing else that is printed here writes to a pipe.
+fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The number of records of a database. If it is not stored, the database is indexed.

@@ -4,13 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use percolator::Lane;
+use percolator_observe::view;
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+};
+use signal_hook::{flag, iterator, low_level};
 
 /// How often a pausing consumer checks whether to stop.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How often a consumer that waits for its lane looks at signals. Each look is a wait in the statistics.
+const LISTEN: Duration = Duration::from_secs(1);
+
+/// How long a run that is to stop waits for its next batch: less than the 30 s that Kubernetes gives it.
+pub(super) const HUNG_AFTER: Duration = Duration::from_secs(10);
+
+/// What ends a process by default, besides the signals that ask a run to stop, and faults of the program.
+const FATAL: [i32; 8] = [SIGABRT, SIGALRM, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU];
 
 /// The signals that ask a run to stop at its next batch.
 #[derive(Debug)]
@@ -34,6 +47,34 @@ impl Signals {
                 .and_then(|_| flag::register(signal, came_before))
                 .with_context(|| format!("cannot catch the signal {signal}"))?;
         }
+        Ok(Signals { caught })
+    }
+
+    /// Does the same for a run that is drawn in the terminal. The terminal is given back before any signal
+    /// ends the process, on a thread: no handler may do that.
+    pub(super) fn catch_beside_view() -> anyhow::Result<Self> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        let stopping = [(SIGHUP, 1), (SIGINT, 2), (SIGTERM, 15)];
+        let stopping = stopping.into_iter().filter(|&(signal, _)| signal != SIGHUP || !is_ignored(SIGHUP));
+        let mut stopping: Vec<(i32, usize)> = stopping.collect();
+        let fatal = FATAL.into_iter().filter(|&signal| !is_ignored(signal));
+        let all = stopping.iter().map(|&(signal, _)| signal).chain(fatal);
+        let mut arriving = iterator::Signals::new(all).context("cannot catch signals")?;
+        let noted = caught.clone();
+        let listen = move || {
+            for signal in arriving.forever() {
+                match stopping.iter().position(|&(stops, _)| stops == signal) {
+                    // The second of a kind is not among them any more.
+                    Some(at) => noted.store(stopping.swap_remove(at).1, Ordering::Relaxed),
+                    None => {
+                        view::give_back();
+                        let _ = low_level::emulate_default_handler(signal);
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(listen);
+        thread.context("cannot start the thread that listens to signals")?;
         Ok(Signals { caught })
     }
 
@@ -74,7 +115,11 @@ pub(super) struct Enough<'a> {
     pub(super) batches: Option<u64>,
     pub(super) until: Option<Instant>,
     pub(super) signals: &'a Signals,
+    /// How long a batch may take once a signal has come.
+    hung_after: Duration,
     is_called_off: AtomicBool,
+    /// Whether a consumer has given up waiting.
+    is_hung: AtomicBool,
     /// How much later `until` is, in nanoseconds.
     postponed: AtomicU64,
 }
@@ -85,7 +130,9 @@ impl<'a> Enough<'a> {
             batches,
             until,
             signals,
+            hung_after: HUNG_AFTER,
             is_called_off: AtomicBool::new(false),
+            is_hung: AtomicBool::new(false),
             postponed: AtomicU64::new(0),
         }
     }
@@ -102,6 +149,33 @@ impl<'a> Enough<'a> {
             || self.until.is_some_and(|until| {
                 until.checked_add(self.postponed()).is_some_and(|until| Instant::now() >= until)
             })
+    }
+
+    /// Waits for a lane's next batch. Once a signal has come, only for so long: a read may never return.
+    ///
+    /// # Errors
+    ///
+    /// If no batch came in that time.
+    pub(super) fn wait_for(&self, lane: &mut Lane) -> anyhow::Result<()> {
+        let mut stopped: Option<Instant> = None;
+        while !lane.wait_timeout(LISTEN) {
+            if self.signals.caught().is_some()
+                && stopped.get_or_insert_with(Instant::now).elapsed() >= self.hung_after
+            {
+                self.is_hung.store(true, Ordering::Relaxed);
+                bail!(
+                    "no batch came in the {} s after the signal: reading or decoding hangs; what was \
+                     delivered before counts",
+                    self.hung_after.as_secs()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a consumer has given up waiting for its lane, whose threads may never end.
+    pub(super) fn is_hung(&self) -> bool {
+        self.is_hung.load(Ordering::Relaxed)
     }
 
     /// Allows for time in which the run was paused.
@@ -132,12 +206,42 @@ impl<'a> Enough<'a> {
 
 #[cfg(test)]
 mod tests {
+    use percolator::source::FnSource;
+    use percolator::{Feed, RawBytes};
+
     use super::*;
 
     #[test]
     fn what_is_ignored_is_known() {
         // Rust ignores SIGPIPE before main begins.
         assert!(is_ignored(signal_hook::consts::SIGPIPE) && !is_ignored(SIGTERM));
+    }
+
+    #[test]
+    fn a_source_that_hangs_is_given_up_after_a_signal_and_what_was_delivered_counts() {
+        let (release, hangs) = std::sync::mpsc::channel::<()>();
+        let hangs = std::sync::Mutex::new(hangs);
+        let source = FnSource::new("hangs", 100, move |position, value| {
+            if position == 8 {
+                // An error: it is over.
+                let _ = hangs.lock().unwrap().recv();
+            }
+            value.extend(position.to_le_bytes());
+            Ok(())
+        });
+        let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(4).epochs(1);
+        let mut feed = feed.threads(1).receipts(true).build().unwrap();
+        let mut lane = feed.take_lanes().unwrap().remove(0);
+        let signals = Signals { caught: Arc::new(AtomicUsize::new(15)) };
+        let enough = Enough { hung_after: Duration::ZERO, ..Enough::new(None, None, &signals) };
+        for _ in 0..2 {
+            enough.wait_for(&mut lane).unwrap();
+            drop(lane.next().unwrap().unwrap());
+        }
+        let error = enough.wait_for(&mut lane).unwrap_err().to_string();
+        assert!(error.contains("reading or decoding hangs") && enough.is_hung(), "{error}");
+        assert_eq!(feed.snapshot().unwrap().next(0).map(|next| next.step), Some(2));
+        drop(release);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
+use crate::exit;
 use crate::out::Out;
 use crate::watch::{Ended, Lines};
 
@@ -56,7 +57,7 @@ impl Verify {
             Ended::Stopped(code) => return Ok(code),
         }
         let is_whole = looked.is_some_and(|(verified, _)| verified.is_whole());
-        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit::found(is_whole))
     }
 
     /// Verifies, and prints each fault when it is found.

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 use percolator::receipt::{
     ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
@@ -13,6 +13,7 @@ use percolator::{Receipt, shown};
 use percolator_cluster::leases::{EpochUnderWay, Job};
 use serde_json::{Value, json};
 
+use super::exit;
 use super::metadata::MetadataArgs;
 use super::out::Out;
 
@@ -41,8 +42,11 @@ pub(crate) struct VerifyRun {
 }
 
 impl VerifyRun {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let Found { names, receipts, done, under_way } = self.receipts()?;
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let Found { names, receipts, done, under_way } = match self.receipts()? {
+            Ok(found) => found,
+            Err(why) => return Ok(unproven(&why)),
+        };
         let named = names.iter().map(String::as_str).zip(&receipts);
         let verdict = match &self.digest {
             None => Verdict::of(named)?,
@@ -58,52 +62,58 @@ impl VerifyRun {
             true => writeln!(out, "{}", as_json(&verdict, required, &under_way))?,
             false => say(&mut out, &receipts, &verdict, &under_way)?,
         }
-        out.flush()?;
-        if !verdict.is_sound() {
-            let has_all = verdict.absent_epochs.is_empty() && verdict.absent_replicas.is_empty();
-            let is_covered = has_all && verdict.epochs.iter().all(|epoch| epoch.state != EpochState::Broken);
-            match verdict.epochs.iter().filter(|_| is_covered).find_map(why_unproven) {
-                Some(why) => bail!("{why}"),
-                None => bail!("the receipts do not prove that each epoch was covered exactly once"),
-            }
-        }
-        if verdict.epochs.is_empty() {
-            bail!("the receipts have no step of any epoch: nothing is proven");
-        }
-        if let Some(epoch) = verdict.first_not_covered(required) {
-            match epoch < done {
-                true => bail!("all blocks of epoch {epoch} are done, and their receipts do not cover it"),
-                false => bail!("epoch {epoch} was not covered, and --epochs {required} requires it"),
-            }
-        }
-        if !self.json {
+        let why = why_not(&verdict, required, done);
+        if why.is_none() && !self.json {
             writeln!(out, "{}", summary(&verdict))?;
         }
-        out.finish()
+        out.finish()?;
+        Ok(why.map_or_else(|| exit::found(true), |why| unproven(&why)))
     }
 
-    fn receipts(&self) -> anyhow::Result<Found> {
+    /// The receipts, or why there are none that prove anything.
+    fn receipts(&self) -> anyhow::Result<Result<Found, String>> {
         if let Some(job) = &self.job {
             let account = Job::open(self.metadata.open()?, job)?.account()?;
             if account.done == 0 {
-                bail!(
-                    "no epoch of the job {job:?} is done yet: nothing is proven{}",
-                    far(&account.under_way)
-                );
+                let far = far(&account.under_way);
+                return Ok(Err(format!("no epoch of the job {job:?} is done yet: nothing is proven{far}")));
             }
             if account.receipts.is_empty() {
-                bail!(
-                    "the job {job:?} has done {}, of which there are no receipts",
-                    count(account.done, "epoch")
-                );
+                let done = count(account.done, "epoch");
+                return Ok(Err(format!("the job {job:?} has done {done}, of which there are no receipts")));
             }
             let (names, receipts) = account.receipts.into_iter().unzip();
-            return Ok(Found { names, receipts, done: account.done, under_way: account.under_way });
+            return Ok(Ok(Found { names, receipts, done: account.done, under_way: account.under_way }));
         }
         let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
         let names = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
-        Ok(Found { names, receipts, done: 0, under_way: Vec::new() })
+        Ok(Ok(Found { names, receipts, done: 0, under_way: Vec::new() }))
     }
+}
+
+/// Why the receipts do not prove what is required of them; `None` if they do.
+fn why_not(verdict: &Verdict, required: u64, done: u64) -> Option<String> {
+    if !verdict.is_sound() {
+        let has_all = verdict.absent_epochs.is_empty() && verdict.absent_replicas.is_empty();
+        let is_covered = has_all && verdict.epochs.iter().all(|epoch| epoch.state != EpochState::Broken);
+        let unproven = verdict.epochs.iter().filter(|_| is_covered).find_map(why_unproven);
+        let broken = || "the receipts do not prove that each epoch was covered exactly once".to_owned();
+        return Some(unproven.unwrap_or_else(broken));
+    }
+    if verdict.epochs.is_empty() {
+        return Some("the receipts have no step of any epoch: nothing is proven".to_owned());
+    }
+    let epoch = verdict.first_not_covered(required)?;
+    Some(match epoch < done {
+        true => format!("all blocks of epoch {epoch} are done, and their receipts do not cover it"),
+        false => format!("epoch {epoch} was not covered, and --epochs {required} requires it"),
+    })
+}
+
+/// Says why nothing is proven, which the exit code reports even if nobody reads this.
+fn unproven(why: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(why));
+    exit::found(false)
 }
 
 /// What is to be verified.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::Args;
 use percolator_observe::metrics::{ScrapeError, scrape};
 use percolator_observe::view::{self, Left, Remote};
@@ -30,12 +31,8 @@ impl Watch {
         if self.json {
             return self.print().map(|()| ExitCode::SUCCESS);
         }
-        if let Err(error) = view::check_terminal() {
-            // Even if nobody reads this.
-            let _ = writeln!(io::stderr(), "percolator: {error}; or print the numbers: --json");
-            return Ok(ExitCode::from(2));
-        }
-        let signals = Signals::catch()?;
+        view::check_terminal().map_err(|error| anyhow!("{error}; or print the numbers: --json"))?;
+        let signals = Signals::catch_beside_view()?;
         let mut feed = Remote::attach(&self.url, self.feed.as_deref())?;
         let held = log::hold();
         let left = view::watch(&mut feed, || signals.caught().is_some());

@@ -9,6 +9,7 @@ use percolator_cluster::store::Id;
 use serde_json::{Value, json};
 
 use super::{Place, complain, id, ids, printable};
+use crate::exit;
 use crate::out::Out;
 
 #[derive(Debug, Args)]
@@ -45,13 +46,13 @@ impl Gc {
         let options = CleanOptions { keep, spared, without_record, dry_run };
         let ids = ids(&archive, &self.ids)?;
         let mut out = Out::new(std::io::stdout().lock());
-        let (mut all, mut is_clean) = (Vec::new(), true);
+        let (mut all, mut could_look, mut is_clean) = (Vec::new(), true, true);
         for id in &ids {
             let cleaned = match archive.clean(id, &options) {
                 Ok(cleaned) => cleaned,
                 Err(error) => {
                     complain(id, error);
-                    is_clean = false;
+                    could_look = false;
                     continue;
                 }
             };
@@ -71,7 +72,7 @@ impl Gc {
             false => {}
         }
         out.finish()?;
-        Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if could_look { exit::found(is_clean) } else { exit::failed() })
     }
 }
 

@@ -11,6 +11,7 @@ use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Place, complain, id, ids, printable};
+use crate::exit;
 use crate::out::Out;
 
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ impl List {
             false => kept.iter().try_for_each(|kept| say(&mut out, kept, now))?,
         }
         out.finish()?;
-        Ok(if kept.len() == ids.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if kept.len() == ids.len() { exit::found(true) } else { exit::failed() })
     }
 }
 

@@ -40,7 +40,7 @@ enum What {
     /// Remove files that no record names.
     ///
     /// An id that a process holds is left alone: its writer removes them itself. The exit code is 1 if an id
-    /// that was named could not be cleaned up, a record is not understood, or a folder cannot be read.
+    /// that was named could not be cleaned up, or a record is not understood.
     Gc(gc::Gc),
 }
 

@@ -9,6 +9,7 @@ use percolator_cluster::store::Id;
 use serde_json::{Value, json};
 
 use super::{Place, complain, id, ids, printable};
+use crate::exit;
 use crate::out::Out;
 use crate::said;
 
@@ -29,13 +30,13 @@ impl Verify {
         let archive = self.place.open()?;
         let ids = ids(&archive, &self.ids)?;
         let mut out = Out::new(std::io::stdout().lock());
-        let (mut all, mut is_whole) = (Vec::new(), true);
+        let (mut all, mut could_look, mut is_whole) = (Vec::new(), true, true);
         for id in &ids {
             let verified = match archive.verify(id) {
                 Ok(verified) => verified,
                 Err(error) => {
                     complain(id, error);
-                    is_whole = false;
+                    could_look = false;
                     continue;
                 }
             };
@@ -53,7 +54,7 @@ impl Verify {
             false => {}
         }
         out.finish()?;
-        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if could_look { exit::found(is_whole) } else { exit::failed() })
     }
 }
 

@@ -19,6 +19,7 @@ use percolator_measure::{Job, Ratio};
 use serde_json::Value;
 
 use crate::args::{millis, seconds};
+use crate::exit;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::measured::measured;
@@ -87,7 +88,7 @@ impl Doctor {
             }
         }
         out.finish()?;
-        Ok(if diagnosis.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(exit::found(!diagnosis.is_wrong()))
     }
 
     /// What is examined.

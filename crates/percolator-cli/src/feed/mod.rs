@@ -119,11 +119,7 @@ enum BadActionArg {
 
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        if let Err(error) = self.observe.check_terminal() {
-            // Even if nobody reads this.
-            let _ = writeln!(std::io::stderr(), "percolator: --watch: {error}");
-            return Ok(ExitCode::from(2));
-        }
+        self.observe.check_terminal().context("--watch")?;
         let observers = self.observe.begin()?;
         self.run_watched(observers)
     }
@@ -144,7 +140,8 @@ impl Feed {
         // The receipt of a run that is resumed may only just have been completed.
         let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
-        let signals = Signals::catch()?;
+        let signals =
+            if self.observe.is_watched() { Signals::catch_beside_view() } else { Signals::catch() }?;
         let mut out = report::text(self.json);
         write!(out, "{}: ", shown::path(&described.origin))?;
         report::say_what_runs(&feed, self.input.example.is_given(), &mut out)?;
@@ -188,7 +185,10 @@ impl Feed {
         let stopped_by = signals.caught().map(|(name, _)| name);
         let mut report = Report::new(&described.origin, &feed, trace, ended.as_ref().err(), stopped_by);
         report.set("gpu_steps", gpu_steps.into());
-        if ended.is_ok() && stopped_by.is_none() {
+        if enough.is_hung() {
+            // Its threads would be waited for, and the process ends without them.
+            std::mem::forget(feed);
+        } else if ended.is_ok() && stopped_by.is_none() {
             let budget = feed.memory_budget().total_bytes();
             // The feed's memory is free now, so what is measured next fits in it.
             drop(feed);

@@ -15,6 +15,7 @@ use super::list::weight;
 use super::values::{Value, value};
 use super::work::{Ended, each, watched};
 use super::{How, printable, shape, stdout};
+use crate::exit;
 
 #[derive(Debug, Args)]
 pub(super) struct Diff {
@@ -77,7 +78,7 @@ impl Diff {
         let Compared { only, different, .. } = &compared;
         let is_same = different.is_empty() && only.iter().all(Vec::is_empty);
         if how.json { report_json(&compared) } else { report(&models, &compared) }?;
-        Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit::found(is_same))
     }
 
     fn compare(&self, models: &[Model; 2], progress: &Progress) -> anyhow::Result<Compared> {

@@ -4,12 +4,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::Args;
 use percolator::shown;
 use percolator_tensorflow::latest_checkpoint;
 use serde_json::json;
 
 use super::{How, stdout};
+use crate::exit;
 
 #[derive(Debug, Args)]
 pub(super) struct Latest {
@@ -21,12 +23,12 @@ pub(super) struct Latest {
 impl Latest {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let Some(prefix) = latest_checkpoint(&self.folder)? else {
-            let (folder, is_there) = (shown::path(&self.folder), self.folder.is_dir());
-            let why =
-                if is_there { "the folder has no file \"checkpoint\"" } else { "there is no such folder" };
+            let folder = shown::path(&self.folder);
+            ensure!(self.folder.is_dir(), "{folder}: there is no checkpoint: there is no such folder");
+            let why = "the folder has no file \"checkpoint\"";
             // The exit code reports it even if nobody reads this.
             let _ = writeln!(std::io::stderr(), "percolator: {folder}: there is no checkpoint: {why}");
-            return Ok(ExitCode::FAILURE);
+            return Ok(exit::found(false));
         };
         let mut out = stdout();
         if how.json {

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::list::weight;
 use super::work::{Ended, each, watched};
 use super::{How, stdout};
-use crate::said;
+use crate::{exit, said};
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
@@ -42,7 +42,7 @@ impl Verify {
             Ended::Stopped(code) => return Ok(code),
         };
         report(&model, &verified, how)?;
-        Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(exit::found(verified.faults.is_empty()))
     }
 }
 

@@ -26,7 +26,7 @@ fn a_run_goes_on_and_says_what_it_went_on_without() {
     let run = |more: &[&str]| command(&[&feed[..], more].concat(), folder);
 
     let (code, text) = run(&[]);
-    assert!(code == 1 && text.contains("lmdb: epoch 0, record "), "{text}");
+    assert!(code == 2 && text.contains("lmdb: epoch 0, record "), "{text}");
     let files = ["--quarantine", "bad.tfrecord", "--receipt", "run.receipt", "--snapshot", "run.snapshot"];
     for action in ["skip", "replace"] {
         let (code, text) = run(&[&["--bad-records", action], &files[..]].concat());
@@ -62,7 +62,7 @@ fn a_receipt_without_a_step_proves_nothing() {
     let folder = folder.path();
     write_lmdb(&folder.join("lmdb"), &[3]);
     let (code, _) = command(&["feed", "--lmdb", "lmdb", "--epochs", "1", "--receipt", "r"], folder);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     let (code, text) = command(&["verify-run", "r", "--json"], folder);
     assert!(code == 1 && text.contains("\"is_sound\":false"), "{text}");
     assert!(text.contains("the receipts have no step of any epoch: nothing is proven"), "{text}");
@@ -104,11 +104,11 @@ fn limits_end_a_run_and_an_option_without_a_policy_is_refused() {
     let feed = ["feed", "--lmdb", "lmdb", "--batch-size", "8", "--once", "--bad-records", "skip"];
     for limit in [["--bad-at-most", "1"], ["--bad-rate", "0.001"]] {
         let (code, text) = command(&[&feed[..], &limit].concat(), folder);
-        assert_eq!(code, 1, "{text}");
+        assert_eq!(code, 2, "{text}");
         assert!(text.contains("2 of the first 24 records of epoch 0 are bad, and 1 may be"), "{text}");
     }
     let (code, text) = command(&["feed", "--lmdb", "lmdb", "--quarantine", "bad.tfrecord"], folder);
     assert!(code == 2 && text.contains("--bad-records"), "{text}");
     let (code, text) = command(&[&feed[..], &["--bad-rate", "7"]].concat(), folder);
-    assert!(code == 1 && text.contains("a number from 0 to 1"), "{text}");
+    assert!(code == 2 && text.contains("a number from 0 to 1"), "{text}");
 }

@@ -32,6 +32,10 @@ impl Place {
         self.folder.path()
     }
 
+    pub(crate) fn into_folder(self) -> TempDir {
+        self.folder
+    }
+
     pub(crate) fn metadata(&self) -> FolderMetadata {
         FolderMetadata::open(self.path().join("records")).unwrap()
     }
@@ -188,7 +192,7 @@ fn a_checkpoint_or_a_part_of_it_is_written_to_a_file() {
     let due = format!("restored from the newest checkpoint, {}\n5 bytes written to out\n", third.uuid);
     assert_eq!((printed, fs::read(&out).unwrap()), (due, b"third".to_vec()));
     let (code, _, said) = place.run("restore --id one --out out");
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(said.contains("out: it already exists; give another path, or --force"), "{said}");
     assert_eq!(fs::read(&out).unwrap(), b"third");
 
@@ -210,7 +214,7 @@ fn a_checkpoint_or_a_part_of_it_is_written_to_a_file() {
     assert_eq!(fs::read(&out).unwrap(), b"5 bytes");
 
     let (code, _, said) = place.run("restore --id one --out new --part model");
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(said.contains("there is no part \"model\": there are {\"a\", \"b\"}"), "{said}");
     assert!(!place.path().join("new").exists());
     // It goes on, and so does its writer.

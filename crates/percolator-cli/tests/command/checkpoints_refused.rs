@@ -25,21 +25,21 @@ fn arguments_that_are_missing_or_wrong_are_named() {
         let (code, _, said) = plain(&[subcommand], &place);
         assert!(code == 2 && said.contains("--store <DIR>"), "{said}");
         let (code, _, said) = plain(&[subcommand, "--store", "store"], &place);
-        assert!(code == 1 && said.contains("with --etcd URL or --metadata-folder DIR"), "{said}");
+        assert!(code == 2 && said.contains("with --etcd URL or --metadata-folder DIR"), "{said}");
         for (store, due) in [("none", "store none is no folder"), ("records/metadata.mdb", "is no folder")] {
             let (code, _, said) = plain(&[&[subcommand, "--store", store][..], &records].concat(), &place);
-            assert!(code == 1 && said.contains(due), "{said}");
+            assert!(code == 2 && said.contains(due), "{said}");
         }
         let none = [subcommand, "--store", "store", "--metadata-folder", "none"];
         let (code, _, said) = plain(&none, &place);
-        assert!(code == 1 && said.contains("none: there are no records"), "{said}");
+        assert!(code == 2 && said.contains("none: there are no records"), "{said}");
         let (code, _, said) = place.run(&format!("{subcommand} a/b"));
         assert!(code == 2 && said.contains("the id \"a/b\" has a '/'"), "{said}");
     }
     let (code, _, said) = place.run("restore --id one");
     assert!(code == 2 && said.contains("--out <FILE>"), "{said}");
     let (code, _, said) = place.run("restore --id one --out out");
-    assert!(code == 1 && said.contains("the id \"one\" has no checkpoint: "), "{said}");
+    assert!(code == 2 && said.contains("the id \"one\" has no checkpoint: "), "{said}");
     for keep in ["0", "65"] {
         let (code, _, said) = place.run(&format!("gc --keep {keep}"));
         assert!(code == 2 && said.contains("from 1 to 64 checkpoints can be kept"), "{said}");
@@ -66,7 +66,7 @@ fn records_that_are_not_understood_are_shown_and_fail_what_needs_them() {
     let found: Value = serde_json::from_str(&printed).unwrap();
     assert!(code == 0 && found[1]["fault"].as_str().unwrap().contains("version 2"), "{found}");
     let (code, _, said) = place.run("restore --id words --out out");
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     let due = "no checkpoint of the id \"words\" could be restored: the record is no JSON object";
     assert!(said.contains(due) && !place.path().join("out").exists(), "{said}");
 }
@@ -94,7 +94,7 @@ fn files_that_cannot_be_read_or_written_are_named() {
         ("/dev/null", "/dev/null: it already exists; give another path"),
     ] {
         let (code, _, said) = place.run(&format!("restore --id one --out {out}"));
-        assert!(code == 1 && said.contains(due), "{said}");
+        assert!(code == 2 && said.contains(due), "{said}");
     }
 }
 

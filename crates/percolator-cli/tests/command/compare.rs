@@ -152,7 +152,7 @@ fn what_cannot_be_compared_is_refused() {
         (&["./silent", "./good", "--synthetic", "small"], "line 1 is no result"),
     ] {
         let output = compare(folder.path(), args);
-        let text = said(&output, 1);
+        let text = said(&output, 2);
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(
             text.is_empty() && message.contains(due) && message.lines().count() == 1,

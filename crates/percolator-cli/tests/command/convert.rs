@@ -39,7 +39,7 @@ fn pass(folder: &Path, arguments: &str) -> String {
 /// Runs the command, which must fail, and returns its message.
 fn fail(folder: &Path, arguments: &str) -> String {
     let output = run(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments}: {output:?}");
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -289,7 +289,7 @@ fn a_full_disk_keeps_what_is_committed() {
                 fs::remove_dir_all(folder.path().join("made")).unwrap();
                 continue;
             }
-            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert_eq!(output.status.code(), Some(2), "{said}");
             // liblmdb makes an I/O error of a write that was cut short.
             assert!(said.contains("File too large") || said.contains("the disk may be full"), "{said}");
             assert!(!folder.path().join("made").exists());

@@ -76,7 +76,7 @@ fn mean_writes_caffes_file_and_prints_what_others_want() {
         assert_eq!(fs::read(&out).unwrap(), wanted, "{name}");
         assert!(printed.contains("  mean_value: ") && printed.contains("  std = ["), "{printed}");
     }
-    let (_, error) = exits(1, "mean @ @", &[&golden("raw_lmdb"), &out]);
+    let (_, error) = exits(2, "mean @ @", &[&golden("raw_lmdb"), &out]);
     assert!(error.contains("it already exists; give another path, or --force"), "{error}");
     let printed: Value = serde_json::from_str(&pass("mean @ --json", &[&golden("raw_lmdb")])).unwrap();
     assert_eq!(printed["records"], 64);
@@ -109,10 +109,10 @@ fn inspect_reports_and_shows() {
     assert_eq!((&report["records"], &report["looked_at"]), (&12.into(), &5.into()));
     assert_eq!(report["keys"]["pattern"], "%08d_NAME");
     assert_eq!(report["shapes"][0]["shape"], serde_json::json!([3, 75, 53]));
-    let (_, error) = exits(1, "inspect @ --grid @", &[&path, &sheet]);
+    let (_, error) = exits(2, "inspect @ --grid @", &[&path, &sheet]);
     assert!(error.contains("it already exists"), "{error}");
     let both = folder.path().join("both");
-    let (_, error) = exits(1, "inspect @ --grid @ --html @", &[&path, &both, &both]);
+    let (_, error) = exits(2, "inspect @ --grid @ --html @", &[&path, &both, &both]);
     assert!(error.contains("--grid and --html need a file each"), "{error}");
 }
 
@@ -128,7 +128,7 @@ fn inspect_says_each_file_that_cannot_be_written() {
         .output()
         .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(output.status.code(), Some(2), "{message}");
     for name in ["sheet.png: cannot write", "; report.html: cannot write"] {
         assert!(message.contains(name), "{message}");
     }
@@ -175,7 +175,7 @@ fn inspect_shows_one_record() {
     assert_eq!(fs::read(&image).unwrap()[..4], *b"\x89PNG");
     let shown: Value = serde_json::from_str(&pass("inspect @ --record 3 --json", &[&path])).unwrap();
     assert_eq!((&shown["record"], shown["key"].as_str()), (&3.into(), Some(&*key)));
-    let (_, error) = exits(1, "inspect @ --record 12", &[&path]);
+    let (_, error) = exits(2, "inspect @ --record 12", &[&path]);
     assert!(error.contains("and none with that number: the last is 11"), "{error}");
 }
 
@@ -190,9 +190,9 @@ fn inspect_lists_a_models_tensors() {
             pass(&format!("model list @ {how}"), &[&prefix])
         );
     }
-    let (_, error) = exits(1, "inspect @ --record 0", &[&prefix]);
+    let (_, error) = exits(2, "inspect @ --record 0", &[&prefix]);
     assert!(error.contains("have no records"), "{error}");
-    let (_, error) = exits(1, "verify @", &[&prefix]);
+    let (_, error) = exits(2, "verify @", &[&prefix]);
     assert!(error.contains("a model's files"), "{error}");
 }
 
@@ -214,7 +214,7 @@ fn verify_lists_what_is_wrong_and_writes_a_clean_copy() {
     let (printed, _) = exits(1, "verify @ --repair @", &[&path, &copy]);
     assert!(printed.contains("a clean copy with 3 records"), "{printed}");
     assert!(pass("verify @", &[&copy]).contains("3 records are whole"));
-    let (_, error) = exits(1, "verify @ --repair @", &[&path, &copy]);
+    let (_, error) = exits(2, "verify @ --repair @", &[&path, &copy]);
     assert!(error.contains("it already exists"), "{error}");
     exits(1, "verify @ --force --repair @", &[&path, &copy]);
     assert_eq!(names(folder.path()), ["clean_lmdb", "damaged_lmdb"]);
@@ -260,7 +260,7 @@ fn what_values_are_can_be_stated() {
     assert!(!stated.contains("--content"), "{stated}");
     let (said, _) = exits(1, "verify @ --content datum", &[&path]);
     assert!(said.contains("0 records are whole (Datum); 3 damaged"), "{said}");
-    let (_, error) = exits(1, "mean @ --content datum", &[&path]);
+    let (_, error) = exits(2, "mean @ --content datum", &[&path]);
     assert!(error.contains("record 0, key"), "{error}");
     let said = pass("inspect @ --content datum", &[&path]);
     assert!(said.contains("LMDB of Datum") && said.contains("damaged    3"), "{said}");
@@ -276,9 +276,9 @@ fn bad_input_is_refused_and_named() {
     fs::create_dir(&empty).unwrap();
     for tool in ["mean", "inspect", "verify"] {
         exits(2, tool, &[]);
-        let (_, error) = exits(1, &format!("{tool} @"), &[&folder.path().join("missing")]);
+        let (_, error) = exits(2, &format!("{tool} @"), &[&folder.path().join("missing")]);
         assert!(error.contains("missing: cannot find it"), "{error}");
-        let (_, error) = exits(1, &format!("{tool} @"), &[&empty]);
+        let (_, error) = exits(2, &format!("{tool} @"), &[&empty]);
         assert!(error.contains("an empty folder"), "{error}");
         // Spaces, and bytes that are no UTF-8.
         let odd = folder.path().join(OsStr::from_bytes(b"a b\xff\n.lmdb"));
@@ -288,7 +288,7 @@ fn bad_input_is_refused_and_named() {
         assert!(printed.contains("64") && !printed.contains("a b\u{fffd}\n"), "{printed}");
     }
     let (_, error) =
-        exits(1, "mean @ @", &[&golden("raw_lmdb"), &folder.path().join("none/mean.binaryproto")]);
+        exits(2, "mean @ @", &[&golden("raw_lmdb"), &folder.path().join("none/mean.binaryproto")]);
     assert!(error.contains("cannot write the mean"), "{error}");
     exits(2, "inspect @ --pictures 0", &[&empty]);
     exits(2, "inspect @ --text", &[&empty]);
@@ -327,7 +327,7 @@ fn a_full_disk_leaves_nothing_behind() {
             .current_dir(folder.path())
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(1), "{tool}: {output:?}");
+        assert_eq!(output.status.code(), Some(2), "{tool}: {output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         // An LMDB says it in its own words.
         let is_full = said.contains("File too large") || said.contains("No space left on device");

@@ -82,6 +82,6 @@ fn pages_that_cannot_be_written_are_an_error() {
     fs::write(&file, "").unwrap();
     let output = percolator(&["man", file.to_str().unwrap()]);
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && message.contains("cannot make the folder"), "{message}");
+    assert!(output.status.code() == Some(2) && message.contains("cannot make the folder"), "{message}");
     assert_eq!(percolator(&["man"]).status.code(), Some(2));
 }

@@ -327,7 +327,7 @@ fn what_a_run_would_refuse_is_refused() {
     ] {
         let output = doctor(folder.path(), args);
         let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(
             output.stdout.is_empty() && message.contains(due) && message.lines().count() == 1,
             "{message}"

@@ -36,7 +36,7 @@ fn a_run_that_fails_leaves_no_arrays_of_the_run_before_and_one_that_cannot_begin
     let dump = Dump::with_net(LAYER);
     dump.pass(["net.prototxt"]);
     let arrays = dump.arrays();
-    assert_eq!(dump.run(["gone.prototxt"]).status.code(), Some(1));
+    assert_eq!(dump.run(["gone.prototxt"]).status.code(), Some(2));
     assert_eq!(dump.arrays(), arrays);
     dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
 }
@@ -117,7 +117,7 @@ fn arrays_that_exist_stay() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
         command.args(["dump", source, "--out", "out", "--root"]).arg(golden(""));
         let output = command.current_dir(dump.folder.path()).env_remove("RUST_LOG").output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         output
     };
     for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {

@@ -76,7 +76,7 @@ impl Dump {
 
     #[track_caller]
     pub(crate) fn check_failure(&self, output: &Output, earlier: &Arrays) -> String {
-        let message = self.check_nothing_done(output, 1, earlier);
+        let message = self.check_nothing_done(output, 2, earlier);
         assert_eq!(message.lines().count(), 1, "one message: {message}");
         message.strip_prefix("percolator: ").expect(&message).trim_end().to_owned()
     }

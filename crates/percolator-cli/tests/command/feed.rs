@@ -109,10 +109,10 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
     assert!(of_one.contains("9 records") && of_one.contains("3x7x7"), "{of_one}");
     let of_both = said(&["--lmdb", &one, "--lmdb", &other, "--database", "train"]);
     assert!(of_both.contains("18 records") && of_both.contains("3x5x5"), "{of_both}");
-    let message = refuse(&["--lmdb", &one], 1);
+    let message = refuse(&["--lmdb", &one], 2);
     assert!(message.contains("\"test\", \"train\"; name one of them"), "{message}");
-    assert!(refuse(&["--lmdb", &one, "--database", "val"], 1).contains("there is no database \"val\""));
-    let message = refuse(&["--leveldb", "raw_leveldb_ldb", "--database", "train"], 1);
+    assert!(refuse(&["--lmdb", &one, "--database", "val"], 2).contains("there is no database \"val\""));
+    let message = refuse(&["--leveldb", "raw_leveldb_ldb", "--database", "train"], 2);
     assert!(message.contains("--database names a database of an LMDB"), "{message}");
     let plan =
         ["--lmdb", &one, &other, "--database", "train", "--access", "read", "--global-batch-size", "6"];
@@ -154,7 +154,7 @@ fn a_bench_that_drops_what_it_used_is_not_compared_with_the_page_cache() {
     let args = ["--lmdb", "raw_lmdb", "--drop-behind"];
     let output = command("bench").args(args).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("add --cold"), "{message}");
 }
 
@@ -174,11 +174,11 @@ fn a_global_batch_goes_before_the_batch_size_of_a_net() {
 #[test]
 fn a_global_batch_that_cannot_be_is_refused() {
     let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "7"];
-    let message = refuse(&[&source[..], &["--devices", "host:0,host:1"]].concat(), 1);
+    let message = refuse(&[&source[..], &["--devices", "host:0,host:1"]].concat(), 2);
     assert!(message.contains("a global batch of 7 records is not a multiple of 2 ranks"), "{message}");
     let message = refuse(&[&source[..], &["--batch-size", "4"]].concat(), 2);
     assert!(message.contains("cannot be used with"), "{message}");
-    assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 1).contains("batch_size"));
+    assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 2).contains("batch_size"));
 }
 
 #[test]
@@ -267,17 +267,17 @@ fn what_is_written_follows_links_and_replaces_nothing_but_files() {
             let path = at(name);
             let output = run_of(&["--epochs", "1", option, path.to_str().unwrap()]).output().unwrap();
             let message = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{message}");
+            assert_eq!(output.status.code(), Some(2), "{message}");
             assert!(message.contains(kind) && message.contains("only a regular file"), "{message}");
             assert!(output.stdout.is_empty(), "before anything is fed");
             assert!(fs::metadata(&path).is_ok_and(|found| !found.is_file()), "{name} is what it was");
         }
     }
     let none = at("none/r");
-    let message = refuse(&["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", none.to_str().unwrap()], 1);
+    let message = refuse(&["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", none.to_str().unwrap()], 2);
     assert!(message.contains("none/r: cannot write the receipt: No such file"), "{message}");
     let both = ["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", &receipt, "--snapshot", &receipt];
-    assert!(refuse(&both, 1).contains("give each a file of its own"));
+    assert!(refuse(&both, 2).contains("give each a file of its own"));
 }
 
 /// `feed ... | head -1`.
@@ -332,7 +332,7 @@ fn a_full_disk_under_the_words_costs_no_receipt() {
         run_of(&["--epochs", "2", "--receipt", receipt.to_str().unwrap()]).stdout(full).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.code() == Some(1) && message.contains("cannot write to the standard output"),
+        output.status.code() == Some(2) && message.contains("cannot write to the standard output"),
         "{message}"
     );
     verify(&[&receipt], "2");
@@ -399,7 +399,7 @@ fn what_comes_to_the_paths_meanwhile_stays_and_the_run_is_not_lost() {
         assert!(sent.success());
         let output = child.wait_with_output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert_eq!(output.status.code(), Some(2), "{message}");
         for (path, kind, content) in others {
             assert_eq!(fs::read_to_string(at(path)).unwrap(), content);
             let said = format!("the {kind} is in {}.{ending}", name(path));
@@ -483,7 +483,7 @@ fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
         let message = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
             Some(0) => started += 1,
-            Some(1) => {
+            Some(2) => {
                 assert!(message.contains("cannot start the "), "{processes}: {message}");
                 refused += 1;
             }
@@ -524,7 +524,7 @@ fn what_is_no_regular_file_is_not_read() {
         for mut command in reads {
             let output = command.output().unwrap();
             let message = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+            assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
             assert!(message.contains(name) && message.contains(kind), "{command:?}: {message}");
         }
     }
@@ -541,7 +541,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     let folder = tempfile::tempdir().unwrap();
     // A path that would clear a terminal and forge a line.
     let hostile = folder.path().join("db\u{1b}[2J\npercolator: all is well");
-    let message = refuse(&["--lmdb", hostile.to_str().unwrap()], 1);
+    let message = refuse(&["--lmdb", hostile.to_str().unwrap()], 2);
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(!message.contains('\u{1b}') && message.contains("db\\u{1b}[2J\\npercolator"), "{message}");
     // Also in output that is not an error, and in warnings.
@@ -571,7 +571,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
         fs::write(&list, bytes).unwrap();
         let output = command_with("feed", &[net.to_str().unwrap(), "--once"]).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{} bytes", message.len());
+        assert_eq!(output.status.code(), Some(2), "{} bytes", message.len());
         assert!(
             message.len() < 20_000 && !message.contains('\u{1b}'),
             "{} bytes: {message:.2000}",
@@ -585,7 +585,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
         format!("percolator snapshot 1\n{}\nchecksum {}\n", "x".repeat(1 << 20), "0".repeat(1 << 20)),
     )
     .unwrap();
-    let message = refuse(&["--lmdb", "raw_lmdb", "--resume", snapshot.to_str().unwrap()], 1);
+    let message = refuse(&["--lmdb", "raw_lmdb", "--resume", snapshot.to_str().unwrap()], 2);
     assert!(message.contains("it was changed") && message.len() < 2000, "{}", message.len());
 }
 

@@ -70,7 +70,7 @@ fn what_is_left_of_an_output_is_said() {
             let Some((code, said)) = on_a_disk(kib, &convert, &[&data]) else { return };
             let line = said.strip_suffix('\n').unwrap();
             assert!(
-                code == 1 && line.ends_with("; nothing is left of the output"),
+                code == 2 && line.ends_with("; nothing is left of the output"),
                 "{kib}, {backend}: {said}"
             );
             assert!(line.lines().count() == 1 && line.contains("out.percolator-converting"), "{said}");
@@ -78,14 +78,14 @@ fn what_is_left_of_an_output_is_said() {
         let repair = format!("\"$0\" verify \"$1\" --repair out --quiet{left}");
         let Some((code, said)) = on_a_disk(kib, &repair, &[&data]) else { return };
         let line = said.strip_suffix('\n').unwrap();
-        assert!(code == 1 && line.ends_with("; nothing is left of the copy"), "{kib}: {said}");
+        assert!(code == 2 && line.ends_with("; nothing is left of the copy"), "{kib}: {said}");
         assert_eq!(line.lines().count(), 1, "{said}");
     }
     for tool in ["mean \"$1\" out", "inspect \"$1\" --grid out", "inspect \"$1\" --html out"] {
         let Some((code, said)) = on_a_disk(4, &format!("\"$0\" {tool} --quiet{left}"), &[&data]) else {
             return;
         };
-        assert_eq!(code, 1, "{tool}: {said}");
+        assert_eq!(code, 2, "{tool}: {said}");
         // What was found out is printed even so.
         let (report, line) = said.trim_end().rsplit_once('\n').unwrap();
         assert!(line.contains("out: cannot write the file, and no part of it is left: "), "{tool}: {said}");

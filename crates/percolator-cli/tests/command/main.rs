@@ -28,6 +28,7 @@ mod dump_files;
 mod dump_refused;
 mod dumps;
 mod example;
+mod exit_codes;
 mod feed;
 mod full_disk;
 #[cfg(feature = "cuda")]

@@ -37,12 +37,24 @@ pub(crate) fn pass(folder: &Path, arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a command that exits with 1; returns what it prints, and what it says about that.
+/// Runs a command that exits with this code; returns what it prints, and what it says about that.
+#[track_caller]
+fn exits(code: i32, folder: &Path, arguments: &str) -> (String, String) {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Runs a command that finds something wrong.
+#[track_caller]
+fn find(folder: &Path, arguments: &str) -> (String, String) {
+    exits(1, folder, arguments)
+}
+
+/// Runs a command that cannot do what it was asked.
 #[track_caller]
 pub(crate) fn fail(folder: &Path, arguments: &str) -> (String, String) {
-    let output = run(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    exits(2, folder, arguments)
 }
 
 fn json(folder: &Path, arguments: &str) -> Value {
@@ -196,7 +208,7 @@ fn a_verification_names_all_faults() {
     bytes[0] ^= 1;
     bytes[12] ^= 1;
     fs::write(&file, &bytes).unwrap();
-    let (found, _) = fail(path, "verify model");
+    let (found, _) = find(path, "verify model");
     assert_eq!(found.lines().count(), 3, "{found}");
     assert!(found.contains("\"a\"") && found.contains("\"c\"") && !found.contains("\"b\""), "{found}");
     assert!(found.ends_with("3 tensors; 1 checksums right, of 4 bytes; 2 faults\n"), "{found}");
@@ -204,12 +216,12 @@ fn a_verification_names_all_faults() {
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((found["faults"].as_array().unwrap().len(), &found["checksums"]), (2, &json!(1)));
     fs::remove_file(&file).unwrap();
-    let (found, _) = fail(path, "verify model");
+    let (found, _) = find(path, "verify model");
     assert!(found.contains("model.data-00000-of-00001"), "{found}");
     // A missing data file is one fault, however many tensors it has.
     fs::create_dir(path.join("sharded")).unwrap();
     fs::copy(data("sharded/model.index"), path.join("sharded/model.index")).unwrap();
-    let (found, _) = fail(path, "verify sharded/model");
+    let (found, _) = find(path, "verify sharded/model");
     assert!(found.ends_with("; 3 faults\n"), "{found}");
     // Each slice has a checksum of its own.
     fs::create_dir(path.join("sliced")).unwrap();
@@ -222,7 +234,7 @@ fn a_verification_names_all_faults() {
     fs::write(&file, bytes).unwrap();
     let checkpoint = Checkpoint::open(path.join("sliced/model")).unwrap();
     let slices: usize = checkpoint.tensors().map(|tensor| tensor.slices.len()).sum();
-    let (found, _) = fail(path, "verify sliced/model");
+    let (found, _) = find(path, "verify sliced/model");
     assert!(slices > 2 && found.ends_with(&format!("{slices} faults\n")), "{found}");
 }
 
@@ -455,7 +467,7 @@ fn differences_are_told_and_tolerated() {
         ("e", floats(&[0.0])),
     ];
     write(&path.join("other"), &other);
-    let (found, error) = fail(path, "diff model other");
+    let (found, error) = find(path, "diff model other");
     let expected = "e: only in other\n\
                     a: 1 of 2 elements differ, the first at 1; by 0.5 at most, relatively by 0.2\n\
                     b: 1 of 2 elements differ, the first at 1\n\
@@ -463,7 +475,7 @@ fn differences_are_told_and_tolerated() {
                     d: float32, and int32\n\
                     0 equal, 4 different, 0 only in the first, 1 only in the second\n";
     assert_eq!((&*found, &*error), (expected, ""));
-    let (found, _) = fail(path, "diff model other --tolerance 0.25");
+    let (found, _) = find(path, "diff model other --tolerance 0.25");
     assert!(found.contains("1 equal, 3 different"), "{found}");
     let output = run(path, "diff model other --json");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -480,7 +492,7 @@ fn the_latest_checkpoint_is_all_that_is_printed() {
     let folder = tempdir().unwrap();
     let latest = pass(folder.path(), "latest @object");
     assert_eq!(latest, format!("{}\n", data("object/ckpt-3").display()));
-    let (printed, error) = fail(folder.path(), "latest .");
+    let (printed, error) = find(folder.path(), "latest .");
     assert_eq!(printed, "");
     assert!(error.contains("there is no checkpoint"), "{error}");
     fs::write(folder.path().join("checkpoint"), "model_checkpoint_path: \"gone\"\n").unwrap();

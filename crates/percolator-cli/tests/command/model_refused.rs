@@ -143,7 +143,7 @@ fn a_full_disk_is_an_error() {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = command(folder.path(), arguments).stdout(full).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {error}");
         assert!(error.starts_with("percolator: cannot write to the standard output: "), "{error}");
     }
 }

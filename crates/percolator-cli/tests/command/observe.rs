@@ -4,6 +4,8 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -98,7 +100,7 @@ fn a_program_that_is_gone_is_an_error() {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let url = format!("http://{}/metrics", stream.local_addr().unwrap());
     let output = percolator(Path::new("/"), &["watch", &url, "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("does the program run"));
 }
 
@@ -115,13 +117,13 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     let of_feed = |more: &[&str], code| refuse(&[&FEED[..], more].concat(), code);
     assert!(of_feed(&["--watch"], 2).contains("but the standard output is not one"));
     assert!(refuse(&["watch", "http://127.0.0.1:1"], 2).contains("--json"));
-    assert!(refuse(&["watch", "127.0.0.1:9464", "--json"], 1).contains("http://HOST:PORT"));
+    assert!(refuse(&["watch", "127.0.0.1:9464", "--json"], 2).contains("http://HOST:PORT"));
     assert!(refuse(&["watch"], 2).contains("<URL>"));
     assert!(of_feed(&["--metrics", "nowhere:x"], 2).contains("give HOST:PORT"));
     assert!(of_feed(&["--force"], 2).contains("--trace"));
     fs::write(folder.path().join("run.json"), "somebody's").unwrap();
-    assert!(of_feed(&["--trace", "run.json"], 1).contains("--force to replace it"));
-    let message = of_feed(&["--trace", "run.json", "--force"], 1);
+    assert!(of_feed(&["--trace", "run.json"], 2).contains("--force to replace it"));
+    let message = of_feed(&["--trace", "run.json", "--force"], 2);
     assert!(
         message.contains("run.json: it already exists and is no trace, so it is not replaced"),
         "{message}"
@@ -129,21 +131,21 @@ fn what_cannot_be_watched_is_refused_before_anything_is_read() {
     let data = fs::read(folder.path().join("db/data.mdb")).unwrap();
     for option in ["--trace", "--snapshot", "--receipt"] {
         let force = if option == "--trace" { &["--force"][..] } else { &[] };
-        let message = of_feed(&[&[option, "db/data.mdb", "--epochs", "1"], force].concat(), 1);
+        let message = of_feed(&[&[option, "db/data.mdb", "--epochs", "1"], force].concat(), 2);
         assert!(message.contains("db/data.mdb: it already exists and is no "), "{message}");
     }
     assert!(fs::read(folder.path().join("db/data.mdb")).unwrap() == data);
     fs::write(folder.path().join("run.json"), "{\"displayTimeUnit\":\"ms\"").unwrap();
-    let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 1);
+    let message = of_feed(&["--trace", "run.json", "--force", "--snapshot", "./run.json"], 2);
     assert!(message.contains("--snapshot and --trace are both run.json"), "{message}");
     let skips = ["--bad-records", "skip", "--quarantine", "s", "--snapshot", "./s"];
-    assert!(of_feed(&skips, 1).contains("--snapshot and --quarantine are both s"));
-    assert!(of_feed(&["--trace", "no/run.json"], 1).contains("no/run.json"));
+    assert!(of_feed(&skips, 2).contains("--snapshot and --quarantine are both s"));
+    assert!(of_feed(&["--trace", "no/run.json"], 2).contains("no/run.json"));
     assert_eq!(fs::read_to_string(folder.path().join("run.json")).unwrap(), "{\"displayTimeUnit\":\"ms\"");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = percolator(folder.path(), &[&FEED[..], &["--metrics", &address]].concat()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&address));
 }
 
@@ -201,7 +203,7 @@ fn a_full_disk_leaves_no_trace_and_the_run_says_so() {
         .output()
         .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("run.json: cannot write the trace, and no file is left"), "{message}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("2000 batches"), "the run itself went on");
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -258,6 +260,111 @@ fn signals_and_ctrl_c_end_the_live_view_as_they_end_a_run() {
     }
 }
 
+#[test]
+fn other_signals_end_the_process_as_they_do_and_give_the_terminal_back() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--step-ms", "1"], &LONG].concat();
+    for (name, number) in [("QUIT", 3), ("ABRT", 6), ("USR1", 10), ("USR2", 12), ("ALRM", 14)] {
+        let mut command = Command::new("sh");
+        // No core is left.
+        let script = "ulimit -c 0; exec \"$0\" \"$@\"";
+        command.args(["-c", script, env!("CARGO_BIN_EXE_percolator")]).args(&args).current_dir(folder.path());
+        let mut pty = Pty::start(command, 80, 24);
+        pty.wait_for("RUNNING", 0);
+        pty.signal(name);
+        assert_eq!(pty.end().signal(), Some(number), "{name}");
+        pty.check_given_back();
+    }
+    // Of two of a kind, the second may come when the run has ended.
+    for (name, number) in [("INT", 2), ("TERM", 15)] {
+        let mut pty = Pty::start(percolator(folder.path(), &args), 80, 24);
+        pty.wait_for("RUNNING", 0);
+        pty.signal(name);
+        pty.signal(name);
+        let status = pty.end();
+        assert!(status.signal() == Some(number) || status.code() == Some(128 + number), "{name}: {status}");
+        pty.check_given_back();
+    }
+}
+
+#[test]
+fn keys_are_heard_behind_a_text_that_was_pasted() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--step-ms", "1"], &LONG].concat();
+    for (key, code) in [("q", 0), ("\x03", 130)] {
+        let mut pty = Pty::start(percolator(folder.path(), &args), 80, 24);
+        pty.wait_for("RUNNING", 0);
+        // In one go, and nothing comes after it.
+        pty.press(&("x".repeat(3000) + key));
+        assert_eq!(pty.end().code(), Some(code));
+        pty.check_given_back();
+    }
+}
+
+#[test]
+fn a_terminal_of_any_size_is_drawn_on() {
+    let folder = folder();
+    let args = [&FEED[..], &["--watch", "--step-ms", "1"], &LONG].concat();
+    for (columns, rows) in [(30_000, 30_000), (65_535, 65_535), (0, 0), (1, 1)] {
+        let mut pty = Pty::start(percolator(folder.path(), &args), columns, rows);
+        let drawn = pty.wait_for(ENTER, 0);
+        if columns > 1 {
+            pty.wait_for("RUNNING", drawn);
+        }
+        pty.press("q");
+        assert_eq!(pty.end().code(), Some(0), "{columns} x {rows}: {}", pty.written());
+        pty.check_given_back();
+    }
+}
+
+/// As when a connection stands still.
+#[test]
+fn a_terminal_that_nobody_reads_does_not_keep_a_run_from_its_end() {
+    let folder = folder();
+    for (how, code) in [("TERM", 143), ("q", 0), ("--seconds", 0)] {
+        let limit = if how == "--seconds" { ["--seconds", "3"] } else { LONG };
+        let outputs = ["--epochs", "0", "--snapshot", "s", "--receipt", "r"];
+        let args = [&FEED[..], &["--watch", "--step-ms", "1"], &outputs, &limit].concat();
+        let (mut ours, theirs) = crate::pty::terminal(80, 24);
+        let end = || theirs.try_clone().unwrap();
+        let mut command = percolator(folder.path(), &args);
+        let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let (mut drawn, mut bytes) = (String::new(), [0; 4096]);
+        while !drawn.contains("RUNNING") {
+            let count = ours.read(&mut bytes).unwrap();
+            drawn += &String::from_utf8_lossy(&bytes[..count]);
+        }
+        // Nobody reads any more, and there is no room: a write would wait.
+        let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+        let path = rustix::termios::ttyname(&theirs, Vec::new()).unwrap().into_string().unwrap();
+        let mut filling = fs::File::options().write(true).custom_flags(nonblocking).open(path).unwrap();
+        while filling.write(b"x").is_ok() {}
+        match how {
+            "TERM" => {
+                let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+                assert!(sent.unwrap().success());
+            }
+            "q" => ours.write_all(b"q").unwrap(),
+            _ => {}
+        }
+        let start = std::time::Instant::now();
+        let outputs = ["s", "r"].map(|name| folder.path().join(name));
+        while !outputs.iter().all(|path| path.exists()) {
+            if start.elapsed().as_secs() > 60 {
+                child.kill().unwrap();
+                panic!("{how}: it never ended");
+            }
+            std::thread::yield_now();
+        }
+        // Now somebody reads, to the end of what the program says.
+        let reader = std::thread::spawn(move || while ours.read(&mut bytes).is_ok_and(|count| count > 0) {});
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{how}");
+        drop((theirs, command, filling));
+        reader.join().unwrap();
+        outputs.iter().for_each(|path| fs::remove_file(path).unwrap());
+    }
+}
+
 /// As when a connection is lost, and the system's signal with it.
 #[test]
 fn a_terminal_that_is_gone_ends_the_run_and_loses_nothing() {
@@ -284,7 +391,7 @@ fn a_terminal_that_is_gone_ends_the_run_and_loses_nothing() {
         }
         std::thread::yield_now();
     };
-    assert_eq!(status.code(), Some(1), "{status}");
+    assert_eq!(status.code(), Some(2), "{status}");
     assert!(folder.path().join("s").exists());
 }
 
@@ -382,7 +489,7 @@ fn a_run_is_reported_as_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let error = report["error"].as_str().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains(error) && error.contains("bad"), "{error}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
@@ -403,5 +510,5 @@ fn another_program_is_watched_by_its_metrics() {
     assert!(pty.end().success());
     pty.check_given_back();
     let output = percolator(folder.path(), &["watch", &url, "--feed", "x", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }

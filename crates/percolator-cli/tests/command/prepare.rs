@@ -101,7 +101,7 @@ fn paths_need_not_be_text() {
 #[test]
 fn a_path_may_be_empty() {
     let folder = folder();
-    for (option, code) in [("--input", 1), ("--sp-model", 1), ("--out", 0)] {
+    for (option, code) in [("--input", 2), ("--sp-model", 2), ("--out", 0)] {
         let mut words: Vec<_> = SMALL.split_whitespace().map(str::to_owned).collect();
         let at = words.iter().position(|word| word == option).unwrap();
         words[at + 1].clear();
@@ -192,7 +192,7 @@ fn a_folder_with_more_tasks_is_not_prepared_again_with_fewer() {
     let before = names(&out);
     let fewer = run(folder.path(), &format!("{SMALL} --num-task 1 --all-tasks"));
     let message = String::from_utf8(fewer.stderr).unwrap();
-    assert_eq!(fewer.status.code(), Some(1), "{message}");
+    assert_eq!(fewer.status.code(), Some(2), "{message}");
     assert!(
         message.contains("is of another preparation: its num_task is 2 and not 1: nothing was"),
         "{message}"
@@ -239,7 +239,7 @@ fn what_is_read_is_never_replaced() {
         fs::write(&info, content).unwrap();
         let output = run(folder, &format!("{job} --input {input}"));
         let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains(&format!("out/corpus_info.json: {said}")), "{message}");
         assert_eq!(fs::read_to_string(&info).unwrap(), content);
         assert_eq!(names(&folder.join("out/tfrecords")), [""; 0]);
@@ -318,7 +318,7 @@ fn a_full_disk_leaves_nothing() {
             .output()
             .unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(what) && error.contains("File too large"), "{error}");
         assert_eq!(names(&folder.path().join("out/tfrecords")), [""; 0]);
         assert_eq!(names(&folder.path().join("out")), ["tfrecords"]);

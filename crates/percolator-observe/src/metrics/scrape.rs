@@ -101,12 +101,19 @@ pub fn scrape(url: &str) -> Result<Vec<(String, Numbers)>, ScrapeError> {
     };
     let place = if rest.trim_end_matches('/').contains('/') { "" } else { "/metrics" };
     let whole = format!("{}{place}", url.trim_end_matches('/'));
-    let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).build().into();
+    // No redirect is followed: an answer must not send its reader to other machines.
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).max_redirects(0);
+    let agent: Agent = config.build().into();
     let refused = |error: ureq::Error| ScrapeError::Http {
         url: shown.clone(),
         message: shown::message(&error.to_string()).to_string(),
     };
     let mut answer = agent.get(&whole).call().map_err(refused)?;
+    if answer.status().is_redirection() {
+        let to = answer.headers().get("location").map_or_else(String::new, |to| format!("{to:?}"));
+        let message = format!("it redirects to {to} ({}), which is not followed", answer.status().as_u16());
+        return Err(ScrapeError::Http { url: shown, message: shown::message(&message).to_string() });
+    }
     let text = answer.body_mut().with_config().limit(BYTES_MAX).read_to_string();
     let text = text.map_err(|error| match error {
         ureq::Error::BodyExceedsLimit(_) => ScrapeError::TooLong { url: shown.clone(), allowed: BYTES_MAX },

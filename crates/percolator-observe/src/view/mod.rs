@@ -16,10 +16,11 @@ mod keys;
 mod remote;
 mod run;
 mod subject;
+mod writer;
 
 pub use self::draw::draw;
 pub use self::history::History;
-pub use self::keys::Key;
 pub use self::remote::Remote;
 pub use self::run::{Left, NoTerminal, check_terminal, watch};
 pub use self::subject::{Local, Subject};
+pub use self::writer::give_back;

@@ -1,27 +1,26 @@
 //! The loop of the view, and the terminal that it borrows: whatever happens, it is given back as it was.
 
-use std::io::{self, IsTerminal as _, Stdout, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::panic::{self, PanicHookInfo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{self, Event};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
+use ratatui::crossterm::terminal;
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use super::{History, Key, Subject, draw};
+use super::keys::{Key, Keyboard};
+use super::writer::{self, Writer};
+use super::{History, Subject, draw};
 
 /// How often the feed is looked at, and keys and signals at the least.
 const LOOK: Duration = Duration::from_millis(100);
+/// The most that is drawn on, from the upper left: a picture takes memory for each place of the screen, and a
+/// terminal may say any size.
+const SCREEN_MAX: Rect = Rect::new(0, 0, 400, 200);
 /// How long a message stays.
 const NOTE: Duration = Duration::from_secs(5);
 
@@ -60,14 +59,16 @@ pub fn check_terminal() -> Result<(), NoTerminal> {
 }
 
 /// Draws a feed on the terminal's second screen until the user leaves, or `is_over`, which is asked some ten
-/// times a second. The terminal is then as it was, also after a panic. [Check](check_terminal) first that
-/// there is one.
+/// times a second, also while nobody reads the terminal. The terminal is then as it was, also after a panic.
+/// [Check](check_terminal) first that there is one. A program that is ended by a signal calls
+/// [`give_back`](super::give_back) before.
 ///
 /// # Errors
 ///
-/// [`io::Error`] if the terminal is gone.
+/// [`io::Error`] if the terminal is gone, or there can be no thread that writes to it.
 pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Result<Left> {
     let mut screen = Screen::enter()?;
+    let mut keyboard = Keyboard::default();
     let (mut history, mut note): (_, Option<(String, Instant)>) = (History::new(), None);
     loop {
         if is_over() {
@@ -83,66 +84,49 @@ pub fn watch(subject: &mut dyn Subject, is_over: impl Fn() -> bool) -> io::Resul
         let said = note.as_ref().filter(|(_, since)| since.elapsed() < NOTE).map(|(said, _)| &**said);
         screen.draw(subject, &history, said)?;
         let next = Instant::now() + LOOK;
-        // A key that is held down must not keep the picture from being drawn.
-        while has_event(next.saturating_duration_since(Instant::now()))? {
-            let Event::Key(pressed) = event::read()? else { break };
-            match Key::of(&pressed) {
-                Some(Key::Quit) => return Ok(Left::Quit),
-                Some(Key::Interrupt) => return Ok(Left::Interrupted),
-                Some(key) => {
-                    note = key.apply(subject.control()).map(|said| (said, Instant::now()));
-                    break;
+        // Keys that are held down, or a text that is pasted, must not keep the picture from being drawn.
+        while let Some(left) = next.checked_duration_since(Instant::now()) {
+            let mut is_changed = false;
+            for key in keyboard.pressed(left)? {
+                match key {
+                    Key::Quit => return Ok(Left::Quit),
+                    Key::Interrupt => return Ok(Left::Interrupted),
+                    key => note = key.apply(subject.control()).map(|said| (said, Instant::now())),
                 }
-                None => {}
+                is_changed = true;
+            }
+            if is_changed {
+                break;
             }
         }
     }
 }
 
-/// Waits this long for a key, or a change of the terminal's size.
-///
-/// # Errors
-///
-/// [`io::Error`] if the terminal is gone: crossterm would wait for ever for what it cannot read.
-fn has_event(limit: Duration) -> io::Result<bool> {
-    let stdin = io::stdin();
-    let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
-    match rustix::event::poll(&mut wanted, Some(&limit.try_into().map_err(io::Error::other)?)) {
-        // A signal: of another size, perhaps.
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    if wanted[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal is gone"));
-    }
-    event::poll(Duration::ZERO)
-}
-
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
-/// The standard output, until the terminal is given back. Then it takes all and writes nothing: a
-/// [`Terminal`] that is dropped shows the cursor, and if it cannot, panics where the standard error is gone
-/// as well.
+/// A picture, which goes to the terminal as a whole.
 struct Output {
-    stdout: Stdout,
-    is_over: Arc<AtomicBool>,
+    picture: Vec<u8>,
+    writer: Arc<Writer>,
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_over.load(Ordering::Relaxed) { Ok(bytes.len()) } else { self.stdout.write(bytes) }
+        self.picture.extend_from_slice(bytes);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.is_over.load(Ordering::Relaxed) { Ok(()) } else { self.stdout.flush() }
+        self.writer.put(&std::mem::take(&mut self.picture));
+        Ok(())
     }
 }
 
 /// The terminal's second screen. Dropping this gives the terminal back.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
-    /// Whether the terminal was given back.
-    is_over: Arc<AtomicBool>,
+    area: Rect,
+    writer: Arc<Writer>,
     /// Whether somebody else has written to the screen.
     is_spoilt: Arc<AtomicBool>,
     /// What was done with panics before.
@@ -151,59 +135,61 @@ struct Screen {
 
 impl Screen {
     fn enter() -> io::Result<Self> {
+        let (area, writer) = (screen()?, writer::take_terminal()?);
         let hook: Arc<Hook> = panic::take_hook().into();
-        let is_over = Arc::new(AtomicBool::new(false));
         let is_spoilt = Arc::new(AtomicBool::new(false));
         let (before, spoilt, drawing) = (hook.clone(), is_spoilt.clone(), thread::current().id());
         panic::set_hook(Box::new(move |info| {
             // The message is to be read. A panic of another thread, which the feed may catch, leaves the
             // picture where it is.
             if thread::current().id() == drawing {
-                give_back();
+                writer::give_back();
             }
             before(info);
             spoilt.store(true, Ordering::Relaxed);
         }));
-        let terminal = enable_raw_mode()
-            // Not every terminal has a second screen, which would be empty.
-            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
-            .and_then(|()| {
-                let output = Output { stdout: io::stdout(), is_over: is_over.clone() };
-                Terminal::new(CrosstermBackend::new(output))
-            });
-        match terminal {
-            Ok(terminal) => Ok(Screen { terminal, is_over, is_spoilt, hook }),
+        let output = Output { picture: Vec::new(), writer: writer.clone() };
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        match Terminal::with_options(CrosstermBackend::new(output), options) {
+            Ok(terminal) => Ok(Screen { terminal, area, writer, is_spoilt, hook }),
             Err(error) => {
-                give_back();
+                writer::give_back();
                 panic::set_hook(Box::new(move |info| hook(info)));
                 Err(error)
             }
         }
     }
 
+    /// Draws, unless the terminal has not yet got what was drawn last: it is slow, or nobody reads it.
     fn draw(&mut self, subject: &dyn Subject, history: &History, note: Option<&str>) -> io::Result<()> {
-        if self.is_spoilt.swap(false, Ordering::Relaxed) {
-            self.terminal.clear()?;
+        if !self.writer.is_free()? {
+            return Ok(());
+        }
+        let area = screen()?;
+        if self.is_spoilt.swap(false, Ordering::Relaxed) || area != self.area {
+            // It clears the screen as well, and unlike `Terminal::clear` it asks the terminal nothing, whose
+            // answer would come among the keys.
+            self.terminal.resize(area)?;
+            self.area = area;
         }
         let can_control = subject.control().is_some();
         self.terminal.draw(|frame| draw(frame, subject.name(), history, can_control, note)).map(drop)
     }
 }
 
+/// The part of the terminal's screen that is drawn on.
+fn screen() -> io::Result<Rect> {
+    let (columns, rows) = terminal::size()?;
+    Ok(Rect::new(0, 0, columns, rows).intersection(SCREEN_MAX))
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
-        self.is_over.store(true, Ordering::Relaxed);
+        writer::give_back();
         // While this thread panics, hooks cannot be changed; the one that is there does no harm.
         if !thread::panicking() {
             let hook = self.hook.clone();
             panic::set_hook(Box::new(move |info| hook(info)));
         }
     }
-}
-
-/// Gives the terminal back as it was. What fails here fails because it is gone.
-fn give_back() {
-    let _ = disable_raw_mode();
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
 }

@@ -105,6 +105,15 @@ fn an_endpoint_that_has_no_feed_is_refused_with_a_reason() {
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len()).unwrap();
     }));
     assert!(message.contains("line 1") && !message.contains('\x1b'), "{message:?}");
+    // One sends its readers elsewhere.
+    let elsewhere = TcpListener::bind(anywhere()).unwrap();
+    let location = format!("http://{}/metrics", elsewhere.local_addr().unwrap());
+    let message = of(&other_program(move |stream| {
+        write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").unwrap();
+    }));
+    assert!(message.contains("redirects to ") && message.contains("not followed"), "{message}");
+    elsewhere.set_nonblocking(true).unwrap();
+    assert!(elsewhere.accept().is_err(), "nobody came");
     // One has metrics without end.
     let message = of(&other_program(|stream| {
         let lines = "go_threads 7\n".repeat(10_000);

@@ -16,6 +16,7 @@ use percolator_measure::compare::{Comparison, Results, Verdict};
 use self::builds::Build;
 use self::table::table;
 use super::Bench;
+use crate::exit;
 use crate::out::Out;
 use crate::watch::Ended;
 
@@ -82,7 +83,7 @@ impl Bench {
         let names = paths.map(|path| shown::path(path).to_string());
         let [old, new] = [sides[0].results(), sides[1].results()];
         let mut out = Out::new(std::io::stdout().lock());
-        let mut code = ExitCode::SUCCESS;
+        let mut is_well = true;
         let mut compared = 0;
         for one in old.jobs() {
             let Some(other) = new.partner(one) else { continue };
@@ -90,7 +91,7 @@ impl Bench {
             let Some(comparison) = Comparison::of(names, one, other) else { continue };
             compared += 1;
             if comparison.records_per_s.verdict == Verdict::Worse {
-                code = ExitCode::FAILURE;
+                is_well = false;
             }
             let text = if self.json { serde_json::to_string(&comparison)? } else { table(&comparison) };
             writeln!(out, "{text}")?;
@@ -101,13 +102,13 @@ impl Bench {
             for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
                 // Both programs were told to measure it.
                 if are_measured {
-                    code = ExitCode::FAILURE;
+                    is_well = false;
                 }
                 let job = shown::message(&one.job);
                 // Even if nobody reads this.
                 let _ = writeln!(std::io::stderr(), "percolator: only {name} has the job {job}");
             }
         }
-        Ok(code)
+        Ok(exit::found(is_well))
     }
 }
