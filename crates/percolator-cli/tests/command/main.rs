@@ -45,4 +45,6 @@ mod plan;
 mod prepare;
 mod receipts;
 mod snapshot;
+mod suggested;
 mod tfrecord;
+mod what;
