@@ -137,6 +137,9 @@ pub mod bad;
 
 mod image;
 
+#[doc(hidden)]
+pub mod what;
+
 pub mod transform;
 
 pub mod net;
@@ -209,7 +212,7 @@ pub use transform::{ColorMode, Phase, Transform};
 pub use half;
 
 #[doc(hidden)]
-pub use base::{folder_turn, glob, input_file, shown, trace, whole_file};
+pub use base::{caller, folder_turn, glob, input_file, shown, trace, whole_file};
 
 #[cfg(test)]
 #[cfg(not(shuttle))]

@@ -72,6 +72,11 @@ pub fn would_match(root: &Path, pattern: &Path, rules: &Rules, file: &Path) -> i
     Ok(found.iter().any(|found| fs::canonicalize(or_current(found)).is_ok_and(|found| found == folder)))
 }
 
+/// Whether a name is one that the last part of a pattern means.
+pub(crate) fn is_name(last: &OsStr, rules: &Rules, name: &OsStr) -> bool {
+    !(rules.is_left_out)(name) && Names::new(last, rules).have(name)
+}
+
 /// The names that one part of a pattern means.
 struct Names {
     elements: Vec<u32>,

@@ -2,6 +2,7 @@
 //! files and texts, the shapes and types of arrays. Nothing here knows what a record is.
 
 pub(crate) mod cache_lines;
+pub mod caller;
 pub(crate) mod checked_text;
 pub(crate) mod file_lock;
 pub(crate) mod first_error;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Display, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// The most characters shown of a word.
@@ -37,12 +38,32 @@ pub fn count<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> impl 
     format!("{number} {thing}{plural}")
 }
 
-/// Displays a path as a word of a shell, quoted if it must be.
+/// Displays a path as a word of a shell, quoted if it must be: whole, and to be read as the same bytes.
 #[must_use]
 pub fn shell_word(path: &Path) -> impl Display {
-    let text = self::path(path).to_string();
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,@:=".contains(&byte));
-    if is_plain && !text.is_empty() { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,@:=".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(is_plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) if Shown::is_as_is(text) => format!("'{}'", text.replace('\'', "'\\''")),
+        // Bash and zsh read the escapes.
+        _ => {
+            let escaped = bytes.iter().map(|&byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+                0x20..=0x7e => char::from(byte).to_string(),
+                _ => format!("\\{byte:03o}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
+    }
+}
+
+/// Displays a text as a word of a shell, like [`shell_word`].
+#[must_use]
+pub fn shell_text(text: &str) -> impl Display {
+    shell_word(Path::new(text)).to_string()
 }
 
 /// The front of a word, to be quoted.
@@ -83,6 +104,14 @@ impl Display for Bytes<'_> {
 struct Shown<'a> {
     text: Cow<'a, str>,
     characters_max: usize,
+}
+
+impl Shown<'_> {
+    /// Whether a text is shown as it is, but for its length.
+    fn is_as_is(text: &str) -> bool {
+        let shown = Shown { text: text.into(), characters_max: usize::MAX };
+        shown.to_string() == text
+    }
 }
 
 impl Display for Shown<'_> {
@@ -129,6 +158,21 @@ mod tests {
     fn nothing_that_is_shown_moves_the_cursor() {
         let shown = path(Path::new("a\nb\u{1b}[31m\u{9b}\u{202e}ü\\")).to_string();
         assert_eq!(shown, "a\\nb\\u{1b}[31m\\u{9b}\\u{202e}ü\\");
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_read_as_the_same_bytes() {
+        use std::ffi::OsStr;
+        use std::process::Command;
+
+        let long = vec![b'x'; 3000];
+        for bytes in [b"plain/a_b.c-d" as &[u8], b"", b"it's", b"a b$c`d\\e", b"\n\x1b[1m", b"\xff'\\", &long]
+        {
+            let word = shell_word(Path::new(OsStr::from_bytes(bytes))).to_string();
+            let printed = Command::new("bash").args(["-c", &format!("printf %s {word}")]).output().unwrap();
+            assert_eq!(printed.stdout, bytes, "{word}");
+            assert!(!word.contains(char::is_control), "{word:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bad::QuarantineError;
+use crate::base::caller::words;
 use crate::base::shape::ImageShape;
 use crate::base::shown;
 use crate::batch::field::FieldError;
@@ -13,6 +14,7 @@ use crate::record::example::{ExampleError, FeatureError};
 use crate::record::{Key, RecordId};
 use crate::source::{Damage, Record, SourceError};
 use crate::transform::TransformError;
+use crate::what::{self, Value};
 
 /// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -35,6 +37,14 @@ pub enum RecordCause {
     /// Its bytes are not a Datum with pixels.
     #[error(transparent)]
     Datum(#[from] DatumError),
+    /// Its bytes are something else than what the feed reads, and it is known what.
+    #[error("its value is {found}, and not {wanted}: {}", found.remedy())]
+    Instead {
+        /// What was wanted.
+        wanted: Value,
+        /// What it is.
+        found: Value,
+    },
     /// Its bytes are not a `tf.train.Example`.
     #[error(transparent)]
     Example(#[from] ExampleError),
@@ -61,7 +71,8 @@ pub enum RecordCause {
     /// It holds floats, but its batch started with bytes for a device to transform.
     #[error(
         "the record holds floats, but the first record of its batch holds bytes; a device transforms records \
-         of one kind (transform them on the host: TransformPlace::Host)"
+         of one kind (transform them on the host: {})",
+        words("TransformPlace::Host", "--transform-on host", "transform_on=\"host\"")
     )]
     FloatsAmongBytes,
     /// Its companion is not valid.
@@ -126,6 +137,15 @@ fn remedy(found: ImageShape, batch: ImageShape) -> String {
 }
 
 impl RecordCause {
+    /// What is wrong with a record that is something else than what was wanted, if it is known what.
+    #[cold]
+    pub(crate) fn instead(wanted: Value, record: &[u8], error: impl Into<Self>) -> Self {
+        match what::value(record) {
+            Some(found) if found != wanted => RecordCause::Instead { wanted, found },
+            _ => error.into(),
+        }
+    }
+
     /// Whether the system refused memory. That says nothing of the record.
     #[must_use]
     pub fn is_lack_of_memory(&self) -> bool {
@@ -147,6 +167,7 @@ impl RecordCause {
             | RecordCause::Decode(DecodeError::Memory { .. })
             | RecordCause::Panicked { .. } => false,
             RecordCause::Datum(_)
+            | RecordCause::Instead { .. }
             | RecordCause::Example(_)
             | RecordCause::Feature(_)
             | RecordCause::Decode(_)

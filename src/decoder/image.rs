@@ -12,6 +12,7 @@ use crate::record::datum::{Datum, Floats, Image, Pixels};
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
+use crate::what::Value;
 
 /// The names of an image record's fields.
 pub(crate) mod name {
@@ -143,6 +144,9 @@ impl RecordDecoder for ImageDecoder {
         let datum = self.first_datum(first)?;
         let input = image_shape(&self.transformer, &datum)?;
         let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
+        if self.is_interleaved() {
+            tools.decoder = tools.decoder.saturating_add(datum.data.len());
+        }
         if let Some(target) = &self.target {
             tools = tools.max(target.tool_bytes(first, &datum)?);
         }
@@ -165,7 +169,7 @@ impl ImageDecoder {
     fn first_datum<'a>(&self, record: &Record<'a>) -> Result<Datum<'a>, RecordCause> {
         match &self.front {
             Some(front) => front.first_datum(record.value),
-            None => Ok(Datum::parse(record.value)?),
+            None => parsed(record.value),
         }
     }
 
@@ -174,7 +178,7 @@ impl ImageDecoder {
     fn datum<'a>(&self, record: &'a [u8], found: &mut Option<Found>) -> Result<Datum<'a>, RecordCause> {
         match (&self.front, found) {
             (Some(front), Some(found)) => front.datum(record, found),
-            _ => Ok(Datum::parse(record)?),
+            _ => parsed(record),
         }
     }
 
@@ -216,6 +220,11 @@ impl ImageDecoder {
         fields
     }
 
+    /// Whether pixels that are not encoded have their channels side by side.
+    fn is_interleaved(&self) -> bool {
+        self.front.as_ref().is_some_and(ExampleFront::is_interleaved)
+    }
+
     /// The number of the first label field.
     fn label(&self) -> usize {
         DATA + 1 + usize::from(self.target.is_some())
@@ -229,7 +238,7 @@ impl ImageDecoder {
             let first = self.label() + 2 + usize::from(self.has_wide_labels);
             front.fields().write(record.value, found, row, first)?;
         }
-        let image = image(&self.transformer, &datum, draw, decoder)?;
+        let image = image(&self.transformer, &datum, draw, self.is_interleaved(), decoder)?;
         let input = image.shape;
         match &self.cutter {
             None => apply(&self.transformer, &image, draw, DATA, row, scratch)?,
@@ -276,6 +285,25 @@ impl ImageDecoder {
     }
 }
 
+/// The Datum that a record is.
+#[inline]
+fn parsed(record: &[u8]) -> Result<Datum<'_>, RecordCause> {
+    let datum = Datum::parse(record).map_err(|error| RecordCause::instead(Value::Datum, record, error))?;
+    // Foreign bytes may be a Datum without any of its fields.
+    if datum.channels == 0 && !datum.encoded && datum.data.is_empty() {
+        return no_image(record, datum);
+    }
+    Ok(datum)
+}
+
+#[cold]
+fn no_image<'a>(record: &[u8], datum: Datum<'a>) -> Result<Datum<'a>, RecordCause> {
+    match datum.image() {
+        Ok(_) => Ok(datum),
+        Err(error) => Err(RecordCause::instead(Value::Datum, record, error)),
+    }
+}
+
 /// Caffe's label: the integer as a float, exact up to 2^24.
 #[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; other fields have the exact ones")]
 fn as_caffe_label(label: i32) -> f32 {
@@ -291,18 +319,22 @@ fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShap
     Ok(transformer.decode().resized(&image)?)
 }
 
-/// A record's image: decoded if it is encoded, resized if requested, and otherwise in place. In a decoded
-/// image, parts that the transform does not read are unspecified.
+/// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place. In
+/// a decoded image, parts that the transform does not read are unspecified.
 fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,
     draw: Draw,
+    is_interleaved: bool,
     decoder: &'a mut Decoder,
 ) -> Result<Image<'a>, RecordCause> {
     if datum.encoded {
         return Ok(decoder.decode(datum.data, transformer.decode(), |shape| transformer.part(shape, draw))?);
     }
     let image = datum.image()?;
+    if is_interleaved {
+        return Ok(decoder.planes_of(image, transformer.decode())?);
+    }
     Ok(decoder.resize(image, transformer.decode())?)
 }
 
@@ -397,7 +429,7 @@ impl TargetOf<'_> {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),
                 Content::Companion { value, .. } => {
-                    image(self.transformer, &Datum::parse(value)?, draw, decoder)?
+                    image(self.transformer, &Datum::parse(value)?, draw, false, decoder)?
                 }
             };
             let sizes_differ = (image.shape.height, image.shape.width) != (input.height, input.width);

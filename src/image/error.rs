@@ -64,6 +64,9 @@ pub enum DecodeError {
         /// The number of bits per sample.
         bits: u8,
     },
+    /// The channels are stated to lie side by side, but the record holds floats.
+    #[error("only pixels of bytes are read with their channels side by side, found a record of floats")]
+    InterleavedFloats,
     /// A resize is requested, but the record holds floats.
     #[error("only images of bytes are resized, found a record of floats")]
     ResizeOfFloats,

@@ -303,6 +303,24 @@ impl Decoder {
         Ok(Image { shape: output, pixels: Pixels::U8(&self.planes[..elements(output)]) })
     }
 
+    /// The planes of an image that is not encoded, whose pixels have their channels side by side, resized if
+    /// that is wanted.
+    pub(crate) fn planes_of(&mut self, image: Image<'_>, wanted: &Decode) -> Result<Image<'_>, DecodeError> {
+        let Pixels::U8(pixels) = image.pixels else { return Err(DecodeError::InterleavedFloats) };
+        let (shape, output) = (image.shape, wanted.resized(&image)?);
+        let planes = room(&mut self.planes, elements(shape))?;
+        for (channel, plane) in planes.chunks_exact_mut(shape.height * shape.width).enumerate() {
+            let values = pixels.iter().skip(channel).step_by(shape.channels);
+            plane.iter_mut().zip(values).for_each(|(to, value)| *to = *value);
+        }
+        if shape != output {
+            let resized = room(&mut self.spare, elements(output))?;
+            self.resizer.resize(&self.planes, shape, resized, output);
+            std::mem::swap(&mut self.planes, &mut self.spare);
+        }
+        Ok(Image { shape: output, pixels: Pixels::U8(&self.planes[..elements(output)]) })
+    }
+
     /// The pixels of an image that is not encoded: the original ones, unless it is resized.
     pub(crate) fn resize<'a>(
         &'a mut self,

@@ -126,6 +126,12 @@ pub enum NetCause {
         /// The kind of that error.
         kind: io::ErrorKind,
     },
+    /// Something else is at the path, and it is known what.
+    #[error("not a net: it is {thing}")]
+    Instead {
+        /// What is there, and what to do about it.
+        thing: String,
+    },
     /// The net is larger than Caffe accepts.
     #[error("a net may have at most {allowed} bytes, found more")]
     TooLarge {

@@ -23,6 +23,7 @@ use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Ignored;
 use crate::base::input_file;
 use crate::proto::NetParameter;
+use crate::what;
 
 pub use self::error::{LayerError, NetCause, NetError, TextPlace};
 pub use self::layer::{LayerSource, TransformSpec};
@@ -109,7 +110,7 @@ impl Net {
                 })
             })
         });
-        let net = net.map_err(|error| error.within(Some(path)))?;
+        let net = net.map_err(|error| instead(path, error).within(Some(path)))?;
         Ok(Self { path: Some(path.to_owned()), ..net })
     }
 
@@ -229,6 +230,17 @@ fn layer_name(name: Option<&str>, index: usize) -> String {
 }
 
 /// Reads a file of at most [`BYTES_MAX`] bytes.
+/// The error for something else than a net, if it is known what it is.
+fn instead(path: &Path, error: NetError) -> NetError {
+    if matches!(*error.cause, NetCause::TooLarge { .. }) {
+        return error;
+    }
+    match what::instead_of(&[what::Kind::Net, what::Kind::Text], path) {
+        Some(thing) => NetError::new(NetCause::Instead { thing: thing.to_string() }),
+        None => error,
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, NetError> {
     input_file::read(path, BYTES_MAX).map_err(|error| {
         NetError::new(match error.kind() {

@@ -35,8 +35,10 @@ use std::path::{Path, PathBuf};
 
 use self::leveldb::LevelDbError;
 use self::tfrecord::TfRecordError;
+use crate::base::caller::words;
 use crate::base::shown;
 use crate::record::Key;
+use crate::what;
 
 pub use self::access::Access;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
@@ -239,6 +241,16 @@ pub enum SourceError {
         /// What to do instead; may be empty.
         hint: &'static str,
     },
+    /// Something else is at the path, and it is known what.
+    #[error("{}: not {wanted}: it is {thing}", shown::path(path))]
+    Instead {
+        /// The path.
+        path: PathBuf,
+        /// What was wanted, with its article.
+        wanted: &'static str,
+        /// What is there, and what to do about it.
+        thing: String,
+    },
     /// The file is not an LMDB data file.
     #[error("{}: not an LMDB data file: found {found}", shown::path(path))]
     NotLmdb {
@@ -361,9 +373,10 @@ pub enum SourceError {
     },
     /// The file holds named databases instead of records.
     #[error(
-        "{}: it holds databases and not records: {}; name one of them (lmdb_named, or LmdbOptions::name)",
+        "{}: it holds databases and not records: {}; name one of them{}",
         shown::path(path),
-        Names(names)
+        Names(names),
+        words(" (lmdb_named, or LmdbOptions::name)", " with --database NAME", " with lmdb_name=")
     )]
     HoldsDatabases {
         /// The file.
@@ -432,6 +445,25 @@ pub enum SourceError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
+    },
+    /// A line of a list of files has no label that is a number.
+    #[error(
+        "{}: line {line}: {}; each line is a file's name, a space and a label, a whole number{hint}",
+        shown::path(path),
+        match found.as_str() {
+            "" => "there is no label".to_owned(),
+            found => format!("the label {found} is no number"),
+        }
+    )]
+    Label {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is in the place of the label; may be empty.
+        found: String,
+        /// What to do about it; may be empty.
+        hint: &'static str,
     },
     /// A label in a list of files does not fit a 32-bit integer.
     #[error(
@@ -529,6 +561,7 @@ impl SourceError {
             SourceError::Other { path, .. }
             | SourceError::Io { path, .. }
             | SourceError::NotADatabase { path, .. }
+            | SourceError::Instead { path, .. }
             | SourceError::NotLmdb { path, .. }
             | SourceError::Truncated { path, .. }
             | SourceError::Empty { path }
@@ -545,12 +578,19 @@ impl SourceError {
             | SourceError::KeysDiffer { path, .. }
             | SourceError::Unpaired { path, .. }
             | SourceError::EmptyLine { path, .. }
+            | SourceError::Label { path, .. }
             | SourceError::LabelRange { path, .. }
             | SourceError::NotEnoughToSkip { path, .. } => Some(path),
             SourceError::ListedFile { file, .. } => Some(file),
             SourceError::LevelDb(error) => Some(error.file()),
             SourceError::TfRecord(error) => Some(error.file()),
         }
+    }
+
+    /// What is at a path instead of what was wanted, if that is known; `None` if it may be a damaged one.
+    pub(crate) fn instead(path: &Path, wanted: &'static str, kinds: &[what::Kind]) -> Option<Self> {
+        let thing = what::instead_of(kinds, path)?.to_string();
+        Some(SourceError::Instead { path: path.to_owned(), wanted, thing })
     }
 
     pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {

@@ -11,6 +11,7 @@ use crate::base::input_file;
 use crate::base::shape::ImageShape;
 use crate::base::shown;
 use crate::proto::BlobProto;
+use crate::what;
 
 /// The largest mean file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;
@@ -76,6 +77,13 @@ pub enum MeanImageError {
     #[error("may have at most {FILE_BYTES_MAX} bytes, found more")]
     TooLarge,
 
+    /// The file is something else, and it is known what.
+    #[error("not a mean image (a BlobProto, which `percolator mean` writes): it is {thing}")]
+    Instead {
+        /// What it is, and what to do about it.
+        thing: String,
+    },
+
     /// The bytes are not a `BlobProto`.
     #[error("not a BlobProto: {0}")]
     Parse(#[source] prost::DecodeError),
@@ -121,6 +129,12 @@ impl MeanImage {
         let path = path.as_ref();
         read(path)
             .and_then(|bytes| Self::from_blob(&bytes))
+            .map_err(|error| {
+                match (&error, what::instead_of(&[what::Kind::Mean, what::Kind::Damaged], path)) {
+                    (MeanImageError::TooLarge, _) | (_, None) => error,
+                    (_, Some(thing)) => MeanImageError::Instead { thing: thing.to_string() },
+                }
+            })
             .map_err(|error| MeanImageError::File { path: path.to_owned(), error: Box::new(error) })
     }
 

@@ -102,7 +102,7 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
 fn what_is_no_datum_says_at_which_byte() {
     let good = common::image(0, 3, 4, 4).1;
     for bad in
-        [vec![0xff; 40], b"not a datum".to_vec(), good[..good.len() / 2].to_vec(), vec![0x0d, 1, 2, 3, 4]]
+        [vec![0xff; 40], b"not a datum\0".to_vec(), good[..good.len() / 2].to_vec(), vec![0x0d, 1, 2, 3, 4]]
     {
         for at in [0, 9] {
             let error = if at == 0 {

@@ -25,18 +25,28 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 fn what_is_no_leveldb_is_refused_with_a_hint() {
     let refusal = |path: &Path, hint: &str| {
         let error = LevelDb::open(path).unwrap_err();
-        assert!(matches!(error, SourceError::NotADatabase { missing: "CURRENT", .. }), "{error:?}");
+        assert!(matches!(error, SourceError::Instead { .. }), "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
         println!("{error}");
     };
     let folder = tempdir().unwrap();
-    refusal(folder.path(), "give the folder that convert_imageset -backend=leveldb or a similar tool wrote");
-    refusal(&data("golden/raw_lmdb"), "it is an LMDB: use .lmdb(path), --lmdb, or in a net backend: LMDB");
-    refusal(&data("golden/raw_lmdb/data.mdb"), "it is not a folder");
-    refusal(
-        &data("leveldb/nothing/CURRENT"),
-        "it is not a folder: a LevelDB is the folder that contains CURRENT",
-    );
+    refusal(folder.path(), "not a LevelDB: it is an empty folder");
+    let as_lmdb = "it is an LMDB: read it with `.lmdb(path)`, or in a net with `backend: LMDB`";
+    refusal(&data("golden/raw_lmdb"), as_lmdb);
+    refusal(&data("golden/raw_lmdb/data.mdb"), "it is an LMDB's data file: read it with `.lmdb(path)`");
+    refusal(&data("leveldb/nothing/CURRENT"), "it is a file of a LevelDB: give its folder");
+    // What nobody knows.
+    let (some, file) = (folder.path().join("some"), folder.path().join("some/notes"));
+    fs::create_dir(&some).unwrap();
+    fs::write(&file, [1, 2, 3]).unwrap();
+    for (path, hint) in [
+        (&some, "give the folder that convert_imageset -backend=leveldb or a similar tool wrote"),
+        (&file, "it is not a folder: a LevelDB is the folder that contains CURRENT"),
+    ] {
+        let error = LevelDb::open(path).unwrap_err();
+        assert!(matches!(error, SourceError::NotADatabase { missing: "CURRENT", .. }), "{error:?}");
+        assert!(error.to_string().contains(hint), "{error}");
+    }
     let nowhere = LevelDb::open(folder.path().join("nowhere")).unwrap_err();
     assert!(matches!(nowhere, SourceError::Io { kind: std::io::ErrorKind::NotFound, .. }));
 
@@ -44,7 +54,7 @@ fn what_is_no_leveldb_is_refused_with_a_hint() {
     assert!(
         error
             .to_string()
-            .contains("it is a LevelDB: use .leveldb(path), --leveldb, or in a net backend: LEVELDB")
+            .contains("it is a LevelDB: read it with `.leveldb(path)`, or in a net with `backend: LEVELDB`")
     );
     assert!(matches!(
         Feed::builder().leveldb(data("leveldb/nothing")).build(),

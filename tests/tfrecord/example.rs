@@ -230,6 +230,93 @@ fn raw_floats_are_images_however_they_are_written() {
     assert_eq!(batch.pixels::<f32>().unwrap(), [&*values, &*values].concat());
 }
 
+/// What `tobytes` of an image stores.
+#[test]
+fn pixels_whose_channels_lie_side_by_side_are_put_in_planes() {
+    let (channels, height, width) = (3, 6, 5);
+    let plane = |c: usize, y: usize, x: usize| (c * 80 + y * 10 + x) as u8;
+    let in_planes: Vec<u8> = (0..channels)
+        .flat_map(|c| (0..height).flat_map(move |y| (0..width).map(move |x| plane(c, y, x))))
+        .collect();
+    let side_by_side: Vec<u8> = (0..height)
+        .flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| plane(c, y, x))))
+        .collect();
+    let record = |pixels: &[u8], shape: [i64; 3]| {
+        written(|to| to.bytes("image", [pixels]).ints("shape", shape).ints("label", [3]))
+    };
+    let planes = record(&in_planes, [3, 6, 5]);
+    let interleaved = record(&side_by_side, [6, 5, 3]);
+    let shape = ImageShape { channels, height, width };
+    let fed = |record: &Vec<u8>, image: ExampleImage, transform: Transform| {
+        let feed = Feed::builder().source(source(vec![record.clone(); 3])).example_image(image);
+        let feed = feed.transform(transform).batch_size(3).once();
+        let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
+        batch.pixels::<f32>().unwrap().to_vec()
+    };
+    for transform in [
+        Transform::new(),
+        Transform::new().crop(4).mirror(true),
+        Transform::new().resize(9, 7),
+        Transform::new().resize(3, 4).scale(0.5),
+    ] {
+        for shape in [ImageShapeFrom::Fixed(shape), ImageShapeFrom::Feature("shape".to_owned())] {
+            let wanted = fed(&planes, ExampleImage::raw("image", shape.clone()), transform.clone());
+            let found = fed(&interleaved, ExampleImage::interleaved("image", shape), transform.clone());
+            assert_eq!(found, wanted);
+        }
+    }
+    let floats = written(|to| to.floats("image", [0.0; 90]));
+    let image = ExampleImage::interleaved("image", ImageShapeFrom::Fixed(shape));
+    let feed = Feed::builder().source(source(vec![floats])).example_image(image).batch_size(1).once();
+    let error = feed.build().unwrap().into_iter().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("only pixels of bytes are read with their channels side by side"), "{error}");
+}
+
+/// The value of a record says what it is, and how it is read.
+#[test]
+fn a_record_of_another_kind_is_told() {
+    let example = written(|to| to.ints("x", [1]).bytes("name", ["n"]));
+    let error = |records: Vec<Vec<u8>>, feed: FeedBuilder| {
+        let feed = feed.source(source(records)).batch_size(1).once();
+        match feed.build() {
+            Err(error) => error.to_string(),
+            Ok(feed) => feed.into_iter().find_map(Result::err).unwrap().to_string(),
+        }
+    };
+    let said = error(vec![example.clone()], Feed::builder());
+    assert!(said.contains("its value is a tf.train.Example, and not a Datum: name its features"), "{said}");
+    let jpeg = std::fs::read(data("images/420.jpg")).unwrap();
+    let png = std::fs::read(data("images/rgb_8.png")).unwrap();
+    for (value, what) in [
+        (jpeg, "a bare JPEG file"),
+        (png, "a bare PNG file"),
+        (b"\x80\x04\x95\x05\0\0\0\0\0\0\0K\x01.".to_vec(), "a Python pickle"),
+        (b"{\"label\": 3}".to_vec(), "a JSON text"),
+        (b"\x93NUMPY\x01\0v\0{'descr'".to_vec(), "a NumPy array (.npy)"),
+        (b"\x82\xa1a\x01\xa1b\xc4\x02xy".to_vec(), "a message of MessagePack"),
+        (b"a text of some words".to_vec(), "a text"),
+    ] {
+        for (feed, wanted) in [
+            (Feed::builder(), "a Datum"),
+            (Feed::builder().example("x:i64".parse().unwrap()), "a tf.train.Example"),
+            (Feed::builder().example_image(ExampleImage::encoded("image")), "a tf.train.Example"),
+        ] {
+            let said = error(vec![value.clone()], feed);
+            assert!(said.contains(&format!("its value is {what}, and not {wanted}: ")), "{said}");
+        }
+    }
+    let datum = crate::common::datum(1, 1, 2, 3, vec![1, 2]);
+    let said = error(vec![datum], Feed::builder().example("x:i64".parse().unwrap()));
+    assert!(said.contains("its value is a Datum, and not a tf.train.Example: leave"), "{said}");
+    // What is merely missing stays that.
+    let said = error(vec![example], Feed::builder().example("y:i64".parse().unwrap()));
+    assert!(said.contains("\"y\"") && !said.contains("its value is"), "{said}");
+    // A file in the place of pixels.
+    let mut file = crate::common::datum(3, 8, 8, 3, std::fs::read(data("images/420.jpg")).unwrap());
+    let said = error(vec![std::mem::take(&mut file)], Feed::builder());
+    assert!(said.contains("the data is a JPEG file, but the record's `encoded` is not set"), "{said}");
+}
+
 #[cfg(feature = "serde")]
 #[test]
 fn examples_are_plain_data() {

@@ -27,6 +27,10 @@ pub(super) struct DataArgs {
     /// Prepend this to each name in a list of images, as it is (Caffe's root_folder).
     #[arg(long, value_name = "PREFIX")]
     root: Option<OsString>,
+    /// The feature of tf.train.Examples that has the image [default: each whose strings are JPEG or PNG
+    /// files; where one is wanted, image/encoded, or the only one].
+    #[arg(long, value_name = "FEATURE")]
+    image: Option<String>,
     #[command(flatten)]
     open: OpenArgs,
     /// Worker threads [default: one per core]. The results do not depend on it.
@@ -74,9 +78,13 @@ impl DataArgs {
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        match &self.root {
+        let options = match &self.root {
             Some(root) => self.open.options().root_folder(root),
             None => self.open.options(),
+        };
+        match &self.image {
+            Some(feature) => options.image_feature(feature),
+            None => options,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which features of TensorFlow's records are fed: options of `feed`, `dump` and `bench`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use percolator::FeedBuilder;
 use percolator::batch::ImageShape;
 use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
@@ -31,9 +31,12 @@ pub(super) struct ExampleArgs {
     /// --image-shape. It is transformed as Caffe's images are.
     #[arg(long, value_name = "FEATURE")]
     image: Option<String>,
-    /// The image's pixels are raw, channel by channel: their shape, or the feature that has it.
-    #[arg(long, value_name = "CxHxW|FEATURE", requires = "image", value_parser = shape)]
-    image_shape: Option<ImageShapeFrom>,
+    /// The image's pixels are raw: their shape, or the feature that has it, in the order of --image-order.
+    #[arg(long, value_name = "CxHxW|FEATURE", requires = "image")]
+    image_shape: Option<String>,
+    /// The order of raw pixels, and of their shape.
+    #[arg(long, value_enum, default_value_t, requires = "image_shape")]
+    image_order: ImageOrder,
     /// The feature that is the image's label, one integer.
     #[arg(long, value_name = "FEATURE", requires = "image")]
     label: Option<String>,
@@ -60,9 +63,14 @@ impl ExampleArgs {
             feed = feed.example(fields.clone());
         }
         if let Some(feature) = &self.image {
-            let image = match &self.image_shape {
-                Some(shape) => ExampleImage::raw(feature, shape.clone()),
-                None => ExampleImage::encoded(feature),
+            let image = match (&self.image_shape, self.image_order) {
+                (Some(shape), ImageOrder::Chw) => {
+                    ExampleImage::raw(feature, shape_from(shape, |[c, h, w]| [c, h, w]))
+                }
+                (Some(shape), ImageOrder::Hwc) => {
+                    ExampleImage::interleaved(feature, shape_from(shape, |[h, w, c]| [c, h, w]))
+                }
+                (None, _) => ExampleImage::encoded(feature),
             };
             feed = feed.example_image(match &self.label {
                 Some(label) => image.label(label),
@@ -78,12 +86,25 @@ impl ExampleArgs {
     }
 }
 
-/// Parses three extents; any other text is the name of a feature.
-#[expect(clippy::unnecessary_wraps, reason = "an option's parser may fail")]
-fn shape(text: &str) -> Result<ImageShapeFrom, String> {
+/// The order of the pixels of raw images.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ImageOrder {
+    /// Channel by channel, row by row, as in Caffe's Datums and PyTorch's tensors: CxHxW.
+    #[default]
+    Chw,
+    /// Row by row, pixel by pixel, as NumPy's and PIL's images are stored by tobytes: HxWxC.
+    Hwc,
+}
+
+/// Parses three extents, which `order` makes channels, rows and columns; any other text is the name of a
+/// feature.
+fn shape_from(text: &str, order: impl Fn([usize; 3]) -> [usize; 3]) -> ImageShapeFrom {
     let extents: Option<Vec<usize>> = text.split('x').map(|extent| extent.parse().ok()).collect();
-    Ok(match extents.as_deref() {
-        Some(&[channels, height, width]) => ImageShapeFrom::Fixed(ImageShape { channels, height, width }),
+    match extents.as_deref() {
+        Some(&[one, two, three]) => {
+            let [channels, height, width] = order([one, two, three]);
+            ImageShapeFrom::Fixed(ImageShape { channels, height, width })
+        }
         _ => ImageShapeFrom::Feature(text.to_owned()),
-    })
+    }
 }

@@ -45,9 +45,11 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use percolator::caller::{self, Caller};
 use percolator::shown;
 
 fn main() -> ExitCode {
+    caller::is(Caller::Command);
     stop::survive_limits_of_files();
     match command::Cli::parse().run() {
         Ok(code) => code,

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
 use crate::exit;
+use crate::inspect::text::INTERLEAVED;
 use crate::out::Out;
 use crate::watch::{Ended, Lines};
 
@@ -56,7 +57,7 @@ impl Verify {
             Ended::Done(since) => self.say_quarantined(&since)?,
             Ended::Stopped(code) => return Ok(code),
         }
-        let is_whole = looked.is_some_and(|(verified, _)| verified.is_whole());
+        let is_whole = looked.is_some_and(|(verified, _)| verified.is_whole() && !verified.is_empty());
         Ok(exit::found(is_whole))
     }
 
@@ -152,15 +153,30 @@ impl Verify {
         if *gaps > 0 {
             wrong.push(format!("records lost at {}, how many is not known", shown::count(*gaps, "place")));
         }
+        if verified.is_empty() {
+            writeln!(out, "{}: there is no record, so nothing was verified", shown::path(&self.data.path))?;
+            return out.finish();
+        }
         let verdict = if wrong.is_empty() { "nothing is wrong".to_owned() } else { wrong.join(", ") };
         let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
         writeln!(out, "{}: {records} whole ({content}); {verdict}", shown::path(&self.data.path))?;
+        if verified.is_interleaved {
+            writeln!(out, "the images are whole, but {INTERLEAVED}")?;
+        }
         if *content == Content::Bytes && self.content.is_none() {
-            writeln!(
-                out,
-                "the values are neither Datums nor Examples, so nothing is known of what is in them"
-            )?;
-            writeln!(out, "(--content says what they have to be)")?;
+            let are = "the values are neither Datums nor Examples";
+            match verified.values {
+                Some(value) if value.is_image() => {
+                    writeln!(out, "{are}: each is {value}, and was decoded; {}", value.remedy())?;
+                }
+                Some(value) => {
+                    writeln!(out, "{are}: most are {value}, which is not looked into; {}", value.remedy())?;
+                }
+                None => {
+                    writeln!(out, "{are}, so nothing is known of what is in them")?;
+                    writeln!(out, "(--content says what they have to be)")?;
+                }
+            }
         }
         if let (Some(repaired), Some(copy)) = (repaired, copy) {
             writeln!(

@@ -1,12 +1,14 @@
 //! What a record's value holds: Caffe's Datum, TensorFlow's Example, or bytes that are neither.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
-use percolator::record::{Datum, Image};
+use percolator::record::{Datum, Image, Pixels};
+use percolator::what::{self, PixelOrder, Value};
 use serde::Serialize;
 
 use crate::open::{DataSet, Kind};
@@ -151,10 +153,253 @@ pub(crate) fn caught<D, T>(
 }
 
 /// What a record's value is, taken apart.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Parts<'a> {
     pub(crate) label: Option<Label>,
     pub(crate) picture: Option<Picture<'a>>,
+    /// The images beside that one, by their features: other views, masks, the frames of a video.
+    more: Vec<(&'a str, &'a [u8])>,
+}
+
+impl Parts<'_> {
+    /// Decodes all images, and keeps none.
+    pub(crate) fn check(&self, decoder: &mut ImageFileDecoder) -> Result<(), RecordCause> {
+        if let Some(picture) = &self.picture {
+            picture.decode(decoder)?;
+        }
+        self.check_more(decoder)
+    }
+
+    /// Decodes the images beside the first.
+    pub(crate) fn check_more(&self, decoder: &mut ImageFileDecoder) -> Result<(), RecordCause> {
+        self.more.iter().try_for_each(|(feature, file)| match decoder.decode(file) {
+            Ok(_) => Ok(()),
+            Err(error) => match RecordCause::from(error) {
+                cause if cause.is_lack_of_memory() => Err(cause),
+                cause => {
+                    let message = format!("the image in the feature {feature:?}: {cause}");
+                    Err(DecodeFailure::new(message).into_cause())
+                }
+            },
+        })
+    }
+}
+
+/// What the values of a data set are, and which of their features are images.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    pub(crate) content: Content,
+    /// The features of Examples and SequenceExamples whose strings are image files.
+    images: Vec<String>,
+    /// Whether the feature was stated, so that every record must have it.
+    is_stated: bool,
+    /// What most values are if they are bytes, as far as that is known.
+    pub(crate) other: Option<Value>,
+    /// Whether raw images seem to have the channels of a pixel side by side, which a Datum has not.
+    pub(crate) is_interleaved: bool,
+}
+
+impl Values {
+    /// What was stated, or else what most records are. An image is what the data set was
+    /// [opened](crate::OpenOptions::image_feature) with, or else each feature whose strings begin like image
+    /// files in most records.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError`] if the data set cannot be read, or the values have no features and one was stated.
+    pub(crate) fn find(
+        data: &DataSet,
+        stated: Option<Content>,
+        progress: &Progress,
+    ) -> Result<Self, ScanError> {
+        let content = Content::find(data, stated, progress)?;
+        let has_features = matches!(content, Content::Example | Content::SequenceExample);
+        match data.image_feature() {
+            Some(feature) if !has_features => {
+                let (path, feature) = (data.path().to_owned(), feature.to_owned());
+                Err(ScanError::NoFeatures { path, feature, content })
+            }
+            Some(feature) => {
+                let images = vec![feature.to_owned()];
+                Ok(Values { images, is_stated: true, ..Values::of(content) })
+            }
+            // Who states it wants the values not to be looked into.
+            None if content == Content::Bytes && stated.is_none() => {
+                let mut votes = BTreeMap::<Option<Value>, usize>::new();
+                scan::look_at_first(data, progress, |seen| {
+                    *votes.entry(what::value(seen.value)).or_default() += 1;
+                })?;
+                let records: usize = votes.values().sum();
+                let other = votes.into_iter().find(|(_, found)| 2 * found > records);
+                let other = other.and_then(|(value, _)| value);
+                Ok(Values { other, ..Values::of(content) })
+            }
+            None if content == Content::Datum && data.kind() != Kind::ImageList => {
+                let mut order = PixelOrder::default();
+                scan::look_at_first(data, progress, |seen| {
+                    let image = Datum::parse(seen.value).ok().and_then(|datum| datum.image().ok());
+                    if let Some(Image { shape, pixels: Pixels::U8(bytes), .. }) = image {
+                        order.add(shape, bytes);
+                    }
+                })?;
+                Ok(Values { is_interleaved: order.is_interleaved(), ..Values::of(content) })
+            }
+            None => {
+                let mut votes = ImageVotes::default();
+                if has_features {
+                    scan::look_at_first(data, progress, |seen| votes.add(content, seen.value))?;
+                }
+                if has_features && votes.0.is_empty() {
+                    scan::look_at_spread(data, progress, |seen| votes.add(content, seen.value))?;
+                }
+                Ok(Values { images: votes.winners(), ..Values::of(content) })
+            }
+        }
+    }
+
+    fn of(content: Content) -> Self {
+        Values { content, images: Vec::new(), is_stated: false, other: None, is_interleaved: false }
+    }
+
+    /// What one value is by itself.
+    pub(crate) fn of_value(content: Content, stated: Option<&str>, value: &[u8]) -> Self {
+        let mut votes = ImageVotes::default();
+        votes.add(content, value);
+        let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);
+        let other = what::value(value).filter(|_| content == Content::Bytes);
+        Values { images, is_stated: stated.is_some(), other, ..Values::of(content) }
+    }
+
+    /// The features that are images.
+    pub(crate) fn images(&self) -> &[String] {
+        &self.images
+    }
+
+    /// The feature that is the image, if it is known which: by convention, or because there is no other.
+    ///
+    /// # Errors
+    ///
+    /// The features of which each may be meant.
+    pub(crate) fn image(&self) -> Result<Option<&str>, &[String]> {
+        match &self.images[..] {
+            [] => Ok(None),
+            [first, ..] if first == IMAGE => Ok(Some(first)),
+            [only] => Ok(Some(only)),
+            several => Err(several),
+        }
+    }
+
+    /// Checks that a command that shows or adds up images knows which are meant.
+    pub(crate) fn check_one_image(&self, data: &DataSet) -> Result<(), ScanError> {
+        self.image().map(drop).map_err(|features| ScanError::SeveralImages {
+            path: data.path().to_owned(),
+            features: features.to_vec(),
+        })
+    }
+
+    /// Takes a value apart.
+    pub(crate) fn parts<'a>(&self, value: &'a [u8]) -> Result<Parts<'a>, RecordCause> {
+        match self.content {
+            Content::Datum => {
+                check_datum_bytes(value.len()).map_err(|message| DecodeFailure::new(message).into_cause())?;
+                let datum = Datum::parse(value)?;
+                let picture = Some(Picture::Datum(datum));
+                Ok(Parts { label: Some(Label::from(datum.label)), picture, more: Vec::new() })
+            }
+            Content::Example => {
+                let features = Example::parse(value)?.features();
+                let label = LABELS.iter().find_map(|name| features.get(name).and_then(only_int));
+                self.with_images(features.entries(), Parts { label, ..Parts::default() })
+            }
+            Content::SequenceExample => {
+                self.with_images(all_features(&SequenceExample::parse(value)?), Parts::default())
+            }
+            Content::Bytes if self.other.is_some_and(Value::is_image) => {
+                Ok(Parts { picture: Some(Picture::File(value)), ..Parts::default() })
+            }
+            Content::Bytes => Ok(Parts::default()),
+        }
+    }
+
+    fn with_images<'a>(
+        &self,
+        features: impl Iterator<Item = (&'a str, Feature<'a>)>,
+        mut parts: Parts<'a>,
+    ) -> Result<Parts<'a>, RecordCause> {
+        let mut is_there = false;
+        for (name, feature) in features {
+            let Some(number) = self.images.iter().position(|image| image == name) else { continue };
+            is_there = true;
+            let Some(strings) = feature.bytes() else { continue };
+            match only_bytes(feature) {
+                Some(file) if number == 0 && self.content == Content::Example => {
+                    parts.picture = Some(Picture::File(file));
+                }
+                _ => parts.more.extend(strings.iter().map(|file| (name, file))),
+            }
+        }
+        if self.is_stated && !is_there {
+            let message = format!("there is no feature {:?}, which has the image", self.images[0]);
+            return Err(DecodeFailure::new(message).into_cause());
+        }
+        Ok(parts)
+    }
+}
+
+/// The features of a SequenceExample: those of its context, and each of its lists.
+fn all_features<'a>(example: &SequenceExample<'a>) -> impl Iterator<Item = (&'a str, Feature<'a>)> + use<'a> {
+    let of_lists = example.feature_lists().entries();
+    let each = of_lists.flat_map(|(name, list)| {
+        let features: Vec<_> = list.iter().map(|feature| (name, feature)).collect();
+        features
+    });
+    example.context().entries().chain(each)
+}
+
+/// How many strings of each feature begin like an image file, and how many do not.
+#[derive(Debug, Default)]
+struct ImageVotes(BTreeMap<String, [u64; 2]>);
+
+impl ImageVotes {
+    fn add(&mut self, content: Content, value: &[u8]) {
+        match content {
+            Content::Example => {
+                if let Ok(example) = Example::parse(value) {
+                    self.add_features(example.features().entries());
+                }
+            }
+            Content::SequenceExample => {
+                if let Ok(example) = SequenceExample::parse(value) {
+                    self.add_features(all_features(&example));
+                }
+            }
+            Content::Datum | Content::Bytes => {}
+        }
+    }
+
+    fn add_features<'a>(&mut self, features: impl Iterator<Item = (&'a str, Feature<'a>)>) {
+        for (name, feature) in features {
+            let strings = feature.bytes().into_iter().flat_map(|list| list.iter());
+            for string in strings.filter(|string| !string.is_empty()) {
+                // By its name it is a file, whatever it begins with.
+                let is_file = name == IMAGE || is_image_file(string);
+                self.0.entry(name.to_owned()).or_default()[usize::from(!is_file)] += 1;
+            }
+        }
+    }
+
+    /// The features most of whose strings are image files: the conventional one, then the others by name.
+    fn winners(self) -> Vec<String> {
+        let is_image = |(name, [files, others]): (String, [u64; 2])| (files > others).then_some(name);
+        let mut names: Vec<String> = self.0.into_iter().filter_map(is_image).collect();
+        names.sort_by_key(|name| name != IMAGE);
+        names
+    }
+}
+
+/// Whether bytes begin like a file that is decoded: a JPEG or a PNG.
+pub(crate) fn is_image_file(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xff\xd8\xff") || bytes.starts_with(b"\x89PNG\r\n\x1a\n")
 }
 
 impl Content {
@@ -193,41 +438,11 @@ impl Content {
     /// What one value is. A Datum and an Example begin with fields of other types, so none is both.
     #[must_use]
     pub fn of_value(value: &[u8]) -> Self {
-        let is_datum =
-            |datum: &Datum<'_>| if datum.encoded { !datum.data.is_empty() } else { datum.image().is_ok() };
-        if Datum::parse(value).as_ref().is_ok_and(is_datum) {
-            return Content::Datum;
-        }
-        let has_lists = |example: &SequenceExample<'_>| example.feature_lists().entries().next().is_some();
-        if SequenceExample::parse(value).as_ref().is_ok_and(has_lists) {
-            return Content::SequenceExample;
-        }
-        // A SequenceExample's context looks like an Example, so this comes second.
-        if Example::parse(value).is_ok_and(|example| example.features().entries().next().is_some()) {
-            return Content::Example;
-        }
-        Content::Bytes
-    }
-
-    /// Takes a value of this kind apart.
-    pub(crate) fn parts(self, value: &[u8]) -> Result<Parts<'_>, RecordCause> {
-        match self {
-            Content::Datum => {
-                check_datum_bytes(value.len()).map_err(|message| DecodeFailure::new(message).into_cause())?;
-                let datum = Datum::parse(value)?;
-                Ok(Parts { label: Some(Label::from(datum.label)), picture: Some(Picture::Datum(datum)) })
-            }
-            Content::Example => {
-                let features = Example::parse(value)?.features();
-                let picture = features.get(IMAGE).and_then(only_bytes).map(Picture::File);
-                let label = LABELS.iter().find_map(|name| features.get(name).and_then(only_int));
-                Ok(Parts { label, picture })
-            }
-            Content::SequenceExample => {
-                SequenceExample::parse(value)?;
-                Ok(Parts { label: None, picture: None })
-            }
-            Content::Bytes => Ok(Parts { label: None, picture: None }),
+        match what::value(value) {
+            Some(Value::Datum) => Content::Datum,
+            Some(Value::Example) => Content::Example,
+            Some(Value::SequenceExample) => Content::SequenceExample,
+            Some(Value::Other(_)) | None => Content::Bytes,
         }
     }
 }
@@ -236,7 +451,8 @@ impl Content {
 #[derive(Debug, Default)]
 struct Votes {
     kinds: [u64; 4],
-    /// How many are bytes that look like a Datum whose image does not fit its shape.
+    /// How many are bytes that look like a Datum whose image does not fit its shape, or is a file that the
+    /// Datum calls pixels.
     broken_datums: u64,
 }
 
@@ -244,9 +460,11 @@ impl Votes {
     fn add(&mut self, value: &[u8]) {
         let kind = Content::of_value(value);
         self.kinds[kind as usize] += 1;
-        let has_shape = |datum: &Datum<'_>| datum.channels > 0 && datum.height > 0 && datum.width > 0;
+        let is_meant = |datum: &Datum<'_>| {
+            datum.channels > 0 && datum.height > 0 && datum.width > 0 || is_image_file(datum.data)
+        };
         self.broken_datums +=
-            u64::from(kind == Content::Bytes && Datum::parse(value).as_ref().is_ok_and(has_shape));
+            u64::from(kind == Content::Bytes && Datum::parse(value).as_ref().is_ok_and(is_meant));
     }
 
     /// The kind of most records that are more than bytes, if there are any. If there are none, but most look

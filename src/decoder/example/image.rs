@@ -11,6 +11,7 @@ use crate::batch::fault::RecordCause;
 use crate::image::ColorMode;
 use crate::record::datum::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind};
+use crate::what::Value;
 
 /// The image of an Example: the feature that it is in, its shape, and its label.
 ///
@@ -35,6 +36,9 @@ pub struct ExampleImage {
     shape: Option<ImageShapeFrom>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     label: Option<String>,
+    /// Whether raw pixels lie one after another, each with all its channels.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
+    is_interleaved: bool,
 }
 
 /// Where the shape of raw pixels is from.
@@ -42,7 +46,8 @@ pub struct ExampleImage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum ImageShapeFrom {
-    /// The feature of this name: three integers, which are channels, rows and columns.
+    /// The feature of this name: three integers, which are channels, rows and columns, or of
+    /// [interleaved](ExampleImage::interleaved) pixels rows, columns and channels.
     Feature(String),
     /// All images have this shape.
     Fixed(ImageShape),
@@ -52,14 +57,22 @@ impl ExampleImage {
     /// An encoded file, JPEG or PNG, in the feature of this name.
     #[must_use]
     pub fn encoded(feature: impl Into<String>) -> Self {
-        ExampleImage { feature: feature.into(), shape: None, label: None }
+        ExampleImage { feature: feature.into(), shape: None, label: None, is_interleaved: false }
     }
 
     /// Raw pixels in the feature of this name, in the order in which a Datum has them: channel by channel,
     /// row by row. They are bytes, or floats.
     #[must_use]
     pub fn raw(feature: impl Into<String>, shape: ImageShapeFrom) -> Self {
-        ExampleImage { feature: feature.into(), shape: Some(shape), label: None }
+        ExampleImage { feature: feature.into(), shape: Some(shape), label: None, is_interleaved: false }
+    }
+
+    /// Raw pixels in the feature of this name, of one byte a channel, as NumPy and PIL have them: row by row,
+    /// pixel by pixel, with a pixel's channels side by side. [`ImageShapeFrom::Feature`] has them in the same
+    /// order: rows, columns and channels. The channels keep their order.
+    #[must_use]
+    pub fn interleaved(feature: impl Into<String>, shape: ImageShapeFrom) -> Self {
+        ExampleImage { is_interleaved: true, ..Self::raw(feature, shape) }
     }
 
     /// Takes the label from the feature of this name, one integer (default: all labels are 0).
@@ -78,6 +91,18 @@ impl ExampleImage {
     #[must_use]
     pub fn is_encoded(&self) -> bool {
         self.shape.is_none()
+    }
+
+    /// Where the shape of raw pixels is from; `None` if the images are encoded files.
+    #[must_use]
+    pub fn shape_from(&self) -> Option<&ImageShapeFrom> {
+        self.shape.as_ref()
+    }
+
+    /// Whether raw pixels have their channels side by side.
+    #[must_use]
+    pub fn is_interleaved(&self) -> bool {
+        self.is_interleaved
     }
 
     /// The name of the feature that has the label.
@@ -99,6 +124,7 @@ pub(crate) struct ExampleFront {
     lookup: Lookup,
     image: usize,
     shape: Option<ShapeFrom>,
+    is_interleaved: bool,
     label: Option<usize>,
     fields: FeatureFields,
     /// For the first record of each batch, which the prefetchers look at: they have no scratch memory, and
@@ -127,12 +153,18 @@ impl ExampleFront {
         let label = image.label.as_ref().map(|label| lookup.number(label));
         let fields = FeatureFields::new(fields, &mut lookup);
         let of_firsts = Mutex::new(lookup.scratch());
-        ExampleFront { lookup, image: number, shape, label, fields, of_firsts }
+        let is_interleaved = image.is_interleaved;
+        ExampleFront { lookup, image: number, shape, is_interleaved, label, fields, of_firsts }
     }
 
     /// The fields beside those of the image.
     pub(crate) fn fields(&self) -> &FeatureFields {
         &self.fields
+    }
+
+    /// Whether the pixels of the Datums have their channels side by side.
+    pub(crate) fn is_interleaved(&self) -> bool {
+        self.is_interleaved
     }
 
     pub(crate) fn scratch(&self) -> Found {
@@ -151,8 +183,13 @@ impl ExampleFront {
     /// Checks that the first record of a feed has what the fields beside the image need.
     pub(crate) fn check(&self, record: &[u8]) -> Result<(), RecordCause> {
         let mut found = self.lookup.scratch();
-        self.lookup.find(record, &mut found)?;
-        self.fields.check(record, &found)
+        let check = |found: &mut Found| -> Result<(), RecordCause> {
+            self.lookup.find(record, found)?;
+            // The image's own features are looked at for the shape.
+            self.feature(record, found, self.image, "the image")?;
+            self.fields.check(record, found)
+        };
+        check(&mut found).map_err(|cause| RecordCause::instead(Value::Example, record, cause))
     }
 
     /// The Datum that the first record of a batch stands for.
@@ -178,7 +215,10 @@ impl ExampleFront {
         };
         let [channels, height, width] = match shape {
             ShapeFrom::Fixed(shape) => shape,
-            ShapeFrom::Feature(number) => self.shape(record, found, number)?,
+            ShapeFrom::Feature(number) => match (self.shape(record, found, number)?, self.is_interleaved) {
+                ([height, width, channels], true) => [channels, height, width],
+                (shape, false) => shape,
+            },
         };
         let elements = [channels, height, width]
             .iter()

@@ -31,8 +31,10 @@ pub(crate) use self::parse::FeatureFields;
 use self::lookup::Lookup;
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::batch::Row;
+use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::source::Record;
+use crate::what::Value;
 
 /// Decodes Examples that hold no image.
 #[derive(Debug)]
@@ -55,8 +57,11 @@ impl RecordDecoder for ExampleDecoder {
     /// A feature that the first record lacks is most likely misspelt: it is found before anything runs.
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
         let mut found = self.lookup.scratch();
-        self.lookup.find(first.value, &mut found)?;
-        self.fields.check(first.value, &found)?;
+        let check = |found: &mut Found| -> Result<(), RecordCause> {
+            self.lookup.find(first.value, found)?;
+            self.fields.check(first.value, found)
+        };
+        check(&mut found).map_err(|cause| RecordCause::instead(Value::Example, first.value, cause))?;
         Ok(self.fields.fields().collect())
     }
 

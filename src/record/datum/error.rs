@@ -100,6 +100,15 @@ pub enum DatumError {
     /// The record holds an encoded file.
     #[error("the record holds an encoded file: decode it to get at its pixels")]
     Encoded,
+    /// The pixels are an image file, which only records with `encoded` hold.
+    #[error(
+        "the data is {found}, but the record's `encoded` is not set, so it counts as pixels: write the \
+         record with encoded: true"
+    )]
+    FileAsPixels {
+        /// The file, with its article.
+        found: &'static str,
+    },
     /// A dimension is not positive.
     #[error("the image is {channels}x{height}x{width}: dimensions must be at least 1")]
     Dimensions {

@@ -117,6 +117,22 @@ impl<'a> Datum<'a> {
     /// Caffe can count, or if it has no pixels or not as many as the dimensions require.
     #[inline]
     pub fn image(&self) -> Result<Image<'a>, DatumError> {
+        self.pixels().map_err(|error| self.or_file(error))
+    }
+
+    /// The error for a record whose data are a whole file, if they are.
+    #[cold]
+    fn or_file(&self, error: DatumError) -> DatumError {
+        let found = match self.data {
+            [0xff, 0xd8, 0xff, ..] => "a JPEG file",
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "a PNG file",
+            _ => return error,
+        };
+        if self.encoded { error } else { DatumError::FileAsPixels { found } }
+    }
+
+    #[inline]
+    fn pixels(&self) -> Result<Image<'a>, DatumError> {
         if self.encoded {
             return Err(DatumError::Encoded);
         }

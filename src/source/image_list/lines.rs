@@ -13,10 +13,13 @@ pub(super) struct Line {
     pub(super) label: i32,
 }
 
-/// Splits the list into lines, and each line at its last space.
+/// A byte order mark, which Windows puts before a text. It is no part of a name.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Splits the list into lines, and each line at its last space. Spaces behind the label mean nothing.
 pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
     let mut lines = Vec::new();
-    let mut start = 0;
+    let mut start = if text.starts_with(MARK) { MARK.len() } else { 0 };
     let mut odd_labels = OddLabels::default();
     while start < text.len() {
         let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -24,16 +27,21 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> 
         if line.trim_ascii().is_empty() {
             return Err(SourceError::EmptyLine { path: path.to_owned(), line: number });
         }
-        let (name, label) = match line.iter().rposition(|&byte| byte == b' ') {
-            Some(space) => (space, &line[space + 1..]),
-            // As in Caffe, the whole line is both the name and the label.
-            None => (line.trim_ascii_end().len(), line),
+        let full = line.trim_ascii_end();
+        let (name, label) = match full.iter().rposition(|&byte| byte == b' ') {
+            Some(space) => (space, &full[space + 1..]),
+            None => (full.len(), &[][..]),
         };
-        let label = odd_labels.read(label, number).ok_or_else(|| SourceError::LabelRange {
-            path: path.to_owned(),
-            line: number,
-            found: shown::bytes(label).to_string(),
-        })?;
+        let label = match odd_labels.read(label, number) {
+            Ok(label) => label,
+            Err(wrong) => {
+                let (path, found) = (path.to_owned(), shown::bytes(label).to_string());
+                return Err(match wrong {
+                    Wrong::TooLarge => SourceError::LabelRange { path, line: number, found },
+                    Wrong::NoNumber => SourceError::Label { path, line: number, found, hint: hint(full) },
+                });
+            }
+        };
         lines.push(Line { name: (start, start + name), label });
         start += line.len() + 1;
     }
@@ -41,7 +49,24 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> 
     Ok(lines)
 }
 
-/// Labels that are not whole numbers.
+/// What may be meant by a line without a label that is a number.
+fn hint(line: &[u8]) -> &'static str {
+    let sign = line.iter().rposition(|byte| !byte.is_ascii_digit()).filter(|at| at + 1 < line.len());
+    match sign.and_then(|at| line.get(at)) {
+        Some(b'\t') => ": put a space in the place of the tab",
+        Some(b',' | b';') => ": put a space in the place of the comma",
+        _ => ": number the classes from 0, and give each image the number of its class",
+    }
+}
+
+/// Why a label is none.
+enum Wrong {
+    /// It does not fit 32 bits.
+    TooLarge,
+    NoNumber,
+}
+
+/// Labels with fractions.
 #[derive(Debug, Default)]
 struct OddLabels {
     count: usize,
@@ -50,8 +75,9 @@ struct OddLabels {
 }
 
 impl OddLabels {
-    /// Reads a label as `atoi` does; `None` if it is out of range, where C leaves the result undefined.
-    fn read(&mut self, text: &[u8], line: usize) -> Option<i32> {
+    /// Reads a label as `atoi` does. What `atoi` calls 0 because it is no number is none, and neither is what
+    /// is out of range, where C leaves the result undefined.
+    fn read(&mut self, text: &[u8], line: usize) -> Result<i32, Wrong> {
         let text = text.trim_ascii();
         let (sign, digits) = match text {
             [b'-', digits @ ..] => (-1, digits),
@@ -59,13 +85,20 @@ impl OddLabels {
             digits => (1, digits),
         };
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 || count < digits.len() {
-            self.count += 1;
-            self.first.get_or_insert_with(|| (line, shown::bytes(text).to_string()));
+        let (whole, rest) = digits.split_at(count);
+        match rest {
+            _ if whole.is_empty() => return Err(Wrong::NoNumber),
+            [] => {}
+            [b'.', fraction @ ..] if fraction.iter().all(u8::is_ascii_digit) => {
+                self.count += 1;
+                self.first.get_or_insert_with(|| (line, shown::bytes(text).to_string()));
+            }
+            _ => return Err(Wrong::NoNumber),
         }
-        digits[..count].iter().try_fold(0_i32, |value, digit| {
+        let value = whole.iter().try_fold(0_i32, |value, digit| {
             value.checked_mul(10)?.checked_add(sign * i32::from(digit - b'0'))
-        })
+        });
+        value.ok_or(Wrong::TooLarge)
     }
 
     fn warn(&self, path: &Path) {
@@ -75,8 +108,7 @@ impl OddLabels {
                 labels = self.count,
                 first_line = line,
                 found = %found,
-                "labels that are not whole numbers are read as Caffe reads them: up to the first character \
-                 that is no digit"
+                "labels with fractions are read as Caffe reads them: up to the point"
             );
         }
     }
@@ -99,15 +131,42 @@ mod tests {
 
     #[test]
     fn labels_are_read_as_atoi_reads_them() {
-        let odd = "a.jpg 1.9\nb.jpg x\nc.jpg\nd.jpg 2147483647\ne.jpg -2147483648\nf.jpg ";
+        let odd = "a.jpg 1.9\nd.jpg 2147483647\ne.jpg -2147483648\nf.jpg 3.";
         let labels: Vec<i32> = lines(odd).unwrap().iter().map(|line| line.1).collect();
-        assert_eq!(labels, [1, 0, 0, i32::MAX, i32::MIN, 0]);
+        assert_eq!(labels, [1, i32::MAX, i32::MIN, 3]);
         let error = lines("a.jpg 1\nb.jpg 2147483648").unwrap_err();
         assert_eq!(
             error.to_string(),
             "list.txt: line 2: the label 2147483648 does not fit 32 bits; labels are whole numbers from \
              -2147483648 to 2147483647"
         );
+    }
+
+    /// Caffe reads each of these labels as 0, or as the number before the word.
+    #[test]
+    fn a_label_that_is_no_number_is_refused() {
+        let numbers = "number the classes from 0";
+        for (line, said) in [
+            ("a.jpg cat", format!("a space and a label, a whole number: {numbers}")),
+            ("a.jpg", "line 2: there is no label; ".to_owned()),
+            ("my cat.jpg", "line 2: the label cat.jpg is no number".to_owned()),
+            ("a b 2cats.jpg", "the label 2cats.jpg is no number".to_owned()),
+            ("a.jpg 1e3", "the label 1e3 is no number".to_owned()),
+            ("a.jpg -", "the label - is no number".to_owned()),
+            ("a.jpg\t3", "put a space in the place of the tab".to_owned()),
+            ("a.jpg,3", "put a space in the place of the comma".to_owned()),
+            ("my a.jpg,3", "put a space in the place of the comma".to_owned()),
+        ] {
+            let error = lines(&format!("first.jpg 1\n{line}\nlast.jpg 2")).unwrap_err();
+            assert!(matches!(error, SourceError::Label { line: 2, .. }), "{line}: {error:?}");
+            assert!(error.to_string().contains(&said), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn marks_and_spaces_of_editors_mean_nothing() {
+        let listed = lines("\u{feff}a.jpg 3 \r\nb c.jpg 4  \nd.jpg 5\t").unwrap();
+        assert_eq!(listed, [("a.jpg", 3), ("b c.jpg", 4), ("d.jpg", 5)]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use self::shuffle::shuffle;
 use super::internals::SourceInternals;
 use super::{Cursor, Entry, Identity, Passes, Source, SourceError, VerifiesLater};
 use crate::base::input_file::{self, open_without_waiting};
+use crate::what;
 
 /// The fields of a Datum.
 mod field {
@@ -81,18 +82,22 @@ pub struct ListedFile<'a> {
 impl ImageList {
     /// Reads a list, without looking at the files that it names.
     ///
-    /// Labels are read as C's `atoi` reads them, as in Caffe: a fraction is cut off, and text that is not a
-    /// number is 0. Such labels log a warning.
+    /// A fraction of a label is cut off, as in Caffe, with a warning. A byte order mark before the first
+    /// name, and spaces behind a label, are passed over.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the list cannot be read, is not a regular file or has 2 GiB or more, if it is
-    /// empty, or has an empty line or a label that does not fit 32 bits.
+    /// empty, or has an empty line, a label that does not fit 32 bits, or one that is no number, which Caffe
+    /// reads as 0.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref().to_owned();
         let text = input_file::read(&path, LIST_BYTES_MAX)
             .map_err(|error| SourceError::io(&path, "read the list", &error))?;
-        let lines = parse(&text, &path)?;
+        let lines = parse(&text, &path).map_err(|error| {
+            let kinds = [what::Kind::List, what::Kind::Text];
+            SourceError::instead(&path, "a list of images", &kinds).unwrap_or(error)
+        })?;
         if lines.is_empty() {
             return Err(SourceError::Empty { path });
         }
@@ -265,7 +270,7 @@ impl Cursor for ListCursor {
             path: self.list.path.clone(),
             line: number + 1,
             file: self.file.clone(),
-            message: error.to_string(),
+            message: format!("{error}{}", blank(name)),
             is_of_file,
         };
         match self.goes_on && is_of_file {
@@ -316,6 +321,15 @@ impl List {
         }
         path.push(OsStr::from_bytes(&self.root_folder));
         path.push(OsStr::from_bytes(name));
+    }
+}
+
+/// What may be wrong with a name that is not there.
+fn blank(name: &[u8]) -> &'static str {
+    match name.last() {
+        Some(b' ' | b'\t') => "; the name ends with a blank: leave one space before the label",
+        _ if name.first() == Some(&b'"') => "; the name is in quotes: names are listed as they are",
+        _ => "",
     }
 }
 

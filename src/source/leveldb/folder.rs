@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::LevelDbError;
 use crate::source::SourceError;
+use crate::what::Kind;
 
 const CURRENT: &str = "CURRENT";
 const MANIFEST: &str = "MANIFEST-";
@@ -20,12 +21,14 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn find(path: &Path) -> Result<Self, SourceError> {
-        let not_one = |hint| SourceError::NotADatabase {
-            path: path.to_owned(),
-            kind: "a LevelDB database",
-            missing: CURRENT,
-            hint,
+        let not_one = |hint| {
+            let path = path.to_owned();
+            SourceError::NotADatabase { path, kind: "a LevelDB database", missing: CURRENT, hint }
         };
+        // A RocksDB has a CURRENT, too.
+        if let Some(error) = SourceError::instead(path, "a LevelDB", &[Kind::LevelDb]) {
+            return Err(error);
+        }
         let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
         if !std::fs::metadata(path).map_err(io("open the database"))?.is_dir() {
             return Err(not_one("; it is not a folder: a LevelDB is the folder that contains CURRENT"));
@@ -33,11 +36,7 @@ impl Folder {
         if path.join(CURRENT).try_exists().map_err(io("look for CURRENT"))? {
             return Ok(Folder { path: path.to_owned() });
         }
-        Err(not_one(if path.join("data.mdb").exists() {
-            "; it is an LMDB: use .lmdb(path), --lmdb, or in a net backend: LMDB"
-        } else {
-            "; give the folder that convert_imageset -backend=leveldb or a similar tool wrote"
-        }))
+        Err(not_one("; give the folder that convert_imageset -backend=leveldb or a similar tool wrote"))
     }
 
     pub(super) fn path(&self) -> &Path {

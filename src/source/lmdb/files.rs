@@ -8,6 +8,7 @@ use super::meta::{self, Foreign};
 use crate::base::input_file::open_without_waiting;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
+use crate::what::Kind;
 
 /// The name of the data file in a database's folder.
 const DATA: &str = "data.mdb";
@@ -37,10 +38,14 @@ pub(super) struct DataFile {
 impl Files {
     pub(super) fn find(given: &Path) -> Result<Self, SourceError> {
         let io = |action| move |error| SourceError::io(given, action, &error);
-        let is_folder = std::fs::metadata(given).map_err(io("open the database"))?.is_dir();
+        let not_there = |error: std::io::Error| {
+            let known = (error.kind() == std::io::ErrorKind::NotFound).then(|| instead(given, given));
+            known.flatten().unwrap_or_else(|| io("open the database")(error))
+        };
+        let is_folder = std::fs::metadata(given).map_err(not_there)?.is_dir();
         let path = if is_folder { given.join(DATA) } else { given.to_owned() };
         if is_folder && !path.try_exists().map_err(io("look for data.mdb"))? {
-            return Err(explain_missing_data(given));
+            return Err(instead(given, given).unwrap_or_else(|| missing_data(given)));
         }
         let data = path.canonicalize().map_err(io("resolve the path"))?;
         let given = given.to_owned();
@@ -63,7 +68,10 @@ impl Files {
     /// beside it.
     pub(super) fn open(&self) -> Result<DataFile, SourceError> {
         let io = |action| move |error| SourceError::io(&self.given, action, &error);
-        let not_lmdb = |found| SourceError::NotLmdb { path: self.given.clone(), found };
+        let not_lmdb = |found| {
+            let known = instead(&self.given, &self.data);
+            known.unwrap_or_else(|| SourceError::NotLmdb { path: self.given.clone(), found })
+        };
         let mut file = open_without_waiting(&self.data).map_err(io("open the data file"))?;
         let metadata = file.metadata().map_err(io("look at the data file"))?;
         if !metadata.is_file() {
@@ -95,11 +103,17 @@ fn folder_of(data: &Path) -> Option<&Path> {
     Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
-fn explain_missing_data(folder: &Path) -> SourceError {
-    let hint = if folder.join("CURRENT").exists() {
-        "; it is a LevelDB: use .leveldb(path), --leveldb, or in a net backend: LEVELDB"
-    } else {
-        "; give the folder that convert_imageset or a similar tool wrote"
-    };
+/// What the file, or the folder, at `at` is instead, if that is known.
+fn instead(given: &Path, at: &Path) -> Option<SourceError> {
+    SourceError::instead(at, "an LMDB", &[Kind::Lmdb]).map(|error| match error {
+        SourceError::Instead { wanted, thing, .. } => {
+            SourceError::Instead { path: given.to_owned(), wanted, thing }
+        }
+        other => other,
+    })
+}
+
+fn missing_data(folder: &Path) -> SourceError {
+    let hint = "; give the folder that convert_imageset or a similar tool wrote";
     SourceError::NotADatabase { path: folder.to_owned(), kind: "an LMDB database", missing: "data.mdb", hint }
 }

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::files::Files;
 use super::lock_file::{LockFile, Turn};
 use super::room::Room;
+use crate::base::caller::words;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
@@ -310,7 +311,11 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
         _ if call == SET_MAPSIZE => {
             "; the database has grown beyond the address space: lift the limit (ulimit -v), and open it again"
         }
-        lmdb::Error::ReadersFull => "; too many readers at once: share one, or open without the lock",
+        lmdb::Error::ReadersFull => words(
+            "; too many readers at once: share one, or open it without the lock (Lmdb::open_without_lock)",
+            "; too many readers at once: end those that are done",
+            "; too many readers at once: share one feed, or close those that are done",
+        ),
         lmdb::Error::MapResized => {
             "; another process let the database grow, and the address space has no room for a longer map \
              while cursors are open: close the open cursors, or lift the limit (ulimit -v)"

@@ -1,5 +1,6 @@
 //! What can be wrong with a TFRecord file.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -169,6 +170,27 @@ pub enum TfRecordError {
         /// What was looked for.
         message: &'static str,
     },
+    /// Files are missing that others count: `train-00001-of-00003`.
+    #[error(
+        "{}: {} is missing{}: copy it from where the others came, or name those that are meant with a \
+         pattern that leaves it out",
+        shown::path(path),
+        shown::path(Path::new(first)),
+        match *missing {
+            1 => format!(", of {files} files"),
+            missing => format!(", and {} more of {files} files", missing - 1),
+        }
+    )]
+    Missing {
+        /// The folder, or the pattern.
+        path: PathBuf,
+        /// The name of the first that is missing.
+        first: OsString,
+        /// How many are missing.
+        missing: usize,
+        /// How many there should be.
+        files: u32,
+    },
     /// A file of a folder, or one that a pattern matches, is being replaced, and its successor is not there.
     #[error(
         "{}: it is missing: a conversion replaces it, or was ended while it did; wait for that, run it \
@@ -217,6 +239,7 @@ impl TfRecordError {
             | TfRecordError::NoRoom { file, .. }
             | TfRecordError::NoFile { file, .. }
             | TfRecordError::NoFiles { path: file, .. }
+            | TfRecordError::Missing { path: file, .. }
             | TfRecordError::BeingReplaced { file }
             | TfRecordError::Changed { file, .. } => file,
             TfRecordError::Copy { error, .. } => error.file(),
@@ -238,6 +261,7 @@ impl TfRecordError {
             | TfRecordError::NoRoom { .. }
             | TfRecordError::NoFile { .. }
             | TfRecordError::NoFiles { .. }
+            | TfRecordError::Missing { .. }
             | TfRecordError::BeingReplaced { .. }
             | TfRecordError::Changed { .. } => None,
         }

@@ -1,9 +1,10 @@
 //! Which files a path means: the file itself, all files of a folder, or those that match a pattern.
 
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::error::TfRecordError;
@@ -11,11 +12,12 @@ use crate::base::glob::{self, Rules};
 use crate::base::input_file;
 use crate::base::whole_file::{self, kind_of};
 use crate::source::SourceError;
+use crate::what::Kind;
 
 /// The endings of files that lie beside records: what this crate keeps there, files that are being written
 /// and their locks, outputs of runs that found another file at their paths; the lists that a conversion
-/// writes, and what TensorFlow Datasets says of a data set.
-const OTHER_ENDINGS: [&[u8]; 8] = [
+/// writes, what TensorFlow Datasets says of a data set, indexes of other readers, checksums, and pages.
+const OTHER_ENDINGS: [&[u8]; 16] = [
     b".percolator-index",
     b".percolator-unpacked",
     b".percolator-partial",
@@ -24,7 +26,18 @@ const OTHER_ENDINGS: [&[u8]; 8] = [
     b".labels.txt",
     b".skipped.txt",
     b".json",
+    b".idx",
+    b".index",
+    b".md",
+    b".md5",
+    b".sha256",
+    b".pbtxt",
+    b".html",
+    b"README.txt",
 ];
+
+/// Whole names of files that lie beside records.
+const OTHER_NAMES: [&[u8]; 4] = [b"README", b"LICENSE", b"LICENSE.txt", b"_SUCCESS"];
 
 /// The ending of a file while a conversion puts another one in its place.
 const REPLACED: &str = ".percolator-replaced";
@@ -41,16 +54,101 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
         Ok(found) if found.is_file() => Ok(vec![whole]),
         Ok(found) if found.is_dir() => {
             let files = matching(&whole, Path::new("*"), path)?;
-            if files.is_empty() { none("there is no file in this folder") } else { Ok(files) }
+            if files.is_empty() {
+                let instead = SourceError::instead(&whole, "a folder of TFRecord files", &[Kind::TfRecord]);
+                return instead.map_or_else(|| none("there is no file in this folder"), Err);
+            }
+            all_there(path, Path::new("*"), &files)?;
+            Ok(files)
         }
         Ok(found) => {
             Err(TfRecordError::NoFile { file: path.to_owned(), found: kind_of(found.file_type()) }.into())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => {
             let files = matching(root, path, path)?;
-            if files.is_empty() { none("no file matches this pattern") } else { Ok(files) }
+            if files.is_empty() {
+                return none("no file matches this pattern");
+            }
+            all_there(path, path, &files)?;
+            Ok(files)
         }
-        Err(error) => Err(SourceError::io(path, "open the file", &error)),
+        Err(error) => {
+            let instead = || SourceError::instead(&whole, "a TFRecord file", &[Kind::TfRecord]);
+            let known = (error.kind() == io::ErrorKind::NotFound).then(instead).flatten();
+            Err(known.unwrap_or_else(|| SourceError::io(path, "open the file", &error)))
+        }
+    }
+}
+
+/// Checks that of files which say how many they are, `train-00001-of-00003`, none is missing that the pattern
+/// means.
+fn all_there(path: &Path, pattern: &Path, files: &[PathBuf]) -> Result<(), TfRecordError> {
+    let mut families: BTreeMap<Family<'_>, BTreeSet<u32>> = BTreeMap::new();
+    for (family, number) in files.iter().filter_map(|file| Family::of(file)) {
+        families.entry(family).or_default().insert(number);
+    }
+    for (family, found) in families {
+        // Some count from 1.
+        let numbers = match found.contains(&0) || !found.contains(&family.files) {
+            true => 0..=family.files - 1,
+            false => 1..=family.files,
+        };
+        let missing = numbers.filter(|number| !found.contains(number)).map(|number| family.name(number));
+        let is_meant = |name: &OsString| {
+            let last = pattern.file_name().unwrap_or(OsStr::new("*"));
+            glob::is_name(last, &RULES, name) && !family.folder.join(name).exists()
+        };
+        let mut missing = missing.filter(is_meant);
+        if let Some(first) = missing.next() {
+            let (path, files) = (path.to_owned(), family.files);
+            return Err(TfRecordError::Missing { path, first, missing: 1 + missing.count(), files });
+        }
+    }
+    Ok(())
+}
+
+/// Files that say how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Family<'a> {
+    folder: &'a Path,
+    /// The names' parts before the number, between both, and behind the number of files.
+    parts: [&'a [u8]; 3],
+    /// The digits of a number.
+    digits: usize,
+    files: u32,
+    files_digits: usize,
+}
+
+impl<'a> Family<'a> {
+    /// More files than anybody has.
+    const FILES_MAX: u32 = 1_000_000;
+
+    /// The family of a file, and its number in it.
+    fn of(file: &'a Path) -> Option<(Self, u32)> {
+        let name = file.file_name()?.as_bytes();
+        let at = name.windows(4).rposition(|part| {
+            part.get(1..3) == Some(b"of") && part.iter().step_by(3).all(|sign| b"-_.".contains(sign))
+        })?;
+        let (before, rest) = name.split_at(at);
+        let (between, rest) = rest.split_at(4);
+        let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let files_digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (stem, number) = before.split_at(before.len() - digits);
+        let (files, ending) = rest.split_at(files_digits);
+        let whole = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
+        let (number, files) = (whole(number)?, whole(files)?);
+        let parts = [stem, between, ending];
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let is_family = (1..=Self::FILES_MAX).contains(&files) && number <= files;
+        is_family.then_some((Family { folder, parts, digits, files, files_digits }, number))
+    }
+
+    /// The name of the file of this number.
+    fn name(&self, number: u32) -> OsString {
+        let Family { parts: [stem, between, ending], digits, files, files_digits, .. } = *self;
+        let numbers = [format!("{number:0digits$}"), format!("{files:0files_digits$}")];
+        let [number, files] = numbers.each_ref().map(|number| number.as_bytes());
+        OsString::from_vec([stem, number, between, files, ending].concat())
     }
 }
 
@@ -104,7 +202,8 @@ fn successor(file: &Path) -> Option<PathBuf> {
 const RULES: Rules = Rules { hidden: false, files: true, is_left_out: is_beside };
 
 fn is_beside(name: &OsStr) -> bool {
-    OTHER_ENDINGS.iter().any(|ending| name.as_bytes().ends_with(ending))
+    let name = name.as_bytes();
+    OTHER_NAMES.contains(&name) || OTHER_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -162,9 +261,69 @@ mod tests {
         fs::remove_dir(root.join("a3-of-4")).unwrap();
         fs::write(root.join("a3-of-4"), "").unwrap();
         assert!(has_none("a3*.*"), "it is there and does not match");
-        assert_eq!(names(&find("*-of-4").unwrap()), ["a3-of-4"]);
+        assert_eq!(names(&find("a3-of-*").unwrap()), ["a3-of-4"]);
         let absolute = root.join("a?");
         assert_eq!(names(&files(Path::new("elsewhere"), &absolute).unwrap()), ["a2", "a\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_missing_file_of_a_family_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let find = |pattern: &str| files(root, Path::new(pattern)).map(|files| names(&files));
+        let missing = |pattern: &str| match find(pattern) {
+            Err(SourceError::TfRecord(TfRecordError::Missing { first, missing, files, .. })) => {
+                (first.into_string().unwrap(), missing, files)
+            }
+            other => panic!("{pattern}: {other:?}"),
+        };
+        let due = |first: &str, missing: usize, files: u32| (first.to_owned(), missing, files);
+        for name in ["train-00000-of-00003", "train-00002-of-00003", "test-00000-of-00001"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        for pattern in ["", "*", "train-*", "train-?????-of-00003", "t*[0-9]"] {
+            assert_eq!(missing(pattern), due("train-00001-of-00003", 1, 3), "{pattern}");
+        }
+        // What a pattern leaves out is not meant.
+        assert_eq!(find("test-*").unwrap().len(), 1);
+        assert_eq!(find("train-0000[02]-of-*").unwrap().len(), 2);
+        assert_eq!(find("train-00000*").unwrap().len(), 1);
+        fs::write(root.join("train-00001-of-00003"), "").unwrap();
+        assert_eq!(find("").unwrap().len(), 4);
+        // Other families of names: with endings, counted from 1, of any width, with other signs.
+        for (present, first, gone) in [
+            (
+                &["a-0000-of-0003.tfrecord.gz", "a-0001-of-0003.tfrecord.gz"][..],
+                "a-0002-of-0003.tfrecord.gz",
+                1,
+            ),
+            (&["b_1_of_4", "b_4_of_4"], "b_2_of_4", 2),
+            (&["c.tfrecord-00002-of-00004"], "c.tfrecord-00000-of-00004", 3),
+            (&["x-1-of-2-00001-of-00002"], "x-1-of-2-00000-of-00002", 1),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            present.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+            match files(folder.path(), Path::new("")) {
+                Err(SourceError::TfRecord(TfRecordError::Missing { first: found, missing, .. })) => {
+                    assert_eq!((&*found.to_string_lossy(), missing), (first, gone));
+                }
+                other => panic!("{first}: {other:?}"),
+            }
+        }
+        for present in [&["b-1-of-2", "b-2-of-2"][..], &["d-7-of-3"], &["part-of-it", "1-of-", "-of-0"]] {
+            let folder = tempfile::tempdir().unwrap();
+            present.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+            assert_eq!(files(folder.path(), Path::new("")).unwrap().len(), present.len());
+        }
+    }
+
+    #[test]
+    fn what_lies_beside_records_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.tfrecord", "a.tfrecord.idx", "README.md", "README", "LICENSE", "_SUCCESS", "a.md5"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(names(&files(folder.path(), Path::new("")).unwrap()), ["a.tfrecord"]);
     }
 
     #[test]

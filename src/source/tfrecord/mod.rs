@@ -66,6 +66,7 @@ use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use crate::what::{self, Kind};
 
 /// How a TFRecord file is compressed: TensorFlow's `compression_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -242,6 +243,16 @@ impl TfRecord {
         let head = &mut head[..usize::try_from(read).unwrap_or(HEAD_BYTES)];
         file.read_exact_at(head, 0).map_err(failed)?;
         let compression = options.compression.unwrap_or_else(|| packed::detect(head, &file));
+        // What is damaged is left to the cursor that reaches it; this is about what never was one.
+        let is_detected = options.compression.is_none() && compression == Compression::Plain;
+        if is_detected
+            && bytes > 0
+            && !what::begins_with_record(head, bytes)
+            && let Some(error) =
+                SourceError::instead(path, "a TFRecord file", &[Kind::TfRecord, Kind::Damaged])
+        {
+            return Err(error);
+        }
         let facts = facts(&file, bytes, compression).map_err(failed)?;
         let access = options.access;
         let body = match compression {

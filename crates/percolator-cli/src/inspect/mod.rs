@@ -1,7 +1,7 @@
 //! `percolator inspect`: what a data set or a model holds.
 
 mod one;
-mod text;
+pub(crate) mod text;
 
 use std::ffi::OsString;
 use std::io::Write as _;

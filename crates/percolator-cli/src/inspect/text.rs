@@ -11,6 +11,10 @@ const SHAPES_MAX: usize = 8;
 /// The longest bar.
 const BAR: u64 = 20;
 
+/// What is said of raw images in another order than a Datum's.
+pub(crate) const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side (HxWxC, \
+     what tobytes of an image stores), and a Datum has them channel by channel (CxHxW): write them transposed";
+
 pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {} of {}", shown::message(&report.path), report.kind, report.content)?;
     if report.files > 1 {
@@ -39,8 +43,15 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for count in &report.encodings {
         writeln!(out, "  images     {} {}", count.records, count.encoding)?;
     }
+    if !report.image_features.is_empty() {
+        let names = report.image_features.join(", ");
+        writeln!(out, "             in {}", shown::message(&names))?;
+    }
     for count in report.shapes.iter().take(SHAPES_MAX) {
         writeln!(out, "  shape      {} of {}", count.records, count.shape)?;
+    }
+    if report.is_interleaved {
+        writeln!(out, "             {INTERLEAVED}")?;
     }
     if report.shapes.len() > SHAPES_MAX {
         writeln!(out, "             and {} more shapes", report.shapes.len() - SHAPES_MAX)?;

@@ -46,4 +46,6 @@ mod plan;
 mod prepare;
 mod receipts;
 mod snapshot;
+mod suggested;
 mod tfrecord;
+mod what;

@@ -141,7 +141,7 @@ fn what_cannot_be_read_is_said() {
     for (arguments, due) in [
         ("feed --tfrecord nothing-* --once", "nothing-*: no file matches this pattern"),
         ("feed --tfrecord missing --once", "missing: cannot open the file"),
-        ("feed --tfrecord lmdb/data.mdb --once", "is not a TFRecord file"),
+        ("feed --tfrecord lmdb/data.mdb --once", "not a TFRecord file: it is an LMDB's data file"),
         ("feed net --tfrecord files --once", "cannot be used with"),
         ("feed --tfrecord files --database train --once", "--database names a database of an LMDB"),
         ("feed --tfrecord files --shuffle file --epochs 1", "must be no, global, files, window:RECORDS"),

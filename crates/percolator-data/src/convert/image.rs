@@ -22,9 +22,9 @@ pub struct ImageOptions {
 /// Which files are stored.
 ///
 /// A file is stored as it is if the image is not resized and the file's name ends as those of the format do;
-/// otherwise the image is encoded anew. As in Caffe, a file that is stored as it is keeps its channels:
-/// `gray` does not change them. A PNG file with samples of 16 bits is always encoded anew, with 8 bits: Caffe
-/// stores it as it is, and then cannot read it without `force_encoded_color`.
+/// otherwise the image is encoded anew. With `gray`, so is a file that is not grey; Caffe stores its colours.
+/// A PNG file with samples of 16 bits is always encoded anew, with 8 bits: Caffe stores it as it is, and then
+/// cannot read it without `force_encoded_color`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoded {

@@ -24,6 +24,8 @@ pub struct FeatureReport {
     pub values_min: usize,
     /// The most values.
     pub values_max: usize,
+    /// The bytes of the longest string; 0 if it has none.
+    pub bytes_max: usize,
 }
 
 /// Features, by name. Beyond [`NAMES_MAX`], those whose names come first in the order of bytes are kept, so
@@ -38,16 +40,19 @@ pub(super) struct FeatureTally {
 impl FeatureTally {
     pub(super) fn add(&mut self, example: &Example<'_>) {
         for (name, feature) in example.features().entries() {
-            let (kinds, values) = ([kind_name(feature)], values(feature));
+            let values = values(feature);
+            let strings = feature.bytes().into_iter().flat_map(|list| list.iter());
+            let one = || FeatureReport {
+                name: name.to_owned(),
+                kinds: vec![kind_name(feature)],
+                records: 1,
+                values_min: values,
+                values_max: values,
+                bytes_max: strings.map(<[u8]>::len).max().unwrap_or(0),
+            };
             match self.known.get_mut(name) {
-                Some(report) => report.add(1, &kinds, values, values),
-                None => self.keep(name, || FeatureReport {
-                    name: name.to_owned(),
-                    kinds: kinds.to_vec(),
-                    records: 1,
-                    values_min: values,
-                    values_max: values,
-                }),
+                Some(report) => report.add(&one()),
+                None => self.keep(name, one),
             }
         }
     }
@@ -56,7 +61,7 @@ impl FeatureTally {
         self.others += other.others;
         for (name, more) in other.known {
             match self.known.get_mut(&name) {
-                Some(report) => report.add(more.records, &more.kinds, more.values_min, more.values_max),
+                Some(report) => report.add(&more),
                 None => self.keep(&name, || more),
             }
         }
@@ -85,13 +90,14 @@ impl FeatureTally {
 }
 
 impl FeatureReport {
-    fn add(&mut self, records: u64, kinds: &[&'static str], min: usize, max: usize) {
-        self.records += records;
-        self.kinds
-            .extend(kinds.iter().filter(|kind| !self.kinds.contains(kind)).copied().collect::<Vec<_>>());
+    fn add(&mut self, more: &FeatureReport) {
+        self.records += more.records;
+        self.kinds.extend_from_slice(&more.kinds);
         self.kinds.sort_unstable();
-        self.values_min = self.values_min.min(min);
-        self.values_max = self.values_max.max(max);
+        self.kinds.dedup();
+        self.values_min = self.values_min.min(more.values_min);
+        self.values_max = self.values_max.max(more.values_max);
+        self.bytes_max = self.bytes_max.max(more.bytes_max);
     }
 }
 

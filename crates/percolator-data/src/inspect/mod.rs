@@ -31,7 +31,7 @@ use percolator::shown;
 
 use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
-use crate::content::Content;
+use crate::content::{Content, Values};
 use crate::open::DataSet;
 use crate::scan::{self, Event, Progress, Scan, ScanError, Selection};
 
@@ -109,7 +109,7 @@ pub fn inspect(
         decoder: ImageFileDecoder,
         features: FeatureTally,
     }
-    let content = Content::find(data, options.content, progress)?;
+    let values = Values::find(data, options.content, progress)?;
     let records = scan::count(data, progress)?;
     let is_whole = options.all || records <= options.sample;
     let selection = match is_whole {
@@ -128,7 +128,7 @@ pub fn inspect(
         data,
         progress,
         start,
-        |State { decoder, features }, seen| Facts::of(seen, content, what, decoder, features),
+        |State { decoder, features }, seen| Facts::of(seen, &values, what, decoder, features),
         |event| {
             match event {
                 Event::Done(facts) => tally.add(facts.or_end_scan(data.path())?),
@@ -139,7 +139,7 @@ pub fn inspect(
     )?;
     let features = states.into_iter().map(|state| state.features);
     let features = features.fold(FeatureTally::default(), FeatureTally::merge).finish();
-    let mut report = tally.finish(data, content, records, features);
-    report.net = net::net(data, &report);
+    let mut report = tally.finish(data, &values, records, features);
+    report.net = net::net(data, &report, values.other);
     Ok(report)
 }

@@ -5,20 +5,24 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use percolator::shown;
+use percolator::batch::FIELDS_MAX;
+use percolator::example::{ExampleField, ExampleFields};
+use percolator::what::Value;
+use percolator::{Dtype, Field, shown};
 
+use super::features::FeatureReport;
 use super::report::Report;
-use crate::content::{Content, IMAGE, LABELS};
+use crate::content::{Content, LABELS};
 use crate::open::{DataSet, Kind};
 
 /// Caffe's layer for an LMDB, a LevelDB or a list; the command's options for TFRecords.
-pub(super) fn net(data: &DataSet, report: &Report) -> String {
+pub(super) fn net(data: &DataSet, report: &Report, other: Option<Value>) -> String {
     match (data.kind(), report.content) {
         // A layer of Caffe cannot name one of several databases.
         (Kind::Lmdb, Content::Datum) if data.database().is_none() => database(data, report, "LMDB"),
         (Kind::LevelDb, Content::Datum) => database(data, report, "LEVELDB"),
         (Kind::ImageList, _) => list(data, report),
-        (kind, content) => command(data, report, kind, content),
+        (_, content) => command(data, report, content, other),
     }
 }
 
@@ -85,9 +89,10 @@ fn images(report: &Report) -> String {
     said
 }
 
-/// The options of the command that feeds it: no layer of Caffe reads it.
-fn command(data: &DataSet, report: &Report, kind: Kind, content: Content) -> String {
-    let option = match kind {
+/// The options of the command that feeds it: no layer of Caffe reads it. What they leave out is said in a
+/// comment of the shell, so that the whole can be run as it is.
+fn command(data: &DataSet, report: &Report, content: Content, other: Option<Value>) -> String {
+    let option = match data.kind() {
         Kind::Lmdb => "--lmdb",
         Kind::LevelDb => "--leveldb",
         Kind::TfRecord | Kind::ImageList => "--tfrecord",
@@ -96,55 +101,162 @@ fn command(data: &DataSet, report: &Report, kind: Kind, content: Content) -> Str
     if let Some(name) = data.database() {
         let _ = write!(command, " --database {}", shown::shell_word(Path::new(name)));
     }
-    let has = |name: &str| report.features.iter().any(|feature| feature.name == name);
+    let mut comments = Vec::new();
     match content {
-        Content::Example if has(IMAGE) => {
-            let _ = write!(command, " --image {IMAGE}");
-            if let Some(label) = LABELS.into_iter().find(|label| has(label)) {
-                let _ = write!(command, " --label {label}");
-            }
-        }
-        Content::Example => {
-            let fields: Vec<_> = report.features.iter().filter_map(field).collect();
-            if !fields.is_empty() {
-                let _ = write!(command, " --fields '{}'", fields.join(","));
-            }
-        }
+        Content::Example => comments = example(report, &mut command),
         Content::SequenceExample => {
             return "No layer and no option feeds SequenceExamples: write a decoder \
                     (docs/guide/own-records.md).\n"
                 .to_owned();
         }
         Content::Bytes => {
-            return "These values are neither Datums nor Examples: write a decoder \
-                    (docs/guide/own-records.md).\n"
-                .to_owned();
+            let are = other.map(|value| format!(" (most are {value})")).unwrap_or_default();
+            return format!(
+                "These values are neither Datums nor Examples{are}: write a decoder \
+                 (docs/guide/own-records.md).\n"
+            );
         }
-        Content::Datum => {}
+        Content::Datum => sides(report, &mut command),
     }
-    command + "\n"
+    comments.into_iter().fold(command + "\n", |said, comment| said + "# " + &comment + "\n")
 }
 
-/// A feature as `--fields` takes it. One with several kinds, or none, has no type.
-fn field(feature: &super::FeatureReport) -> Option<String> {
-    let [kind] = feature.kinds[..] else { return None };
-    let (min, max) = (feature.values_min, feature.values_max);
-    let count = match (min, max) {
-        (1, 1) => String::new(),
-        (min, max) if min == max && max > 0 => format!("[{max}]"),
-        (_, max) => format!("[<={}]", max.max(1)),
-    };
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/".contains(&byte);
-    let name = match !feature.name.is_empty() && feature.name.bytes().all(is_word) {
-        true => feature.name.clone(),
-        false => return None,
-    };
-    match kind {
-        "int64" => Some(format!("{name}:i64{count}")),
-        "float" => Some(format!("{name}:f32{count}")),
-        "bytes" if count.is_empty() => Some(format!("{name}:bytes")),
-        "bytes" => Some(format!("{name}:strings{count}")),
-        _ => None,
+/// Images of one shape need no option; others are made one.
+fn sides(report: &Report, command: &mut String) {
+    let shapes = || report.shapes.iter().map(|count| count.shape);
+    let Some(first) = shapes().next() else { return };
+    if shapes().any(|shape| shape.channels != first.channels) {
+        *command += " --color color";
+    }
+    if report.other_shapes > 0
+        || shapes().any(|shape| (shape.height, shape.width) != (first.height, first.width))
+    {
+        *command += " --resize 256x256";
+    }
+}
+
+/// The options for Examples, and what they leave out.
+fn example(report: &Report, command: &mut String) -> Vec<String> {
+    let mut fields = Fields::default();
+    let has_image = !report.image_features.is_empty()
+        && report.without_image == 0
+        && report.image_features.first().is_some_and(|image| {
+            report.features.iter().any(|feature| feature.name == *image && feature.is_one_in(report))
+        });
+    if has_image {
+        let _ = write!(command, " --image {}", shown::shell_word(Path::new(&report.image_features[0])));
+        sides(report, command);
+        // The fields that an image has.
+        fields.names.extend(["data", "label", "label_f32"].map(ToOwned::to_owned));
+        let named = |name: &&str| report.features.iter().find(|feature| feature.name == **name);
+        let labels: Vec<_> = LABELS.iter().filter_map(named).collect();
+        match labels.iter().find(|label| label.is_label_in(report)) {
+            Some(label) => {
+                let _ = write!(command, " --label {}", shown::shell_word(Path::new(&label.name)));
+            }
+            None => labels.into_iter().for_each(|label| fields.add(label, report)),
+        }
+        if let [_, others @ ..] = &report.image_features[..]
+            && !others.is_empty()
+        {
+            let others = others.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>();
+            fields
+                .comments
+                .push(format!("there are images in {}, too: --image names one", others.join(", ")));
+        }
+    } else {
+        report.features.iter().for_each(|feature| fields.add(feature, report));
+    }
+    if !fields.fields.is_empty() {
+        let text = ExampleFields::from_iter(fields.fields).to_string();
+        let _ = write!(command, " --fields {}", shown::shell_text(&text));
+    }
+    fields.comments
+}
+
+/// The fields of a batch, with names that differ.
+#[derive(Default)]
+struct Fields {
+    fields: Vec<ExampleField>,
+    names: Vec<String>,
+    comments: Vec<String>,
+}
+
+impl Fields {
+    /// Adds a feature. One with several kinds, or none, has no type.
+    fn add(&mut self, feature: &FeatureReport, report: &Report) {
+        /// The most bytes of a string unless more are stated.
+        const BYTES: usize = 256;
+        let kinds: Vec<_> = feature.kinds.iter().filter(|kind| **kind != "empty").collect();
+        let left_out = |why: &str| format!("{:?} is left out: {why}", feature.name);
+        let &[kind] = &kinds[..] else {
+            self.comments.push(left_out(match kinds.is_empty() {
+                true => "it has no values",
+                false => "its values are of several kinds",
+            }));
+            return;
+        };
+        let is_strings = *kind == "bytes" && !feature.is_one_in(report);
+        if self.names.len() + 1 + usize::from(is_strings) > FIELDS_MAX {
+            self.comments.push(left_out("a batch has no room for it"));
+            return;
+        }
+        let name = self.name(&feature.name, is_strings);
+        if is_strings {
+            self.names.push(format!("{name}/lengths"));
+        }
+        self.names.push(name.clone());
+        let dtype = if *kind == "int64" { Dtype::I64 } else { Dtype::F32 };
+        let (most, max) = (feature.values_max.max(1), feature.bytes_max.max(BYTES));
+        let is_fixed = feature.is_always_in(report) && feature.values_min == most;
+        let field = match (*kind, most) {
+            ("bytes", _) if !is_strings => ExampleField::bytes(name, max),
+            ("bytes", _) if is_fixed => ExampleField::strings(name, [most], max),
+            ("bytes", _) => ExampleField::strings_up_to(name, most, max),
+            (_, 1) if is_fixed => ExampleField::new(Field::scalar(name, dtype)),
+            _ if is_fixed => ExampleField::new(Field::new(name, dtype, [most])),
+            _ => ExampleField::new(Field::ragged(name, dtype, most)),
+        };
+        self.fields.push(field.feature(feature.name.as_str()));
+    }
+
+    /// A name for a feature's field that no other field has: the feature's own, if that can be one.
+    fn name(&self, feature: &str, has_lengths: bool) -> String {
+        let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-/".contains(letter);
+        let plain: String =
+            feature.chars().map(|letter| if is_word(letter) { letter } else { '_' }).collect();
+        let mut parts: Vec<&str> = plain.split('/').filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() {
+            parts.push("field");
+        }
+        let plain = parts.join("/");
+        let is_free = |name: &String| {
+            !self.names.contains(name) && !(has_lengths && self.names.contains(&format!("{name}/lengths")))
+        };
+        let numbered = (2..).map(|number| format!("{plain}_{number}"));
+        let free = std::iter::once(plain.clone()).chain(numbered).find(is_free);
+        free.unwrap_or(plain)
+    }
+}
+
+impl FeatureReport {
+    /// Whether each record that was looked at has it, with a value or none.
+    fn is_always_in(&self, report: &Report) -> bool {
+        self.records == report.looked_at && !self.kinds.contains(&"empty")
+    }
+
+    /// Whether each record has one value of it.
+    fn is_one_in(&self, report: &Report) -> bool {
+        self.is_always_in(report) && (self.values_min, self.values_max) == (1, 1)
+    }
+
+    /// Whether it can be the label: one number of 32 bits.
+    fn is_label_in(&self, report: &Report) -> bool {
+        let ends = report.labels.iter().filter(|labels| labels.others == 0);
+        let mut ends = ends.flat_map(|labels| [labels.counts.first(), labels.counts.last()]).flatten();
+        self.is_one_in(report)
+            && self.kinds == ["int64"]
+            && ends.all(|count| i32::try_from(count.label).is_ok())
     }
 }
 

@@ -5,7 +5,7 @@ use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::{Image, Pixels as Elements};
 
 use super::InspectError;
-use crate::content::{ChannelOrder, Content, Label, caught};
+use crate::content::{ChannelOrder, Content, Label, Values, caught};
 use crate::open::DataSet;
 use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
 
@@ -69,7 +69,8 @@ pub fn pictures(
     options: &PictureOptions,
     progress: &Progress,
 ) -> Result<Vec<Picture>, InspectError> {
-    let content = Content::find(data, options.content, progress)?;
+    let values = Values::find(data, options.content, progress)?;
+    values.check_one_image(data)?;
     let records = scan::count(data, progress)?;
     let selection = Selection::Spread { wanted: options.count.clamp(1, PICTURES_MAX), records };
     let scan = Scan { selection, on_damage: OnDamage::End, ..Scan::default() };
@@ -78,7 +79,7 @@ pub fn pictures(
         data,
         progress,
         ImageFileDecoder::default,
-        |decoder, seen| Picture::of(data, seen, content, decoder, options),
+        |decoder, seen| Picture::of(data, seen, &values, decoder, options),
         |event| {
             match event {
                 Event::Done(picture) => pictures.push(picture?),
@@ -97,14 +98,14 @@ impl Picture {
     fn of(
         data: &DataSet,
         seen: Seen<'_>,
-        content: Content,
+        values: &Values,
         decoder: &mut ImageFileDecoder,
         options: &PictureOptions,
     ) -> Result<Self, ScanError> {
         let (number, key, side) = (seen.number, seen.key.to_owned(), options.side);
         let mut picture = Picture { number, key, label: None, shape: None, pixels: Ok(None) };
         let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
-            let parts = content.parts(seen.value)?;
+            let parts = values.parts(seen.value)?;
             picture.label = parts.label;
             if let Some(found) = parts.picture {
                 let channels = found.channels(options.channels);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::features::values;
 use super::pictures::Pixels;
-use crate::content::{ChannelOrder, Content, Picture, PictureEncoding, caught, kind_name};
+use crate::content::{ChannelOrder, Content, Picture, PictureEncoding, Values, caught, kind_name};
 use crate::open::{DataSet, Kind};
 use crate::scan::ScanError;
 
@@ -40,6 +40,8 @@ pub struct Record {
     pub source: PathBuf,
     /// What its value is.
     pub content: Content,
+    /// The feature that has the image, if it was stated.
+    image_feature: Option<String>,
 }
 
 /// A part of a record, as text.
@@ -108,6 +110,11 @@ impl Which {
 ///
 /// [`RecordError`].
 pub fn record(data: &DataSet, which: &Which) -> Result<Record, RecordError> {
+    let found = find(data, which)?;
+    Ok(Record { image_feature: data.image_feature().map(ToOwned::to_owned), ..found })
+}
+
+fn find(data: &DataSet, which: &Which) -> Result<Record, RecordError> {
     match which {
         Which::Number(number, key) => match at(data, *number)? {
             Ok(record) => Ok(record),
@@ -191,6 +198,7 @@ impl Record {
             value: value.to_owned(),
             source: source.path().to_owned(),
             content: Content::of_value(value),
+            image_feature: None,
         }
     }
 
@@ -241,7 +249,8 @@ impl Record {
         &self,
         channels: ChannelOrder,
     ) -> Option<Result<(PictureEncoding, percolator::batch::ImageShape, Pixels), String>> {
-        let picture = match self.content.parts(&self.value) {
+        let values = Values::of_value(self.content, self.image_feature.as_deref(), &self.value);
+        let picture = match values.parts(&self.value) {
             Ok(parts) => parts.picture?,
             Err(cause) => return Some(Err(cause.to_string())),
         };

@@ -37,6 +37,9 @@ pub struct Report {
     pub other_shapes: u64,
     /// How their images are stored, the most frequent first.
     pub encodings: Vec<EncodingCount>,
+    /// Whether raw images seem to have the channels of a pixel side by side, as `tobytes` of an image stores
+    /// them, and not channel by channel, as a Datum has them.
+    pub is_interleaved: bool,
     /// How many records have no image.
     pub without_image: u64,
     /// How many records are damaged.
@@ -45,6 +48,9 @@ pub struct Report {
     pub first_damaged: Option<String>,
     /// Their labels; `None` if they have none.
     pub labels: Option<Labels>,
+    /// The features of TensorFlow's records that have image files: `image/encoded`, then the others. The
+    /// images above are those of the first.
+    pub image_features: Vec<String>,
     /// The features of TensorFlow's records: the first 1000, in the order of the names' bytes.
     pub features: Vec<FeatureReport>,
     /// How often a record has a feature that is not among these, because there are too many to list.

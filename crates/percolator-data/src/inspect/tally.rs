@@ -13,7 +13,7 @@ use super::duplicates::{DuplicateTally, Hash, hash};
 use super::features::{FeatureReport, FeatureTally};
 use super::keys::KeyTally;
 use super::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, Sizes};
-use crate::content::{Content, Label, Parts, PictureEncoding, caught};
+use crate::content::{Content, Label, Parts, PictureEncoding, Values, caught};
 use crate::open::DataSet;
 use crate::scan::{ScanError, Seen};
 
@@ -47,7 +47,7 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn of(
         seen: Seen<'_>,
-        content: Content,
+        values: &Values,
         what: WhatToHash,
         decoder: &mut ImageFileDecoder,
         features: &mut FeatureTally,
@@ -62,13 +62,13 @@ impl Facts {
             value_hash: (what != WhatToHash::Nothing).then(|| hash(&[seen.value])),
             pixel_hash: None,
         };
-        if content == Content::Example
+        if values.content == Content::Example
             && let Ok(example) = Example::parse(seen.value)
         {
             features.add(&example);
         }
         let looked = caught(decoder, ImageFileDecoder::default, |decoder| {
-            let parts = content.parts(seen.value)?;
+            let parts = values.parts(seen.value)?;
             facts.label = parts.label;
             facts.look(parts, what, decoder)
         });
@@ -89,6 +89,9 @@ impl Facts {
         what: WhatToHash,
         decoder: &mut ImageFileDecoder,
     ) -> Result<(), RecordCause> {
+        if what == WhatToHash::ValuesAndPixels {
+            parts.check_more(decoder)?;
+        }
         let Some(picture) = parts.picture else { return Ok(()) };
         let encoding = picture.encoding();
         let shape = match what {
@@ -196,7 +199,7 @@ impl Tally {
     pub(super) fn finish(
         self,
         data: &DataSet,
-        content: Content,
+        values: &Values,
         records: u64,
         (features, other_features): (Vec<FeatureReport>, u64),
     ) -> Report {
@@ -220,16 +223,18 @@ impl Tally {
             file_bytes: data.file_bytes(),
             records,
             looked_at: self.records,
-            content,
+            content: values.content,
             keys: self.keys.finish(),
             sizes: self.sizes,
             shapes,
             other_shapes: self.other_shapes,
             encodings,
+            is_interleaved: values.is_interleaved,
             without_image: self.without_image,
             damaged: self.damaged,
             first_damaged: self.first_damaged,
             labels: has_labels.then_some(labels),
+            image_features: values.images().to_vec(),
             features,
             other_features,
             same_values: (self.what != WhatToHash::Nothing).then(|| self.values.finish()),

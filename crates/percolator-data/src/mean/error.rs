@@ -30,7 +30,7 @@ pub enum MeanError {
     /// A record has no image.
     #[error(
         "{}: record {number}, key {key}: there is no image in it; a mean needs Caffe's Datums, or \
-         tf.train.Examples with a feature image/encoded",
+         tf.train.Examples with a feature of one JPEG or PNG file",
         shown::path(path)
     )]
     NoImage {

@@ -20,7 +20,7 @@ use prost::Message as _;
 use serde::Serialize;
 
 use self::work::{Work, first_image};
-use crate::content::{ChannelOrder, Content};
+use crate::content::{ChannelOrder, Content, Values};
 use crate::open::DataSet;
 use crate::scan::Progress;
 
@@ -100,8 +100,10 @@ pub struct ChannelMean {
 ///
 /// [`MeanError`].
 pub fn mean(data: &DataSet, options: &MeanOptions, progress: &Progress) -> Result<Mean, MeanError> {
-    let content = Content::find(data, options.content, progress)?;
-    let work = Work { data, options, content, first: first_image(data, content, options)? };
+    let values = Values::find(data, options.content, progress)?;
+    values.check_one_image(data)?;
+    let first = first_image(data, &values, options)?;
+    let work = Work { data, options, values, first };
     match options.sums {
         Sums::Exact => match work.exact(progress)? {
             Some(mean) => Ok(mean),

@@ -8,14 +8,14 @@ use percolator::record::{Key, Pixels};
 
 use super::sums::{Decoded, EXACT_MAX, Exact, Running};
 use super::{ChannelMean, Mean, MeanError, MeanOptions};
-use crate::content::Content;
+use crate::content::Values;
 use crate::open::DataSet;
 use crate::scan::{Event, Progress, Scan, ScanError, Seen};
 
 pub(super) struct Work<'a> {
     pub(super) data: &'a DataSet,
     pub(super) options: &'a MeanOptions,
-    pub(super) content: Content,
+    pub(super) values: Values,
     /// The shape of the first image, which all others must have.
     pub(super) first: ImageShape,
 }
@@ -124,7 +124,7 @@ impl Work<'_> {
         let (path, number) = (self.data.path().to_owned(), seen.number);
         let key = || Key(seen.key.to_owned());
         let failed = |cause, path| MeanError::Record { path, number, key: key(), cause: Box::new(cause) };
-        let parts = match self.content.parts(seen.value) {
+        let parts = match self.values.parts(seen.value) {
             Ok(parts) => parts,
             Err(cause) => return Err(failed(cause, path)),
         };
@@ -184,7 +184,7 @@ fn decoder(options: &MeanOptions) -> ImageFileDecoder {
 /// Decodes the first image.
 pub(super) fn first_image(
     data: &DataSet,
-    content: Content,
+    values: &Values,
     options: &MeanOptions,
 ) -> Result<ImageShape, MeanError> {
     let path = || data.path().to_owned();
@@ -194,7 +194,7 @@ pub(super) fn first_image(
         let key = || Key(entry.key().to_owned());
         let failed =
             |cause| MeanError::Record { path: path(), number: 0, key: key(), cause: Box::new(cause) };
-        let picture = content.parts(entry.value()).map_err(failed)?.picture;
+        let picture = values.parts(entry.value()).map_err(failed)?.picture;
         let picture = picture.ok_or_else(|| MeanError::NoImage { path: path(), number: 0, key: key() })?;
         return Ok(picture.decode(&mut decoder(options)).map_err(failed)?.shape);
     }

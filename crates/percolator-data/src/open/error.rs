@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::shown;
 use percolator::source::SourceError;
-
-use super::Kind;
+use percolator::what::{self, Kind};
 
 /// Why a path cannot be opened as a data set.
 #[non_exhaustive]
@@ -36,6 +35,14 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
+    /// Something is there that is no data set, and it is known what.
+    #[error("{}: no data set: it is {thing}", shown::path(path))]
+    Instead {
+        /// The path.
+        path: PathBuf,
+        /// What is there, and what to do about it.
+        thing: String,
+    },
     /// A model's files are there, where records are needed.
     #[error(
         "{}: a model's files, which have no records; `percolator inspect` and `percolator model` read them",
@@ -51,7 +58,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
         /// What is there.
-        kind: Kind,
+        kind: super::Kind,
         /// What the option is for.
         option: &'static str,
     },
@@ -61,8 +68,18 @@ pub enum OpenError {
 }
 
 /// Says what an option is for, and that it is not for this kind.
-pub(crate) fn no_use(kind: Kind, option: &str) -> String {
+pub(crate) fn no_use(kind: super::Kind, option: &str) -> String {
     format!("{option}, and this is of the kind {kind}: leave it out")
+}
+
+/// What is at a path that is no data set.
+pub(super) fn unknown(path: &Path, found: String) -> OpenError {
+    let wanted = [Kind::Lmdb, Kind::LevelDb, Kind::TfRecord, Kind::List];
+    let path = path.to_owned();
+    match what::instead_of(&wanted, &path) {
+        Some(thing) => OpenError::Instead { path, thing: thing.to_string() },
+        None => OpenError::Unknown { path, found },
+    }
 }
 
 pub(super) fn cannot(path: &Path, action: &'static str, error: io::Error) -> OpenError {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use percolator::glob;
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
-use percolator::tfrecord;
+use percolator::{tfrecord, what as things};
 use serde::Serialize;
 
 use self::error::cannot;
@@ -77,6 +77,7 @@ pub struct DataSet {
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     database: Option<String>,
+    image_feature: Option<String>,
     root_folder: Option<OsString>,
     access: Access,
     log_gaps: LogGaps,
@@ -87,6 +88,15 @@ impl OpenOptions {
     #[must_use]
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = Some(name.into());
+        self
+    }
+
+    /// Takes the image of `tf.train.Example`s from the feature of this name. By default, each feature is an
+    /// image whose strings begin like JPEG or PNG files; where one image is wanted, `image/encoded` is it, or
+    /// the only one.
+    #[must_use]
+    pub fn image_feature(mut self, feature: impl Into<String>) -> Self {
+        self.image_feature = Some(feature.into());
         self
     }
 
@@ -138,7 +148,11 @@ impl OpenOptions {
                     return is_model();
                 }
                 if !glob::is_pattern(path.as_os_str()) {
-                    return Err(cannot(path, "find it", error));
+                    // A link may be there.
+                    return Err(match things::instead_of(&[], path) {
+                        Some(thing) => OpenError::Instead { path: path.to_owned(), thing: thing.to_string() },
+                        None => cannot(path, "find it", error),
+                    });
                 }
                 Kind::TfRecord
             }
@@ -229,6 +243,12 @@ impl DataSet {
         self.options.database.as_deref().filter(|_| self.kind == Kind::Lmdb)
     }
 
+    /// The feature that has the image, if it was stated.
+    #[must_use]
+    pub fn image_feature(&self) -> Option<&str> {
+        self.options.image_feature.as_deref()
+    }
+
     /// What is prepended to each name, if it is a list of images.
     #[must_use]
     pub fn root_folder(&self) -> Option<&OsStr> {
@@ -309,7 +329,11 @@ mod tests {
         fs::write(folder.path().join("empty"), b"").unwrap();
         assert!(said("empty").contains("an empty file"), "{}", said("empty"));
         fs::write(folder.path().join("net.prototxt"), b"name: \"x\"\n").unwrap();
-        assert!(said("net.prototxt").contains("begins with \"name: "), "{}", said("net.prototxt"));
+        assert!(
+            said("net.prototxt").contains("a text that begins with \"name: "),
+            "{}",
+            said("net.prototxt")
+        );
         assert!(said("").contains("a folder of 2 other files, such as empty"), "{}", said(""));
         fs::write(folder.path().join("m.index"), b"x").unwrap();
         assert!(said("m").contains("a model's files"), "{}", said("m"));

@@ -11,7 +11,7 @@ use percolator::tfrecord::TfRecordError;
 use percolator::{input_file, shown};
 
 use super::Kind;
-use super::error::{OpenError, cannot};
+use super::error::{OpenError, cannot, unknown};
 
 /// What a path is, before it is opened.
 pub(super) enum What {
@@ -39,7 +39,7 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
     let mut names: Vec<_> = names.map_err(|error| cannot(path, "read the folder", error))?;
     names.sort_unstable();
     if names.is_empty() {
-        return Err(OpenError::Unknown { path: path.to_owned(), found: "an empty folder".to_owned() });
+        return Err(unknown(path, "an empty folder".to_owned()));
     }
     let mut visible = names.iter().filter(|name| !name.as_bytes().starts_with(b"."));
     let files = visible.clone().map(|name| path.join(name)).filter(|file| file.is_file());
@@ -51,7 +51,7 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
     }
     let first = visible.next().map(|name| format!(", such as {}", shown::path(Path::new(name))));
     let found = format!("a folder of {} other files{}", names.len(), first.unwrap_or_default());
-    Err(OpenError::Unknown { path: path.to_owned(), found })
+    Err(unknown(path, found))
 }
 
 /// The most files of a folder that are opened to find out what they are.
@@ -84,20 +84,8 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
     if is_list(&head) {
         return Ok(What::Records(Kind::ImageList));
     }
-    let has_beside = |name: &str| path.parent().is_some_and(|folder| folder.join(name).exists());
-    let found = match path.file_name() {
-        _ if bytes == 0 => "an empty file".to_owned(),
-        Some(name) if name != "CURRENT" && has_beside("CURRENT") => {
-            "a file of a LevelDB: give its folder".to_owned()
-        }
-        Some(name) if name == "CURRENT" => "a LevelDB's CURRENT: give its folder".to_owned(),
-        Some(name) if name == "lock.mdb" => "an LMDB's lock: give its folder".to_owned(),
-        _ => format!(
-            "a file of {bytes} bytes that begins with \"{}\"",
-            head[..head.len().min(16)].escape_ascii()
-        ),
-    };
-    Err(OpenError::Unknown { path: path.to_owned(), found })
+    let start = head[..head.len().min(16)].escape_ascii();
+    Err(unknown(path, format!("a file of {bytes} bytes that begins with \"{start}\"")))
 }
 
 /// Whether a file's first record can be a TFRecord's, or its name says that it is.
@@ -115,7 +103,8 @@ fn is_tfrecord(path: &Path) -> bool {
 
 /// Whether a file that begins like this is a text whose first line is a name, a space and a number.
 fn is_list(head: &[u8]) -> bool {
-    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     let Some(space) = line.iter().rposition(|&byte| byte == b' ') else { return false };
     let (name, label) = (&line[..space], &line[space + 1..]);
     let is_text = !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
@@ -134,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_list_begins_with_a_name_and_a_number() {
-        for list in ["cat.jpg 3\n", "a b.png -1\nrest", "a 0", "d/e.jpg 2.5\r\nx 1"] {
+        for list in ["\u{feff}cat.jpg 3\n", "cat.jpg 3\n", "a b.png -1\nrest", "a 0", "d/e.jpg 2.5\r\nx 1"] {
             assert!(is_list(list.as_bytes()), "{list:?}");
         }
         for other in ["", "\n", "3", " 3", "cat.jpg x\n", "layer {\n", "a\0b 3\n", "name: \"net\"\n"] {

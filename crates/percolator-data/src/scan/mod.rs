@@ -84,6 +84,33 @@ pub enum ScanError {
     /// [`Progress::stop`] was called.
     #[error("stopped before the end")]
     Stopped,
+    /// The feature that has the image was stated, and the values have no features.
+    #[error(
+        "{}: {feature:?} names the feature that has the image, and the values are of the kind {content}, \
+         which has no features: leave it out",
+        shown::path(path)
+    )]
+    NoFeatures {
+        /// The data set.
+        path: PathBuf,
+        /// The feature.
+        feature: String,
+        /// What the values are.
+        content: Content,
+    },
+    /// Several features are images, and one is wanted.
+    #[error(
+        "{}: there are images in the features {}: say which is meant (`--image FEATURE`; \
+         `OpenOptions::image_feature` in a program)",
+        shown::path(path),
+        shown::message(&features.join(", "))
+    )]
+    SeveralImages {
+        /// The data set.
+        path: PathBuf,
+        /// The features.
+        features: Vec<String>,
+    },
     /// More threads are wanted than [`THREADS_MAX`].
     #[error("{found} threads are too many; at most {THREADS_MAX} are allowed")]
     TooManyThreads {

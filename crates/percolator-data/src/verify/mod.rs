@@ -3,7 +3,8 @@
 //! Reading checks what the storage keeps checksums of: a TFRecord's lengths and data, a LevelDB's blocks and
 //! logs, the structure of an LMDB's pages (an LMDB has no checksums). Parsing checks that a value is what
 //! most values are, and that a raw image has as many elements as its shape says. Decoding checks JPEG and PNG
-//! files to their last pixel.
+//! files to their last pixel: a Datum's, and those in each feature of TensorFlow's records that has such
+//! files.
 //!
 //! Verification goes on behind what it finds wrong, as far as the storage allows: [`Fault::Unreadable`] says
 //! which records could not be read at all.
@@ -17,9 +18,10 @@ use std::path::Path;
 
 use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::Key;
-use serde::Serialize;
+use percolator::what::Value;
+use serde::{Serialize, Serializer};
 
-use crate::content::{Content, caught};
+use crate::content::{Content, Values, caught};
 use crate::open::DataSet;
 use crate::scan::{Event, FAULTS_IN_A_ROW_MAX, OnDamage, Progress, Scan, ScanError, Seen, Unreadable};
 
@@ -66,6 +68,16 @@ pub struct Verified {
     pub unreadable: u64,
     /// How often an unknown number of records cannot be read.
     pub gaps: u64,
+    /// What most values are if they are neither Datums nor Examples, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_words")]
+    pub values: Option<Value>,
+    /// Whether the raw images of Datums seem to lie in another order: with the channels of a pixel side by
+    /// side, as `tobytes` of an image stores them. Told by the first ones, and only if nearly all agree.
+    pub is_interleaved: bool,
+}
+
+fn as_words<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(|value| value.to_string()).serialize(serializer)
 }
 
 impl Verified {
@@ -75,8 +87,15 @@ impl Verified {
         self.damaged == 0 && self.unreadable == 0 && self.gaps == 0
     }
 
-    fn new(content: Content) -> Self {
-        Verified { content, whole: 0, damaged: 0, unreadable: 0, gaps: 0 }
+    /// Whether there is no record, so that nothing was verified.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.is_whole() && self.whole == 0
+    }
+
+    fn new(values: &Values) -> Self {
+        let &Values { content, other, is_interleaved, .. } = values;
+        Verified { content, whole: 0, damaged: 0, unreadable: 0, gaps: 0, values: other, is_interleaved }
     }
 
     fn count(&mut self, fault: &Fault) {
@@ -112,9 +131,9 @@ pub fn verify(
     progress: &Progress,
     mut found: impl FnMut(&Fault),
 ) -> Result<Verified, ScanError> {
-    let content = Content::find(data, options.content, progress)?;
-    let mut verified = Verified::new(content);
-    let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, content, decoder).err();
+    let values = Values::find(data, options.content, progress)?;
+    let mut verified = Verified::new(&values);
+    let check = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| check(seen, &values, decoder).err();
     scan(options).run(data, progress, ImageFileDecoder::default, check, |event| {
         let fault = match event {
             Event::Done(None) => {
@@ -136,13 +155,8 @@ fn scan(options: &VerifyOptions) -> Scan {
 }
 
 /// Checks one record.
-fn check(seen: Seen<'_>, content: Content, decoder: &mut ImageFileDecoder) -> Result<(), Box<Fault>> {
-    let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
-        if let Some(picture) = content.parts(seen.value)?.picture {
-            picture.decode(decoder)?;
-        }
-        Ok(())
-    };
+fn check(seen: Seen<'_>, values: &Values, decoder: &mut ImageFileDecoder) -> Result<(), Box<Fault>> {
+    let look = |decoder: &mut ImageFileDecoder| values.parts(seen.value)?.check(decoder);
     caught(decoder, ImageFileDecoder::default, look).map_err(|cause| {
         Box::new(Fault::Record { number: seen.number, key: Key(seen.key.to_owned()), cause })
     })

@@ -11,7 +11,7 @@ use percolator::{shown, tfrecord, whole_file};
 use serde::Serialize;
 
 use super::{Fault, Verified, VerifyOptions, check, scan};
-use crate::content::Content;
+use crate::content::Values;
 use crate::open::{DataSet, Kind};
 use crate::scan::{Event, Progress, ScanError, Seen};
 use crate::store::{Backend, Existing, NewStore, StoreError};
@@ -96,10 +96,10 @@ pub fn repair(
     mut found: impl FnMut(&Fault),
 ) -> Result<Repaired, RepairError> {
     let mut copy = Copy::create(data, out, existing)?;
-    let content = Content::find(data, options.content, progress)?;
-    let mut verified = Verified::new(content);
+    let values = Values::find(data, options.content, progress)?;
+    let mut verified = Verified::new(&values);
     let work = |decoder: &mut ImageFileDecoder, seen: Seen<'_>| {
-        check(seen, content, decoder).map(|()| (seen.key.to_owned(), seen.value.to_owned()))
+        check(seen, &values, decoder).map(|()| (seen.key.to_owned(), seen.value.to_owned()))
     };
     scan(options).run(data, progress, ImageFileDecoder::default, work, |event| {
         let fault = match event {

@@ -81,11 +81,38 @@ fn encoded_files_are_stored_as_they_are() {
         "jpg_exif_lmdb",
     ] {
         let (folder, _) = files(database);
-        for (gray, check_size) in [(false, false), (true, true)] {
+        let is_gray = database.contains("gray");
+        for (gray, check_size) in [(false, false), (is_gray, true)] {
             let encoded = Some(Encoded::AsNamed);
             let options = ImageOptions { gray, encoded, check_size, resize: None };
             let (_, records) = convert(folder.path(), options, Backend::Lmdb);
             assert!(records == golden_records(database), "{database}");
+        }
+    }
+}
+
+/// Caffe stores colours here, whatever `--gray` says.
+#[test]
+fn encoded_files_are_gray_if_that_is_asked_for() {
+    for (database, loss) in [("png_color_lmdb", 0), ("png_rgba_lmdb", 0), ("jpg_color_lmdb", 12)] {
+        let (folder, _) = files(database);
+        let options = ImageOptions { gray: true, encoded: Some(Encoded::AsNamed), ..ImageOptions::default() };
+        let (_, records) = convert(folder.path(), options, Backend::Lmdb);
+        let wanted = golden_records(database);
+        assert_eq!(records.len(), wanted.len());
+        for ((_, value), (_, wanted)) in records.iter().zip(&wanted) {
+            let gray = |value: &[u8], color| {
+                let file = Datum::decode(value).unwrap().data.unwrap();
+                let mut decoder = ImageFileDecoder::new(color);
+                let image = decoder.decode(&file).unwrap();
+                let Pixels::U8(pixels) = image.pixels else { panic!("floats") };
+                (image.shape, pixels.to_vec())
+            };
+            let (shape, found) = gray(value, ColorMode::Native);
+            let (wanted_shape, wanted) = gray(wanted, ColorMode::Gray);
+            assert_eq!((shape, shape.channels), (wanted_shape, 1), "{database}");
+            let worst = found.iter().zip(&wanted).map(|(one, other)| one.abs_diff(*other)).max().unwrap();
+            assert!(worst <= loss, "{database}: {worst}");
         }
     }
 }

@@ -104,3 +104,35 @@ fn what_has_no_mean_is_refused_and_named() {
     let error = of(&path("none"), &MeanOptions::default()).unwrap_err().to_string();
     assert!(error.contains("there is no record"), "{error}");
 }
+
+/// Examples of TensorFlow's tutorial and of TFDS.
+#[test]
+fn an_image_of_any_name_has_a_mean() {
+    use percolator::example::ExampleWriter;
+    use percolator::tfrecord::{Compression, TfRecordWriter};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(data("images/rgb_8.png")).unwrap();
+    let write = |name: &str, record: Vec<u8>| {
+        let path = folder.path().join(name);
+        let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
+        writer.write(&record).unwrap();
+        writer.finish().unwrap();
+        path
+    };
+    let wanted = of(&write("0.tfrecord", encoded(0, file.clone())), &MeanOptions::default()).unwrap();
+    let one = write("1.tfrecord", ExampleWriter::new().bytes("image_raw", [&file]).to_bytes());
+    assert_eq!(of(&one, &MeanOptions::default()).unwrap().pixels, wanted.pixels);
+    // Of two, one must be named, unless one has the name that TensorFlow gives it.
+    let grey = fs::read(data("images/grey_8.png")).unwrap();
+    let two = ExampleWriter::new().bytes("image", [&file]).bytes("mask", [&grey]).to_bytes();
+    let two = write("2.tfrecord", two);
+    let error = of(&two, &MeanOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("there are images in the features image, mask: say which is meant"), "{error}");
+    let named = percolator_data::OpenOptions::default().image_feature("image").open(&two).unwrap();
+    let found = mean(&named, &MeanOptions::default(), &Progress::new()).unwrap();
+    assert_eq!(found.pixels, wanted.pixels);
+    let usual = ExampleWriter::new().bytes("a", [&grey]).bytes("image/encoded", [&file]).to_bytes();
+    let usual = write("3.tfrecord", usual);
+    assert_eq!(of(&usual, &MeanOptions::default()).unwrap().pixels, wanted.pixels);
+}

@@ -339,6 +339,131 @@ fn a_file_that_is_given_up_is_said_to_be() {
     assert!(last.contains("given up after 10000 in a row that cannot be read"), "{last}");
 }
 
+/// Examples whose image has another name than TensorFlow's own data sets give it.
+#[test]
+fn images_are_found_by_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(data("images/420.jpg")).unwrap();
+    let png = fs::read(data("images/rgb_8.png")).unwrap();
+    let (half, cut) = (&file[..file.len() / 2], &png[..png.len() - 20]);
+    let record = |name: &str, file: &[u8]| ExampleWriter::new().bytes(name, [file]).to_bytes();
+    for name in ["image", "image_raw", "image/encoded", "img"] {
+        let path = folder.path().join(name.replace('/', "_") + ".tfrecord");
+        tfrecord(&path, &[record(name, &file), record(name, &png), record(name, half), record(name, cut)]);
+        let (verified, faults) = said(&path);
+        assert_eq!((verified.whole, verified.damaged), (2, 2), "{name}: {faults:?}");
+        assert!(faults[0].starts_with("record 2, "), "{faults:?}");
+    }
+    // Every image counts: a mask beside it, and the frames of a video.
+    let pair = |mask: &[u8]| {
+        ExampleWriter::new().bytes("image", [&file[..]]).bytes("mask", [mask]).ints("label", [1]).to_bytes()
+    };
+    let path = folder.path().join("pairs.tfrecord");
+    tfrecord(&path, &[pair(&png), pair(&png), pair(cut)]);
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.whole, verified.damaged), (2, 1), "{faults:?}");
+    assert!(faults[0].contains("the image in the feature \"mask\": "), "{faults:?}");
+    let frames = |last: &[u8]| ExampleWriter::new().bytes("frames", [&file, last]).to_bytes();
+    let path = folder.path().join("frames.tfrecord");
+    tfrecord(&path, &[frames(&file), frames(&file), frames(half)]);
+    assert_eq!(said(&path).0.damaged, 1);
+    // What is stated is what every record has.
+    let options = percolator_data::OpenOptions::default();
+    let stated = |feature: &str, path: &Path| {
+        let data = options.clone().image_feature(feature).open(path)?;
+        let mut faults = Vec::new();
+        let options = VerifyOptions::default();
+        verify(&data, &options, &Progress::new(), |fault| faults.push(fault.to_string()))
+            .map(|_| faults)
+            .map_err(|error| Box::<dyn std::error::Error>::from(error.to_string()))
+    };
+    assert_eq!(stated("image", &folder.path().join("pairs.tfrecord")).unwrap(), [""; 0]);
+    let faults = stated("img", &folder.path().join("pairs.tfrecord")).unwrap();
+    assert!(faults.len() == 3 && faults[0].contains("there is no feature \"img\""), "{faults:?}");
+    let error = stated("img", &golden("raw_lmdb")).unwrap_err().to_string();
+    assert!(error.contains("which has no features: leave it out"), "{error}");
+    // Bytes that are no image files are none, whatever one of them begins with.
+    let path = folder.path().join("raw.tfrecord");
+    tfrecord(&path, &[record("raw", b"\xff\xd8\xff\xff"), record("raw", b"abcd"), record("raw", b"efgh")]);
+    assert!(said(&path).0.is_whole());
+}
+
+/// JPEG files in Datums that do not say so: no feed reads them.
+#[test]
+fn a_datum_of_a_file_that_is_not_called_encoded_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(data("images/420.jpg")).unwrap();
+    for (name, shape) in [("no_shape", [0; 3]), ("shape", [3, 16, 27])] {
+        let path = folder.path().join(name);
+        lmdb(&path, (0..3).map(|label| (label.to_string(), datum(shape, label, file.clone()))));
+        let (verified, faults) = said(&path);
+        assert_eq!((verified.content, verified.whole, verified.damaged), (Content::Datum, 0, 3), "{name}");
+        assert!(faults[0].contains("the data is a JPEG file, but the record's `encoded` is not set"));
+    }
+}
+
+/// An LMDB of bare files, as lmdb tutorials for PyTorch write them.
+#[test]
+fn bare_image_files_are_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(data("images/420.jpg")).unwrap();
+    lmdb(folder.path(), [("0", file.clone()), ("1", file.clone()), ("2", file[..400].to_vec())]);
+    let (verified, faults) = said(folder.path());
+    assert_eq!((verified.content, verified.whole, verified.damaged), (Content::Bytes, 2, 1), "{faults:?}");
+    assert_eq!(verified.values.unwrap().to_string(), "a bare JPEG file");
+}
+
+#[test]
+fn raw_images_in_another_order_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(data("images/420.jpg")).unwrap();
+    let mut decoder = percolator::decoder::ImageFileDecoder::default();
+    let image = decoder.decode(&file).unwrap();
+    let percolator::record::Pixels::U8(planes) = image.pixels else { panic!("bytes") };
+    let [channels, height, width] = [image.shape.channels, image.shape.height, image.shape.width];
+    let pixels = height * width;
+    let side_by_side: Vec<u8> =
+        (0..pixels).flat_map(|at| (0..channels).map(move |channel| planes[channel * pixels + at])).collect();
+    let shape = [channels, height, width].map(|side| side as i32);
+    for (name, bytes, is_told) in [("planes", planes, false), ("side_by_side", &side_by_side, true)] {
+        let path = folder.path().join(name);
+        lmdb(&path, (10..40).map(|label| (label.to_string(), datum(shape, label, bytes.to_vec()))));
+        let (verified, _) = said(&path);
+        assert_eq!((verified.is_interleaved, verified.is_whole()), (is_told, true), "{name}");
+    }
+    for name in golden_databases() {
+        assert!(!checked(&golden(&name)).0.is_interleaved, "{name}");
+    }
+}
+
+/// A frame of a video that is cut in a SequenceExample's list.
+#[test]
+fn the_frames_of_a_sequence_are_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("video.tfrecord");
+    let file = fs::read(data("images/420.jpg")).unwrap();
+    // feature_lists { feature_list { key: "frames" value { feature { bytes_list { value } } ... } } }
+    let chunk = |field: u8, bytes: Vec<u8>| {
+        let (mut out, mut length) = (vec![field << 3 | 2], bytes.len());
+        while length >= 0x80 {
+            out.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        out.push(length as u8);
+        out.extend(bytes);
+        out
+    };
+    let feature = |file: &[u8]| chunk(1, chunk(1, chunk(1, file.to_vec())));
+    let record = |frames: &[&[u8]]| {
+        let list: Vec<u8> = frames.iter().flat_map(|frame| feature(frame)).collect();
+        chunk(2, chunk(1, [chunk(1, b"frames".to_vec()), chunk(2, list)].concat()))
+    };
+    tfrecord(&path, &[record(&[&file, &file]), record(&[&file, &file[..200], &file])]);
+    let (verified, faults) = said(&path);
+    assert_eq!((verified.content, verified.whole, verified.damaged), (Content::SequenceExample, 1, 1));
+    assert!(faults[0].contains("the image in the feature \"frames\""), "{faults:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 

@@ -47,6 +47,7 @@ class _Image(TypedDict, total=False):
     feature: str
     label: str | None
     shape: str | tuple[int, int, int] | None
+    order: Literal["chw", "hwc"] | None
 
 class _BadRecords(TypedDict, total=False):
     action: Literal["fail", "skip", "replace"]

@@ -106,7 +106,8 @@ fn example_fields(keyword: &str, text: &str) -> PyResult<ExampleFields> {
     text.parse().map_err(|error| errors::value(format!("{keyword}: {error}")))
 }
 
-/// The name of a feature with an encoded file, or a dict with `feature`, `label` and, of raw pixels, `shape`.
+/// The name of a feature with an encoded file, or a dict with `feature`, `label` and, of raw pixels, `shape`
+/// and their `order`.
 fn example_image(value: &Bound<'_, PyAny>) -> PyResult<ExampleImage> {
     if let Ok(feature) = value.cast::<PyString>() {
         return Ok(ExampleImage::encoded(feature.to_string()));
@@ -119,9 +120,23 @@ fn example_image(value: &Bound<'_, PyAny>) -> PyResult<ExampleImage> {
     let feature: Option<String> = keywords.take("feature")?;
     let feature =
         feature.ok_or_else(|| errors::value("image has no feature: name the one it is in".to_owned()))?;
-    let mut image = match keywords.object("shape") {
-        None => ExampleImage::encoded(feature),
-        Some(shape) => ExampleImage::raw(feature, image_shape(&shape)?),
+    let order: Option<String> = keywords.take("order")?;
+    let mut image = match (keywords.object("shape"), order.as_deref()) {
+        (None, None) => ExampleImage::encoded(feature),
+        (Some(shape), None | Some("chw")) => {
+            ExampleImage::raw(feature, image_shape(&shape, |[c, h, w]| [c, h, w])?)
+        }
+        (Some(shape), Some("hwc")) => {
+            ExampleImage::interleaved(feature, image_shape(&shape, |[h, w, c]| [c, h, w])?)
+        }
+        (None, Some(_)) => {
+            let message = "image has an order and no shape: leave order out for JPEG and PNG files";
+            return Err(errors::value(message.to_owned()));
+        }
+        (Some(_), Some(other)) => {
+            let message = format!("image has the order {other:?}: give \"chw\" or \"hwc\"");
+            return Err(errors::value(message));
+        }
     };
     if let Some(label) = keywords.take::<String>("label")? {
         image = image.label(label);
@@ -130,11 +145,15 @@ fn example_image(value: &Bound<'_, PyAny>) -> PyResult<ExampleImage> {
     Ok(image)
 }
 
-fn image_shape(value: &Bound<'_, PyAny>) -> PyResult<ImageShapeFrom> {
+fn image_shape(
+    value: &Bound<'_, PyAny>,
+    order: impl Fn([usize; 3]) -> [usize; 3],
+) -> PyResult<ImageShapeFrom> {
     if let Ok(feature) = value.cast::<PyString>() {
         return Ok(ImageShapeFrom::Feature(feature.to_string()));
     }
-    let (channels, height, width) = value.extract().map_err(|error| wrong("shape", value, &error))?;
+    let extents: [usize; 3] = value.extract().map_err(|error| wrong("shape", value, &error))?;
+    let [channels, height, width] = order(extents);
     Ok(ImageShapeFrom::Fixed(ImageShape { channels, height, width }))
 }
 

@@ -45,6 +45,14 @@ pub enum CheckpointError {
         /// The file.
         file: PathBuf,
     },
+    /// Something else is in the place of the index, and it is known what.
+    #[error("{}: not a checkpoint's index: it is {thing}", shown::path(index))]
+    Instead {
+        /// The index.
+        index: PathBuf,
+        /// What is there, and what to do about it.
+        thing: String,
+    },
     /// The index is no sorted table, or is damaged.
     #[error("{}: {error}; copy the checkpoint again from where it came", shown::path(index))]
     Table {

@@ -26,6 +26,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use percolator::source::Access;
+use percolator::what::{self, Kind};
 
 pub use self::error::CheckpointError;
 pub use self::index::{Place, Slice, TensorInfo};
@@ -101,7 +102,14 @@ impl Checkpoint {
     /// As [`open`](Self::open).
     pub fn open_with(prefix: impl AsRef<Path>, access: Access) -> Result<Self, CheckpointError> {
         let (prefix, index_path) = find::paths(prefix.as_ref());
-        let index = Index::read(&index_path, &find::read_index(&prefix, &index_path)?)?;
+        let read = Index::read(&index_path, &find::read_index(&prefix, &index_path)?);
+        let index =
+            read.map_err(|error| match what::instead_of(&[Kind::Model, Kind::Damaged], &index_path) {
+                Some(thing) => {
+                    CheckpointError::Instead { index: index_path.clone(), thing: thing.to_string() }
+                }
+                None => error,
+            })?;
         let data = DataFiles::new(&prefix, index.header.shards, index.shards(), access);
         Ok(Self::of(prefix, index_path, index, data))
     }

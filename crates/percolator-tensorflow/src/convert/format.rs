@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use percolator::what::{self, Thing};
+
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};
 use crate::paths::{folder_of, with_suffix};
@@ -170,6 +172,9 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
     }
     let Some(format) = of_ending(path) else { return sniff(path) };
     is_there.map_err(ConvertError::read(path))?;
+    if let Some(thing) = what::instead_of(&[what::Kind::Model, what::Kind::Damaged], path) {
+        return Err(ConvertError::NoFormat { path: path.to_owned(), found: format!("it is {thing}") });
+    }
     Ok(Found::new(format, path))
 }
 
@@ -220,10 +225,17 @@ fn sniff(path: &Path) -> Result<Found, ConvertError> {
         |found: &str| Err(ConvertError::NoFormat { path: path.to_owned(), found: found.to_owned() });
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
+            if let Some(thing) = Thing::at(path) {
+                return no_format(&format!("it is {thing}"));
+            }
             return no_format("there is no such file, and no checkpoint of this prefix");
         }
         found => found.map_err(ConvertError::read(path))?,
     };
+    let thing = Thing::at(path);
+    if let Some(thing) = thing.as_ref().filter(|thing| thing.kind() != what::Kind::Model) {
+        return no_format(&format!("it is {thing}"));
+    }
     let file = InputFile::open(path)?;
     let mut front = [0; 9];
     let read = file.read_some(&mut front, 0).map_err(ConvertError::read(path))?;
@@ -232,7 +244,12 @@ fn sniff(path: &Path) -> Result<Found, ConvertError> {
         front if front.starts_with(b"PK\x03\x04") || front.starts_with(b"PK\x05\x06") => Format::Npz,
         // The length of a header, and its first character.
         [_, _, _, _, _, 0, 0, 0, b'{'] => Format::Safetensors,
-        _ => return no_format("neither its name nor its first bytes tell what it is"),
+        _ => {
+            let known = thing.map(|thing| format!("it is {thing}"));
+            return no_format(
+                known.as_deref().unwrap_or("neither its name nor its first bytes tell what it is"),
+            );
+        }
     };
     Ok(Found::new(format, path))
 }

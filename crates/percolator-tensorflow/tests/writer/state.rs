@@ -54,6 +54,38 @@ fn a_saver_lists_checkpoints_as_tensorflow_does() {
     assert_eq!(names(folder).len(), 7);
 }
 
+/// Savers list absolute paths, which a copy of their folder still has.
+#[test]
+fn a_copied_folder_has_its_own_checkpoints() {
+    let folder = tempdir().unwrap();
+    let [original, copy] = ["original", "copy"].map(|name| folder.path().join(name));
+    let mut manager = CheckpointManager::open(&original, ManagerOptions::saver()).unwrap();
+    for step in [1, 2] {
+        manager.save(writer(&manager, step)).unwrap();
+    }
+    let text = fs::read_to_string(original.join("checkpoint")).unwrap();
+    assert!(text.contains(original.to_str().unwrap()), "{text}");
+    fs::create_dir(&copy).unwrap();
+    for name in names(&original) {
+        fs::copy(original.join(&name), copy.join(&name)).unwrap();
+    }
+    let due = |folder: &std::path::Path| [1, 2].map(|step| folder.join(format!("model-{step}")));
+    assert_eq!(latest_checkpoint(&copy).unwrap(), Some(copy.join("model-2")));
+    assert_eq!(all_checkpoints(&copy).unwrap(), due(&copy));
+    let read = StateFile::of(&copy).read().unwrap().unwrap();
+    assert_eq!(read.model_checkpoint_path, copy.join("model-2").to_str().unwrap());
+    assert_eq!(all_checkpoints(&original).unwrap(), due(&original));
+    // What is not beside the file is where the file says.
+    fs::remove_file(copy.join("model-1.index")).unwrap();
+    assert_eq!(all_checkpoints(&copy).unwrap(), [original.join("model-1"), copy.join("model-2")]);
+    // Once the original is gone, the copy goes on.
+    fs::remove_dir_all(&original).unwrap();
+    let mut manager = CheckpointManager::open(&copy, ManagerOptions::saver()).unwrap();
+    assert_eq!(latest_checkpoint(&copy).unwrap(), Some(copy.join("model-2")));
+    manager.save(writer(&manager, 3)).unwrap();
+    assert!(copy.join("model-2.index").is_file());
+}
+
 #[test]
 fn a_manager_lists_checkpoints_as_tensorflow_does() {
     let folder = tempdir().unwrap();

@@ -25,7 +25,7 @@ impl Listed {
     /// Reads the list, if there is one.
     pub(super) fn read(state: &StateFile, folder: &Path) -> Result<Option<Self>, StateError> {
         let Some(listed) = state.parsed()? else { return Ok(None) };
-        let latest = folder.join(listed.model_checkpoint_path);
+        let latest = state.place_of(&listed.model_checkpoint_path);
         let times = listed.all_model_checkpoint_timestamps.into_iter().map(Some);
         let times = times.chain(std::iter::repeat(None));
         let paths = listed.all_model_checkpoint_paths.into_iter().map(|path| folder.join(path));

@@ -19,7 +19,8 @@ pub(super) const NAME: &str = "checkpoint";
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Returns the prefix of a folder's latest checkpoint, as `tf.train.latest_checkpoint` does: the one that the
-/// file `checkpoint` names; `None` if there is no such file.
+/// file `checkpoint` names; `None` if there is no such file. TensorFlow follows an absolute path that the
+/// file has, also out of a folder that was copied; here, a checkpoint of that name in the folder comes first.
 ///
 /// If a writer was killed while it wrote that checkpoint anew, this is the earlier one, under the prefix at
 /// which the writer has kept it.
@@ -68,7 +69,8 @@ impl StateFile {
     }
 
     /// Returns its contents, as `tf.train.get_checkpoint_state` does: relative paths are joined to the
-    /// folder. `None` if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
+    /// folder. So are the names of absolute ones if there is a checkpoint of that name in the folder. `None`
+    /// if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
     ///
     /// # Errors
     ///
@@ -78,7 +80,7 @@ impl StateFile {
         let Some(mut state) = self.parsed()? else { return Ok(None) };
         let paths = state.all_model_checkpoint_paths.iter_mut();
         for path in paths.chain([&mut state.model_checkpoint_path]) {
-            let joined = self.folder.join(&*path);
+            let joined = self.place_of(path);
             let joined = joined.into_os_string().into_string();
             *path = joined.map_err(|prefix| StateError::NotUtf8 { prefix: prefix.into() })?;
         }
@@ -131,7 +133,7 @@ impl StateFile {
     pub fn latest(&self) -> Result<Option<PathBuf>, StateError> {
         let Some(state) = self.parsed()? else { return Ok(None) };
         // The folder's own path need not be UTF-8.
-        let prefix = self.folder.join(&state.model_checkpoint_path);
+        let prefix = self.place_of(&state.model_checkpoint_path);
         match self.found(&prefix)? {
             Some(found) => Ok(Some(found)),
             None => {
@@ -152,9 +154,20 @@ impl StateFile {
     fn those_of(&self, state: &CheckpointState) -> Result<Vec<PathBuf>, StateError> {
         let mut found = Vec::new();
         for path in &state.all_model_checkpoint_paths {
-            found.extend(self.found(&self.folder.join(path))?);
+            found.extend(self.found(&self.place_of(path))?);
         }
         Ok(found)
+    }
+
+    /// The prefix that a path of the file means. Savers list absolute paths, which those of a folder that was
+    /// copied still name: what lies beside the file is meant, if there is a checkpoint of that name.
+    pub(super) fn place_of(&self, listed: &str) -> PathBuf {
+        let prefix = self.folder.join(listed);
+        let beside = Path::new(listed).file_name().map(|name| self.folder.join(name));
+        match beside.filter(|beside| Path::new(listed).is_absolute() && *beside != prefix) {
+            Some(beside) if index_path(&beside).is_file() || beside.is_file() => beside,
+            _ => prefix,
+        }
     }
 
     /// Returns the prefix if its checkpoint is there, or that of the earlier one which is being replaced.

@@ -1,0 +1,98 @@
+//! In which order the pixels of a raw image lie, by how smooth it is.
+
+use crate::base::shape::ImageShape;
+
+/// How much smoother an image must be in the other order to count as one of it.
+const SMOOTHER: f64 = 0.7;
+/// The least difference of neighbours, in levels of 255: flat images tell nothing.
+const DIFFERENCE_MIN: f64 = 1.0;
+/// The fewest images that tell, and the part of them that must agree.
+const IMAGES_MIN: u32 = 16;
+const AGREE: f64 = 0.9;
+
+/// In which order the raw images of a data set lie: channel by channel, as a Datum has them, or with the
+/// channels of a pixel side by side, as `tobytes` of an image stores them.
+///
+/// In its own order, an image's neighbours are alike. A row below in one order is elsewhere in the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PixelOrder {
+    /// Images that tell, and those of them whose channels seem to lie side by side.
+    told: u32,
+    interleaved: u32,
+}
+
+impl PixelOrder {
+    /// Looks at the bytes of an image of 3 or 4 channels; others tell nothing.
+    #[expect(clippy::cast_precision_loss, reason = "a mean of differences of bytes")]
+    pub fn add(&mut self, shape: ImageShape, bytes: &[u8]) {
+        let ImageShape { channels, height, width } = shape;
+        if !(3..=4).contains(&channels) || height < 8 || width < 8 || bytes.len() != channels * height * width
+        {
+            return;
+        }
+        // The mean difference of bytes that are this far apart.
+        let difference = |apart: usize| {
+            let pairs = bytes.iter().zip(&bytes[apart..]);
+            let count = bytes.len() - apart;
+            let sum: u64 = pairs.map(|(one, other)| u64::from(one.abs_diff(*other))).sum();
+            sum as f64 / count as f64
+        };
+        let planes = difference(1) + difference(width);
+        let interleaved = difference(channels) + difference(channels * width);
+        if planes.max(interleaved) < DIFFERENCE_MIN {
+            return;
+        }
+        let is_told = planes.min(interleaved) < SMOOTHER * planes.max(interleaved);
+        self.told += u32::from(is_told);
+        self.interleaved += u32::from(is_told && interleaved < planes);
+    }
+
+    /// Whether the images lie with their channels side by side, as nearly all that tell say.
+    #[must_use]
+    pub fn is_interleaved(&self) -> bool {
+        self.told >= IMAGES_MIN && f64::from(self.interleaved) >= AGREE * f64::from(self.told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::splitmix::SplitMix;
+
+    const SHAPE: ImageShape = ImageShape { channels: 3, height: 24, width: 20 };
+
+    /// A soft picture, or noise.
+    fn picture(seed: u64, is_soft: bool, order: impl Fn(usize, usize, usize) -> usize) -> Vec<u8> {
+        let mut random = SplitMix(seed);
+        let slopes: Vec<f64> = (0..6).map(|_| (random.next() % 900) as f64 / 100.0 - 4.5).collect();
+        let mut bytes = vec![0; 3 * 24 * 20];
+        for channel in 0..3 {
+            for y in 0..24 {
+                for x in 0..20 {
+                    let soft = 120.0 + slopes[channel] * y as f64 + slopes[3 + channel] * x as f64;
+                    let value = if is_soft { soft.clamp(0.0, 255.0) as u8 } else { random.next() as u8 };
+                    bytes[order(channel, y, x)] = value;
+                }
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_order_is_told_by_smooth_images_alone() {
+        let planes = |channel, y, x| (channel * 24 + y) * 20 + x;
+        let interleaved = |channel, y, x| (y * 20 + x) * 3 + channel;
+        let told = |is_soft: bool, order: &dyn Fn(usize, usize, usize) -> usize| {
+            let mut told = PixelOrder::default();
+            (0..40).for_each(|seed| told.add(SHAPE, &picture(seed, is_soft, order)));
+            told.is_interleaved()
+        };
+        assert!(told(true, &interleaved));
+        assert!(!told(true, &planes) && !told(false, &interleaved) && !told(false, &planes));
+        // Grey images, flat ones, and too few tell nothing.
+        let mut grey = PixelOrder::default();
+        (0..40).for_each(|_| grey.add(SHAPE, &[7; 3 * 24 * 20]));
+        (0..15).for_each(|seed| grey.add(SHAPE, &picture(seed, true, interleaved)));
+        assert!(!grey.is_interleaved());
+    }
+}
