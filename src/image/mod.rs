@@ -259,6 +259,8 @@ fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     jpeg: jpeg::Jpeg,
+    /// A PNG without the chunks that its pixels do not need.
+    essence: Vec<u8>,
     /// The output of the PNG library.
     interleaved: Vec<u8>,
     planes: Vec<u8>,
@@ -285,7 +287,9 @@ impl Decoder {
     ) -> Result<Image<'_>, DecodeError> {
         let contents = match Format::of(file)? {
             Format::Jpeg => self.jpeg.read(file, wanted, window, &mut self.planes)?,
-            Format::Png => png::read(file, wanted, &mut self.interleaved, &mut self.planes)?,
+            Format::Png => {
+                png::read(file, wanted, &mut self.essence, &mut self.interleaved, &mut self.planes)?
+            }
         };
         let output = wanted.output(&contents)?;
         let mut shape = contents.shape;

@@ -10,3 +10,4 @@ mod jpeg_scaled;
 #[cfg(feature = "turbojpeg")]
 mod jpeg_twin;
 mod jpeg_window;
+mod variants;

@@ -46,7 +46,7 @@ struct Xlnet {
     #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
         value_parser = any_path(), default_value_os_t = Flags::default().input_glob)]
     input: PathBuf,
-    /// The SentencePiece unigram model.
+    /// The SentencePiece model.
     #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path", value_parser = any_path())]
     sp_model: PathBuf,
     /// Where the data are written.

@@ -118,20 +118,20 @@ fn files_of_numbers_have_tokens_of_the_model() {
 #[test]
 fn models_of_other_kinds_are_refused() {
     let model = fs::read(format!("{DATA}/spiece.model")).unwrap();
-    // The trainer's part of a model: model_type = BPE. The last of a field counts.
-    let bpe = [&model[..], &[0x12, 0x02, 0x18, 0x02]].concat();
+    // The trainer's part of a model: a model_type that there is not. The last of a field counts.
+    let other_kind = [&model[..], &[0x12, 0x02, 0x18, 0x09]].concat();
     let found = |bytes: &[u8]| SentencePiece::from_bytes(bytes).unwrap_err();
-    assert!(matches!(found(&bpe), ModelError::Kind { found } if found == "BPE"));
+    assert!(matches!(found(&other_kind), ModelError::Kind { found } if found == "9"));
     assert!(matches!(found(b"some text, and no model"), ModelError::Damaged(_)));
     assert!(matches!(found(b""), ModelError::Damaged(_)));
-    let (folder, flags) = corpus(&[("a.txt", &text()), ("bpe.model", &bpe)]);
-    let path = folder.path().join("bpe.model").to_str().unwrap().to_owned();
+    let (folder, flags) = corpus(&[("a.txt", &text()), ("other.model", &other_kind)]);
+    let path = folder.path().join("other.model").to_str().unwrap().to_owned();
     let error = refused(&Flags { sp_path: (&path).into(), ..flags.clone() });
     assert_eq!(
         error,
         format!(
-            "the model {path} cannot be used: it is a model of the kind BPE, and only unigram models are \
-             supported"
+            "the model {path} cannot be used: it is a model of the kind 9, and kinds are 1 (unigram), \
+             2 (BPE), 3 (word) and 4 (char)"
         )
     );
     let missing = refused(&Flags { sp_path: format!("{path}.missing").into(), ..flags });

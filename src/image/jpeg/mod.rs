@@ -24,8 +24,8 @@
 //!   OpenCV accepts such a file, which may well have been truncated and closed, and is blurred;
 //! - restart markers that are missing or out of order;
 //! - a scan that ends before all its codes, or has a code that is invalid at its place;
-//! - stray bytes between two segments, or after the codes of a scan. They are allowed before the end marker,
-//!   where many cameras leave some;
+//! - stray bytes after the codes of a scan. They are allowed before the end marker, where many cameras leave
+//!   some, and between two segments, as in libjpeg;
 //! - a second scan of a component, if the frame is neither progressive nor complete with its first scan;
 //! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, and refuses or may refuse the
 //!   others.

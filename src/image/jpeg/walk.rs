@@ -56,16 +56,16 @@ impl<'a> Walk<'a> {
             match self.marker()? {
                 marker::SOS => break,
                 marker::APP0 => {
-                    let segment = self.segment()?;
+                    let segment = self.note()?.unwrap_or_default();
                     jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF_BYTES_MIN;
                 }
                 marker::APP1 => {
-                    let segment = self.segment()?;
                     // As in OpenCV, only the first counts, and its name is not checked.
-                    exif.get_or_insert(segment.get(6..).unwrap_or_default());
+                    let segment = self.note()?.map(|segment| segment.get(6..).unwrap_or_default());
+                    exif = exif.or(segment);
                 }
                 marker::APP14 => {
-                    let segment = self.segment()?;
+                    let segment = self.note()?.unwrap_or_default();
                     if segment.starts_with(b"Adobe") {
                         adobe = segment.get(11).copied().or(adobe);
                     }
@@ -98,6 +98,9 @@ impl<'a> Walk<'a> {
         data: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         let (mut scans, mut progress) = (0usize, Progress::new());
+        if !frame.progressive {
+            self.tables.complete();
+        }
         let mut code = marker::SOS;
         while code != marker::EOI {
             let offset = self.at;
@@ -149,33 +152,36 @@ impl<'a> Walk<'a> {
                     .define(segment)
                     .ok_or_else(|| damaged(offset, "a malformed quantization table"))
             }
-            marker::DNL | marker::APP0..=marker::APP15 | marker::COM => self.segment().map(drop),
+            marker::DNL | marker::APP0..=marker::APP15 | marker::COM => self.note().map(drop),
             marker::SOI => Err(damaged(offset, "the start of another file")),
             code => Err(damaged(offset, format!("a marker unknown to JPEG, 0x{code:02x}"))),
         }
     }
 
-    /// Returns the next marker. Only fill bytes may precede it, except for the end marker: stray bytes may
-    /// precede that.
+    /// Returns the next marker. Stray bytes may precede it, which some cameras leave, and fill bytes. libjpeg
+    /// skips both.
     fn marker(&mut self) -> Result<u8, DecodeError> {
-        let start = self.at;
         loop {
             let Some(&[fill, code]) = self.file.get(self.at..).and_then(<[u8]>::first_chunk) else {
                 return Err(self.truncated("the data before its end marker"));
             };
             if fill == 0xff && code != 0xff && code != 0 {
-                let stray = self.at.saturating_sub(start);
                 self.at = self.at.saturating_add(2);
-                let only_fill = self
-                    .file
-                    .get(start..)
-                    .is_some_and(|bytes| bytes.iter().take(stray).all(|&byte| byte == 0xff));
-                if !only_fill && code != marker::EOI {
-                    return Err(damaged(start, format!("{stray} stray bytes in place of a marker")));
-                }
                 return Ok(code);
             }
             self.at = self.at.saturating_add(1);
+        }
+    }
+
+    /// Returns the content of a segment that decodes nothing. `None` if its length does not even count its
+    /// own two bytes, which libjpeg allows in such a segment.
+    fn note(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
+        match self.file.get(self.at..).and_then(<[u8]>::first_chunk) {
+            Some([0, 0 | 1]) => {
+                self.at = self.at.saturating_add(2);
+                Ok(None)
+            }
+            _ => self.segment().map(Some),
         }
     }
 
@@ -274,13 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn fill_bytes_are_allowed_and_others_are_not() {
-        for code in [marker::DQT, 0xc0, marker::DHT, marker::SOS] {
-            assert!(walk(&with("444.jpg", code, &[0xff, 0xff])).is_ok(), "{code:#x}");
-            let error = walk(&with("444.jpg", code, &[0, 1])).unwrap_err();
-            assert!(matches!(error, DecodeError::Damaged { .. }), "{code:#x}: {error}");
+    fn fill_bytes_and_stray_bytes_are_skipped() {
+        for code in [marker::DQT, 0xc0, marker::DHT, marker::SOS, marker::EOI] {
+            for bytes in [&[0xff, 0xff][..], &[0, 1], &[0xff, 0, 7, 0xff, 0xff, 0, 0xff], &[0; 3000]] {
+                assert!(walk(&with("444.jpg", code, bytes)).is_ok(), "{code:#x}");
+            }
         }
-        assert!(walk(&with("444.jpg", marker::EOI, &[0, 1])).is_ok(), "allowed after the last scan");
     }
 
     #[test]
@@ -292,13 +297,17 @@ mod tests {
             (&[0xff, marker::SOI], marker::DQT),
             (&[0xff, marker::EOI], marker::SOS),
             (&[0xff, 0x02, 0, 2], marker::DHT),
-            (&[0xff, marker::COM, 0, 1], marker::DHT),
+            (&[0xff, marker::DRI, 0, 1], marker::DHT),
             (&[0xff, marker::SOS, 0, 2], 0xc0),
         ] {
             let error = walk(&with("444.jpg", code, bytes)).unwrap_err();
             assert!(matches!(error, DecodeError::Damaged { .. }), "{bytes:x?}: {error}");
         }
-        assert!(walk(&with("444.jpg", marker::DHT, &[0xff, marker::COM, 0, 2])).is_ok());
+        for length in 0..=2 {
+            for code in [marker::COM, marker::DNL, marker::APP0, marker::APP1, 0xe5, marker::APP14] {
+                assert!(walk(&with("444.jpg", marker::DHT, &[0xff, code, 0, length])).is_ok(), "{code:x}");
+            }
+        }
     }
 
     #[test]

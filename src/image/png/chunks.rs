@@ -2,6 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::gamma::Gamma;
@@ -15,6 +16,41 @@ const SIDE_MAX: usize = 1_000_000;
 
 /// The lengths in bytes that a palette may have, among multiples of three.
 const PALETTE_BYTES: RangeInclusive<usize> = 3..=768;
+
+/// What [`Head::essence`] may have more bytes than the file.
+const REST_BYTES: usize = 16;
+
+/// Where among a file's chunks those of its data are. They follow each other; what comes later is not read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Due,
+    /// The chunk that is written starts its data there.
+    Here(usize),
+    Over,
+}
+
+/// Appends a chunk.
+fn put(out: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
+    let start = start_chunk(out, kind);
+    out.extend_from_slice(data);
+    end_chunk(out, start);
+}
+
+/// Starts a chunk; returns where its data start.
+fn start_chunk(out: &mut Vec<u8>, kind: [u8; 4]) -> usize {
+    out.extend([0; 4]);
+    out.extend(kind);
+    out.len()
+}
+
+/// Ends the chunk whose data start there. Its checksum is left out: nobody reads it.
+fn end_chunk(out: &mut Vec<u8>, start: usize) {
+    let bytes = u32::try_from(out.len().saturating_sub(start)).unwrap_or(u32::MAX);
+    if let Some(length) = start.checked_sub(8).and_then(|at| out.get_mut(at..)?.first_chunk_mut()) {
+        *length = bytes.to_be_bytes();
+    }
+    out.extend([0; 4]);
+}
 
 /// A chunk of a file.
 struct Chunk<'a> {
@@ -50,6 +86,11 @@ impl<'a> Chunk<'a> {
         crc32([&self.kind, self.data]) == self.crc
     }
 
+    /// Its name, for messages.
+    fn name(&self) -> impl fmt::Display {
+        self.kind.escape_ascii()
+    }
+
     fn damaged(&self, found: impl Into<String>) -> DecodeError {
         DecodeError::Damaged { format: FORMAT, offset: self.offset, found: found.into() }
     }
@@ -64,6 +105,10 @@ impl Head {
         let mut offset = header.end();
         loop {
             let chunk = Chunk::at(file, offset)?;
+            let is_first_data = &chunk.kind == b"IDAT" && head.data_bytes == 0;
+            if is_first_data && head.kind == Kind::Palette && palette.is_none() {
+                return Err(chunk.damaged("image data, before the palette that it needs"));
+            }
             let early = palette.is_none() && head.data_bytes == 0;
             match (&chunk.kind, chunk.data) {
                 (b"IEND", _) => break,
@@ -109,12 +154,75 @@ impl Head {
         Ok(head)
     }
 
+    /// Writes the file anew with what its pixels are made of: the header, the palette, what is transparent
+    /// and the data, whose checksums are verified. Other chunks, which may be damaged, out of order or frames
+    /// of an animation, do not matter, as in libpng.
+    pub(super) fn essence(&self, file: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+        out.clear();
+        out.try_reserve(file.len().saturating_add(REST_BYTES))
+            .map_err(|_| DecodeError::Memory { bytes: file.len() })?;
+        out.extend_from_slice(SIGNATURE);
+        let (mut offset, mut data) = (SIGNATURE.len(), Data::Due);
+        let (mut has_palette, mut has_transparency) = (false, false);
+        loop {
+            let chunk = Chunk::at(file, offset)?;
+            let is_critical = chunk.kind.first().is_some_and(u8::is_ascii_uppercase);
+            if is_critical && !chunk.is_intact() {
+                return Err(chunk.damaged(format!("a chunk {}, whose checksum is wrong", chunk.name())));
+            }
+            if let Data::Here(start) = data
+                && &chunk.kind != b"IDAT"
+            {
+                // The checksum of the pixels is the last of the data. If it is cut off, these bytes take its
+                // place, and are wrong; behind a whole one, they are not read.
+                out.extend([0xff; 4]);
+                end_chunk(out, start);
+                data = Data::Over;
+            }
+            match &chunk.kind {
+                b"IEND" => break,
+                b"IHDR" if offset == SIGNATURE.len() => put(out, chunk.kind, chunk.data),
+                b"IDAT" if data != Data::Over => {
+                    // All in one chunk: the library verifies no checksum that is in another one.
+                    if data == Data::Due {
+                        data = Data::Here(start_chunk(out, chunk.kind));
+                    }
+                    out.extend_from_slice(chunk.data);
+                }
+                b"IDAT" => {}
+                b"PLTE" if self.kind != Kind::Palette || data != Data::Due => {}
+                b"PLTE" if has_palette => return Err(chunk.damaged("a second palette: one is allowed")),
+                b"PLTE" => {
+                    put(out, chunk.kind, chunk.data);
+                    has_palette = true;
+                }
+                b"tRNS" if self.transparent && !has_transparency && chunk.is_intact() => {
+                    put(out, chunk.kind, chunk.data);
+                    has_transparency = true;
+                }
+                _ if is_critical => {
+                    return Err(chunk.damaged(format!("a chunk {}, which PNG does not have", chunk.name())));
+                }
+                _ => {}
+            }
+            offset = chunk.end();
+        }
+        put(out, *b"IEND", &[]);
+        Ok(())
+    }
+
     fn parse_header(chunk: &Chunk<'_>) -> Result<Self, DecodeError> {
-        let (b"IHDR", Some((sizes, &[bits, kind, ..]))) = (&chunk.kind, chunk.data.split_first_chunk::<8>())
+        let (b"IHDR", Some((sizes, [bits, kind, methods @ ..]))) =
+            (&chunk.kind, chunk.data.split_first_chunk::<8>())
         else {
             return Err(chunk.damaged("no header"));
         };
-        let kind = match (kind, bits) {
+        let &[0, 0, 0 | 1] = methods else {
+            let found =
+                format!("a header with the methods {methods:?}, of which PNG has [0, 0, 0] and [0, 0, 1]");
+            return Err(chunk.damaged(found));
+        };
+        let kind = match (*kind, *bits) {
             (0, 1 | 2 | 4 | 8 | 16) => Kind::Grey,
             (2, 8 | 16) => Kind::Rgb,
             (3, 1 | 2 | 4 | 8) => Kind::Palette,
@@ -136,6 +244,6 @@ impl Head {
             });
         }
         let (gamma, orientation) = (None, Orientation::default());
-        Ok(Self { height, width, bits, kind, transparent: false, gamma, orientation, data_bytes: 0 })
+        Ok(Self { height, width, bits: *bits, kind, transparent: false, gamma, orientation, data_bytes: 0 })
     }
 }

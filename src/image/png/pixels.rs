@@ -17,10 +17,11 @@ const CHUNK_BYTES_MAX: usize = 1 << 16;
 /// Four samples of two bytes.
 const PIXEL_BYTES_MAX: usize = 8;
 
-/// Reads the planes of a file. Both buffers only grow.
+/// Reads the planes of a file. The buffers only grow.
 pub(in crate::image) fn read(
     file: &[u8],
     wanted: &Decode,
+    essence: &mut Vec<u8>,
     interleaved: &mut Vec<u8>,
     planes: &mut Vec<u8>,
 ) -> Result<Contents, DecodeError> {
@@ -29,8 +30,9 @@ pub(in crate::image) fn read(
     // A refused output is refused before anything is allocated.
     wanted.output(&contents)?;
     let shape = contents.shape;
+    head.essence(file, essence)?;
     // Nothing of the decoder is used after a panic.
-    let read = catch_unwind(AssertUnwindSafe(|| read_samples(file, &head, interleaved)));
+    let read = catch_unwind(AssertUnwindSafe(|| read_samples(essence, &head, interleaved)));
     let Ok(samples) = read else {
         return Err(DecodeError::Library { format: FORMAT, message: "the crate png panicked".to_owned() });
     };
@@ -59,8 +61,8 @@ fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<S
     let row = head.width.saturating_mul(PIXEL_BYTES_MAX).saturating_add(1);
     let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()).saturating_add(row) };
     let mut options = DecodeOptions::default();
-    options.set_ignore_text_chunk(true);
-    options.set_ignore_iccp_chunk(true);
+    // Those were verified.
+    options.set_ignore_crc(true);
     // Verify Adler-32, the final check that the pixels are those that were written.
     options.set_ignore_adler32(false);
     let mut decoder = Decoder::new_with_options(Cursor::new(file), options);
@@ -70,18 +72,26 @@ fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<S
     let (color, depth) = reader.output_color_type();
     let samples = Samples { count: color.samples(), bytes: if depth as u8 == 16 { 2 } else { 1 } };
     let out = room(interleaved, head.height * head.width * samples.step())?;
-    let frame = reader.next_frame(out).map_err(of_library)?;
-    if (frame.height as usize, frame.width as usize) != (head.height, head.width) {
-        // The first frame of an animation: animations are not read, and this file has no other image.
-        return Err(of_library(DecodingError::LimitsExceeded));
-    }
+    reader.next_frame(out).map_err(of_library)?;
     reader.finish().map_err(of_library)?;
     Ok(samples)
 }
 
+/// The error in plain words: the crate's are partly the names of its types.
 #[expect(clippy::needless_pass_by_value, reason = "it is an error that is turned into another")]
 fn of_library(error: DecodingError) -> DecodeError {
-    DecodeError::Library { format: FORMAT, message: error.to_string() }
+    const WORDS: [(&str, &str); 6] = [
+        ("WrongChecksum", "the checksum behind its pixels (Adler-32) is wrong, or is missing"),
+        ("InsufficientInput", "it has too little data for its pixels"),
+        ("does not have enough data", "it has too little data for its pixels"),
+        ("Corrupt deflate stream", "its compressed data cannot be unpacked"),
+        ("Unknown filter method", "a row of its pixels is filtered in a way that PNG does not have"),
+        ("imits", "it needs more memory than its size allows"),
+    ];
+    let message = error.to_string();
+    let words = WORDS.iter().find(|(part, _)| message.contains(part));
+    let message = words.map_or("its pixels cannot be read", |&(_, words)| words).to_owned();
+    DecodeError::Library { format: FORMAT, message }
 }
 
 fn separate(

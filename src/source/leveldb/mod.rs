@@ -371,8 +371,8 @@ impl fmt::Display for LogCut {
         if *tail == LogTail::Zeros {
             return write!(
                 f,
-                "{file}: from byte {offset} on there are {dropped_bytes} zeros: space that its writer reserved, \
-                 or data that did not reach the disk"
+                "{file}: from byte {offset} on there are {dropped_bytes} zeros: space that its writer \
+                 reserved, or data that did not reach the disk"
             );
         }
         write!(

@@ -26,8 +26,8 @@ pub enum ModelError {
     /// The bytes are not a model's.
     #[error("it is not a SentencePiece model, or is damaged: {0}")]
     Damaged(String),
-    /// It is a model of another kind.
-    #[error("it is a model of the kind {found}, and only unigram models are supported")]
+    /// It is a model of a kind that is not known.
+    #[error("it is a model of the kind {found}, and kinds are 1 (unigram), 2 (BPE), 3 (word) and 4 (char)")]
     Kind {
         /// The kind that the file states.
         found: String,

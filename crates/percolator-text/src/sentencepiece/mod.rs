@@ -1,14 +1,15 @@
-//! SentencePiece's unigram models, from their `.model` file alone: text into pieces, as the C++ library
-//! encodes it.
+//! SentencePiece's models (unigram, BPE, word and char), from their `.model` file alone: text into pieces, as
+//! the C++ library encodes it.
 //!
 //! The normaliser uses the model's own table of rules, not a similar rule of Unicode's. The best segmentation
-//! is found with the library's own arithmetic, because the order of two nearly equal segmentations depends on
-//! how sums are rounded.
+//! of a unigram model is found with the library's own arithmetic, because the order of two nearly equal
+//! segmentations depends on how sums are rounded.
 //!
 //! The crates that read these models differ from the library on odd texts: the model's own table, NUL, joined
 //! characters (kitoken on 1 of 100 of them), and bring dozens of crates. This module equals sentencepiece
 //! 0.2.3 on all of them.
 
+mod bpe;
 mod double_array;
 mod error;
 mod model;
@@ -22,8 +23,9 @@ use percolator::input_file;
 
 pub use error::{ModelError, TooLong};
 
+use bpe::{Bpe, Merging};
 use double_array::DoubleArray;
-use model::Kind;
+use model::{Algorithm, Kind};
 use normalizer::Normalizer;
 use viterbi::{Node, Viterbi};
 
@@ -31,7 +33,7 @@ use viterbi::{Node, Viterbi};
 /// bytes take dozens of times their length in memory.
 const MODEL_BYTES_MAX: u64 = 64 << 20;
 
-/// A unigram model: its pieces, its normaliser, and the search for the best segmentation.
+/// A model: its pieces, its normaliser, and how it cuts a text.
 #[derive(Debug)]
 pub struct SentencePiece {
     pieces: Vec<Box<[u8]>>,
@@ -41,7 +43,20 @@ pub struct SentencePiece {
     /// The number of each byte's piece, if the model writes unknown text in bytes.
     byte_ids: Option<Box<[u32; 256]>>,
     normalizer: Normalizer,
-    viterbi: Viterbi,
+    cut: Cut,
+}
+
+/// How a model cuts a text.
+#[derive(Debug)]
+enum Cut {
+    /// Where the pieces' scores have the largest sum.
+    Unigram(Viterbi),
+    /// By merging neighbours.
+    Bpe(Bpe),
+    /// Before each blank.
+    Word,
+    /// Into characters and these symbols, which the trainer's user defined.
+    Char(DoubleArray),
 }
 
 /// Memory that [`SentencePiece::encode`] reuses from one text to the next. Each thread has its own.
@@ -49,7 +64,8 @@ pub struct SentencePiece {
 pub struct Scratch {
     normalized: Vec<u8>,
     nodes: Vec<Node>,
-    /// The best segmentation, from its end: each piece's number, and where it starts.
+    merging: Merging,
+    /// The segmentation: each piece's number, and where it starts.
     path: Vec<(u32, u32)>,
 }
 
@@ -58,8 +74,8 @@ impl SentencePiece {
     ///
     /// # Errors
     ///
-    /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is not a
-    /// unigram model.
+    /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is of a kind
+    /// that is not known.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         Self::from_bytes(&Self::read(path)?)
     }
@@ -80,10 +96,15 @@ impl SentencePiece {
         let byte_ids = model.byte_ids(&ids)?;
         let user_defined = model.of_kind(Kind::UserDefined);
         let normalizer = Normalizer::new(&model.normalizer, DoubleArray::new(user_defined))?;
-        let viterbi = Viterbi::new(&model);
+        let cut = match model.algorithm {
+            Algorithm::Unigram => Cut::Unigram(Viterbi::new(&model)),
+            Algorithm::Bpe => Cut::Bpe(Bpe::new(&model)),
+            Algorithm::Word => Cut::Word,
+            Algorithm::Char => Cut::Char(DoubleArray::new(model.of_kind(Kind::UserDefined))),
+        };
         let unknown = model.unknown;
         let pieces = model.pieces.into_iter().map(|piece| piece.text).collect();
-        Ok(SentencePiece { pieces, ids, unknown, byte_ids, normalizer, viterbi })
+        Ok(SentencePiece { pieces, ids, unknown, byte_ids, normalizer, cut })
     }
 
     /// The number of pieces.
@@ -117,12 +138,19 @@ impl SentencePiece {
         scratch: &mut Scratch,
         mut take: impl FnMut(u32, &[u8]),
     ) -> Result<(), TooLong> {
-        let Scratch { normalized, nodes, path } = scratch;
+        let Scratch { normalized, nodes, merging, path } = scratch;
         self.normalizer.normalize(text.as_bytes(), normalized)?;
-        self.viterbi.best_path(normalized, nodes, path);
+        match &self.cut {
+            Cut::Unigram(viterbi) => {
+                viterbi.best_path(normalized, nodes, path);
+                path.reverse();
+            }
+            Cut::Bpe(bpe) => bpe.cut(normalized, &self.ids, merging, path),
+            Cut::Word => self.cut_by(normalized, path, word_bytes),
+            Cut::Char(symbols) => self.cut_by(normalized, path, |text| bpe::first(symbols, text).0),
+        }
         let mut unknown_from = None;
         let mut end = normalized.len();
-        path.reverse();
         for at in 0..path.len() {
             let (id, start) = path[at];
             let start = start as usize;
@@ -142,6 +170,18 @@ impl SentencePiece {
         Ok(())
     }
 
+    /// Cuts a text into parts of the lengths that `bytes` gives for what is left of it.
+    fn cut_by(&self, text: &[u8], path: &mut Vec<(u32, u32)>, bytes: impl Fn(&[u8]) -> usize) {
+        path.clear();
+        let mut start = 0;
+        while start < text.len() {
+            let end = start + bytes(&text[start..]);
+            let place = u32::try_from(start).expect("the normaliser makes no text of 4 GiB");
+            path.push((self.id_of(&text[start..end]), place));
+            start = end;
+        }
+    }
+
     fn take_unknown(&self, text: &[u8], take: &mut impl FnMut(u32, &[u8])) {
         match &self.byte_ids {
             Some(ids) => text.iter().for_each(|byte| {
@@ -151,4 +191,10 @@ impl SentencePiece {
             None => take(self.id_of(text), text),
         }
     }
+}
+
+/// The length of a text's first word: up to the next blank, which belongs to the word behind it.
+fn word_bytes(text: &[u8]) -> usize {
+    let (space, first) = (normalizer::SPACE, normalizer::char_bytes(text[0]));
+    (first..text.len()).find(|&at| text[at..].starts_with(space)).unwrap_or(text.len())
 }

@@ -77,9 +77,18 @@ pub(super) struct Rules {
     pub(super) space_is_suffix: bool,
 }
 
-/// A unigram model.
+/// How a text is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Unigram,
+    Bpe,
+    Word,
+    Char,
+}
+
 #[derive(Debug)]
 pub(super) struct Model {
+    pub(super) algorithm: Algorithm,
     pub(super) pieces: Vec<Piece>,
     pub(super) unknown: u32,
     pub(super) normalizer: Rules,
@@ -139,12 +148,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
     if proto.pieces.len() > i32::MAX as usize {
         return damaged(format!("it has {} pieces, and {} are allowed", proto.pieces.len(), i32::MAX));
     }
-    let kind = trainer.model_type();
-    if kind != 1 {
-        let names = [(2, "BPE"), (3, "word"), (4, "char")];
-        let name = names.iter().find(|(number, _)| *number == kind).map(|(_, name)| (*name).to_owned());
-        return Err(ModelError::Kind { found: name.unwrap_or_else(|| kind.to_string()) });
-    }
+    let algorithm = match trainer.model_type() {
+        1 => Algorithm::Unigram,
+        2 => Algorithm::Bpe,
+        3 => Algorithm::Word,
+        4 => Algorithm::Char,
+        other => return Err(ModelError::Kind { found: other.to_string() }),
+    };
     let pieces: Vec<_> =
         (0..).zip(proto.pieces).map(|(id, piece)| read(id, piece)).collect::<Result<_, _>>()?;
     let unknown: Vec<u32> =
@@ -159,7 +169,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
         space_is_suffix: trainer.treat_whitespace_as_suffix(),
         table: rules.precompiled_charsmap.unwrap_or_default(),
     };
-    Ok(Model { pieces, unknown, normalizer, falls_back_to_bytes: trainer.byte_fallback.unwrap_or(false) })
+    Ok(Model {
+        algorithm,
+        pieces,
+        unknown,
+        normalizer,
+        falls_back_to_bytes: trainer.byte_fallback.unwrap_or(false),
+    })
 }
 
 fn read(id: u32, proto: PieceProto) -> Result<Piece, ModelError> {

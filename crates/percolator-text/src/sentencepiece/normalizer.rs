@@ -5,7 +5,7 @@ use super::model::Rules;
 use super::{ModelError, TooLong};
 
 /// U+2581, which stands for a blank in pieces.
-const SPACE: &[u8] = "\u{2581}".as_bytes();
+pub(super) const SPACE: &[u8] = "\u{2581}".as_bytes();
 
 /// No text becomes longer than this many times its bytes, and [`GROWTH_MORE`]. Of Unicode's own
 /// decompositions, the longest makes 39 bytes of 3.

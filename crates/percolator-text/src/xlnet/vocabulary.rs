@@ -37,8 +37,8 @@ impl Vocabulary {
     ///
     /// # Errors
     ///
-    /// [`PrepareError`] if it is not a unigram model, or if its tokens 3, 4 and 7 are not `<cls>`, `<sep>`
-    /// and `<eod>`.
+    /// [`PrepareError`] if it is not a SentencePiece model, or if its tokens 3, 4 and 7 are not `<cls>`,
+    /// `<sep>` and `<eod>`.
     pub fn open(path: &Path) -> Result<Self, PrepareError> {
         let named = || path.display().to_string();
         let read = SentencePiece::read(path)
