@@ -118,7 +118,6 @@ impl BadRecords {
     }
 
     /// Whether a limit other than the default is set.
-    #[expect(clippy::float_cmp, reason = "set or not, and not computed")]
     pub(crate) fn is_limited(&self) -> bool {
         self.at_most.is_some() || self.at_most_rate != RATE
     }
