@@ -89,17 +89,13 @@ impl<'a> Maker<'a> {
         made
     }
 
-    /// Whether a feed that does not choose the channels takes the file as it is, and finds the channels that
-    /// were asked for.
-    fn is_stored_as_it_is(&self) -> bool {
-        let shape = ImageFileDecoder::new(ColorMode::Native).shape(&self.file);
-        shape.is_ok_and(|shape| !self.images.gray || shape.channels == 1)
-    }
-
     /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can
     /// be decoded, too: also by a feed that does not choose the channels, which takes no samples of 16 bits.
     fn make_image(&mut self, path: &Path, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, Unmade> {
         let encoding = self.images.encoding_of(name)?;
+        // As a feed that does not choose the channels finds it.
+        let as_it_is = ImageFileDecoder::new(ColorMode::Native).shape(&self.file);
+        let is_kept = as_it_is.is_ok_and(|shape| !self.images.gray || shape.channels == 1);
         let image = self.decoder.decode(&self.file).map_err(|error| match error {
             DecodeError::Memory { .. } => {
                 Unmade::Unknown(InputError::NoMemory { path: path.to_owned(), error })
@@ -108,7 +104,7 @@ impl<'a> Maker<'a> {
         })?;
         let size = [image.shape.channels, image.shape.height, image.shape.width];
         match (encoding, image.pixels) {
-            (Some((_, true)), _) if self.is_stored_as_it_is() => {
+            (Some((_, true)), _) if is_kept => {
                 put_file(&self.file, label, out);
             }
             (Some((encoding, _)), _) => {

@@ -61,6 +61,9 @@ impl From<OpenError> for InputError {
             OpenError::NoUse { path, kind, option } => {
                 InputError::Format { path, found: no_use(kind, option) }
             }
+            OpenError::Instead { path, thing } => {
+                InputError::Format { path, found: format!("it is {thing}") }
+            }
             OpenError::Unknown { path, found } => InputError::Format { path, found },
             OpenError::Model { path } => {
                 InputError::Format { path, found: "a model's files, which have no records".to_owned() }

@@ -38,6 +38,7 @@ use percolator::record::Key;
 use percolator::shown;
 use percolator::source::SourceError;
 
+use crate::content::Content;
 use crate::open::DataSet;
 
 pub(crate) use self::chunk::{Chunk, Held};
