@@ -62,7 +62,10 @@ pub(crate) struct Kept(Option<Taken>);
 /// The turns of the functions that live: the process and the object, and the turn. Only a thread that has the
 /// interpreter takes this lock, so no fork finds it locked. A turn may be taken at a fork, so a child has its
 /// own.
-static TURNS: Mutex<Vec<((u32, usize), Weak<Turn>)>> = Mutex::new(Vec::new());
+static TURNS: Mutex<Vec<(Owner, Weak<Turn>)>> = Mutex::new(Vec::new());
+
+/// A process, and the address of an object in it.
+type Owner = (u32, usize);
 
 /// The turn of a function, or, of a method, that of its object: whoever has it shares what the object has.
 pub(crate) fn turn_of(decode: &Bound<'_, PyAny>) -> Arc<Turn> {
