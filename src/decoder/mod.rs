@@ -88,9 +88,9 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// record](crate::BadRecords). What is [not of the record](DecodeFailure::not_of_record) ends every feed.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
-    /// Called by a worker that has decoded several records, one after the other, and may now have to wait for more.
-    /// A decoder gives up here what it keeps from one to the next and other workers wait for, such as a lock; by
-    /// default there is nothing.
+    /// Called by a worker that has decoded several records, one after the other, and may now have to wait for
+    /// more. A decoder gives up here what it keeps from one to the next and other workers wait for, such as a
+    /// lock; by default there is nothing.
     fn rest(&self, scratch: &mut Self::Scratch) {
         let _ = scratch;
     }

@@ -2,8 +2,8 @@
 //!
 //! It runs on the feed's workers. A function that reads a file lets go of the interpreter, and another worker
 //! would call it again meanwhile: two calls that share a file would read each other's bytes. So calls take
-//! turns ([`Turn`]), unless they are said to be fit to overlap. A worker waits for its turn first, and then for
-//! the interpreter, never the other way round. Whoever waits for a worker must not hold the interpreter
+//! turns ([`Turn`]), unless they are said to be fit to overlap. A worker waits for its turn first, and then
+//! for the interpreter, never the other way round. Whoever waits for a worker must not hold the interpreter
 //! meanwhile, not even to drop a feed ([`crate::running`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,9 +60,12 @@ impl Drop for Taken {
 pub(crate) struct Kept(Option<Taken>);
 
 /// The turns of the functions that live: the process and the object, and the turn. Only a thread that has the
-/// interpreter takes this lock, so no fork finds it locked. A turn may be locked at a fork, so a child has its
+/// interpreter takes this lock, so no fork finds it locked. A turn may be taken at a fork, so a child has its
 /// own.
-static TURNS: Mutex<Vec<((u32, usize), Weak<Turn>)>> = Mutex::new(Vec::new());
+static TURNS: Mutex<Vec<(Owner, Weak<Turn>)>> = Mutex::new(Vec::new());
+
+/// A process, and the address of an object in it.
+type Owner = (u32, usize);
 
 /// The turn of a function, or, of a method, that of its object: whoever has it shares what the object has.
 pub(crate) fn turn_of(decode: &Bound<'_, PyAny>) -> Arc<Turn> {

@@ -56,8 +56,8 @@ pub(crate) fn process(
     let Some(group) = of_torch(py)? else {
         return launched.map_err(|error| {
             let message = format!(
-                "{error}; if torch.distributed is what starts this job, initialise it first: then it says which \
-                 process this is"
+                "{error}; if torch.distributed is what starts this job, initialise it first: then it says \
+                 which process this is"
             );
             errors::config(py, &message)
         });
@@ -69,8 +69,8 @@ pub(crate) fn process(
         let given = |number: Option<usize>| number.map_or_else(|| "None".to_owned(), |one| one.to_string());
         let (rank, world_size) = (given(rank), given(world_size));
         let message = format!(
-            "{said}, and was given rank={rank}, world_size={world_size}: leave these out, or, if this data set \
-             is divided in another way, set environment=False"
+            "{said}, and was given rank={rank}, world_size={world_size}: leave these out, or, if this data \
+             set is divided in another way, set environment=False"
         );
         return Err(errors::config(py, &message));
     }

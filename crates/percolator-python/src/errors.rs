@@ -85,8 +85,11 @@ pub(crate) fn feed(py: Python<'_>, error: &FeedError) -> PyErr {
 
 /// An error of a feed whose records come from TFRecord files, and that reads them as Caffe's.
 pub(crate) fn feed_of_tfrecords(py: Python<'_>, error: &FeedError) -> PyErr {
-    let is_no_datum = |error: &FeedError| matches!(error, FeedError::Record(one) if matches!(one.cause, RecordCause::Datum(_)));
-    if !is_no_datum(error) || error.to_string().contains("fields") {
+    let is_no_datum = match error {
+        FeedError::Record(error) => matches!(error.cause, RecordCause::Datum(_)),
+        _ => false,
+    };
+    if !is_no_datum || error.to_string().contains("fields") {
         return feed(py, error);
     }
     feed_with(
@@ -106,10 +109,10 @@ fn feed_with(py: Python<'_>, error: &FeedError, hint: &str) -> PyErr {
 /// A wait of a consumer that holds all batches itself.
 pub(crate) fn all_held(py: Python<'_>, held: usize, when: &str) -> PyErr {
     let message = format!(
-        "{when}all {held} batches of the feed are held, and the next one needs the memory of one of them: the \
-         program keeps what it was given (a list of tensors or fields, say), and that is the feed's memory. \
-         Keep copies (copy=True of a DataLoader; tensor.clone(), array.copy()), or set prefetch to more than \
-         what is kept at once"
+        "{when}all {held} batches of the feed are held, and the next one needs the memory of one of them: \
+         the program keeps what it was given (a list of tensors or fields, say), and that is the feed's \
+         memory. Keep copies (copy=True of a DataLoader; tensor.clone(), array.copy()), or set prefetch to \
+         more than what is kept at once"
     );
     plain(py, "AllHeldError", &message)
 }

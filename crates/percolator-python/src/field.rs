@@ -22,8 +22,8 @@ const LEGACY_DEFAULT_STREAM: isize = 1;
 #[cfg(feature = "cuda")]
 const NO_STREAM: isize = -1;
 
-/// One array of a batch; pixels are in the order BGR. It keeps the batch's memory as long as it lives, and so does whatever a framework
-/// makes of it.
+/// One array of a batch; pixels are in the order BGR. It keeps the batch's memory as long as it lives, and so
+/// does whatever a framework makes of it.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Field {
     name: Arc<str>,

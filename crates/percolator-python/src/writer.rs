@@ -127,8 +127,8 @@ fn write(example: &mut ExampleWriter, name: &str, value: &Bound<'_, PyAny>) -> P
     if has_no_order {
         let found = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
-            "feature {name:?} holds a {found}, which has no order of values; it holds bytes or text, integers, or \
-             floats, one or a flat list"
+            "feature {name:?} holds a {found}, which has no order of values; it holds bytes or text, \
+             integers, or floats, one or a flat list"
         )));
     }
     if let Some(bytes) = values::bytes_of(value)? {

@@ -455,7 +455,8 @@ def test_the_value_of_a_listed_file_is_a_datum(tmp_path: Path) -> None:
         assert record.key == b"a b.bin"
         return {"value": record.value}
 
-    listed = percolator.Feed(image_list=tmp_path / "list.txt", root_folder=tmp_path, decode=decode, batch_size=1)
+    options = {"image_list": tmp_path / "list.txt", "root_folder": tmp_path, "decode": decode, "batch_size": 1}
+    listed = percolator.Feed(**options)
     value = next(iter(listed))["value"].numpy()[0].tobytes()
     # The fields label, encoded and data of Caffe's Datum.
     assert value == b"\x28\x07\x38\x01\x22\x07content"

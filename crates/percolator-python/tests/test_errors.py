@@ -162,7 +162,7 @@ CONTRADICTIONS = [
     ({"tfrecord": "x", "lmdb_name": "y"}, "lmdb_name is set without lmdb"),
     ({"tfrecord": "x", "root_folder": "y"}, "root_folder is set without image_list"),
     ({"lmdb": "x", "transform": percolator.Transform(crop=3), "mirror": True}, "put all of them into the Tr"),
-    ({"lmdb": "x", "devices": "mps"}, r"there is no device \"mps\"; there are host, host:N, cuda and cuda:N$"),
+    ({"lmdb": "x", "devices": "mps"}, r"no device \"mps\"; there are host, host:N, cuda and cuda:N$"),
     ({"lmdb": "x", "mix": [1, 1], "epochs": 1, "receipts": True}, "leave out receipts, or mix"),
     ({"lmdb": "x", "once": True, "receipts": True}, "use epochs=n, or, for the same order, epochs=0, assign"),
     ({"lmdb": "x", "color": "rgb"}, "their order, which is BGR always; make RGB of a batch with x"),

@@ -1,5 +1,5 @@
-"""The Python of the guide and of the README runs as it stands there, in an empty folder; and every public member
-says what it is for, in the package as in its stubs."""
+"""The Python of the guide and of the README runs as it stands there, in an empty folder; and every public
+member says what it is for, in the package as in its stubs."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def test_every_member_says_what_it_is_for() -> None:
 
 def test_the_order_of_channels_is_said_wherever_pixels_are_spoken_of() -> None:
     texts = {page.name: page.read_text() for page in PAGES if page.exists()}
-    spoken = [percolator, percolator.DataLoader, percolator.Feed, percolator.Transform, percolator.sample_data]
+    spoken = [percolator, percolator.DataLoader, percolator.Feed, percolator.Transform]
     texts.update({getattr(thing, "__name__", ""): thing.__doc__ or "" for thing in spoken})
     assert [name for name, text in texts.items() if "BGR" not in text] == []

@@ -132,8 +132,8 @@ def test_a_cancelled_feed_ends_with_an_error(numbers: str) -> None:
 
 
 def test_a_consumer_that_nobody_can_help_is_told_at_once(numbers: str) -> None:
-    """In a process of its own, which has no other thread, and imports neither JAX nor TensorFlow. Had it to wait
-    for a minute, what is said of that would come first."""
+    """In a process of its own, which has no other thread, and imports neither JAX nor TensorFlow. Had it to
+    wait for a minute, what is said of that would come first."""
     script = """
         import logging, sys, percolator
         loader = percolator.DataLoader(

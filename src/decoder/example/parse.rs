@@ -297,7 +297,7 @@ impl FeatureField {
                 feature,
                 field = %self.field,
                 has = ?features,
-                "the first record has no such feature: if the name is wrong, the field is empty in every record"
+                "the first record has no such feature: if its name is wrong, the field is always empty"
             );
         }
         Ok(())

@@ -59,8 +59,8 @@ pub(super) fn apply(
     Ok(None)
 }
 
-/// Refuses a function whose calls are to overlap, and that has an open file: among the global variables that it
-/// uses, those that it encloses, and those of its object. All its threads would share that file's position.
+/// Refuses a function whose calls are to overlap, and that has an open file: among the global variables that
+/// it uses, those that it encloses, and those of its object. All its threads would share that file's place.
 fn refuse_shared_files(decode: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = decode.py();
     let mut held: Vec<(String, Bound<'_, PyAny>)> = Vec::new();
@@ -92,8 +92,8 @@ fn refuse_shared_files(decode: &Bound<'_, PyAny>) -> PyResult<()> {
     for (name, value) in held {
         if value.is_instance(&file)? && !value.getattr("closed")?.is_truthy()? {
             let message = format!(
-                "decode_overlaps=True, and decode has the open file {name:?}: threads that read it at once move \
-                 each other's position, and get each other's bytes. Open one for each thread \
+                "decode_overlaps=True, and decode has the open file {name:?}: threads that read it at once \
+                 move each other's position, and get each other's bytes. Open one for each thread \
                  (threading.local), read with os.pread, or leave decode_overlaps out"
             );
             return Err(errors::config(py, &message));

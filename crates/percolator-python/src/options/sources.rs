@@ -12,8 +12,8 @@ use crate::errors;
 /// The kinds of sources, by keyword.
 const KINDS: [&str; 4] = ["lmdb", "leveldb", "tfrecord", "image_list"];
 
-/// A folder that is put before each name of a list. The library joins the two as they are, as Caffe does; here
-/// it is always a folder.
+/// A folder that is put before each name of a list. The library joins the two as they are, as Caffe does;
+/// here it is always a folder.
 fn folder(path: PathBuf) -> PyResult<String> {
     let mut folder = path.into_os_string().into_string().map_err(|path| {
         errors::value(format!("root_folder={}: it is not UTF-8: rename the folder", path.display()))
