@@ -1,9 +1,11 @@
 //! The errors that end a feed: those of all its stages, in one type.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::bad::{BadRecord, QuarantineError, TooManyBad};
+use crate::base::sync::panic_message;
 use crate::batch::fault::{BatchFault, RecordError};
 use crate::batch::field::{FieldError, FieldsError};
 use crate::config::ConfigError;
@@ -15,7 +17,8 @@ use crate::snapshot::SnapshotError;
 use crate::source::{Damage, SourceError};
 use crate::transform::TransformError;
 
-/// An error that ends a feed. Every lane gets it once, after the batches that were complete before it.
+/// An error that ends a feed. Every lane gets it once. If it is of the data, that is after the batches of all
+/// steps before it; otherwise after those that were complete.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FeedError {
@@ -60,6 +63,14 @@ pub enum FeedError {
     Panicked {
         /// The thread.
         name: String,
+        /// The panic's message.
+        message: String,
+    },
+    /// A source or a device panicked while the feed was built, or sought.
+    #[error("{who} panicked while the feed was built: {message}; if it is your own, this is a bug in it")]
+    BuildPanicked {
+        /// What panicked: `the source`, `the device of lane 0`.
+        who: String,
         /// The panic's message.
         message: String,
     },
@@ -153,6 +164,16 @@ impl From<BatchFault> for FeedError {
 }
 
 impl FeedError {
+    /// Makes a panic of `who` an error: what a caller implements is called while a feed is built.
+    pub(crate) fn of_panic<T>(
+        who: impl FnOnce() -> String,
+        work: impl FnOnce() -> Result<T, FeedError>,
+    ) -> Result<T, FeedError> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            Err(FeedError::BuildPanicked { who: who(), message: panic_message(&*panic) })
+        })
+    }
+
     /// What it is an error of, as far as it says.
     fn cause(&self) -> Option<Cause<'_>> {
         match self {

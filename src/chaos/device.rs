@@ -108,7 +108,7 @@ impl Backend for ChaosBackend {
             match chaos_of(transfer).map_or(Ok(true), |chaos| chaos.is_over()) {
                 Ok(true) => {
                     asked.push(place);
-                    inner.push(unwrapped(transfer));
+                    inner.push(transfer.inner().unwrap_or(transfer));
                 }
                 Ok(false) => {}
                 Err(error) => return Some((place, Err(error))),
@@ -121,11 +121,6 @@ impl Backend for ChaosBackend {
     fn numa_node(&self) -> Option<usize> {
         self.inner.backend().numa_node()
     }
-}
-
-/// The transfer of the inner device, if this one is wrapped.
-pub(crate) fn unwrapped(transfer: &dyn Transfer) -> &dyn Transfer {
-    chaos_of(transfer).map_or(transfer, |chaos| &*chaos.inner)
 }
 
 fn chaos_of(transfer: &dyn Transfer) -> Option<&ChaosTransfer> {
@@ -252,6 +247,10 @@ impl Transfer for ChaosTransfer {
 
     fn last_use(&self) -> &dyn Event {
         LastUse::wrap_ref(self)
+    }
+
+    fn inner(&self) -> Option<&dyn Transfer> {
+        Some(&*self.inner)
     }
 }
 

@@ -68,9 +68,6 @@ pub use self::source::ChaosSource;
 pub use self::state::Living;
 pub use self::writer::Writer;
 
-#[cfg(feature = "cuda-driver")]
-pub(crate) use self::device::unwrapped;
-
 use self::device::ChaosBackend;
 use self::state::State;
 

@@ -150,6 +150,24 @@ pub trait Transfer: Any + Send + Sync + fmt::Debug {
     /// The event after which neither the device nor the consumer reads the batch. Its memory is not written
     /// before.
     fn last_use(&self) -> &dyn Event;
+
+    /// The transfer of another device that this one passes batches on to, if it does. What knows the other
+    /// device by its type, such as [`Batch::cuda`](crate::Batch), then finds it.
+    fn inner(&self) -> Option<&dyn Transfer> {
+        None
+    }
+}
+
+impl dyn Transfer {
+    /// The transfer that moves the batch itself, behind all that only pass it on.
+    #[cfg(feature = "cuda-driver")]
+    pub(crate) fn innermost(&self) -> &dyn Transfer {
+        let mut transfer = self;
+        while let Some(inner) = transfer.inner() {
+            transfer = inner;
+        }
+        transfer
+    }
 }
 
 /// A kind of device.

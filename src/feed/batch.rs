@@ -235,7 +235,7 @@ impl Batch {
     #[cfg(feature = "cuda-driver")]
     #[must_use]
     pub fn cuda(&self) -> Option<crate::device::CudaBatch<'_>> {
-        crate::device::CudaBatch::of(crate::chaos::unwrapped(self.transfer()))
+        crate::device::CudaBatch::of(self.transfer().innermost())
     }
 
     /// Waits until the batch has arrived at its device.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::FeedBuilder;
+use super::resolve::of_source;
 use crate::base::progress::Progress;
 use crate::config::ConfigError;
 use crate::error::FeedError;
@@ -34,11 +35,13 @@ impl FeedBuilder {
         detail: DigestDetail,
         progress: &Progress,
     ) -> Result<Option<DataDigest>, FeedError> {
-        let source = self.open_source(&self.layer_seeds())?.source;
-        if source.passes() == Passes::Shuffled {
-            return Err(ConfigError::ShufflesItself.into());
-        }
-        Ok(DataDigest::of(&*source, detail, progress)?)
+        of_source(|| {
+            let source = self.open_source(&self.layer_seeds())?.source;
+            if source.passes() == Passes::Shuffled {
+                return Err(ConfigError::ShufflesItself.into());
+            }
+            Ok(DataDigest::of(&*source, detail, progress)?)
+        })
     }
 
     /// Sets the digest of the data set, which must have been made before. It is not verified in full, which

@@ -21,6 +21,7 @@ use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::prefetch::{LaneMeters, Returned, RingKeeper, Slot, SlotHeader, Unsubmitted, submit};
+use crate::record::StepId;
 
 /// Makes the empty batches of one lane.
 pub(super) struct EmptyBatches {
@@ -108,8 +109,12 @@ impl EmptyBatches {
         }
         let mut transfers = self.resting.iter().map(|slot| &*slot.header.transfer);
         if let Some((place, is_unused)) = self.device.backend().first_unused(&mut transfers) {
-            is_unused?;
-            return Ok(self.resting.remove(place).expect("it was just found"));
+            let slot = self.resting.remove(place).expect("it was just found");
+            if let Err(error) = is_unused {
+                self.failed.push(slot);
+                return Err(error.into());
+            }
+            return Ok(slot);
         }
         let (memory, capacity) = self.device.host_memory(self.layout.capacity())?;
         let transfer = self.device.backend().transfer(capacity)?;
@@ -117,7 +122,14 @@ impl EmptyBatches {
         let (done, _) = bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {
-            header: SlotHeader { transfer, step: None, batch: 0, capacity, token: self.account.0.token() },
+            header: SlotHeader {
+                transfer,
+                step: None,
+                at: StepId::default(),
+                batch: 0,
+                capacity,
+                token: self.account.0.token(),
+            },
             frame,
         })
     }

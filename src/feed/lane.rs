@@ -19,6 +19,7 @@ use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::base::trace;
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::frontier::Frontier;
 use crate::prefetch::{Delivered, LaneMeters, Returned};
 use crate::reader::Watch;
 use crate::reader::thread::Activity;
@@ -83,6 +84,8 @@ pub struct Lane {
     pub(super) progress: Arc<Progress>,
     /// The feed's first error.
     pub(super) first_error: FirstError<FeedError>,
+    /// Which lane holds the others up.
+    pub(super) frontier: Arc<Frontier>,
     pub(super) ended: bool,
     /// Tells the workers that nobody will see what is still queued of the lane.
     pub(super) is_left: Arc<AtomicBool>,
@@ -419,9 +422,13 @@ impl Lane {
             Activity::Paused => "the feed is paused".to_owned(),
             Activity::Reading => "the source: reading is slower than the consumer".to_owned(),
             Activity::WaitingForBlock => "the next block of steps: none is handed out".to_owned(),
-            Activity::WaitingFor(_) | Activity::Over => {
-                "the workers: the transform is slower than the consumer".to_owned()
-            }
+            Activity::WaitingFor(_) | Activity::Over => match self.frontier.behind(self.number) {
+                Some(lane) => format!(
+                    "lane {lane} has yet to fill its batch of the step: its consumer does not take its \
+                     batches, or the transform is slower"
+                ),
+                None => "the workers: the transform is slower than the consumer".to_owned(),
+            },
         }
     }
 }

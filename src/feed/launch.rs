@@ -8,7 +8,7 @@ use super::empty::EmptyBatches;
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
 use super::progress::Progress;
-use super::resolve::ResolvedFeed;
+use super::resolve::{ResolvedFeed, of_device, of_source};
 use super::sizing::Sizing;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::base::first_error::FirstError;
@@ -24,6 +24,7 @@ use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::order::OrderError;
 use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::frontier::{Frontier, LaneFrontier};
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
@@ -56,7 +57,7 @@ impl ResolvedFeed {
         self.check_devices()?;
         let queue = TaskQueue::with_room(self.sizing.threads, self.devices.len() * self.runs());
         let feed = FEEDS.fetch_add(1, Relaxed);
-        let readers = self.open_readers(feed, &queue.helpers())?;
+        let readers = of_source(|| self.open_readers(feed, &queue.helpers()))?;
         let meters = Arc::new(WorkerMeters::default());
         let of_lane = |_| Arc::new(LaneMeters { feed, ..LaneMeters::default() });
         let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(of_lane).collect();
@@ -67,7 +68,8 @@ impl ResolvedFeed {
         } else {
             Governor::of(threads)
         });
-        let placement = Placement::of(&self.topology, &self.devices, threads);
+        let place = || Ok(Placement::of(&self.topology, &self.devices, threads));
+        let placement = FeedError::of_panic(|| "a device".to_owned(), place)?;
         let near = placement.workers.as_ref();
         let first_error = FirstError::new();
         let lost = {
@@ -80,18 +82,21 @@ impl ResolvedFeed {
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
         let watch = readers[0].watch();
-        let about = Arc::new(self.about());
+        let (about, records) = of_source(|| Ok((Arc::new(self.about()), self.source.records())))?;
         let progress = self.progress(&about)?;
-        let readers = readers.into_iter().zip(progress.iter().cloned());
-        let lanes = readers
+        let frontier = Frontier::of(progress.iter().map(|lane| lane.next().1));
+        let parts = readers.into_iter().zip(progress.iter().cloned()).zip(frontier);
+        let lanes = parts
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
-            .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
+            .enumerate()
+            .map(|(lane, (part, ((device, meters), near)))| {
+                of_device(lane, || self.start_lane(part, device, meters, near, &shared))
+            })
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let names: Vec<String> = lanes.iter().map(|lane| lane.device.clone()).collect();
         let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
-        let records = self.source.records();
         tracing::info!(
-            source = %self.source.path().display(),
+            source = %about.source.display(),
             records,
             layout = %self.layout,
             lanes = lanes.len(),
@@ -198,13 +203,14 @@ impl ResolvedFeed {
 
     /// Checks that each device has room for the batches of all its lanes.
     fn check_devices(&self) -> Result<(), FeedError> {
-        let names: Vec<String> = self.devices.iter().map(Device::name).collect();
+        let named = |(lane, device): (usize, &Device)| of_device(lane, || Ok(device.name()));
+        let names: Vec<String> = self.devices.iter().enumerate().map(named).collect::<Result<_, _>>()?;
         for (number, (device, name)) in self.devices.iter().zip(&names).enumerate() {
             // One check covers all lanes of a device.
             if names[..number].contains(name) {
                 continue;
             }
-            let Some(free) = device.backend().free_bytes()? else { continue };
+            let Some(free) = of_device(number, || Ok(device.backend().free_bytes()?))? else { continue };
             let lanes = names.iter().filter(|other| *other == name).count();
             let batches = lanes * self.sizing.prefetch;
             let bytes = self
@@ -232,11 +238,13 @@ impl ResolvedFeed {
         let Some(image) = &self.image else { return Ok(named.clone()) };
         let transform = image.transformer.on_device();
         let mut devices: Vec<Device> = Vec::with_capacity(named.len());
-        for device in named {
+        for (lane, device) in named.iter().enumerate() {
             let known = named.iter().zip(&devices).find(|(known, _)| known.is(device));
-            let transforming =
-                known.map_or_else(|| device.transforming(&transform), |(_, made)| Ok(made.clone()));
-            devices.push(transforming?);
+            let made = match known {
+                Some((_, made)) => made.clone(),
+                None => of_device(lane, || Ok(device.transforming(&transform)?))?,
+            };
+            devices.push(made);
         }
         Ok(devices)
     }
@@ -244,7 +252,7 @@ impl ResolvedFeed {
     /// `near` are the processors that the lane is bound to, if any.
     fn start_lane(
         &self,
-        (reader, progress): (DataReader, Arc<Progress>),
+        ((reader, progress), frontier): ((DataReader, Arc<Progress>), LaneFrontier),
         device: &Device,
         meters: &Arc<LaneMeters>,
         near: Option<Cpus>,
@@ -257,7 +265,7 @@ impl ResolvedFeed {
         // Room for a message that never comes: a wait on a queue without room allocates.
         let (stop_sender, stop) = bounded(1);
         let (done_sender, done) = bounded(prefetch_max);
-        let (number, watch) = (reader.number(), reader.watch());
+        let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
         let account = SlotAccount::open();
@@ -282,6 +290,8 @@ impl ResolvedFeed {
             governor: shared.governor.clone(),
             meters: meters.clone(),
             first_error: shared.first_error.clone(),
+            frontier,
+            counts_batches: self.builder.spec.schedule.blocks,
             tasks: shared.workers.tasks(),
             done,
             done_sender,
@@ -289,7 +299,7 @@ impl ResolvedFeed {
             full,
             stop,
             is_left: is_left.clone(),
-            state: State::with_capacity(prefetch_max),
+            state: State::with_capacity(prefetch_max, progress.next().1),
         };
         {
             // Page-locked memory is on the node of the thread that allocates it, which touches it first. What
@@ -319,6 +329,7 @@ impl ResolvedFeed {
             give_up_after: self.builder.spec.give_up_after,
             progress,
             first_error: shared.first_error.clone(),
+            frontier: together,
             ended: false,
             is_left,
             thread: Some(spawn(prefetcher, stop_sender)?),

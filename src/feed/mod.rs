@@ -173,7 +173,8 @@ impl Feed {
     /// Takes the lanes, one for each device, in the order of the devices.
     ///
     /// Every lane must be drained or dropped. One that is kept and not drained stops the others once its ring
-    /// is full, because records are dealt in turn.
+    /// is full: records are dealt in turn, and a batch is delivered when every lane has completed its own of
+    /// the step, so that a bad record ends all lanes at one step.
     ///
     /// # Errors
     ///

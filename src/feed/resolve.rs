@@ -92,6 +92,16 @@ impl fmt::Debug for ResolvedFeed {
     }
 }
 
+/// Makes a panic of a lane's device an error.
+pub(super) fn of_device<T>(lane: usize, work: impl FnOnce() -> Result<T, FeedError>) -> Result<T, FeedError> {
+    FeedError::of_panic(|| format!("the device of lane {lane}"), work)
+}
+
+/// Makes a panic of the source an error.
+pub(super) fn of_source<T>(work: impl FnOnce() -> Result<T, FeedError>) -> Result<T, FeedError> {
+    FeedError::of_panic(|| "the source".to_owned(), work)
+}
+
 impl ResolvedFeed {
     /// Checks everything that can be checked before a thread is started.
     pub(super) fn of(mut builder: FeedBuilder) -> Result<Self, FeedError> {
@@ -101,14 +111,29 @@ impl ResolvedFeed {
         let mut choices = builder.choices(batch_size);
         builder.check(batch_size, &choices[0])?;
         let devices = builder.named_devices()?;
+        let looked = devices
+            .iter()
+            .enumerate()
+            .map(|(lane, device)| of_device(lane, || Ok((device.name(), device.backend().has_own_memory()))));
+        let (names, have_own_memory): (_, Vec<bool>) =
+            looked.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         // A seek uses the same devices, by the names that they give themselves.
-        builder.spec.devices = devices.iter().map(Device::name).collect();
+        builder.spec.devices = names;
         builder.attached.devices = Some(devices.clone());
-        if devices.iter().any(|device| device.backend().has_own_memory()) {
+        if have_own_memory.contains(&true) {
             // A device's own memory is for the program that trains on it.
             choices.retain(|sizing| !sizing.may_deepen());
         }
-        let best = choices[0];
+        of_source(|| Self::with_devices(builder, devices, choices))
+    }
+
+    /// The same, with its devices and the sizings to choose from.
+    fn with_devices(
+        builder: FeedBuilder,
+        devices: Vec<Device>,
+        mut choices: Vec<Sizing>,
+    ) -> Result<Self, FeedError> {
+        let (batch_size, best) = (builder.lane_batch_size()?, choices[0]);
         let spec = &builder.spec;
         let seeds = builder.layer_seeds();
         if let (Seed::Caffe { .. }, Some(NetLayer { preceded_by_other: true, .. })) = (spec.seed, &spec.net) {
@@ -254,7 +279,8 @@ impl ResolvedFeed {
     /// if a thread cannot be started. Nothing is left running.
     pub fn launch(self) -> Result<Feed, FeedError> {
         let net = self.builder.spec.net.clone();
-        self.start().map_err(|error| NetLayer::with_origin(net.as_ref(), error))
+        FeedError::of_panic(|| "something that the feed called".to_owned(), || self.start())
+            .map_err(|error| NetLayer::with_origin(net.as_ref(), error))
     }
 }
 

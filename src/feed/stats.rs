@@ -94,7 +94,7 @@ pub struct LaneStats {
     pub runs: QueueStats,
     /// Batches in its ring now.
     pub ring: usize,
-    /// Batches that are being filled now.
+    /// Batches that are being filled now, or that another lane has yet to complete its own of the step for.
     pub filling: usize,
     /// Complete batches that wait for the consumer now.
     pub ready: usize,

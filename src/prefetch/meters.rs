@@ -33,7 +33,7 @@ pub(crate) struct LaneMeters {
     pub(crate) growths: Count,
     /// The number of batches in the ring.
     pub(crate) ring: AtomicUsize,
-    /// The number of batches that have their first record, and are not complete.
+    /// The number of batches that have their first record, and were not handed over to the consumer.
     pub(crate) filling: AtomicUsize,
     /// The number of complete batches that wait for the consumer.
     pub(crate) ready: AtomicUsize,

@@ -7,21 +7,25 @@
 //! While the consumer holds one batch, the others of the ring are being filled.
 //!
 //! ```text
-//!             free                                             full
-//!  consumer ---------> resting -> idle -> open -> in flight ---------> consumer
-//!  (drops a batch)     (last use  (no     (places (workers             (takes a batch)
-//!                       pending)   record) given)  write)
+//!             free                                                          full
+//!  consumer ---------> resting -> idle -> open -> in flight -> submitted ---------> consumer
+//!  (drops a batch)     (last use  (no     (places (workers     (other lanes         (takes a batch)
+//!                       pending)   record) given)  write)       behind)
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. **Conservation.** Slots in `free` + resting, idle, open and in flight here + in `full` + held by the
-//!    consumer = the batches in the ring, until the lane ends; a slot that is lost before then asserts. All
-//!    queues have room for everything that can be in them: only a receive ever waits.
+//! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` + held
+//!    by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then asserts.
+//!    All queues have room for everything that can be in them: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in that order, whatever order
 //!    the workers finish in.
-//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What was
-//!    complete is delivered; then, at most once, the error.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What comes
+//!    before the end is delivered; then, at most once, the error. Of a lane's errors the earliest batch's wins:
+//!    one that is in flight comes before what failed at a later one. Of all lanes' errors that are of the data
+//!    the first step's wins, for every lane ([`frontier`]). What is of nothing in the data (the feed is
+//!    cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is delivered by
+//!    then, and a device's failure its own lane.
 //! 4. A buffer is not written before the event of its last use.
 //! 5. **Dropping a batch waits for nobody.** A slot that its device has yet to release is dropped on this
 //!    thread alone. So the thread stays, when the lane has ended, until all slots have returned, including
@@ -31,6 +35,7 @@
 pub(crate) mod consumer_task;
 mod depth;
 mod first_good;
+pub(crate) mod frontier;
 mod meters;
 mod slot;
 mod tolerance;
@@ -60,9 +65,10 @@ use crate::device::{Capacity, Device, DeviceError};
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::first_good::Front;
+use crate::prefetch::frontier::{Clearance, LaneFrontier};
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
-use crate::record::StepEnd;
+use crate::record::{StepEnd, StepId};
 use crate::transform::Draws;
 use crate::workers::processor::Processor;
 use crate::workers::{Fill, Governor, Task};
@@ -103,8 +109,12 @@ pub(crate) struct Prefetcher {
     pub(crate) depth: Depth,
     pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
-    /// Shared by all lanes of the feed: an error in one lane ends all, unless it is its device's.
+    /// Shared by all lanes of the feed: what ends them at once, wherever they are.
     pub(crate) first_error: FirstError<FeedError>,
+    /// How far the other lanes are: it decides what is handed over, and where the data end the feed.
+    pub(crate) frontier: LaneFrontier,
+    /// Whether steps are handed out in blocks, in any order: the frontier then counts the lane's batches.
+    pub(crate) counts_batches: bool,
     pub(crate) tasks: Sender<Task>,
     /// Receives a message whenever a batch is complete; `done_sender` is for new slots.
     pub(crate) done: Receiver<()>,
@@ -129,6 +139,9 @@ pub(crate) struct State {
     failed: Vec<Slot>,
     /// Batches that are not submitted because of an error: their slot headers, and their buffers.
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
+    /// Complete batches that have been submitted to the device, in order: other lanes have yet to complete
+    /// theirs.
+    submitted: VecDeque<Delivered>,
     /// Slots that wait for the event of their last use; these may come in any order.
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
@@ -144,18 +157,42 @@ pub(crate) struct State {
     begun: u64,
     /// Batches that the workers may still be writing, in order.
     in_flight: VecDeque<(SlotHeader, Pending)>,
-    /// The lane's outcome, once nothing new is begun.
-    ending: Option<Result<(), FeedError>>,
+    /// The step of the batch that is closed next.
+    next: StepId,
+    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may need
+    /// those that the reader deals behind them.
+    ending: Option<Ending>,
+    /// Whether all runs have been taken.
+    runs_over: bool,
+}
+
+/// Why a lane begins no more batches, and what comes after those that it has begun.
+enum Ending {
+    /// Its records have ended.
+    Source,
+    /// Something in the data, at this step.
+    Data(StepId, FeedError),
+    /// The same: the frontier knows, and says what ends the lane.
+    Known,
+    /// Its device, or something that ends the whole feed, whatever is in the data.
+    Now(FeedError),
 }
 
 impl State {
-    /// A state with room for all slots of a ring.
-    pub(crate) fn with_capacity(slots: usize) -> Self {
+    /// A state with room for all slots of a ring, of a lane that begins at this step.
+    pub(crate) fn with_capacity(slots: usize, next: StepId) -> Self {
         State {
+            submitted: VecDeque::with_capacity(slots),
             resting: VecDeque::with_capacity(slots),
             in_flight: VecDeque::with_capacity(slots),
+            next,
             ..State::default()
         }
+    }
+
+    /// The first step that is not complete.
+    fn next_complete(&self) -> StepId {
+        self.in_flight.front().map_or(self.next, |(header, _)| header.at)
     }
 }
 
@@ -167,6 +204,8 @@ enum Wake {
     /// A slot's last use is over, or its device can no longer tell.
     Rested,
     Done,
+    /// Other lanes have completed a step, or the feed is over.
+    Frontier,
     Alarm,
     ConsumerLeft,
 }
@@ -200,7 +239,8 @@ impl Prefetcher {
         if self.processor.hashes_contents {
             frame.keep_contents();
         }
-        let header = SlotHeader { transfer, step: None, batch: 0, capacity, token: self.ring.0.token() };
+        let (at, token) = (StepId::default(), self.ring.0.token());
+        let header = SlotHeader { transfer, step: None, at, batch: 0, capacity, token };
         self.state.resting.push_back(Slot { header, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -224,6 +264,7 @@ impl Prefetcher {
             consumer,
             free,
             first_error,
+            frontier,
             state,
             meters,
             ..
@@ -237,6 +278,8 @@ impl Prefetcher {
             // If there is no room for it, an error is already there, after the ring's batches.
             let _ = full.try_send(Err(error));
         }
+        // The other lanes do not wait for this one any more.
+        drop(frontier);
         // The consumer sees the end before this thread waits for any slot: the consumer may have to continue
         // before a slot can be released.
         drop((reader, processor, draws, governor, tasks, full));
@@ -263,13 +306,11 @@ impl Prefetcher {
     /// Sends on what is complete, then waits for something to do. Returns `false` when there is no more to
     /// do.
     fn step(&mut self) -> Result<bool, Gone> {
-        self.deliver_complete()?;
+        self.submit_complete();
         self.reuse();
-        if self.state.in_flight.is_empty()
-            && let Some(ending) = self.state.ending.take()
-        {
-            if let Err(error) = ending {
-                self.full.send(Err(self.last_word(error))).map_err(|_| Gone)?;
+        if let Some(outcome) = self.hand_over()? {
+            if let Err(error) = outcome {
+                self.full.send(Err(error)).map_err(|_| Gone)?;
                 self.consumer.wake();
             }
             return Ok(false);
@@ -277,7 +318,9 @@ impl Prefetcher {
         match self.wait() {
             Wake::Run(slot) => {
                 let run = self.reader.end().lease(slot);
-                if self.state.idle.is_none() && self.state.open.is_none() {
+                if self.state.ending.is_some() {
+                    // For nobody.
+                } else if self.state.idle.is_none() && self.state.open.is_none() {
                     self.state.run = Some(run);
                 } else {
                     self.take_in(run);
@@ -289,7 +332,7 @@ impl Prefetcher {
                 self.state.failed.push(slot);
                 self.fail(error.into());
             }
-            Wake::Done | Wake::Rested => {}
+            Wake::Done | Wake::Rested | Wake::Frontier => {}
             Wake::Alarm => {
                 let error = self.first_error.get().unwrap_or(FeedError::Cancelled);
                 self.fail(error);
@@ -299,17 +342,63 @@ impl Prefetcher {
         Ok(true)
     }
 
-    /// The error that ends the lane: its own device's, which concerns no other lane, or the feed's first.
-    fn last_word(&self, error: FeedError) -> FeedError {
-        if let FeedError::Device(error) = &error {
-            tracing::info!(%error, "the lane ends; the others continue");
-            return FeedError::Device(error.clone());
+    /// Hands over what is behind the frontier. Returns the lane's outcome when there is no more to do.
+    fn hand_over(&mut self) -> Result<Option<Result<(), FeedError>>, Gone> {
+        self.tell_ending();
+        loop {
+            let has_ended =
+                self.state.in_flight.is_empty() && matches!(self.state.ending, Some(Ending::Source));
+            let first = self.state.submitted.front().map(|batch| batch.header.at);
+            let at = first.unwrap_or_else(|| self.state.next_complete());
+            match self.frontier.look(at, first.is_some() || has_ended) {
+                Clearance::Cleared => match self.state.submitted.pop_front() {
+                    Some(batch) => self.deliver(batch)?,
+                    None if has_ended => return Ok(Some(Ok(()))),
+                    None => break,
+                },
+                Clearance::NotYet => break,
+                Clearance::Over(error) => {
+                    tracing::info!(%error, "the feed ends");
+                    self.abandon();
+                    return Ok(Some(Err(error)));
+                }
+            }
         }
-        // Set only now: a batch that was in flight may have failed because of an earlier record.
-        if self.first_error.set(error.clone()) {
-            tracing::info!(%error, "the feed ends");
+        match &self.state.ending {
+            Some(Ending::Now(error)) if self.state.in_flight.is_empty() => {
+                if let FeedError::Device(_) = error {
+                    if !self.state.submitted.is_empty() {
+                        return Ok(None);
+                    }
+                    tracing::info!(%error, "the lane ends; the others continue");
+                    return Ok(Some(Err(error.clone())));
+                }
+                if self.first_error.set(error.clone()) {
+                    tracing::info!(%error, "the feed ends");
+                }
+                Ok(Some(Err(self.first_error.get().unwrap_or_else(|| error.clone()))))
+            }
+            _ => Ok(None),
         }
-        self.first_error.get().unwrap_or(error)
+    }
+
+    /// Tells the frontier that no more batches are completed, once it is so.
+    fn tell_ending(&mut self) {
+        if !self.state.in_flight.is_empty() {
+            return;
+        }
+        match self.state.ending.take() {
+            // Only now: a batch that was in flight may have failed because of an earlier record.
+            Some(Ending::Data(at, error)) => {
+                self.frontier.fail(at, error);
+                self.state.ending = Some(Ending::Known);
+            }
+            Some(ending @ (Ending::Source | Ending::Now(_))) => {
+                self.frontier.leave();
+                self.state.ending = Some(ending);
+            }
+            ending => self.state.ending = ending,
+        }
     }
 
     fn wait(&self) -> Wake {
@@ -349,6 +438,8 @@ impl Prefetcher {
     fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
         match &self.state {
             State { ending: Some(_), .. } => (&self.meters.for_workers, "workers"),
+            // Of this lane or of those that are behind it.
+            State { submitted, .. } if !submitted.is_empty() => (&self.meters.for_workers, "workers"),
             State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
                 match resting.is_empty() {
                     true => (&self.meters.for_slot, "free"),
@@ -361,16 +452,23 @@ impl Prefetcher {
     }
 
     fn select(&self, patience: Duration) -> Option<Wake> {
-        let State { run, ending, .. } = &self.state;
+        let State { run, ending, in_flight, runs_over, .. } = &self.state;
         let wants_slot = self.wants_slot();
-        let wants_run = ending.is_none() && run.is_none();
+        let wants_run = match ending {
+            None => run.is_none(),
+            Some(_) => in_flight.is_empty() && !runs_over,
+        };
+        // What is in flight is completed first.
+        let wants_alarm = match ending {
+            None => true,
+            Some(ending) => in_flight.is_empty() && !matches!(ending, Ending::Now(_)),
+        };
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
         select! {
             recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
-            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => {
-                Some(Wake::Alarm)
-            },
+            recv(if wants_alarm { self.first_error.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
             recv(self.done) -> _ => Some(Wake::Done),
+            recv(self.frontier.woken()) -> _ => Some(Wake::Frontier),
             recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
                 // A disconnected `free` means that the consumer has dropped the lane.
                 Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
@@ -414,15 +512,11 @@ impl Prefetcher {
         bad.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // The send succeeds: the workers outlive the lanes, and a lost worker stays to take and drop tasks
-        // until the queue ends. Without that, the records would never be written.
+        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records would
+        // never be written.
         let is_left = self.is_left.clone();
         let fill = Fill { run, places, settled, verified, lane, batch, is_left };
-        if let Err(unsent) = self.tasks.send(Task::Fill(fill)) {
-            drop(unsent);
-            let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
-            return self.fail(self.first_error.get().unwrap_or(FeedError::Panicked { name, message }));
-        }
+        assert!(self.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
         if end.is_some() {
             self.close_batch(end);
         }
@@ -458,34 +552,77 @@ impl Prefetcher {
     fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((header, filling)) = self.state.open.take() {
             let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
-            self.state.in_flight.push_back((SlotHeader { step, ..header }, pending));
+            let (at, next) = match step.filter(|_| !self.counts_batches) {
+                Some(end) => (end.id(), end.next()),
+                None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
+            };
+            self.state.next = next;
+            self.state.in_flight.push_back((SlotHeader { step, at, ..header }, pending));
         }
     }
 
     /// Handles the end of the reader. The last batch may be short; if the reader ended with an error, the
     /// records of an incomplete batch are discarded.
     fn runs_ended(&mut self) {
+        self.state.runs_over = true;
+        if self.state.ending.is_some() {
+            return;
+        }
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
             None if self.state.early.is_empty() => {
                 self.close_batch(None);
-                self.state.ending = Some(Ok(()));
+                self.state.ending = Some(Ending::Source);
             }
             None => {
                 self.begin_and_close(None);
-                self.state.ending.get_or_insert(Ok(()));
+                self.state.ending.get_or_insert(Ending::Source);
             }
         }
     }
 
-    /// Ends the lane with an error, and the feed with it, once what is in flight is complete.
+    /// Ends the lane with an error at the batch that comes next, once what is in flight is complete.
     fn fail(&mut self, error: FeedError) {
+        self.fail_at(self.state.next, error);
+    }
+
+    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of a
+    /// later batch, but not what ends the whole feed at once.
+    fn fail_at(&mut self, at: StepId, error: FeedError) {
+        self.close_ring();
+        let ends_all = |error: &FeedError| {
+            matches!(error, FeedError::Panicked { .. } | FeedError::Cancelled | FeedError::AllHeld { .. })
+        };
+        match &self.state.ending {
+            Some(Ending::Now(before)) if ends_all(before) => {}
+            _ if ends_all(&error) || matches!(error, FeedError::Device(_)) => {
+                self.state.ending = Some(Ending::Now(error));
+            }
+            _ => self.state.ending = Some(Ending::Data(at, error)),
+        }
+    }
+
+    /// Gives up what is not complete and not in flight.
+    fn close_ring(&mut self) {
         self.ring.0.close();
         if let Some((header, filling)) = self.state.open.take() {
             self.state.abandoned.push((header, Box::new(filling)));
         }
         self.state.run = None;
-        self.state.ending = Some(Err(error));
+    }
+
+    /// Gives up all batches that were not handed over.
+    fn abandon(&mut self) {
+        self.close_ring();
+        self.abandon_in_flight();
+        let submitted = self.state.submitted.drain(..).map(Delivered::into_slot);
+        self.state.resting.extend(submitted);
+    }
+
+    fn abandon_in_flight(&mut self) {
+        while let Some((header, pending)) = self.state.in_flight.pop_front() {
+            self.state.abandoned.push((header, Box::new(pending)));
+        }
     }
 
     /// Takes any slot whose last use is over. It does not wait for a particular slot: that slot's last use
@@ -496,7 +633,10 @@ impl Prefetcher {
         }
         match self.rested() {
             Some((position, Ok(()))) => self.state.idle = self.state.resting.remove(position),
-            Some((_, Err(error))) => return self.fail(error.into()),
+            Some((position, Err(error))) => {
+                self.state.failed.extend(self.state.resting.remove(position));
+                return self.fail(error.into());
+            }
             None if self.deepen() => self.state.idle = self.state.resting.pop_back(),
             None => return,
         }
@@ -520,10 +660,11 @@ impl Prefetcher {
         added.is_ok()
     }
 
-    fn deliver_complete(&mut self) -> Result<(), Gone> {
+    /// Submits complete batches to the device.
+    fn submit_complete(&mut self) {
         while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
             let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
-            let (lane, batch) = (self.reader.number(), header.batch);
+            let (lane, batch, at) = (self.reader.number(), header.batch, header.at);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
             let mixed = header.step.filter(|_| self.is_mixed).map(|step| step.epoch);
             let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane, mixed };
@@ -531,28 +672,27 @@ impl Prefetcher {
             drop(submitting);
             match submitted {
                 Ok(delivered) => {
-                    self.meters.filling.fetch_sub(1, Ordering::Relaxed);
-                    self.meters.ready.fetch_add(1, Ordering::Relaxed);
-                    trace::moment!("ready", self.meters.feed, lane, batch);
-                    self.deliver(delivered)?;
-                    self.depth.look(Instant::now(), &self.meters);
+                    self.state.submitted.push_back(delivered);
+                    self.frontier.advance(self.state.next_complete());
                 }
                 Err(Unsubmitted { error, slot }) => {
                     self.state.failed.extend(slot.map(|slot| *slot));
-                    while let Some((header, pending)) = self.state.in_flight.pop_front() {
-                        self.state.abandoned.push((header, Box::new(pending)));
-                    }
-                    self.fail(error);
+                    self.abandon_in_flight();
+                    self.fail_at(at, error);
                 }
             }
         }
-        Ok(())
     }
 
-    fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
-        let sent = self.full.send(Ok(delivered)).map_err(|_| Gone);
+    /// Hands a batch over to the consumer.
+    fn deliver(&mut self, delivered: Delivered) -> Result<(), Gone> {
+        self.meters.filling.fetch_sub(1, Ordering::Relaxed);
+        self.meters.ready.fetch_add(1, Ordering::Relaxed);
+        trace::moment!("ready", self.meters.feed, self.reader.number(), delivered.header.batch);
+        self.full.send(Ok(delivered)).map_err(|_| Gone)?;
         self.consumer.wake();
-        sent
+        self.depth.look(Instant::now(), &self.meters);
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod schedule_slice;
 pub(crate) mod thread;
 
 use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ use crate::base::meter::Waits;
 use crate::base::offload::Helpers;
 use crate::base::shape::Phase;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::panic_message;
 use crate::order::OrderError;
 use crate::source::{Source, SourceError};
 
@@ -86,6 +88,14 @@ pub enum ReaderError {
         /// What [`Blocks`](crate::order::Blocks) reported.
         message: String,
     },
+    /// The blocks of steps went to another feed of the same builder.
+    #[error(
+        "{key}: another feed of the same builder has the blocks of steps: call .blocks(...) for each feed"
+    )]
+    BlocksTaken {
+        /// The reader.
+        key: String,
+    },
     /// A block that no feed can deliver.
     #[error("{key}: the block of steps that was handed out ({block}) is not possible: {message}")]
     NoSuchBlock {
@@ -135,7 +145,7 @@ pub enum ReaderError {
         /// The operating system's message.
         message: String,
     },
-    /// The source panicked while it was being read.
+    /// The source panicked while it was opened or read.
     #[error("{key}: the reader panicked: {message}; this is a bug in the source")]
     Panicked {
         /// The reader.
@@ -525,6 +535,13 @@ impl DataReaderBuilder {
     ///
     /// The same as for [`open`](Self::open).
     pub fn open_in(self, registry: &Registry) -> Result<DataReader, ReaderError> {
+        // Not yet its key: the source's path may be what panics.
+        let name = self.layer.clone();
+        catch_unwind(AssertUnwindSafe(|| self.open_caught(registry)))
+            .unwrap_or_else(|panic| Err(ReaderError::Panicked { key: name, message: panic_message(&*panic) }))
+    }
+
+    fn open_caught(self, registry: &Registry) -> Result<DataReader, ReaderError> {
         let terms = self.terms;
         terms.check()?;
         let mut source = canonical(self.source.path());

@@ -105,6 +105,8 @@ struct Seeker<'a> {
     is_indexed: bool,
     /// The position of the cursor's next record, if known: a cursor need not begin at the first record.
     at: Option<u64>,
+    /// Whether it has been behind the last record.
+    has_seen_end: bool,
     /// The next records of a share, already announced to the cursor.
     foreseen: VecDeque<RecordId>,
     /// How far the cursor reads without a seek, as announced to it.
@@ -164,10 +166,8 @@ impl Seeker<'_> {
     /// At the end of an epoch, passes over what the last step leaves out, if the source is read in order, and
     /// checks the end.
     fn end_epoch(&mut self, plan: &Plan, is_stopping: impl Fn() -> bool) -> Result<(), SourceError> {
+        self.look_behind_the_end()?;
         let Some(at) = self.at else { return Ok(()) };
-        if !self.ends_as_stated() {
-            return Ok(());
-        }
         // Behind a step that wraps, the cursor is in the next epoch.
         if !self.is_indexed && !plan.wraps() {
             let end = self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at);
@@ -182,27 +182,44 @@ impl Seeker<'_> {
         self.check_end()
     }
 
+    /// Goes over the plan's last record, the first time, if the cursor seeks there: it may come from anywhere,
+    /// and never come there by itself.
+    fn look_behind_the_end(&mut self) -> Result<(), SourceError> {
+        let records = self.records();
+        if !self.is_indexed || self.has_seen_end || self.at == Some(records) {
+            return Ok(());
+        }
+        let last = records.saturating_sub(1);
+        self.cursor.seek(last)?;
+        if !self.cursor.skip()? {
+            return Err(self.cut_short(last));
+        }
+        self.at = Some(records);
+        Ok(())
+    }
+
     /// If the cursor is behind the plan's last record, or the last of a file, checks that the source or the
     /// file ends there. The plan was made for as many records as the source states of each file, and nothing
     /// else would tell that it has more.
     fn check_end(&mut self) -> Result<(), SourceError> {
-        let records = self.ends.last().copied().unwrap_or_default();
-        if self.at != Some(records) {
+        if self.at != Some(self.records()) {
             return self.cursor.check_end();
         }
         // Checked once: wherever the cursor is now, it goes elsewhere.
-        self.at = None;
-        if !self.ends_as_stated() || !self.cursor.skip()? {
+        (self.at, self.has_seen_end) = (None, true);
+        if !self.cursor.skip()? {
             return Ok(());
         }
-        let message = format!("expected {records} records, but the database continues");
+        let records = self.records();
+        let message = format!(
+            "expected {records} records, but the database continues; a source has to state all of its records"
+        );
         Err(SourceError::Broken { path: self.source.path().to_owned(), index: records, message })
     }
 
-    /// Whether more records than the source states would be an error. A caller's own source may stop short of
-    /// what its cursor has.
-    fn ends_as_stated(&self) -> bool {
-        self.source.internals().is_some()
+    /// The number of records that the plan is of.
+    fn records(&self) -> u64 {
+        self.ends.last().copied().unwrap_or_default()
     }
 
     /// Announces how far the cursor reads from the next record of the first share, through the shares after
@@ -232,7 +249,7 @@ impl Seeker<'_> {
 
     /// The error for a source with fewer records than its plan was made for.
     fn cut_short(&self, index: u64) -> SourceError {
-        let message = "expected more records, but the database ends".to_owned();
+        let message = format!("expected {} records, but the database ends", self.records());
         SourceError::Broken { path: self.source.path().to_owned(), index, message }
     }
 }
@@ -285,6 +302,7 @@ impl Dealer<'_> {
             is_seekable,
             is_indexed,
             at: (!is_seekable).then_some(0),
+            has_seen_end: false,
             foreseen: VecDeque::with_capacity(FORESEEN),
             until: u64::MAX,
         };
@@ -296,8 +314,7 @@ impl Dealer<'_> {
             return self.deal_range(schedule_slice, whole, &mut consumers, &mut seeker).map(|_| ());
         };
         let Some(mut blocks) = blocks.take() else {
-            let message = "another feed of the same builder has them: call .blocks(...) for each".to_owned();
-            return Err(ReaderError::Blocks { key: self.key().to_string(), message });
+            return Err(ReaderError::BlocksTaken { key: self.key().to_string() });
         };
         while let Some(block) = self.next_block(schedule_slice, &mut *blocks)? {
             let Block { first, steps } = block;

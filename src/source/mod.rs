@@ -70,7 +70,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// The source's path, which names it in messages and in the registry.
     fn path(&self) -> &Path;
 
-    /// The number of records, if known without reading them.
+    /// The number of records, if known without reading them. A [plan](crate::order::Plan) is made for this
+    /// number: if a cursor then has more, or fewer, the feed ends with an error.
     fn records(&self) -> Option<u64>;
 
     /// Tells this data set from others, and from its own earlier states. A [`Snapshot`](crate::Snapshot)

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub freed_in_use: bool,
     /// The number of batch memories alive.
     pub memories: usize,
+    /// The last batches of the transfers that were dropped, in order.
+    pub dropped: Vec<Option<usize>>,
     /// The threads that dropped transfers.
     pub dropped_on: HashSet<String>,
 }
@@ -160,7 +162,11 @@ impl Drop for Memory {
 impl Drop for Way {
     fn drop(&mut self) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
-        self.bench.change(|state| state.dropped_on.insert(thread));
+        let last = *self.last_use.number.lock().unwrap();
+        self.bench.change(|state| {
+            state.dropped.push(last);
+            state.dropped_on.insert(thread)
+        });
         if self.bench.1 == Broken::WaitsInDrop {
             self.last_use.wait().unwrap();
         }

@@ -174,7 +174,8 @@ fn blocks_are_handed_out_to_one_feed() {
     let mut first = builder.clone().build().unwrap();
     assert_eq!(delivered(&mut first).len(), 2);
     let error = builder.build().unwrap().steps().next().unwrap().unwrap_err();
-    assert!(error.to_string().contains("another feed of the same builder has them"), "{error}");
+    assert!(matches!(&error, FeedError::Reader(ReaderError::BlocksTaken { .. })), "{error}");
+    assert!(error.to_string().contains("another feed of the same builder has the blocks"), "{error}");
 }
 
 #[derive(Debug)]

@@ -75,6 +75,23 @@ fn an_error_of_the_last_use_ends_the_lane() {
     assert_eq!(error, FeedError::Device(bench.error("last_use")));
 }
 
+/// Dropping the others may take as long as the device still uses them.
+#[test]
+fn a_slot_whose_device_failed_is_dropped_before_all_others() {
+    must_end("a lane whose second batch fails when it is to be used again", || {
+        let bench = Bench::new(Broken::LastUse(1));
+        let mut lane = feed(&bench, 2).build().unwrap().take_lanes().unwrap().remove(0);
+        let [first, second] = [lane.next(), lane.next()].map(|batch| batch.unwrap().unwrap());
+        drop(first);
+        bench.wait_until(|state| state.awaited.contains(&0));
+        drop(second);
+        assert_eq!(lane.next().unwrap().unwrap_err(), FeedError::Device(bench.error("last_use")));
+        bench.let_go();
+        lane.close();
+        assert_eq!(bench.state().dropped, [Some(1), Some(0)]);
+    });
+}
+
 #[test]
 fn an_error_of_release_ends_the_lane() {
     let bench = Bench::new(Broken::Release);

@@ -8,6 +8,7 @@ mod bad_stored;
 mod bench;
 mod blocks;
 mod broken_device;
+mod callers_panics;
 #[path = "../common/mod.rs"]
 mod common;
 mod contents;
@@ -18,6 +19,7 @@ mod dlpack;
 mod endings;
 mod epochs;
 mod fields;
+mod lane_ends;
 mod lanes;
 mod limits;
 mod own_sources;

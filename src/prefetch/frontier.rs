@@ -1,0 +1,248 @@
+//! The frontier of a feed: the first step that one of its lanes has yet to complete.
+//!
+//! **Where a feed ends.** If a record, or the source, ends a feed, it does so at a step: every lane delivers
+//! its batches of all steps before that one, and then the error. Of several such steps the first one counts.
+//! So the end is a function of the data, whatever the numbers of lanes and threads, and whoever is fast.
+//!
+//! This is why a lane hands a batch over only behind the frontier, when each lane has completed its batch of
+//! the step: none is delivered that another lane's error would have come before. The same holds for the end
+//! of a lane that has no more records.
+//!
+//! # Why every wait here ends
+//!
+//! The batches of the lanes that are furthest behind wait for nobody but the source, the workers and their
+//! own consumers. A reader that waits for another lane to take records has dealt all of the frontier's step:
+//! the other lane has taken all of its part, or it would be at the frontier itself. A lane that completes no
+//! more batches, because it has ended, its device has failed or its consumer has left, says so and is waited
+//! for no longer. One that has found an error goes on taking records, and drops them, until the others have
+//! come to its step.
+
+use std::sync::Arc;
+
+use crate::base::sync::{Mutex, Receiver, Sender, bounded};
+use crate::error::FeedError;
+use crate::record::{RecordId, StepId};
+
+/// How far the lanes of a feed are.
+#[derive(Debug)]
+pub(crate) struct Frontier(Mutex<Lanes>);
+
+#[derive(Debug)]
+struct Lanes {
+    lanes: Vec<LaneState>,
+    /// What ends the feed, as far as the lanes have found it.
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    /// The first step that it has yet to complete; `None` if it completes no more.
+    next: Option<StepId>,
+    /// Whether it is to be woken when the frontier moves.
+    waits: bool,
+    wake: Sender<()>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    at: StepId,
+    lane: usize,
+    error: FeedError,
+}
+
+impl Failure {
+    /// Of several, the least ends the feed. In one step, what is wrong with a record comes before the end of
+    /// the reading, which came to that record first.
+    fn rank(&self) -> (StepId, bool, Option<RecordId>, usize) {
+        let id = match &self.error {
+            FeedError::Record(error) => Some(error.id),
+            FeedError::TooManyBad(error) => Some(error.record.id),
+            _ => None,
+        };
+        (self.at, matches!(self.error, FeedError::Reader(_)), id, self.lane)
+    }
+}
+
+impl Lanes {
+    /// `None` if no lane completes any more batches.
+    fn frontier(&self) -> Option<StepId> {
+        self.lanes.iter().filter_map(|lane| lane.next).min()
+    }
+
+    /// The failure that ends the feed, if no lane can find one that comes before it.
+    fn end(&self) -> Option<&Failure> {
+        let frontier = self.frontier();
+        self.failure.as_ref().filter(|failure| frontier.is_none_or(|frontier| failure.at < frontier))
+    }
+}
+
+impl Frontier {
+    /// The frontier of lanes that begin at these steps, and each lane's part of it.
+    pub(crate) fn of(starts: impl IntoIterator<Item = StepId>) -> Vec<LaneFrontier> {
+        let (lanes, wakes): (Vec<_>, Vec<_>) = starts
+            .into_iter()
+            .map(|start| {
+                let (wake, woken) = bounded(1);
+                (LaneState { next: Some(start), waits: false, wake }, woken)
+            })
+            .unzip();
+        let frontier = Arc::new(Frontier(Mutex::new(Lanes { lanes, failure: None })));
+        let part = |(lane, woken)| LaneFrontier { frontier: frontier.clone(), lane, woken };
+        wakes.into_iter().enumerate().map(part).collect()
+    }
+
+    /// The lane that holds up the batches of this one, if any does.
+    pub(crate) fn behind(&self, lane: usize) -> Option<usize> {
+        let lanes = self.0.lock();
+        let own = lanes.lanes[lane].next;
+        let steps = lanes.lanes.iter().enumerate().filter_map(|(number, lane)| Some((lane.next?, number)));
+        let (last, number) = steps.min()?;
+        own.is_none_or(|own| last < own).then_some(number)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Lanes)) {
+        let mut lanes = self.0.lock();
+        let before = (lanes.frontier(), lanes.end().is_some());
+        change(&mut lanes);
+        let ends = lanes.end().is_some();
+        if (lanes.frontier(), ends) == before {
+            return;
+        }
+        for lane in &mut lanes.lanes {
+            if std::mem::take(&mut lane.waits) || ends {
+                // If there is no room, it has yet to take the message before.
+                let _ = lane.wake.try_send(());
+            }
+        }
+    }
+}
+
+/// Whether a lane may hand something over.
+pub(crate) enum Clearance {
+    /// It is behind the frontier.
+    Cleared,
+    /// Another lane has to complete its batch first.
+    NotYet,
+    /// The feed ended before it, with this error.
+    Over(FeedError),
+}
+
+/// A lane's part of the frontier. Dropping it says that the lane completes no more batches.
+#[derive(Debug)]
+pub(crate) struct LaneFrontier {
+    frontier: Arc<Frontier>,
+    lane: usize,
+    /// Receives a message when the lane is to look again.
+    woken: Receiver<()>,
+}
+
+impl LaneFrontier {
+    /// All lanes' frontier.
+    pub(crate) fn shared(&self) -> &Arc<Frontier> {
+        &self.frontier
+    }
+
+    pub(crate) fn woken(&self) -> &Receiver<()> {
+        &self.woken
+    }
+
+    /// The lane has completed its batches of all steps before this one.
+    pub(crate) fn advance(&self, next: StepId) {
+        self.frontier.change(|lanes| lanes.lanes[self.lane].next = Some(next));
+    }
+
+    /// The lane completes no more batches.
+    pub(crate) fn leave(&self) {
+        self.frontier.change(|lanes| lanes.lanes[self.lane].next = None);
+    }
+
+    /// This ends the feed, unless something does so before it. The lane has completed all batches before it.
+    pub(crate) fn fail(&self, at: StepId, error: FeedError) {
+        let failure = Failure { at, lane: self.lane, error };
+        self.frontier.change(|lanes| {
+            lanes.lanes[self.lane].next = None;
+            if lanes.failure.as_ref().is_none_or(|first| failure.rank() < first.rank()) {
+                lanes.failure = Some(failure);
+            }
+        });
+    }
+
+    /// Whether the lane may hand over its batch of this step, or its end there. If it `waits` to do so, it is
+    /// woken.
+    pub(crate) fn look(&self, step: StepId, waits: bool) -> Clearance {
+        let mut lanes = self.frontier.0.lock();
+        if let Some(failure) = lanes.end().filter(|failure| failure.at <= step) {
+            return Clearance::Over(failure.error.clone());
+        }
+        let is_before = |other: StepId| step < other;
+        if lanes.frontier().is_none_or(is_before)
+            && lanes.failure.as_ref().is_none_or(|failure| is_before(failure.at))
+        {
+            return Clearance::Cleared;
+        }
+        lanes.lanes[self.lane].waits |= waits;
+        Clearance::NotYet
+    }
+}
+
+impl Drop for LaneFrontier {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    fn step(step: u64) -> StepId {
+        StepId { epoch: 0, step }
+    }
+
+    fn said(name: &str) -> FeedError {
+        FeedError::Thread { name: name.to_owned(), message: String::new() }
+    }
+
+    #[test]
+    fn a_batch_is_cleared_when_every_lane_has_completed_its_own() {
+        let lanes = Frontier::of([step(0), step(0), step(2)]);
+        lanes[0].advance(step(1));
+        assert!(matches!(lanes[0].look(step(0), true), Clearance::NotYet));
+        assert_eq!([0, 1, 2].map(|lane| lanes[0].shared().behind(lane)), [Some(1), None, Some(1)]);
+        assert!(lanes[0].woken().try_recv().is_err());
+        lanes[1].advance(step(1));
+        assert!(lanes[0].woken().try_recv().is_ok(), "it waited");
+        assert!(lanes[1].woken().try_recv().is_err(), "it did not");
+        assert!(matches!(lanes[0].look(step(0), true), Clearance::Cleared));
+        assert!(matches!(lanes[0].look(step(1), true), Clearance::NotYet), "its own is not complete");
+        lanes[0].leave();
+        lanes[1].leave();
+        assert!(matches!(lanes[0].look(step(1), false), Clearance::Cleared), "lane 2 is further ahead");
+        drop(lanes.into_iter().nth(2));
+    }
+
+    #[test]
+    fn the_first_failure_ends_all_lanes_when_none_can_come_before_it() {
+        let lanes = Frontier::of([step(0), step(0), step(0)]);
+        lanes[0].advance(step(3));
+        lanes[0].fail(step(3), said("late"));
+        assert!(matches!(lanes[0].look(step(3), false), Clearance::NotYet), "others may fail before");
+        lanes[1].advance(step(1));
+        lanes[1].fail(step(1), said("early"));
+        assert!(matches!(lanes[1].look(step(1), false), Clearance::NotYet));
+        lanes[2].advance(step(1));
+        assert!(matches!(lanes[0].look(step(0), false), Clearance::Cleared));
+        assert!(matches!(lanes[0].look(step(1), false), Clearance::NotYet), "lane 2 may fail in step 1");
+        lanes[2].advance(step(2));
+        for lane in &lanes {
+            assert!(lane.woken().try_recv().is_ok());
+            assert!(matches!(lane.look(step(0), false), Clearance::Cleared));
+            for at in 1..4 {
+                assert!(
+                    matches!(lane.look(step(at), false), Clearance::Over(error) if error == said("early"))
+                );
+            }
+        }
+    }
+}
