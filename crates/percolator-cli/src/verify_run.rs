@@ -85,6 +85,12 @@ impl VerifyRun {
     fn receipts(&self) -> anyhow::Result<Found> {
         if let Some(job) = &self.job {
             let account = Job::open(self.metadata.open()?, job)?.account()?;
+            if account.was_set_back {
+                bail!(
+                    "the records of the job {job:?} were set back to a copy while it ran: what was done \
+                     after the copy was made was done again, and counts once; nothing is proven"
+                );
+            }
             if account.done == 0 {
                 bail!(
                     "no epoch of the job {job:?} is done yet: nothing is proven{}",
