@@ -140,9 +140,18 @@ impl Feed {
 
     /// The batches of one epoch, or of the rest of it; after the last, the first again.
     fn epoch(slf: &Bound<'_, Self>) -> PyResult<Batches> {
-        slf.get().check_single(slf.py())?;
-        slf.get().running.replace(slf.py(), |feed| feed.epoch().map(drop))?;
-        Ok(Batches::new(slf.clone().unbind(), Until::EndOfEpoch))
+        let (py, Feed { running, .. }) = (slf.py(), slf.get());
+        slf.get().check_single(py)?;
+        // Only what comes next tells whether a pass without a plan is over: waited for where Ctrl-C ends it.
+        if running.watch(py)?.plan().is_none() {
+            running.wait(py)?;
+        }
+        let mut is_over = false;
+        running.replace(py, |feed| {
+            is_over = feed.epoch()?.is_ended();
+            Ok(())
+        })?;
+        Ok(Batches::of_epoch(slf.clone().unbind(), is_over))
     }
 
     /// The batches of the rest of the epoch, each as a function of it returns it: for the loader.

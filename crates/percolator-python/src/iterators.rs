@@ -42,6 +42,11 @@ impl Batches {
         Batches { feed, until, is_over: AtomicBool::new(false), convert: None, left: Mutex::new(None) }
     }
 
+    /// One epoch, or the rest of it. It may be without a batch.
+    pub(crate) fn of_epoch(feed: Py<Feed>, is_over: bool) -> Self {
+        Batches { is_over: AtomicBool::new(is_over), ..Batches::new(feed, Until::EndOfEpoch) }
+    }
+
     /// The rest of an epoch, converted.
     pub(crate) fn converted(feed: Py<Feed>, convert: Py<PyAny>) -> Self {
         Batches { convert: Some(convert), ..Batches::new(feed, Until::EndOfEpoch) }

@@ -362,6 +362,13 @@ impl Running {
         Ok(parts.watch.lock().clone())
     }
 
+    /// Waits for the next batch of every lane, or the end, and takes nothing. Ctrl-C ends the wait.
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        let parts = self.0.get(py)?;
+        let _turn = Turn::take(py, &parts.is_iterated)?;
+        next(py, &parts.feed, |feed| feed.steps().wait_timeout(TURN), |_| Some(Ok(()))).map(drop)
+    }
+
     /// The next batch of every lane, or `None` at the end.
     pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
         let parts = self.0.get(py)?;

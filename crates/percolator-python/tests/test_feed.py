@@ -62,6 +62,17 @@ def test_epochs_one_after_the_other(numbers: str) -> None:
     assert begun + [label for batch in running.epoch() for label in labels(batch)] == epochs[0]
 
 
+def test_an_epoch_has_its_own_batches_and_no_others(numbers: str) -> None:
+    # Nobody knows how many records there are before the end, which is not looked for.
+    running = feed(numbers, once=True)
+    for _ in range(3):
+        epoch = [label for _, batch in zip(range(13), running.epoch()) for label in labels(batch)]
+        assert epoch == list(range(100))
+    # The first step takes all of the second epoch.
+    running = feed(numbers, epochs=3, batch_size=250, last_batch="wrap")
+    assert [[batch.epoch for batch in running.epoch()] for _ in range(4)] == [[0], [], [2], [0]]
+
+
 def test_seeking_and_replaying(numbers: str) -> None:
     running = feed(numbers, epochs=3, shuffle=True)
     batches = [labels(batch) for batch in running]
