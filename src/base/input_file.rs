@@ -5,7 +5,8 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use crate::base::whole_file::kind_of;
@@ -88,6 +89,58 @@ pub fn is_there(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Returns the parts of a file that have data, in order. The others are holes, which take no room: an LMDB
+/// may be as long as its map, and be used only at its start. If the file system does not tell, the whole file
+/// has.
+///
+/// This moves the file's cursor.
+pub fn data_parts(file: &File, bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (start, end) = part_from(file, at, bytes)?;
+        at = end;
+        Some(start..end)
+    })
+}
+
+/// The next part that starts at or behind `at`.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn part_from(file: &File, at: u64, bytes: u64) -> Option<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+
+    if at >= bytes {
+        return None;
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return None,
+        Err(_) => at,
+    };
+    let end = seek(file, SeekFrom::Hole(start)).unwrap_or(bytes);
+    Some((start, end.min(bytes))).filter(|(start, end)| start < end)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn part_from(_file: &File, at: u64, bytes: u64) -> Option<(u64, u64)> {
+    (at < bytes).then_some((at, bytes))
+}
+
+/// Returns how many bytes of data a regular file has, without its holes.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn data_bytes(path: &Path) -> io::Result<u64> {
+    let metadata = std::fs::metadata(path)?;
+    // A file with fewer blocks than its length takes may have holes, or be compressed by the file system.
+    if !metadata.is_file() || metadata.blocks().saturating_mul(512) >= metadata.len() {
+        return Ok(metadata.len());
+    }
+    let (file, bytes) = open(path)?;
+    Ok(data_parts(&file, bytes).map(|part| part.end.saturating_sub(part.start)).sum())
+}
+
 /// Reads a file of at most `bytes_max` bytes.
 ///
 /// # Errors
@@ -152,6 +205,30 @@ mod tests {
         // A file that reports length 0, as many of the kernel's do.
         assert!(!read(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
         assert!(read(Path::new("/proc/self/status"), 10).is_err());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "seeks for data")]
+    fn holes_are_no_data() {
+        use std::os::unix::fs::FileExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        assert_eq!(data_bytes(&path).unwrap(), 10_000);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.set_len(1 << 36).unwrap();
+        file.write_all_at(&[9; 5000], 1 << 35).unwrap();
+        let parts: Vec<_> = data_parts(&file, 1 << 36).collect();
+        // File systems count in blocks; one without holes has a single part.
+        let is_in = |at: u64| parts.iter().any(|part| part.contains(&at));
+        assert!([0, 9_999, 1 << 35, (1 << 35) + 4_999].iter().all(|&at| is_in(at)), "{parts:?}");
+        let bytes: u64 = parts.iter().map(|part| part.end - part.start).sum();
+        assert_eq!(data_bytes(&path).unwrap(), bytes);
+        assert!(bytes < 1 << 24 || parts.len() == 1, "{parts:?}");
+        file.set_len(0).unwrap();
+        assert_eq!((data_bytes(&path).unwrap(), data_parts(&file, 0).count()), (0, 0));
+        assert!(data_bytes(&folder.path().join("nothing")).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Loads files into memory, and drops them from it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use percolator::input_file;
@@ -15,8 +15,13 @@ pub(crate) fn load(files: &[PathBuf]) -> Result<bool, MeasureError> {
     }
     let mut buffer = vec![0; 1 << 20];
     for path in files {
-        let Some((mut file, _)) = open(path)? else { continue };
-        while file.read(&mut buffer).map_err(failed(path, "read the file"))? > 0 {}
+        let Some((mut file, bytes)) = open(path)? else { continue };
+        let parts: Vec<_> = input_file::data_parts(&file, bytes).collect();
+        for part in parts {
+            file.seek(SeekFrom::Start(part.start)).map_err(failed(path, "seek in the file"))?;
+            let mut part = (&file).take(part.end - part.start);
+            while part.read(&mut buffer).map_err(failed(path, "read the file"))? > 0 {}
+        }
     }
     Ok(true)
 }
@@ -31,7 +36,7 @@ fn open(path: &Path) -> Result<Option<(File, u64)>, MeasureError> {
 pub(crate) fn fit(files: &[PathBuf]) -> Result<bool, MeasureError> {
     let mut bytes = 0_u64;
     for path in files {
-        bytes += std::fs::metadata(path).map_err(failed(path, "look at the file"))?.len();
+        bytes += input_file::data_bytes(path).map_err(failed(path, "look at the file"))?;
     }
     Ok(available_bytes().is_none_or(|available| bytes <= available))
 }
@@ -70,6 +75,19 @@ pub(crate) fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An LMDB may have the length of its map, 1 TiB, and a few pages.
+    #[test]
+    fn the_holes_of_a_file_need_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.mdb");
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        let Some(available) = available_bytes() else { return };
+        File::options().write(true).open(&path).unwrap().set_len(4 * available).unwrap();
+        let files = [path];
+        assert!(fit(&files).unwrap());
+        assert!(load(&files).unwrap());
+    }
 
     #[test]
     fn what_is_no_regular_file_is_left_where_it_is() {

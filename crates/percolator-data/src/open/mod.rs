@@ -13,10 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use percolator::glob;
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
-use percolator::{tfrecord, what as things};
+use percolator::{glob, input_file, tfrecord, what as things};
 use serde::Serialize;
 
 use self::error::cannot;
@@ -291,11 +290,14 @@ impl DataSet {
         self.leveldb.as_ref()
     }
 
-    /// The bytes of its files, as far as the system tells. Of a list of images, those of the list.
+    /// The bytes of its files, as far as the system tells, without their holes. Of a list of images, those of
+    /// the list.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        let of_file =
-            |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len());
+        let of_file = |path: &Path| match fs::metadata(path).ok()?.is_file() {
+            true => input_file::data_bytes(path).ok(),
+            false => None,
+        };
         let of_folder = |path: &Path| {
             let entries = fs::read_dir(path).into_iter().flatten().flatten();
             entries.filter_map(|entry| of_file(&entry.path())).sum()
