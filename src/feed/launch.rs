@@ -16,6 +16,7 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
+use crate::base::shown;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::{Sender, bounded, thread};
 use crate::config::ConfigError;
@@ -90,7 +91,7 @@ impl ResolvedFeed {
         let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
         let records = self.source.records();
         tracing::info!(
-            source = %self.source.path().display(),
+            source = %shown::path(self.source.path()),
             records,
             layout = %self.layout,
             lanes = lanes.len(),

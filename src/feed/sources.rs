@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::spec::{FeedSpec, SourceSpec};
+use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::source::image_list::ImageList;
@@ -86,7 +87,7 @@ impl Opening<'_> {
             match source {
                 SourceSpec::Attached { path } => {
                     opened.push(attached.next().cloned().ok_or_else(|| {
-                        let name = Some(path.display().to_string());
+                        let name = Some(shown::path(path).to_string());
                         ConfigError::NotAttached { what: "source", name, method: self.method }
                     })?);
                 }

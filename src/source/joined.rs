@@ -10,6 +10,7 @@ use percolator_table::checksum::crc32c;
 use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
+use crate::base::shown;
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
 
@@ -440,7 +441,7 @@ impl CursorInternals for JoinedCursor {
         let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
         let drops_any = drops.contains(&true);
         for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
-            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
+            tracing::warn!(source = %shown::path(source.path()), "drop_behind has no effect on this source");
         }
         self.drops_behind = drops_any;
         drops_any

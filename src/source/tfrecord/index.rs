@@ -9,6 +9,7 @@ use super::packed_walk::PackedWalk;
 use super::plain::Plain;
 use super::walk::Walk;
 use super::{Body, TfRecord, unpacked};
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::index::{IndexPlace, Kind, RecordIndex, Subject};
 
@@ -74,7 +75,7 @@ impl TfRecord {
     /// Rebuilds an index that does not fit its file.
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
-        let path = self.path.display();
+        let path = shown::path(&self.path);
         tracing::warn!(%path, "the record index does not fit its file: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
