@@ -48,7 +48,8 @@ pub enum ConfigError {
     /// the first.
     #[error(
         "the list {} draws random numbers (shuffle, rand_skip), which only the first source of a feed can: \
-         put it first, or leave them out and shuffle the feed", list.display()
+         put it first, or leave them out and shuffle the feed",
+        shown::path(list)
     )]
     RandomListNotFirst {
         /// The list.
@@ -264,7 +265,9 @@ pub enum ConfigError {
     #[error(
         "{}: the digest is of other data ({}): it says \"{digest_says}\", but this data set has \
          \"{data_says}\"; use the digest that percolator digest makes \
-         of this data set", path.display(), taken_of.display()
+         of this data set",
+        shown::path(path),
+        shown::path(taken_of)
     )]
     OtherDigest {
         /// The feed's source.

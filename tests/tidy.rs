@@ -87,6 +87,82 @@ fn no_retired_word_comes_back() {
     assert!(wrong.is_empty(), "see the glossary in docs/design.md:\n{}", wrong.join("\n"));
 }
 
+/// The sources of all packages, without their tests: each file's path and text.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for path in files(&["rs"]) {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let is_source =
+            name.starts_with("src/") || name.contains("/src/") && !name.contains("percolator-fuzz");
+        if is_source && !name.ends_with("tests.rs") && !name.ends_with("leveldb/deferring.rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+            found.push((name, text[..end].to_owned()));
+        }
+    }
+    assert!(found.len() > 300, "{}", found.len());
+    found
+}
+
+/// A path may move the cursor of a terminal: `base::shown` escapes it.
+#[test]
+fn no_path_is_shown_as_it_is() {
+    /// What a snapshot or a receipt calls its source, which is data.
+    const NAMES: [&str; 2] = ["src/snapshot/text.rs", "src/source/joined.rs"];
+    let mut wrong = Vec::new();
+    for (name, text) in sources().into_iter().filter(|(name, _)| !NAMES.contains(&&**name)) {
+        for (number, line) in text.lines().enumerate() {
+            if line.contains(".display()") && !line.trim_start().starts_with("//") {
+                wrong.push(format!("{name}:{}: {line}", number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "use shown::path:\n{}", wrong.join("\n"));
+}
+
+/// Whoever prints an error prints its causes behind it, and each is said once.
+#[test]
+fn no_error_says_what_its_source_says() {
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for (name, text) in sources() {
+        for (at, _) in text.match_indices("#[error(") {
+            let Some(end) = text[at..].find(")]\n") else { continue };
+            let (said, rest) = (&text[at..at + end], &text[at + end + 3..]);
+            let mut item = rest.lines().skip_while(|line| {
+                let line = line.trim_start();
+                line.starts_with("#[") || line.starts_with("//")
+            });
+            let first = item.next().unwrap_or_default();
+            let mut fields = vec![first];
+            if first.ends_with('{') {
+                fields.extend(item.take_while(|line| !line.trim_start().starts_with('}')));
+            }
+            let mut is_marked = false;
+            for field in fields {
+                is_marked |= field.contains("#[source]") || field.contains("#[from]");
+                let Some((front, _)) = field.split_once([':', ']']) else { continue };
+                let named = front.trim().trim_start_matches("pub ");
+                let is_tuple = is_marked && field.contains('(');
+                let word = if is_tuple { "0" } else { named };
+                let is_field = is_tuple
+                    || !named.is_empty() && named.chars().all(|one| one.is_alphanumeric() || one == '_');
+                if !is_field || !(is_marked || named == "source") {
+                    continue;
+                }
+                looked_at += 1;
+                let places =
+                    ["{@}", "{@:", "(@)", "(*@)", "(.@)", "(&@)"].map(|place| place.replace('@', word));
+                if places.iter().any(|place| said.contains(place)) {
+                    wrong.push(format!("{name}: {word} is said and is the source: {said}"));
+                }
+                is_marked = false;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(looked_at > 60, "{looked_at}");
+}
+
 #[test]
 fn a_module_with_files_of_its_own_is_a_folder_with_mod_rs() {
     let both: Vec<_> = files(&["rs"])

@@ -2,6 +2,7 @@
 //! of a control group, and whoever exceeds it is killed without a word. So it is read before anything is
 //! allocated.
 
+use crate::base::shown;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -56,7 +57,7 @@ impl fmt::Display for LimitSource {
         match self {
             LimitSource::Option => f.write_str("memory_limit"),
             LimitSource::ControlGroup { file } => {
-                write!(f, "the control group of this process (a container or job; {})", file.display())
+                write!(f, "the control group of this process (a container or job; {})", shown::path(file))
             }
             LimitSource::AddressSpace => f.write_str("the limit of the address space (ulimit -v)"),
         }

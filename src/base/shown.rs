@@ -136,18 +136,11 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, mut text: impl Iterator<Item = char
     })
 }
 
-/// Returns an error's message with those of its causes, each said once.
-pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let own = error.to_string();
-        if !message.contains(&own) {
-            message = format!("{message}: {own}");
-        }
-        source = error.source();
-    }
-    message
+/// Returns an error's message with those of its causes, of which none says what its own cause says.
+#[must_use]
+pub fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
+use crate::base::shown;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Sender, bounded, thread};
@@ -96,7 +97,7 @@ impl ResolvedFeed {
         let names: Vec<String> = lanes.iter().map(|lane| lane.device.clone()).collect();
         let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
         tracing::info!(
-            source = %about.source.display(),
+            source = %shown::path(&about.source),
             records,
             layout = %self.layout,
             lanes = lanes.len(),

@@ -17,6 +17,7 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Topology;
 use crate::base::offload::OFFLOADED_MAX;
 use crate::base::shape::{ImageShape, Phase};
+use crate::base::shown;
 use crate::batch::field::Field;
 use crate::batch::{BatchLayout, Capacity, LayoutError};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
@@ -159,7 +160,7 @@ impl ResolvedFeed {
         if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.forces_color() {
             // Caffe's words, and like Caffe the feed runs.
             tracing::warn!(
-                source = %source.path().display(), "force_color and force_gray only for encoded datum"
+                source = %shown::path(source.path()), "force_color and force_gray only for encoded datum"
             );
         }
         let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;

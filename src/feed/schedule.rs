@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::builder::FeedBuilder;
 use super::spec::Seed;
 use crate::base::shape::Phase;
+use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::order::{BatchSize, Job, JobWorker, OrderError, Ranks, World};
@@ -164,7 +165,7 @@ impl FeedBuilder {
             source.index(&self.index_place())?;
             if !source.is_seekable() {
                 tracing::warn!(
-                    source = %source.path().display(),
+                    source = %shown::path(source.path()),
                     "the source has no index: it is scanned up to each record that does not follow \
                      the one before"
                 );
@@ -257,7 +258,7 @@ fn count(source: &dyn Source) -> Result<Vec<u64>, SourceError> {
     if let Some(files) = source.file_records() {
         return Ok(files);
     }
-    tracing::info!(source = %source.path().display(), "counting the records");
+    tracing::info!(source = %shown::path(source.path()), "counting the records");
     let mut cursor = source.cursor()?;
     let mut records = 0;
     while cursor.skip()? {

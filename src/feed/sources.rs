@@ -110,7 +110,7 @@ impl Opening<'_> {
             match source {
                 SourceSpec::Attached { path } => {
                     opened.push(attached.next().cloned().ok_or_else(|| {
-                        let name = Some(path.display().to_string());
+                        let name = Some(shown::path(path).to_string());
                         ConfigError::NotAttached { what: "source", name, method: self.method }
                     })?);
                 }

@@ -26,6 +26,7 @@ use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
 use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
 use crate::base::offload::Helpers;
+use crate::base::shown;
 use crate::base::trace::{self, TARGET};
 use crate::record::{RecordId, StepEnd};
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
@@ -174,7 +175,7 @@ impl<'a> Dealer<'a> {
             self.outstanding = Some(Outstanding::of(self.shared.pool.runs * self.consumers.len()));
         } else if drops_behind {
             tracing::warn!(
-                source = %source.path().display(),
+                source = %shown::path(source.path()),
                 "drop_behind has no effect on this source: it is for LMDB, LevelDB and mapped TFRecords, on \
                  Linux"
             );

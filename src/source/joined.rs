@@ -11,6 +11,7 @@ use percolator_table::checksum::crc32c;
 use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
+use crate::base::shown;
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
 
@@ -507,7 +508,7 @@ impl CursorInternals for JoinedCursor {
         let drops_any = drops.contains(&true);
         let mut others = self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this);
         if let Some((source, _)) = others.next() {
-            let (source, more) = (source.path().display(), others.count());
+            let (source, more) = (shown::path(source.path()), others.count());
             tracing::warn!(%source, more, "drop_behind has no effect on this source, and as many more");
         }
         self.left = drops_any.then(Vec::new);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::base::shown;
 use crate::record::Key;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers, VerifiesLater};
 
@@ -254,7 +255,7 @@ impl CursorInternals for PairedCursor {
         for (path, _) in
             self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
         {
-            tracing::warn!(source = %path.display(), "drop_behind has no effect on this source");
+            tracing::warn!(source = %shown::path(path), "drop_behind has no effect on this source");
         }
         drops.contains(&true)
     }

@@ -2,6 +2,7 @@
 //! some that a seed picks.
 
 use super::{INDEX, Identity, Passes, Source, SourceError};
+use crate::base::shown;
 use crate::base::splitmix::{SplitMix, fold};
 
 /// The most records sampled besides the last one: each may take two disk reads.
@@ -23,7 +24,7 @@ pub(crate) fn look(source: &dyn Source, seed: u64) -> Identity {
     }
     match source.records().filter(|_| source.is_seekable()) {
         Some(records) => add_records(&mut samples, source, seed, records).unwrap_or_else(|error| {
-            let source = source.path().display();
+            let source = shown::path(source.path());
             tracing::debug!(%source, %error, "some of the records that a snapshot samples cannot be read");
         }),
         None => source.look_at_last(&mut |key, value| add(&mut samples, "last", key, value, None)),

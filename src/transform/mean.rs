@@ -71,7 +71,7 @@ pub enum MeanImageError {
 
     /// The file cannot be opened or read.
     #[error("cannot be read: {0}")]
-    Read(#[source] io::Error),
+    Read(io::Error),
 
     /// The file is larger than Caffe reads.
     #[error("may have at most {FILE_BYTES_MAX} bytes, found more")]
@@ -86,7 +86,7 @@ pub enum MeanImageError {
 
     /// The bytes are not a `BlobProto`.
     #[error("not a BlobProto: {0}")]
-    Parse(#[source] prost::DecodeError),
+    Parse(prost::DecodeError),
 
     /// The blob is not one image.
     #[error("must have 3 dimensions, or 4 of which the first is 1, each at least 1, found {found:?}")]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use percolator::shown;
 use percolator::{Feed, FeedBuilder};
 
 /// A database given by itself, without a net.
@@ -36,7 +37,7 @@ impl Described {
         let mut databases = databases.into_iter();
         let first = Described::of_database(databases.next()?);
         Some(databases.fold(first, |described, next| {
-            let origin = format!("{}, {}", described.origin.display(), next.path().display()).into();
+            let origin = format!("{}, {}", shown::path(&described.origin), shown::path(next.path())).into();
             let feed = match &next {
                 Database::Lmdb(path, None) => described.feed.and_lmdb(path),
                 Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),

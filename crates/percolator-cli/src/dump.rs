@@ -114,7 +114,7 @@ impl Dump {
                 bail!(
                     "{}: batch {number} is {found} and the first {first}, and arrays of different shapes \
                      cannot be joined: crop, or dump --batches {number}",
-                    described.origin.display()
+                    shown::path(&described.origin)
                 );
             }
             columns.iter_mut().try_for_each(|column| column.write(&batch))?;

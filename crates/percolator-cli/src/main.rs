@@ -34,7 +34,6 @@ mod output;
 mod pipeline;
 mod plan;
 mod prepare;
-mod said;
 mod stop;
 mod verify;
 mod verify_run;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // The exit code reports the failure even if nobody reads this.
-            let said = format!("percolator: {}\n", shown::message(&said::chain(&error)));
+            let said = format!("percolator: {}\n", shown::message(&format!("{error:#}")));
             // At once: other processes may write to the same place.
             let _ = std::io::stderr().write_all(said.as_bytes());
             exit::failed()

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use percolator::Progress;
+use percolator::{Progress, shown};
 
-use crate::said;
 use crate::stop::Signals;
 
 /// How often the progress is shown and signals are checked.
@@ -97,7 +96,11 @@ pub(super) fn watched_and_said<T: Send>(
     })?;
     match (done, signals.caught()) {
         (Err(error), Some((signal, code))) if progress.is_stopped() => {
-            let _ = writeln!(std::io::stderr(), "percolator: {signal}: {}", said::chain(&error));
+            let _ = writeln!(
+                std::io::stderr(),
+                "percolator: {signal}: {}",
+                shown::message(&format!("{error:#}"))
+            );
             Ok(Ended::Stopped(ExitCode::from(code)))
         }
         (done, _) => done.map(Ended::Done),

@@ -37,19 +37,20 @@ pub enum MeasureError {
         threads: usize,
     },
     /// The files cannot be mapped.
-    #[error("the database's files cannot be mapped: {0}")]
+    #[error("the database's files cannot be mapped")]
     Map(#[source] io::Error),
     /// The mean file cannot be read.
     #[error(transparent)]
     Mean(#[from] MeanImageError),
     /// A file cannot be opened, read or dropped from memory, or a folder cannot be listed.
-    #[error("{}: cannot {action}: {error}", shown::path(path))]
+    #[error("{}: cannot {action}", shown::path(path))]
     File {
         /// The file or folder.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
         /// Why it cannot be done.
+        #[source]
         error: io::Error,
     },
     /// The system has no such call.

@@ -37,7 +37,7 @@ pub enum NcclError {
         rank: usize,
     },
     /// The processes did not find each other.
-    #[error("the processes cannot tell each other where NCCL is to meet: {0}")]
+    #[error("the processes cannot tell each other where NCCL is to meet")]
     Meeting(#[from] CollectiveError),
     /// Not all processes came.
     #[error("not all of the {size} processes joined NCCL's communicator within {waited:.1?}")]

@@ -6,6 +6,7 @@ use percolator::batch::FieldError;
 use percolator::decoder::RecordCause;
 use percolator::reader::ReaderError;
 use percolator::receipt::ReceiptError;
+use percolator::shown;
 use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
@@ -68,7 +69,7 @@ fn reason_of(error: &FeedError) -> String {
         FeedError::Record(error) => error.cause.to_string(),
         error => {
             let message = error.to_string();
-            let file = error.file().map(|file| format!("{}: ", file.display()));
+            let file = error.file().map(|file| format!("{}: ", shown::path(file)));
             let rest = file.and_then(|file| message.strip_prefix(&file).map(str::to_owned));
             rest.unwrap_or(message)
         }
@@ -151,7 +152,7 @@ pub(crate) fn unknown_field(py: Python<'_>, error: &FieldError) -> PyErr {
 /// An error of a net's file.
 pub(crate) fn net(py: Python<'_>, error: &FeedError, path: &Path) -> PyErr {
     let (message, reason) = (error.to_string(), reason_of(error));
-    let reason = reason.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&reason);
+    let reason = reason.strip_prefix(&format!("{}: ", shown::path(path))).unwrap_or(&reason);
     let place = Place { file: error.file().or(Some(path)), key: error.key(), record: error.record() };
     exception(py, class_of(error), &message, reason, &place)
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use percolator::batch::FieldKind;
 use percolator::feed::ConfigError;
 use percolator::net::NetState;
+use percolator::shown;
 use percolator::{FeedBuilder, FeedError, Field, Net, Phase};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -113,7 +114,7 @@ impl Feed {
         let phase: Phase = options::named("phase", &phase.to_ascii_lowercase())?;
         let read = py.detach(|| of_net(&path, phase, layer));
         let builder = read.map_err(|error| errors::net(py, &error, &path))?.map_err(|names| {
-            let (path, wanted) = (path.display(), layer.unwrap_or_default());
+            let (path, wanted) = (shown::path(&path), layer.unwrap_or_default());
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let message =
                 format!("{path}: there is no data layer {wanted:?} in phase {phase}; there are: {names}");

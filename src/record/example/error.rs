@@ -11,7 +11,7 @@ use crate::record::wire::WireError;
 pub enum ExampleError {
     /// Its bytes are not a protobuf message, or one of another kind.
     #[error("not a tf.train.Example: {0}")]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// A name that is not UTF-8.
     #[error("not a tf.train.Example: the name {} at byte {offset} is not UTF-8", shown::quoted(name))]
     Name {
@@ -20,6 +20,13 @@ pub enum ExampleError {
         /// The name.
         name: Vec<u8>,
     },
+}
+
+/// The message says it, so it is not the source as well.
+impl From<WireError> for ExampleError {
+    fn from(error: WireError) -> Self {
+        ExampleError::Wire(error)
+    }
 }
 
 /// Why a feature of a record does not fit the field that it is for.

@@ -18,6 +18,7 @@ use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
 use super::Identity;
+use crate::base::shown;
 
 /// Where the index of a database's records is kept.
 ///
@@ -87,12 +88,12 @@ impl RecordIndex {
                 Ok(sidecar) => {
                     let index = RecordIndex { body: Body::File(sidecar), numbers: kind.numbers() };
                     let records = index.records();
-                    tracing::debug!(index = %path.display(), records, "a record index is used");
+                    tracing::debug!(index = %shown::path(&path), records, "a record index is used");
                     return Some(index);
                 }
                 Err(found) => found,
             };
-            let index = path.display();
+            let index = shown::path(&path);
             match found {
                 Unusable::Missing => {}
                 Unusable::Stale { found, wanted } => tracing::info!(
@@ -115,16 +116,17 @@ impl RecordIndex {
 
     fn write(subject: &Subject<'_>, places: &[u64]) {
         let records = (places.len() as u64).checked_div(subject.kind.numbers());
-        let database = subject.database.display();
+        let database = shown::path(&subject.database);
         let mut refused = None;
         for path in sidecars(subject.place, &subject.database) {
             match sidecar::write(&path, subject.kind, &subject.identity, places) {
                 Ok(()) => {
-                    tracing::info!(%database, index = %path.display(), records, "a record index was built");
+                    let index = shown::path(&path);
+                    tracing::info!(%database, %index, records, "a record index was built");
                     return;
                 }
                 Err(error) => {
-                    let index = path.display();
+                    let index = shown::path(&path);
                     tracing::info!(%database, %index, %error, "a record index cannot be kept there");
                     refused.get_or_insert(format!("{index}: {error}"));
                 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::database::Database;
+use crate::base::shown;
 use crate::source::Dealt;
 use crate::source::page_cache::behind::{Trail, Way};
 
@@ -62,7 +63,7 @@ fn drop_table(database: &Database, level: usize, table: usize) {
         Ok(file) => drop_pages(&file, 0, None, || database.lending().store().empty_map(slot)),
         // A writer has merged the table into others: its pages go when its map goes.
         Err(error) => {
-            tracing::debug!(%error, table = %path.display(), "a used table is not dropped")
+            tracing::debug!(%error, table = %shown::path(&path), "a used table is not dropped")
         }
     }
 }

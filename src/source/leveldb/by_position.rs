@@ -12,6 +12,7 @@ use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::TableBytes;
 use super::merge::MergeCursor;
 use super::opened::OpenTable;
+use crate::base::shown;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
@@ -341,8 +342,10 @@ impl PositionCursor {
         // Damage to the block may be the cause.
         self.cursor.verify(file).map_err(damaged)?;
         let EntryPlace { offset, entry, .. } = place;
-        let found =
-            format!("no record starts at byte {entry} of the block at byte {offset} of {}", path().display());
+        let found = format!(
+            "no record starts at byte {entry} of the block at byte {offset} of {}",
+            shown::path(&path())
+        );
         Err(misled(source, position, found))
     }
 

@@ -14,6 +14,7 @@ use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
 use super::opened::{OpenTable, OpenTables};
+use crate::base::shown;
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
@@ -192,7 +193,7 @@ impl Database {
     /// Returns the error for a table that was there when the database was opened, and is gone.
     fn went_away(&self, level: usize, table: usize) -> SourceError {
         let (path, file) = (self.folder.path().to_owned(), self.table_path(level, table));
-        let error = format!("{} is no longer there", file.display());
+        let error = format!("{} is no longer there", shown::path(&file));
         LevelDbError::BeingWritten { path, error }.into()
     }
 

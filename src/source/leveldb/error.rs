@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use percolator_table::TableError;
 
 use super::log::LogFault;
+use crate::base::shown;
 
 /// Why a LevelDB cannot be read. Offsets count from the start of the file.
 #[non_exhaustive]
@@ -14,7 +15,7 @@ pub enum LevelDbError {
     #[error(
         "{}: found {found}: a database's CURRENT contains the name of its MANIFEST, such as MANIFEST-000004, \
          and a line feed",
-        file.display()
+        shown::path(file)
     )]
     Current {
         /// CURRENT.
@@ -25,7 +26,8 @@ pub enum LevelDbError {
     /// A file that another one names is missing.
     #[error(
         "{}: {what} is missing, but {} names it; copy the database again, with all its files",
-        file.display(), named_by.display()
+        shown::path(file),
+        shown::path(named_by)
     )]
     Missing {
         /// The file that is missing.
@@ -51,7 +53,8 @@ pub enum LevelDbError {
     #[error(
         "{}: the table is missing ({missing} of the {tables} that {} names are missing); copy the database \
          again, with all its files",
-        file.display(), manifest.display()
+        shown::path(file),
+        shown::path(manifest)
     )]
     MissingTables {
         /// The first table that is missing.
@@ -64,7 +67,7 @@ pub enum LevelDbError {
         manifest: PathBuf,
     },
     /// There is something under a file's name that is not a regular file.
-    #[error("{}: expected a file, but it is not a regular file; {COPY_AGAIN}", file.display())]
+    #[error("{}: expected a file, but it is not a regular file; {COPY_AGAIN}", shown::path(file))]
     NoFile {
         /// Its path.
         file: PathBuf,
@@ -72,7 +75,7 @@ pub enum LevelDbError {
     /// A file does not have the length it was written with.
     #[error(
         "{}: the file has {found} bytes, and the MANIFEST says {wanted}; copy it again from where it came",
-        file.display()
+        shown::path(file)
     )]
     Length {
         /// The table.
@@ -86,14 +89,14 @@ pub enum LevelDbError {
     #[error(
         "{}: another file has taken the table's place since the database was opened, or it was written to; \
          open the database again once its writer is done",
-        file.display()
+        shown::path(file)
     )]
     Replaced {
         /// The table.
         file: PathBuf,
     },
     /// A log, or the MANIFEST, is damaged.
-    #[error("{}: damaged at byte {offset} (block {block}): {fault}; {COPY_AGAIN}", file.display())]
+    #[error("{}: damaged at byte {offset} (block {block}): {fault}; {COPY_AGAIN}", shown::path(file))]
     Log {
         /// The file.
         file: PathBuf,
@@ -105,7 +108,7 @@ pub enum LevelDbError {
         fault: LogFault,
     },
     /// A batch of writes in a log is malformed, although its checksums match.
-    #[error("{}: the batch at byte {offset} is malformed: {message}; {COPY_AGAIN}", file.display())]
+    #[error("{}: the batch at byte {offset} is malformed: {message}; {COPY_AGAIN}", shown::path(file))]
     Batch {
         /// The log.
         file: PathBuf,
@@ -118,7 +121,7 @@ pub enum LevelDbError {
     #[error(
         "{}: in the block at byte {block}: the entry or write at byte {offset} of it has a key of {found} \
          bytes: {allowed} are allowed",
-        file.display()
+        shown::path(file)
     )]
     KeyLength {
         /// The table, or the log.
@@ -135,7 +138,7 @@ pub enum LevelDbError {
     /// A log does not continue where the log before it ends.
     #[error(
         "{}: writes are lost: {} starts with write {found}, {}; {ALLOW_GAPS}",
-        file.display(), next.display(), due(*wanted)
+        shown::path(file), shown::path(next), due(*wanted)
     )]
     Gap {
         /// The log that lacks them: one that was cut or is empty, or the last one before.
@@ -151,7 +154,7 @@ pub enum LevelDbError {
     #[error(
         "{}: writes are lost: the batch at byte {offset} starts with write {found}, but write {due} is due; \
          {ALLOW_GAPS}",
-        file.display()
+        shown::path(file)
     )]
     Skip {
         /// The log.
@@ -166,7 +169,8 @@ pub enum LevelDbError {
     /// The logs end before the last write that the MANIFEST counts.
     #[error(
         "{}: writes are lost: the logs end before write {due}, but {} counts up to {counted}; {ALLOW_GAPS}",
-        file.display(), manifest.display()
+        shown::path(file),
+        shown::path(manifest)
     )]
     LostEnd {
         /// The last log that has a write, or the oldest one needed.
@@ -181,7 +185,7 @@ pub enum LevelDbError {
     /// A writer changes or deletes the database's files while they are opened.
     #[error(
         "{}: the database is being written to ({error}); read it once its writer is done, or use a copy",
-        path.display()
+        shown::path(path)
     )]
     BeingWritten {
         /// The database.
@@ -190,7 +194,7 @@ pub enum LevelDbError {
         error: String,
     },
     /// The MANIFEST's checksums match, but it says something impossible.
-    #[error("{}: the edit at byte {offset} is malformed: {message}; {COPY_AGAIN}", file.display())]
+    #[error("{}: the edit at byte {offset} is malformed: {message}; {COPY_AGAIN}", shown::path(file))]
     Manifest {
         /// The MANIFEST.
         file: PathBuf,
@@ -202,7 +206,9 @@ pub enum LevelDbError {
     /// The keys are in a custom order.
     #[error(
         "{}: the database is ordered by the comparator {found:?}: supported is {:?}{}",
-        file.display(), super::edit::COMPARATOR, remedy(found)
+        shown::path(file),
+        super::edit::COMPARATOR,
+        remedy(found)
     )]
     Comparator {
         /// The MANIFEST.
@@ -211,7 +217,7 @@ pub enum LevelDbError {
         found: String,
     },
     /// A table is damaged.
-    #[error("{}: {error}{}", file.display(), table_remedy(error))]
+    #[error("{}: {error}{}", shown::path(file), table_remedy(error))]
     Table {
         /// The table.
         file: PathBuf,
@@ -219,7 +225,7 @@ pub enum LevelDbError {
         error: TableError,
     },
     /// A table has a key that LevelDB would not write.
-    #[error("{}: in the block at byte {block}: {message}; {COPY_AGAIN}", file.display())]
+    #[error("{}: in the block at byte {block}: {message}; {COPY_AGAIN}", shown::path(file))]
     Key {
         /// The table.
         file: PathBuf,

@@ -7,6 +7,7 @@ use percolator_table::EntryPlace;
 
 use super::LevelDb;
 use super::merge::MergeCursor;
+use crate::base::shown;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 use crate::source::{Source as _, SourceError};
 
@@ -75,7 +76,7 @@ impl LevelDb {
     /// Rebuilds an index that is found damaged.
     #[cold]
     pub(super) fn mend(&self, damage: &Damage) -> Result<Arc<RecordIndex>, SourceError> {
-        let path = self.path.display();
+        let path = shown::path(&self.path);
         tracing::warn!(%path, %damage, "the record index cannot be used: rebuilding it");
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let index = Arc::new(self.with_subject(&place, |subject| self.make_index(subject))?);

@@ -14,6 +14,7 @@ use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
 use crate::base::input_file::open_without_waiting;
+use crate::base::shown;
 use crate::source::access::Reading;
 use crate::source::file_id::{FileId, FileState};
 use crate::source::kept_maps::KeptMaps;
@@ -143,7 +144,7 @@ impl FileBytes {
         if let FileBytes::Mapped(map) = self
             && let Err(error) = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len())
         {
-            tracing::debug!(%error, table = %path.display(), "the kernel does not read ahead");
+            tracing::debug!(%error, table = %shown::path(path), "the kernel does not read ahead");
         }
     }
 

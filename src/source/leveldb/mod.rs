@@ -93,6 +93,7 @@ use self::log::Cut;
 use self::merge::MergeCursor;
 use super::access::Access;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use crate::base::shown;
 use crate::source::internals::SourceInternals;
 
 /// The most tables of one database that stay mapped, unless fewer maps are left to the process
@@ -218,7 +219,7 @@ impl LevelDb {
     fn open_mapping(path: &Path, maps: usize, options: &LevelDbOptions) -> Result<Self, SourceError> {
         let database = Arc::new(recovery::open(path, maps, options)?);
         tracing::debug!(
-            path = %path.display(),
+            path = %shown::path(path),
             tables = database.levels.iter().map(Vec::len).sum::<usize>(),
             keys_in_logs = database.memtable.len(),
             "a LevelDB is open"
@@ -367,7 +368,7 @@ impl LogCut {
 impl fmt::Display for LogCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LogCut { file, offset, dropped_bytes, tail, is_manifest } = self;
-        let file = file.display();
+        let file = shown::path(file);
         if *tail == LogTail::Zeros {
             return write!(
                 f,

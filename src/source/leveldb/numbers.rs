@@ -20,6 +20,7 @@ use super::error::LevelDbError;
 use super::folder::Folder;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::{FileBytes, open_table};
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
@@ -98,7 +99,7 @@ impl Numbers<'_> {
         let mut last = 0;
         for table in self.levels.iter().flatten().filter(|table| is_meant(table)) {
             let path = self.folder.table(table.file.number, table.name);
-            tracing::debug!(file = %path.display(), "read for the number of its last write");
+            tracing::debug!(file = %shown::path(&path), "read for the number of its last write");
             let damaged = |error| LevelDbError::Table { file: path.clone(), error };
             let file = open_table(&path, table.state)?;
             let bytes = FileBytes::of(&file, &path, Some(table.file.bytes), self.reading)?;

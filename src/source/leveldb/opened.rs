@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::LevelDbError;
 use super::map::{FileBytes, open_table, read_at};
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 use crate::source::file_id::FileState;
@@ -109,7 +110,7 @@ impl OpenTables {
             // The process may be out of files. Cursors need one at a time, and report it if even that is too
             // many.
             Err(SourceError::Io { kind, message, .. }) if is_of_the_process(kind) => {
-                tracing::debug!(message, table = %path.display(), "no more tables stay open");
+                tracing::debug!(message, table = %shown::path(path), "no more tables stay open");
                 Ok(false)
             }
             Err(error) => Err(error),

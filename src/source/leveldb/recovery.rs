@@ -31,6 +31,7 @@ use super::numbers::Numbers;
 use super::opened::OpenTables;
 use super::replay::{Replay, damaged};
 use super::{LevelDbOptions, LogCut};
+use crate::base::shown;
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
@@ -61,7 +62,7 @@ fn open_again_once<T, S: PartialEq>(
     if again == before {
         return Err(error);
     }
-    tracing::debug!(path = %path.display(), %error, "a writer changed the database; opening it again");
+    tracing::debug!(path = %shown::path(path), %error, "a writer changed the database; opening it again");
     let error = match open() {
         Err(error) if stamp() != again => error,
         opened => return opened,
@@ -110,7 +111,7 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
             continue;
         }
         tracing::warn!(
-            file = %cut.file.display(),
+            file = %shown::path(&cut.file),
             offset = cut.offset,
             dropped_bytes = cut.dropped_bytes,
             "{} is cut, as after a crash: {}",

@@ -20,6 +20,7 @@ use super::pages::Pages;
 use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::base::keyed::{Held, Keyed};
+use crate::base::shown;
 use crate::source::access::Reading;
 use crate::source::file_id::FileId;
 use crate::source::page_cache::PageCache;
@@ -75,7 +76,7 @@ impl Environment {
         // Each caller is warned, because callers may not know of each other.
         if let Some(doubt) = &environment.doubt {
             tracing::warn!(
-                path = %files.given.display(), doubt,
+                path = %shown::path(&files.given), doubt,
                 "the older meta page is damaged, or a crash left it out of date: reading the newer one"
             );
         }
@@ -99,7 +100,7 @@ impl Environment {
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
         let (pages, free, doubt) = (Mutex::new(Arc::new(pages)), Mutex::new(None), metas.doubt);
-        tracing::debug!(path = %files.given.display(), bytes, ?reading, "opened an LMDB environment");
+        tracing::debug!(path = %shown::path(&files.given), bytes, ?reading, "opened an LMDB environment");
         let (path, data) = (files.given.clone(), files.data.clone());
         Ok(Environment { path, data, file: id, doubt, slots, pages, free })
     }
@@ -233,7 +234,7 @@ impl View {
             Err(SourceError::WrittenTo { .. }) => return FreePages::default(),
             Err(error) => {
                 tracing::warn!(
-                    path = %environment.path.display(), %error,
+                    path = %shown::path(&environment.path), %error,
                     "the list of free pages cannot be read: continuing without it; do not write to this file"
                 );
                 FreePages::default()

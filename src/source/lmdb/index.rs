@@ -11,6 +11,7 @@ use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Tree};
 use super::pages::Pages;
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 
@@ -118,7 +119,7 @@ impl Lmdb {
     pub(super) fn index_within(&self, transaction: u64) -> Option<Indexed> {
         let indexed = self.indexed.lock().clone()?;
         if indexed.transaction != transaction {
-            let path = self.path.display();
+            let path = shown::path(&self.path);
             tracing::debug!(%path, "the index is from another commit: the cursor scans");
             return None;
         }
@@ -129,7 +130,7 @@ impl Lmdb {
     /// Rebuilds a damaged index. The view uses the map of cursors by index.
     #[cold]
     pub(super) fn rebuild_index(&self, view: &View, damage: &Damage) -> Result<Indexed, SourceError> {
-        let path = self.path.display();
+        let path = shown::path(&self.path);
         tracing::warn!(%path, %damage, "the record index cannot be used: rebuilding it");
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let tree = self.tree(view)?;

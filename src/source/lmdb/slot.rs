@@ -23,6 +23,7 @@ use super::files::Files;
 use super::lock_file::{LockFile, Turn};
 use super::room::Room;
 use crate::base::caller::words;
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
@@ -59,7 +60,7 @@ impl NoLock {
     /// Logs a warning, if a lock was wanted.
     pub(super) fn warn(&self, path: &Path) {
         if !matches!(self, NoLock::NotWanted) {
-            let path = path.display();
+            let path = shown::path(path);
             tracing::warn!(%path, "{self}: reading it without a lock; nobody may write to it meanwhile");
         }
     }
@@ -76,16 +77,16 @@ impl fmt::Display for NoLock {
             NoLock::OpenHere(lock) => write!(
                 f,
                 "this process already has the database's lock file open ({}), and LMDB cannot open it twice",
-                lock.display()
+                shown::path(lock)
             ),
             NoLock::Unknown(lock, error) => write!(
                 f,
                 "cannot tell whether this process already has the database's lock file open ({}: {error}), \
                  and LMDB cannot open it twice",
-                lock.display()
+                shown::path(lock)
             ),
             NoLock::Link(lock) => {
-                write!(f, "the database's lock file ({}) is no file, or a link to one", lock.display())
+                write!(f, "the database's lock file ({}) is no file, or a link to one", shown::path(lock))
             }
         }
     }

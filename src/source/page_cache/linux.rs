@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::ahead::{CHUNK_BYTES, STEPS_FORWARD, Selectivity, Window};
 use super::behind::{Trail, Way};
 use super::mapped::{Mapped, steps};
+use crate::base::shown;
 use crate::source::file_id::FileId;
 use crate::source::{Dealt, READ_AHEAD_BYTES};
 
@@ -143,7 +144,7 @@ impl PageCache {
         // SAFETY: `value` is in the cursor's map, which outlives the result, as `of` was promised.
         let mapped = unsafe { Mapped::find(&self.path, self.id, value.as_ptr().addr()) };
         if self.drops_behind && mapped.is_none() {
-            let path = self.path.display();
+            let path = shown::path(&self.path);
             tracing::warn!(%path, "nothing is dropped from memory: the map cannot be found");
         }
         self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));

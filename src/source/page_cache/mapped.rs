@@ -16,6 +16,7 @@ use rustix::mm::{Advice as MapAdvice, madvise};
 
 use super::dropped::drop_pages;
 use crate::base::input_file::open_without_waiting;
+use crate::base::shown;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
 
@@ -50,7 +51,7 @@ impl Mapped {
         let file = open_without_waiting(path).ok()?;
         let metadata = file.metadata().ok()?;
         if FileId::of(&metadata) != id {
-            tracing::debug!(path = %path.display(), "another file has replaced the mapped one");
+            tracing::debug!(path = %shown::path(path), "another file has replaced the mapped one");
             return None;
         }
         let maps = std::fs::read("/proc/self/maps").ok()?;

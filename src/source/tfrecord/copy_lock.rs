@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::base::shown;
 use crate::base::{file_lock, whole_file};
 use crate::source::file_id::FileId;
 
@@ -38,7 +39,7 @@ impl CopyLock {
         match Self::wait(&path, copy, PATIENCE) {
             Ok(file) => Some(CopyLock { path, _file: file }),
             Err(error) => {
-                tracing::info!(lock = %path.display(), %error, "an unpacked copy is made without a lock");
+                tracing::info!(lock = %shown::path(&path), %error, "an unpacked copy is made without a lock");
                 None
             }
         }
@@ -50,7 +51,7 @@ impl CopyLock {
             options.read(true).write(true).create(true).truncate(false);
             let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                let lock = path.display();
+                let lock = shown::path(path);
                 tracing::info!(%lock, "another process unpacks this file: waiting for it");
             }
             if !file_lock::lock(&file, patience, || whole_file::unfinished_bytes(copy))? {

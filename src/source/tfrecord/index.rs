@@ -9,6 +9,7 @@ use super::packed_walk::PackedWalk;
 use super::plain::Plain;
 use super::walk::Walk;
 use super::{Body, TfRecord, unpacked};
+use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 
@@ -77,7 +78,7 @@ impl TfRecord {
     /// Rebuilds an index that cannot be used.
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed, why: &str) -> Result<Indexed, SourceError> {
-        tracing::warn!(path = %self.path.display(), why, "the record index cannot be used: rebuilding it");
+        tracing::warn!(path = %shown::path(&self.path), why, "the record index cannot be used: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());

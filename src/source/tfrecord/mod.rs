@@ -66,6 +66,7 @@ use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use crate::base::shown;
 use crate::what::{self, Kind};
 
 /// How a TFRecord file is compressed: TensorFlow's `compression_type`.
@@ -264,7 +265,7 @@ impl TfRecord {
                 Body::Packed(Arc::new(Packed { path: path.to_owned(), state, compression, access }))
             }
         };
-        tracing::debug!(path = %path.display(), bytes, ?compression, "opened a TFRecord file");
+        tracing::debug!(path = %shown::path(path), bytes, ?compression, "opened a TFRecord file");
         let (path, records, indexed) = (path.to_owned(), Arc::default(), Arc::default());
         Ok(TfRecord { path, body, facts, records, indexed })
     }

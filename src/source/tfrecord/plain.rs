@@ -15,6 +15,7 @@ use once_cell::sync::OnceCell;
 use super::error::{RecordAt, TfRecordError};
 use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use crate::base::cache_lines;
+use crate::base::shown;
 use crate::source::access::Reading;
 use crate::source::checksum::{Keeper, TableChecksum};
 use crate::source::file_id::FileState;
@@ -56,7 +57,7 @@ impl Plain {
             Reading::Mapped => {
                 let map = Map::open(file, path, bytes, origin)?;
                 if map.is_none() {
-                    let path = path.display();
+                    let path = shown::path(path);
                     tracing::debug!(%path, "no more files can be mapped: reading it instead");
                 }
                 map.map(Arc::new)

@@ -38,6 +38,7 @@ use super::open_files::{self, open_again};
 use super::packed::{ENDS_MAX, Packed};
 use super::packed_walk::PackedWalk;
 use super::plain::Plain;
+use crate::base::shown;
 use crate::base::whole_file::{self, WholeFile, folder_of};
 use crate::source::SourceError;
 use crate::source::file_id::{FileId, FileState};
@@ -66,7 +67,8 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
     if let Look::Valid(plain) = look(packed, &copy)? {
         return Ok((Arc::new(plain), None));
     }
-    let write = |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", copy.display()));
+    let write =
+        |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", shown::path(&copy)));
     fs::create_dir_all(folder_of(&copy)).map_err(write)?;
     let _lock = CopyLock::take(&copy);
     // Another process may have made the copy meanwhile.
@@ -75,12 +77,13 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
         Look::Missing | Look::Useless { is_copy: false, .. } if is_link(&copy) => {
             // Whoever made a data set may have put it there: neither may the file at its end be removed, nor
             // one be made there.
-            let why = format!("{} is a symbolic link that leads to no copy: remove it", copy.display());
+            let why = format!("{} is a symbolic link that leads to no copy: remove it", shown::path(&copy));
             return Err(no_copy(packed, why));
         }
         Look::Missing => {}
         Look::Useless { id, why, .. } => {
-            tracing::info!(copy = %copy.display(), why, "an unpacked copy cannot be used: making a new one");
+            let useless = shown::path(&copy);
+            tracing::info!(copy = %useless, why, "an unpacked copy cannot be used: making a new one");
             remove(&copy, id).map_err(write)?;
         }
     }
@@ -89,7 +92,8 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
 
 /// Makes a copy, and opens it. If another process completes one first, that one is used.
 fn make(packed: &Packed, copy: &Path) -> Result<Found, SourceError> {
-    let write = |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", copy.display()));
+    let write =
+        |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", shown::path(copy)));
     let file = open_again(&packed.path, packed.state)?;
     let needed = least_bytes(packed, &file);
     check_room(packed, folder_of(copy), needed)?;
@@ -107,7 +111,7 @@ fn make(packed: &Packed, copy: &Path) -> Result<Found, SourceError> {
     let offsets = match out.finish_new() {
         Ok(()) => {
             let bytes = made.bytes;
-            tracing::info!(copy = %copy.display(), bytes, "a compressed file was unpacked to a copy");
+            tracing::info!(copy = %shown::path(copy), bytes, "a compressed file was unpacked to a copy");
             Some(made.offsets)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
@@ -115,9 +119,9 @@ fn make(packed: &Packed, copy: &Path) -> Result<Found, SourceError> {
     };
     match look(packed, copy)? {
         Look::Valid(plain) => Ok((Arc::new(plain), offsets)),
-        Look::Missing => Err(no_copy(packed, format!("{} was removed at once", copy.display()))),
+        Look::Missing => Err(no_copy(packed, format!("{} was removed at once", shown::path(copy)))),
         Look::Useless { why, .. } => {
-            Err(no_copy(packed, format!("{} was replaced at once: {why}", copy.display())))
+            Err(no_copy(packed, format!("{} was replaced at once: {why}", shown::path(copy))))
         }
     }
 }

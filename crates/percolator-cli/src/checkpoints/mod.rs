@@ -16,7 +16,6 @@ use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
 
 use crate::metadata::MetadataArgs;
-use crate::said;
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -92,8 +91,8 @@ fn ids(archive: &Archive, named: &[Id]) -> anyhow::Result<Vec<Id>> {
 
 /// Says what is wrong with an id; the others go on.
 fn complain(id: &Id, error: impl Into<anyhow::Error>) {
-    let _ =
-        writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), said::chain(&error.into()));
+    let error = format!("{:#}", error.into());
+    let _ = writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), printable(&error));
 }
 
 /// An id or a key, for a terminal.

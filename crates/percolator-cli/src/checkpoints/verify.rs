@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator::shown;
 use percolator_cluster::checkpoint::Verified;
 use percolator_cluster::store::Id;
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 use super::{Place, complain, id, ids, printable};
 use crate::exit;
 use crate::out::Out;
-use crate::said;
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
@@ -60,7 +60,7 @@ impl Verify {
 
 /// What is wrong, with its causes.
 fn fault(error: &percolator_cluster::checkpoint::Fault) -> String {
-    said::chain(&anyhow::Error::new(error.clone()))
+    shown::with_sources(error)
 }
 
 fn say(out: &mut impl Write, verified: &Verified) -> std::io::Result<()> {

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::observe;
 use crate::out::Out;
-use crate::said;
 use crate::watch_url::metrics_of;
 
 /// Where the text goes: to the standard output, unless that is for JSON.
@@ -81,7 +80,7 @@ impl Report {
             "trace": trace.map(|trace| json!({"slices": trace.slices, "batches": trace.batches})),
             "gpu_steps": [],
             "copy_shares": [],
-            "error": error.map(said::chain),
+            "error": error.map(|error| format!("{error:#}")),
             "stopped_by": stopped_by,
         });
         match report {

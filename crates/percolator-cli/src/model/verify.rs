@@ -13,7 +13,7 @@ use serde_json::json;
 use super::list::weight;
 use super::work::{Ended, each, watched};
 use super::{How, stdout};
-use crate::{exit, said};
+use crate::exit;
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
@@ -82,7 +82,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
         progress.add_done(bytes);
         ConvertError::check(progress)
     })?;
-    let faults = found.faults.into_iter().map(|fault| said::chain(&fault.into())).collect();
+    let faults = found.faults.into_iter().map(|fault| shown::with_sources(&fault)).collect();
     Ok(Verified { checksums: found.checksums, bytes: found.bytes, faults })
 }
 
@@ -102,7 +102,7 @@ fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
                 verified.checksums += usize::from(model.format() == Format::Npz);
                 verified.bytes += bytes as u64;
             }
-            (_, Err(error)) => verified.faults.push(said::chain(&error.into())),
+            (_, Err(error)) => verified.faults.push(shown::with_sources(&error)),
         }
     }
     Ok(verified)

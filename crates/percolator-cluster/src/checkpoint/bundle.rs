@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use percolator::shown;
 use percolator_tensorflow::checkpoint::{WriteError, data_file_bytes, write_data_file};
 use percolator_tensorflow::{
     Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Element, Tensor, TensorError,
 };
 use tar::{Archive, Header};
 
-use super::feed::chain;
 use super::{Checkpoint, invalid};
 
 /// The names of the files begin with this.
@@ -247,7 +247,7 @@ impl Unpacked {
         if stated != found {
             return Err(invalid(format!("the archive has {found} of {stated} data files")));
         }
-        let damaged = |error: FilesError| invalid(chain(&error));
+        let damaged = |error: FilesError| invalid(shown::with_sources(&error));
         let files = Files::from_memory(NAME, &index, self.data.into_values().collect()).map_err(damaged)?;
         Bundle::of(&files).map_err(damaged)
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use percolator::Snapshot;
+use percolator::shown;
 
 use super::{Checkpoint, invalid};
 
@@ -17,7 +18,7 @@ impl Checkpoint for Snapshot {
 
     fn read(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let text = text(from)?;
-        *self = text.parse().map_err(|error| invalid(chain(&error)))?;
+        *self = text.parse().map_err(|error| invalid(shown::with_sources(&error)))?;
         Ok(())
     }
 }
@@ -32,7 +33,7 @@ impl Checkpoint for Option<Snapshot> {
         let text = text(from)?;
         *self = match text.is_empty() {
             true => None,
-            false => Some(text.parse().map_err(|error| invalid(chain(&error)))?),
+            false => Some(text.parse().map_err(|error| invalid(shown::with_sources(&error)))?),
         };
         Ok(())
     }
@@ -45,15 +46,4 @@ fn text(from: &mut dyn Read) -> io::Result<String> {
         return Err(invalid(format!("a snapshot has at most {TEXT_BYTES_MAX} bytes, and this one has more")));
     }
     Ok(text)
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

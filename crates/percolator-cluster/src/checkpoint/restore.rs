@@ -4,12 +4,12 @@ use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use percolator::shown;
 use tracing::{info, warn};
 
 use super::Checkpoint;
 use super::entry::Entry;
 use super::error::CheckpointError;
-use super::feed::chain;
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
 use super::record::{Record, RecordError};
@@ -105,8 +105,8 @@ pub struct Rejected {
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entry {
-            Some(entry) => write!(f, "checkpoint {}: {}", entry.uuid, chain(&self.fault)),
-            None => write!(f, "{}", chain(&self.fault)),
+            Some(entry) => write!(f, "checkpoint {}: {}", entry.uuid, shown::with_sources(&self.fault)),
+            None => write!(f, "{}", shown::with_sources(&self.fault)),
         }
     }
 }

@@ -130,7 +130,8 @@ pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let message = shown::message(&error.to_string()).to_string();
-        if !all.iter().any(|known| known.contains(&message)) {
+        // tonic wraps some errors in others that say the same.
+        if all.last() != Some(&message) {
             all.push(message);
         }
         cause = error.source();

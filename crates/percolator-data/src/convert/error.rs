@@ -21,7 +21,7 @@ pub enum ConvertError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A thread cannot be started.
-    #[error("a thread cannot be started: {0}")]
+    #[error("a thread cannot be started")]
     Thread(#[source] io::Error),
     /// It was [told to stop](super::Progress::stop).
     #[error("the conversion was stopped")]

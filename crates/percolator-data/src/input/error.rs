@@ -12,14 +12,14 @@ use percolator::transform::DecodeError;
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The system refused.
-    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    #[error("{}: cannot {action}: {error}", shown::path(path))]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error: the message says it.
+        error: io::Error,
     },
     /// A file or folder is not what it should be.
     #[error("{}: {found}", shown::path(path))]
@@ -62,7 +62,7 @@ pub enum InputError {
 impl InputError {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> InputError + use<> {
         let path = path.to_owned();
-        move |source| InputError::Io { path, action, source }
+        move |error| InputError::Io { path, action, error }
     }
 
     pub(super) fn format(path: &Path, found: impl Into<String>) -> InputError {

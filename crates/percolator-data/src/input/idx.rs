@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use percolator::input_file;
+use percolator::shown;
 
 use super::identity;
 use super::{Input, InputError, Item, ItemReader};
@@ -43,7 +44,7 @@ impl Idx {
         let [items, height, width] = head(&mut open(images)?, images, IMAGES, "images")?;
         let [found] = head(&mut open(labels)?, labels, LABELS, "labels")?;
         if found != items {
-            let found = format!("it has {found} labels, and {} has {items} images", images.display());
+            let found = format!("it has {found} labels, and {} has {items} images", shown::path(images));
             return Err(InputError::format(labels, found));
         }
         let side = |found: u32| u16::try_from(found).ok().filter(|&side| side > 0);

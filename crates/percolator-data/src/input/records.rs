@@ -57,7 +57,7 @@ impl From<OpenError> for InputError {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Source(error) => error.into(),
-            OpenError::Io { path, action, error, .. } => InputError::Io { path, action, source: error },
+            OpenError::Io { path, action, error, .. } => InputError::Io { path, action, error },
             OpenError::NoUse { path, kind, option } => {
                 InputError::Format { path, found: no_use(kind, option) }
             }

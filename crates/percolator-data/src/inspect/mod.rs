@@ -73,7 +73,7 @@ pub enum InspectError {
     #[error(transparent)]
     Scan(#[from] ScanError),
     /// An image cannot be made.
-    #[error("cannot encode the PNG file: {0}")]
+    #[error("cannot encode the PNG file")]
     Png(#[from] png::EncodingError),
     /// There is no image to show.
     #[error("{}: there is no image among the records that were looked at", shown::path(path))]

@@ -119,7 +119,7 @@ pub enum ScanError {
         found: usize,
     },
     /// A thread cannot be started.
-    #[error("cannot start {threads} threads: {error}; use fewer")]
+    #[error("cannot start {threads} threads; use fewer")]
     Thread {
         /// How many are wanted.
         threads: usize,

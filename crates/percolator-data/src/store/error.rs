@@ -110,14 +110,14 @@ pub enum StoreError {
         found: String,
     },
     /// The system refused.
-    #[error("{}: cannot {action}: {source}", shown::path(path))]
+    #[error("{}: cannot {action}: {error}", shown::path(path))]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error: the message says it.
+        error: io::Error,
     },
     /// A record has a key that the store cannot have.
     #[error("{}: a record cannot be written: {cause}", shown::path(path))]
@@ -128,22 +128,22 @@ pub enum StoreError {
         cause: KeyError,
     },
     /// The database library refused.
-    #[error("{}: {call} failed: {source}{}", shown::path(path), hint(*source))]
+    #[error("{}: {call} failed: {error}{}", shown::path(path), hint(*error))]
     Lmdb {
         /// The database.
         path: PathBuf,
         /// The call.
         call: &'static str,
-        /// The library's error.
-        source: lmdb::Error,
+        /// The library's error: the message says it.
+        error: lmdb::Error,
     },
     /// A table of a LevelDB cannot be written.
-    #[error("{}: {}", shown::path(path), with_system(source))]
+    #[error("{}: {}", shown::path(path), shown::with_sources(error))]
     Table {
         /// The table.
         path: PathBuf,
-        /// What is wrong.
-        source: BuildError,
+        /// What is wrong: the message says it.
+        error: BuildError,
     },
 }
 
@@ -152,14 +152,6 @@ fn hint(error: lmdb::Error) -> &'static str {
     match error {
         lmdb::Error::Other(code) if code == rustix::io::Errno::IO.raw_os_error() => " (the disk may be full)",
         _ => "",
-    }
-}
-
-/// What is wrong with a table, and what the system says about it.
-fn with_system(error: &BuildError) -> String {
-    match error {
-        BuildError::Io(system) => format!("{error}: {system}"),
-        _ => error.to_string(),
     }
 }
 
@@ -172,22 +164,22 @@ impl StoreError {
             matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
         };
         match self {
-            StoreError::Io { source, .. } => is_full(source),
-            StoreError::Lmdb { source: error @ lmdb::Error::Other(code), .. } => {
+            StoreError::Io { error, .. } => is_full(error),
+            StoreError::Lmdb { error: error @ lmdb::Error::Other(code), .. } => {
                 is_full(&io::Error::from_raw_os_error(*code)) || !hint(*error).is_empty()
             }
-            StoreError::Table { source: BuildError::Io(error), .. } => is_full(error),
+            StoreError::Table { error: BuildError::Io(error), .. } => is_full(error),
             _ => false,
         }
     }
 
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
         let path = path.to_owned();
-        move |source| StoreError::Io { path, action, source }
+        move |error| StoreError::Io { path, action, error }
     }
 
     pub(super) fn lmdb(folder: &Path, call: &'static str) -> impl FnOnce(lmdb::Error) -> StoreError + use<> {
         let path = folder.to_owned();
-        move |source| StoreError::Lmdb { path, call, source }
+        move |error| StoreError::Lmdb { path, call, error }
     }
 }

@@ -120,7 +120,7 @@ impl LevelDbWriter {
             builder.finish()?.flush()?;
             Ok(file.sync_data()?)
         };
-        write().map_err(|source| StoreError::Table { path: path.clone(), source })?;
+        write().map_err(|error| StoreError::Table { path: path.clone(), error })?;
         table.bytes = file.metadata().map_err(failed("find the table"))?.len();
         // A table of the last level must lie apart from all others: those of level 0 would hide it.
         let is_behind = self.tables.is_empty() || user_key(&table.smallest) > user_key(&self.largest);

@@ -65,7 +65,7 @@ impl LmdbWriter {
             Ok(found) => {
                 return changed(format!("its data.mdb has {found} bytes, and had {} before", mark.bytes));
             }
-            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
                 return changed("its data.mdb is gone".to_owned());
             }
             Err(error) => return Err(error),

@@ -189,8 +189,8 @@ fn removed(cause: StoreError) -> RepairError {
     RepairError::Removed { cause }
 }
 
-fn unwritten(path: &Path, source: io::Error) -> RepairError {
-    StoreError::Io { path: path.to_owned(), action: "write the list", source }.into()
+fn unwritten(path: &Path, error: io::Error) -> RepairError {
+    StoreError::Io { path: path.to_owned(), action: "write the list", error }.into()
 }
 
 /// The place that a path leads to, also if nothing is there yet.

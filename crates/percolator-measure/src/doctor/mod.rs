@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use percolator::feed::ResolvedFeed;
 use percolator::order::{BatchSize, ShuffleSpec};
+use percolator::shown;
 use percolator::source::{IndexPlace, Passes};
 use percolator::{Phase, Shuffle};
 use serde::{Serialize, Serializer};
@@ -115,7 +116,7 @@ pub struct Pipeline {
 
 /// A path need not be UTF-8, and JSON is.
 fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 impl Diagnosis {
@@ -169,7 +170,7 @@ pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<D
     match trials::measure(&job, options, progress) {
         Ok(measured) => diagnosis.pipeline = Some(pipeline(&job, measured)),
         Err(MeasureError::Stopped) => return Err(MeasureError::Stopped),
-        Err(error) => diagnosis.failed = Some(error.to_string()),
+        Err(error) => diagnosis.failed = Some(shown::with_sources(&error)),
     }
     Ok(diagnosis)
 }

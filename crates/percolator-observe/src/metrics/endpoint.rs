@@ -49,7 +49,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The address is not available.
-    #[error("cannot publish metrics at {address}: {error}; is another program there? choose another address")]
+    #[error("cannot publish metrics at {address}; is another program there? choose another address")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -58,7 +58,7 @@ pub enum EndpointError {
         error: io::Error,
     },
     /// The server's thread could not be started.
-    #[error("cannot start the thread that publishes metrics: {0}")]
+    #[error("cannot start the thread that publishes metrics")]
     Thread(#[source] io::Error),
 }
 

@@ -31,7 +31,7 @@ pub enum ScrapeError {
         message: String,
     },
     /// Its answer is not in Prometheus's text format.
-    #[error("{url}: these are not metrics in Prometheus's text format: {error}")]
+    #[error("{url}: these are not metrics in Prometheus's text format")]
     Parse {
         /// The address.
         url: String,
@@ -58,7 +58,7 @@ pub enum ScrapeError {
         feeds: Vec<String>,
     },
     /// The thread that asks could not be started.
-    #[error("cannot start the thread that asks for metrics: {0}")]
+    #[error("cannot start the thread that asks for metrics")]
     Thread(#[source] std::io::Error),
     /// It has no feed.
     #[error("{url}: no feed of percolator is among these metrics; does the program publish one?")]

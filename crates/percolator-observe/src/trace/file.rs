@@ -33,7 +33,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The file cannot be written. What was written is removed.
-    #[error("{}: cannot write the trace, and no file is left: {error}", shown::path(.path))]
+    #[error("{}: cannot write the trace, and no file is left", shown::path(.path))]
     Write {
         /// The path.
         path: PathBuf,

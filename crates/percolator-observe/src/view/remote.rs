@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use percolator::feed::FeedControl;
+use percolator::shown;
 
 use super::Subject;
 use crate::Numbers;
@@ -47,7 +48,7 @@ impl Remote {
         let (url, wanted, kept) = (url.to_owned(), name.clone(), last.clone());
         let ask = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
-                let found = scrape(&url).map_err(|error| error.to_string()).and_then(|feeds| {
+                let found = scrape(&url).map_err(|error| shown::with_sources(&error)).and_then(|feeds| {
                     let found = feeds.into_iter().find(|(name, _)| *name == wanted);
                     found.map(|(_, numbers)| numbers).ok_or_else(|| "the feed is gone".to_owned())
                 });

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
+use percolator::shown;
 use percolator_observe::metrics::{Endpoint, Facade, Feeds, describe, scrape};
 use percolator_observe::{Numbers, parse};
 
@@ -87,7 +88,7 @@ fn an_address_that_is_taken_is_named() {
 
 #[test]
 fn an_endpoint_that_has_no_feed_is_refused_with_a_reason() {
-    let of = |url: &str| scrape(url).unwrap_err().to_string();
+    let of = |url: &str| shown::with_sources(&scrape(url).unwrap_err());
     for url in ["", "127.0.0.1:9464", "http://", "https://127.0.0.1:9464", "file:///etc/passwd"] {
         assert!(of(url).contains("http://HOST:PORT"), "{url}");
     }

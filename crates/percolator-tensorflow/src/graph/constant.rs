@@ -71,7 +71,7 @@ pub enum ConstantError {
         fault: String,
     },
     /// The elements are not as many as the shape says.
-    #[error("{0}")]
+    #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 

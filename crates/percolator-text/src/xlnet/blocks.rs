@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use percolator::input_file;
+use percolator::{input_file, shown};
 
 use super::PrepareError;
 
@@ -83,13 +83,13 @@ impl<'f> Blocks<'f> {
             // A file may grow, and some file systems state no lengths. But less than stated means lost lines.
             if is_last && found < expected {
                 self.stop();
-                let path = self.files[number].display().to_string();
+                let path = shown::path(&self.files[number]).to_string();
                 return Err(PrepareError::Shortened { path, expected, found });
             }
             if let Some(line) =
                 bytes.split(|byte| *byte == b'\n').position(|line| line.len() > LINE_BYTES_MAX)
             {
-                let path = self.files[number].display().to_string();
+                let path = shown::path(&self.files[number]).to_string();
                 self.stop();
                 return Err(PrepareError::LongLine {
                     path,
@@ -125,7 +125,7 @@ impl<'f> Blocks<'f> {
 
     fn end(&mut self, file: usize, source: io::Error) -> PrepareError {
         self.stop();
-        PrepareError::Read { path: self.files[file].display().to_string(), source }
+        PrepareError::Read { path: shown::path(&self.files[file]).to_string(), source }
     }
 }
 

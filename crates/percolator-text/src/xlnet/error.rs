@@ -130,6 +130,14 @@ pub enum PrepareError {
         /// The file.
         path: String,
     },
+    /// The folder's path is not UTF-8, and the files that name the records are JSON.
+    #[error(
+        "{path}: the path is not UTF-8, and what names the records must be: write to another folder (--out)"
+    )]
+    NoName {
+        /// The folder.
+        path: String,
+    },
     /// The folder has records of another preparation, which would not be replaced.
     #[error(
         "{path} is of another preparation: {differs}: nothing was written, because its records and the new \

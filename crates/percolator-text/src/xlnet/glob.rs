@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use percolator::glob::{self, Rules};
+use percolator::shown;
 
 use super::PrepareError;
 
@@ -11,7 +12,7 @@ const RULES: Rules = Rules { hidden: true, files: false, is_left_out: |_| false 
 
 /// All matching paths, in the order of their bytes.
 pub(super) fn expand(pattern: &Path) -> Result<Vec<PathBuf>, PrepareError> {
-    let shown = || pattern.display().to_string();
+    let shown = || shown::path(pattern).to_string();
     let unreadable = |source| PrepareError::Read { path: shown(), source };
     let found = match pattern.as_os_str().is_empty() {
         true => Vec::new(),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use percolator::{input_file, whole_file};
+use percolator::{input_file, shown, whole_file};
 
 use super::DataFlags;
 use super::PrepareError;
@@ -130,6 +130,10 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let bytes: u64 = with_files.clone().flat_map(lengths_of).sum();
     progress.begin(bytes.saturating_mul(1 + passes.end - passes.start));
     let folder = flags.save_dir.join("tfrecords");
+    // A `record_info` names its records in JSON, which would be others' names.
+    if folder.to_str().is_none() {
+        return Err(PrepareError::NoName { path: shown::path(&folder).to_string() });
+    }
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
 
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
@@ -185,7 +189,7 @@ fn check_apart(
     let there = inputs_among(inputs, paths_in(folder)).map_err(|source| unreadable(folder, source))?;
     let replaced = |name: String| Some(folder.join(name)).filter(|output| there.contains(output));
     match if there.is_empty() { None } else { names.find_map(replaced) } {
-        Some(output) => Err(PrepareError::IsInput { path: output.display().to_string() }),
+        Some(output) => Err(PrepareError::IsInput { path: shown::path(&output).to_string() }),
         None => Ok(()),
     }
 }
@@ -226,7 +230,7 @@ impl Corpus {
     /// Checks that it would replace nothing that is read.
     fn check_apart(&self, inputs: &HashSet<PathBuf>) -> Result<(), PrepareError> {
         if is_one_of(inputs, &self.path) {
-            return Err(PrepareError::IsInput { path: self.path.display().to_string() });
+            return Err(PrepareError::IsInput { path: shown::path(&self.path).to_string() });
         }
         Ok(())
     }
@@ -236,7 +240,7 @@ impl Corpus {
     fn remove_other(&self) -> Result<(), PrepareError> {
         match fs::read(&self.path) {
             Ok(found) if !is_corpus_info(&found) => {
-                Err(PrepareError::Foreign { path: self.path.display().to_string() })
+                Err(PrepareError::Foreign { path: shown::path(&self.path).to_string() })
             }
             Ok(found) if found != self.text.as_bytes() => {
                 fs::remove_file(&self.path).map_err(|source| write_failed(&self.path, source))
@@ -263,11 +267,11 @@ fn is_corpus_info(bytes: &[u8]) -> bool {
 }
 
 fn unreadable(path: &Path, source: io::Error) -> PrepareError {
-    PrepareError::Read { path: path.display().to_string(), source }
+    PrepareError::Read { path: shown::path(path).to_string(), source }
 }
 
 fn write_failed(path: &Path, source: io::Error) -> PrepareError {
-    PrepareError::Write { path: path.display().to_string(), source }
+    PrepareError::Write { path: shown::path(path).to_string(), source }
 }
 
 /// What all tasks share.
@@ -316,7 +320,7 @@ impl Job<'_> {
             let differs =
                 differs.or_else(|| self.preparation.differences(name.task, info.preparation.as_ref()));
             if let Some(differs) = differs {
-                return Err(PrepareError::OtherPreparation { path: path.display().to_string(), differs });
+                return Err(PrepareError::OtherPreparation { path: shown::path(&path).to_string(), differs });
             }
         }
         Ok(())
@@ -372,7 +376,7 @@ impl Job<'_> {
         let path = self.folder.join(flags.info_name(task, pass));
         let num_batch = records.write(&stream, &records_path, python, numpy, || self.remove_info(&path))?;
         let info = RecordInfo {
-            filenames: vec![records_path.display().to_string()],
+            filenames: vec![records_path.to_string_lossy().into_owned()],
             num_batch,
             fix_quirks: self.options.fix_quirks,
             preparation: Some(self.preparation),

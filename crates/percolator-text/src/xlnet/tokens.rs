@@ -5,6 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use percolator::shown;
+
 use super::PrepareError;
 use super::Progress;
 use super::blocks::{Block, Blocks};
@@ -114,7 +116,7 @@ pub(super) fn read(
     progress: &Progress,
 ) -> Result<TaskTokens, PrepareError> {
     let failed = |source| {
-        let path = format!("the temporary file of tokens in {}", folder.display());
+        let path = format!("the temporary file of tokens in {}", shown::path(folder));
         PrepareError::Write { path, source }
     };
     let mut blocks = Blocks::new(files);
@@ -327,7 +329,7 @@ impl Cutter<'_> {
     }
 
     fn path(&self, place: &Place<'_>) -> String {
-        self.files[place.block.file].display().to_string()
+        shown::path(&self.files[place.block.file]).to_string()
     }
 }
 

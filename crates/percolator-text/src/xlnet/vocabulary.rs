@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use percolator::shown;
+
 use super::PrepareError;
 use super::preparation::Hash;
 use crate::python_text::is_digit;
@@ -40,7 +42,7 @@ impl Vocabulary {
     /// [`PrepareError`] if it is not a SentencePiece model, or if its tokens 3, 4 and 7 are not `<cls>`,
     /// `<sep>` and `<eod>`.
     pub fn open(path: &Path) -> Result<Self, PrepareError> {
-        let named = || path.display().to_string();
+        let named = || shown::path(path).to_string();
         let read = SentencePiece::read(path)
             .and_then(|bytes| Ok((SentencePiece::from_bytes(&bytes)?, Hash::of(&bytes))));
         let (model, hash) = read.map_err(|source| PrepareError::Model { path: named(), source })?;

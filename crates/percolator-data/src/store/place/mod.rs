@@ -16,6 +16,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use percolator::input_file;
 use percolator::whole_file::{self, Existing};
@@ -75,8 +76,8 @@ pub(crate) struct Place {
     done: PathBuf,
     /// Whether an earlier run has left its partial output there, and this one is to go on with it.
     is_resumed: bool,
-    /// Locked until the place is dropped.
-    _lock: File,
+    /// Locked until the place is dropped, or the folder removed.
+    lock: Mutex<Option<File>>,
 }
 
 impl Place {
@@ -99,7 +100,7 @@ impl Place {
         let (lock, was_there) = partial::lock(&partial)?;
         let is_resumed = was_there && earlier == Earlier::Resume;
         let done = with_ending(name, DONE);
-        let place = Place { outputs, existing, partial, done, is_resumed, _lock: lock };
+        let place = Place { outputs, existing, partial, done, is_resumed, lock: Mutex::new(Some(lock)) };
         match place.prepare(name, earlier) {
             Ok(()) => Ok(place),
             Err(error) if was_there => Err(error),
@@ -336,6 +337,9 @@ impl Place {
         // Under another name first: a folder with a part of its files must not be gone on with.
         replace::remove(&self.done).map_err(failed(&self.done))?;
         fs::rename(&self.partial, &self.done).map_err(failed(&self.partial))?;
+        // Nobody looks for a lock there. On NFS and FUSE, a file that is open would only be hidden, and keep
+        // its folder from being removed.
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         replace::remove(&self.done).map_err(failed(&self.done))
     }
 }

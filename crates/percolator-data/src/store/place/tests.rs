@@ -268,3 +268,22 @@ fn an_output_that_was_whole_and_is_gone_is_missed() {
     let error = Place::take(&name, outputs, Existing::Replace, Earlier::Resume).unwrap_err();
     assert!(error.to_string().contains("it was whole, and is gone"), "{error}");
 }
+
+/// On NFS and FUSE, a file that is open is hidden beside where it was, and its folder stays.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_file_of_the_folder_is_open_when_it_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().canonicalize().unwrap().join("name");
+    let outputs = vec![Output::store(0, name.clone())];
+    let place = Place::take(&name, outputs, Existing::Refuse, Earlier::Refuse).unwrap();
+    write(&place.store(0), "new");
+    let open_in_folder = || {
+        let files =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        files.filter(|file| file.starts_with(folder.path().canonicalize().unwrap())).count()
+    };
+    assert_eq!(open_in_folder(), 1, "the lock");
+    place.finish().unwrap();
+    assert_eq!((open_in_folder(), read(&name).as_str()), (0, "new"));
+}

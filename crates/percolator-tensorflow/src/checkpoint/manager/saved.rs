@@ -1,6 +1,5 @@
 //! What became of a save.
 
-use std::error::Error;
 use std::path::PathBuf;
 
 use percolator::shown;
@@ -41,18 +40,12 @@ impl Saved {
 
     pub(super) fn warn(&self) {
         for NotRemoved { prefix, error } in &self.not_removed {
-            let (prefix, error) = (shown::path(prefix), with_causes(error));
+            let (prefix, error) = (shown::path(prefix), shown::with_sources(error));
             tracing::warn!(%prefix, %error, "an old checkpoint cannot be removed; the next save tries again");
         }
         if let Some(error) = &self.outdated_list {
-            let error = with_causes(error);
+            let error = shown::with_sources(error);
             tracing::warn!(%error, "the list of checkpoints still names what was removed");
         }
     }
-}
-
-/// An error with its causes, on one line.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use percolator::shown;
 use percolator::source::SourceError;
 
 use super::DataFlags;
@@ -14,7 +15,7 @@ use crate::xlnet::decoder::InputError;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// A folder or a file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", shown::path(path))]
     Read {
         /// The folder or file.
         path: PathBuf,
@@ -25,7 +26,7 @@ pub enum DataError {
     #[error(
         "{} has no record_info-{split}-*.json{}{}: give the folder that percolator prepare xlnet wrote \
          (--out), or its tfrecords folder",
-        folder.display(),
+        shown::path(folder),
         flags.map(|flags| format!(" with the flags {flags}")).unwrap_or_default(),
         found.map(|found| format!("; there is one with the flags {found}")).unwrap_or_default()
     )]
@@ -43,7 +44,7 @@ pub enum DataError {
     #[error(
         "{} is not named as XLNet's data_utils.py names its files: {wrong}; the flags are read from names \
          such as record_info-train-0-0.bsz-32.seqlen-512.reuse-256.uncased.bi.alpha-6.beta-1.fnp-85.json",
-        path.display()
+        shown::path(path)
     )]
     Name {
         /// The file.
@@ -52,7 +53,7 @@ pub enum DataError {
         wrong: String,
     },
     /// The text of a `record_info` is not the script's.
-    #[error("{} is not a record_info: {wrong}", path.display())]
+    #[error("{} is not a record_info: {wrong}", shown::path(path))]
     Info {
         /// The file.
         path: PathBuf,
@@ -63,8 +64,8 @@ pub enum DataError {
     #[error(
         "{} has the flags {other}, and {} has {flags}: records of one data set have the same flags; name \
          those to use (XlnetData::open_with), or keep the others in another folder",
-        other_path.display(),
-        path.display()
+        shown::path(other_path),
+        shown::path(path)
     )]
     FlagsDiffer {
         /// The first file.
@@ -80,9 +81,9 @@ pub enum DataError {
     #[error(
         "{} has records {} the script's quirks, and {} does not: keep them in folders of their own, or \
          prepare one of them again (--fix-quirks)",
-        path.display(),
+        shown::path(path),
         if *fix_quirks { "without" } else { "with" },
-        other_path.display()
+        shown::path(other_path)
     )]
     QuirksDiffer {
         /// The first `record_info`.
@@ -96,8 +97,8 @@ pub enum DataError {
     #[error(
         "{} and {} are of different preparations (of the second, {differs}): as one data set, they would \
          have text twice, or lack some: prepare into an empty folder, or remove one of them and its records",
-        path.display(),
-        other_path.display()
+        shown::path(path),
+        shown::path(other_path)
     )]
     PreparationsDiffer {
         /// A `record_info`.
@@ -111,7 +112,7 @@ pub enum DataError {
     #[error(
         "{} has {found} records, and must have {}: a part of it is missing, or its record_info is of another \
          run; prepare it again",
-        path.display(),
+        shown::path(path),
         batches.map_or(format!("whole batches of {bsz}"), |batches| format!("{batches} batches of {bsz}"))
     )]
     Count {
@@ -131,7 +132,7 @@ pub enum DataError {
     #[error(
         "{} has no pass {pass} of task {task}, and {passes} passes (0 to {}) were asked for: ask for fewer, \
          or prepare it (--pass-id, --num-passes)",
-        folder.display(),
+        shown::path(folder),
         passes - 1
     )]
     MissingPass {
@@ -148,7 +149,7 @@ pub enum DataError {
     #[error("0 passes were asked for; ask for 1 or more, or for all (None)")]
     NoPasses,
     /// A file of records is not there.
-    #[error("{} names the records {}, which are not there: {source}", info.display(), records.display())]
+    #[error("{} names the records {}, which are not there", shown::path(info), shown::path(records))]
     MissingRecords {
         /// The `record_info`.
         info: PathBuf,
@@ -161,8 +162,8 @@ pub enum DataError {
     #[error(
         "two record_info-*.json of {} name the records {}, which would come twice: one of them is of another \
          file, or damaged; prepare it again",
-        folder.display(),
-        records.display()
+        shown::path(folder),
+        shown::path(records)
     )]
     NamedTwice {
         /// The folder.
@@ -171,7 +172,7 @@ pub enum DataError {
         records: PathBuf,
     },
     /// The data set has no batch.
-    #[error("{} has no batch: every record_info-{split}-*.json states 0", folder.display())]
+    #[error("{} has no batch: every record_info-{split}-*.json states 0", shown::path(folder))]
     Empty {
         /// The folder.
         folder: PathBuf,
