@@ -29,6 +29,7 @@ use crate::workers::Workers;
 
 /// The result of [`Lane::try_next`].
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each batch")]
 pub enum TryNext {
     /// The next batch.
     Batch(Batch),

@@ -105,7 +105,6 @@ impl ResolvedFeed {
             budget_bytes = self.budget.total_bytes(),
             "the feed starts"
         );
-        let canceller = FeedCanceller::new(shared.first_error);
         Ok(Feed {
             lanes: Ok(lanes),
             records,
@@ -117,7 +116,7 @@ impl ResolvedFeed {
             input_shape: self.first.input.map(|input| input.shape),
             sizing: self.sizing,
             budget: self.budget,
-            canceller,
+            canceller: FeedCanceller::new(shared.first_error),
             gauges: Arc::new(gauges),
             progress,
             empty_epoch: None,
@@ -269,9 +268,7 @@ impl ResolvedFeed {
         let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
-        let account = SlotAccount::open();
-        let is_left = Arc::new(AtomicBool::new(false));
-        let consumer = Arc::new(Consumer::default());
+        let (account, consumer) = (SlotAccount::open(), Arc::new(Consumer::default()));
         let mut prefetcher = Prefetcher {
             consumer: consumer.clone(),
             ring: RingKeeper(account.clone()),
@@ -299,7 +296,7 @@ impl ResolvedFeed {
             free,
             full,
             stop,
-            is_left: is_left.clone(),
+            is_left: Arc::new(AtomicBool::new(false)),
             state: State::with_capacity(prefetch_max, progress.next().1),
         };
         {
@@ -332,7 +329,7 @@ impl ResolvedFeed {
             first_error: shared.first_error.clone(),
             frontier: together,
             ended: false,
-            is_left,
+            is_left: prefetcher.is_left.clone(),
             thread: Some(spawn(prefetcher, stop_sender)?),
             _workers: Some(shared.workers.clone()),
         })

@@ -55,6 +55,7 @@ impl PixelOrder {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
 mod tests {
     use super::*;
     use crate::base::splitmix::SplitMix;

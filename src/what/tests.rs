@@ -1,5 +1,8 @@
 //! Each kind is told by a thing of it, and what may be wanted is left to its own reader.
 
+#![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
+#![allow(clippy::too_many_lines, reason = "tables")]
+
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -64,11 +64,11 @@ impl Source for Uncounted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dealt {
     /// A batch for each replica, worker by worker.
-    InBatches(u64),
+    Batches(u64),
     /// A batch for all, in contiguous parts.
-    InParts(u64),
+    Parts(u64),
     /// Record by record, this many for each.
-    InTurn(u64),
+    Turns(u64),
 }
 
 /// Who trains, and which of these the feed is for.
@@ -93,16 +93,16 @@ impl Place {
 
     fn dealt(self, is_caffe: bool) -> Dealt {
         match (is_caffe, self.is_global) {
-            (true, _) => Dealt::InTurn(self.size),
-            (false, true) => Dealt::InParts(self.size),
-            (false, false) => Dealt::InBatches(self.size),
+            (true, _) => Dealt::Turns(self.size),
+            (false, true) => Dealt::Parts(self.size),
+            (false, false) => Dealt::Batches(self.size),
         }
     }
 
     fn step_records(self, is_caffe: bool) -> u64 {
         match self.dealt(is_caffe) {
-            Dealt::InParts(all) => all,
-            Dealt::InBatches(each) | Dealt::InTurn(each) => each * self.replicas() as u64,
+            Dealt::Parts(all) => all,
+            Dealt::Batches(each) | Dealt::Turns(each) => each * self.replicas() as u64,
         }
     }
 }
@@ -324,9 +324,9 @@ impl List {
         let share = |replica: usize| -> Vec<RecordId> {
             let chunk = |number: usize, each: usize| ids.iter().skip(number * each).take(each).copied();
             match self.place.dealt(self.options.deals_as_caffe()) {
-                Dealt::InTurn(_) => ids.iter().skip(replica).step_by(workers * lanes).copied().collect(),
-                Dealt::InParts(_) => chunk(replica, ids.len().div_ceil(workers * lanes)).collect(),
-                Dealt::InBatches(each) => {
+                Dealt::Turns(_) => ids.iter().skip(replica).step_by(workers * lanes).copied().collect(),
+                Dealt::Parts(_) => chunk(replica, ids.len().div_ceil(workers * lanes)).collect(),
+                Dealt::Batches(each) => {
                     let (worker, local) = (replica / lanes, replica % lanes);
                     chunk(local * workers + worker, usize::try_from(each).unwrap()).collect()
                 }
@@ -450,7 +450,7 @@ impl List {
             return true;
         }
         let begin = begin.expect("programs go on in another world only where there is something left");
-        let is_whole = begin % self.records() == 0;
+        let is_whole = begin.is_multiple_of(self.records());
         let has_rest = match self.options.last() {
             LastBatch::Wrap => begin > 0,
             _ => !is_whole,

@@ -205,7 +205,7 @@ fn run(options: &Options, places: &[Place; 2], seeks: &[(u64, u64)], steps: usiz
     let passed_over = places[0].size.saturating_mul(places[0].of as u64);
     for _ in 0..if options.is_planned || passed_over < 1 << 18 { steps } else { 0 } {
         // A far end of the plan is an error of its own.
-        if !feed.steps().next().is_some_and(|step| step.is_ok()) {
+        if feed.steps().next().is_none_or(|step| step.is_err()) {
             break;
         }
         check(&feed, folder.path());

@@ -164,15 +164,10 @@ impl Feed {
         if let Some(trace) = trace {
             writeln!(out, "the trace has {} slices, of {} batches", trace.slices, trace.batches)?;
         }
-        let (mut ended, mut gpu_steps) = (Ok(()), Vec::new());
-        for waited in counted {
-            match waited {
-                Ok(waited) => gpu_steps.extend(waited),
-                // The first error is kept.
-                Err(error) if ended.is_ok() => ended = Err(error),
-                Err(_) => {}
-            }
-        }
+        let (waited, errors): (Vec<_>, Vec<_>) = counted.into_iter().partition(Result::is_ok);
+        let gpu_steps: Vec<_> = waited.into_iter().flatten().flatten().collect();
+        // The first error is kept.
+        let ended = errors.into_iter().next().map_or(Ok(()), |error| error.map(drop));
         for waited in &gpu_steps {
             writeln!(out, "{waited}")?;
         }

@@ -20,12 +20,9 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.files > 1 {
         writeln!(out, "  files      {}", report.files)?;
     }
-    match report.looked_at == report.records {
-        true => writeln!(out, "  records    {}", report.records)?,
-        false => {
-            writeln!(out, "  records    {}", report.records)?;
-            writeln!(out, "  looked at  {}, evenly spread", report.looked_at)?;
-        }
+    writeln!(out, "  records    {}", report.records)?;
+    if report.looked_at != report.records {
+        writeln!(out, "  looked at  {}, evenly spread", report.looked_at)?;
     }
     writeln!(out, "  bytes      {} of files", report.file_bytes)?;
     let sizes = &report.sizes;

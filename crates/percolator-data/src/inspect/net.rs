@@ -231,7 +231,7 @@ impl Fields {
         }
         let plain = parts.join("/");
         let is_free = |name: &String| {
-            !self.names.contains(name) && !(has_lengths && self.names.contains(&format!("{name}/lengths")))
+            !(self.names.contains(name) || has_lengths && self.names.contains(&format!("{name}/lengths")))
         };
         let numbered = (2..).map(|number| format!("{plain}_{number}"));
         let free = std::iter::once(plain.clone()).chain(numbered).find(is_free);

@@ -1,5 +1,7 @@
 //! Verification finds what was damaged, and no more; the clean copy has everything else.
 
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
