@@ -15,17 +15,17 @@
 //!
 //! # Invariants
 //!
-//! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` + held
-//!    by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then asserts.
-//!    All queues have room for everything that can be in them: only a receive ever waits.
+//! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` +
+//!    held by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then
+//!    asserts. All queues have room for everything that can be in them: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in that order, whatever order
 //!    the workers finish in.
-//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What comes
-//!    before the end is delivered; then, at most once, the error. Of a lane's errors the earliest batch's wins:
-//!    one that is in flight comes before what failed at a later one. Of all lanes' errors that are of the data
-//!    the first step's wins, for every lane ([`frontier`]). What is of nothing in the data (the feed is
-//!    cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is delivered by
-//!    then, and a device's failure its own lane.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
+//!    comes before the end is delivered; then, at most once, the error. Of a lane's errors the earliest
+//!    batch's wins: one that is in flight comes before what failed at a later one. Of all lanes' errors that
+//!    are of the data the first step's wins, for every lane ([`frontier`]). What is of nothing in the data
+//!    (the feed is cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is
+//!    delivered by then, and a device's failure its own lane.
 //! 4. A buffer is not written before the event of its last use.
 //! 5. **Dropping a batch waits for nobody.** A slot that its device has yet to release is dropped on this
 //!    thread alone. So the thread stays, when the lane has ended, until all slots have returned, including
@@ -157,8 +157,8 @@ pub(crate) struct State {
     in_flight: VecDeque<(SlotHeader, Pending)>,
     /// The step of the batch that is closed next.
     next: StepId,
-    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may need
-    /// those that the reader deals behind them.
+    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may
+    /// need those that the reader deals behind them.
     ending: Option<Ending>,
     /// Whether all runs have been taken.
     runs_over: bool,
@@ -505,8 +505,8 @@ impl Prefetcher {
         bad.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records would
-        // never be written.
+        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records
+        // would never be written.
         let sent = self.tasks.send(Task::Fill(Fill { run, places, settled, lane, batch }));
         assert!(sent.is_ok(), "the workers outlive the lanes");
         if end.is_some() {
@@ -578,8 +578,8 @@ impl Prefetcher {
         self.fail_at(self.state.next, error);
     }
 
-    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of a
-    /// later batch, but not what ends the whole feed at once.
+    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of
+    /// a later batch, but not what ends the whole feed at once.
     fn fail_at(&mut self, at: StepId, error: FeedError) {
         self.close_ring();
         let ends_all = |error: &FeedError| {
