@@ -139,7 +139,7 @@ pub(crate) struct State {
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
     /// Complete batches that have been submitted to the device, in order: other lanes have yet to complete
     /// theirs.
-    submitted: VecDeque<Delivered>,
+    submitted: VecDeque<(StepId, Delivered)>,
     /// Slots that wait for the event of their last use; these may come in any order.
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
@@ -153,8 +153,8 @@ pub(crate) struct State {
     open: Option<(SlotHeader, Filling)>,
     /// The number of batches that were begun.
     begun: u64,
-    /// Batches that the workers may still be writing, in order.
-    in_flight: VecDeque<(SlotHeader, Pending)>,
+    /// Batches that the workers may still be writing, in order, with their steps as the frontier counts.
+    in_flight: VecDeque<(StepId, SlotHeader, Pending)>,
     /// The step of the batch that is closed next.
     next: StepId,
     /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may
@@ -190,7 +190,7 @@ impl State {
 
     /// The first step that is not complete.
     fn next_complete(&self) -> StepId {
-        self.in_flight.front().map_or(self.next, |(header, _)| header.at)
+        self.in_flight.front().map_or(self.next, |(at, ..)| *at)
     }
 }
 
@@ -237,8 +237,7 @@ impl Prefetcher {
         if self.processor.hashes_contents {
             frame.keep_contents();
         }
-        let (at, token) = (StepId::default(), self.ring.0.token());
-        let header = SlotHeader { transfer, step: None, at, batch: 0, capacity, token };
+        let header = SlotHeader { transfer, step: None, batch: 0, capacity, token: self.ring.0.token() };
         self.state.resting.push_back(Slot { header, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -346,11 +345,11 @@ impl Prefetcher {
         loop {
             let has_ended =
                 self.state.in_flight.is_empty() && matches!(self.state.ending, Some(Ending::Source));
-            let first = self.state.submitted.front().map(|batch| batch.header.at);
+            let first = self.state.submitted.front().map(|(at, _)| *at);
             let at = first.unwrap_or_else(|| self.state.next_complete());
             match self.frontier.look(at, first.is_some() || has_ended) {
                 Clearance::Cleared => match self.state.submitted.pop_front() {
-                    Some(batch) => self.deliver(batch)?,
+                    Some((_, batch)) => self.deliver(batch)?,
                     None if has_ended => return Ok(Some(Ok(()))),
                     None => break,
                 },
@@ -549,7 +548,7 @@ impl Prefetcher {
                 None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
             };
             self.state.next = next;
-            self.state.in_flight.push_back((SlotHeader { step, at, ..header }, pending));
+            self.state.in_flight.push_back((at, SlotHeader { step, ..header }, pending));
         }
     }
 
@@ -607,12 +606,12 @@ impl Prefetcher {
     fn abandon(&mut self) {
         self.close_ring();
         self.abandon_in_flight();
-        let submitted = self.state.submitted.drain(..).map(Delivered::into_slot);
+        let submitted = self.state.submitted.drain(..).map(|(_, batch)| batch.into_slot());
         self.state.resting.extend(submitted);
     }
 
     fn abandon_in_flight(&mut self) {
-        while let Some((header, pending)) = self.state.in_flight.pop_front() {
+        while let Some((_, header, pending)) = self.state.in_flight.pop_front() {
             self.state.abandoned.push((header, Box::new(pending)));
         }
     }
@@ -654,9 +653,9 @@ impl Prefetcher {
 
     /// Submits complete batches to the device.
     fn submit_complete(&mut self) {
-        while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
-            let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
-            let (lane, batch, at) = (self.reader.number(), header.batch, header.at);
+        while self.state.in_flight.front().is_some_and(|(.., pending)| pending.is_complete()) {
+            let Some((at, header, pending)) = self.state.in_flight.pop_front() else { break };
+            let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
             let mixed = header.step.filter(|_| self.is_mixed).map(|step| step.epoch);
             let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane, mixed };
@@ -664,7 +663,7 @@ impl Prefetcher {
             drop(submitting);
             match submitted {
                 Ok(delivered) => {
-                    self.state.submitted.push_back(delivered);
+                    self.state.submitted.push_back((at, delivered));
                     self.frontier.advance(self.state.next_complete());
                 }
                 Err(Unsubmitted { error, slot }) => {
