@@ -21,7 +21,6 @@ use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::prefetch::{LaneMeters, Returned, RingKeeper, Slot, SlotHeader, Unsubmitted, submit};
-use crate::record::StepId;
 
 /// Makes the empty batches of one lane.
 pub(super) struct EmptyBatches {
@@ -122,14 +121,7 @@ impl EmptyBatches {
         let (done, _) = bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {
-            header: SlotHeader {
-                transfer,
-                step: None,
-                at: StepId::default(),
-                batch: 0,
-                capacity,
-                token: self.account.0.token(),
-            },
+            header: SlotHeader { transfer, step: None, batch: 0, capacity, token: self.account.0.token() },
             frame,
         })
     }

@@ -69,8 +69,7 @@ impl ResolvedFeed {
         } else {
             Governor::of(threads)
         });
-        let place = || Ok(Placement::of(&self.topology, &self.devices, threads));
-        let placement = FeedError::of_panic(|| "a device".to_owned(), place)?;
+        let placement = self.placement()?;
         let near = placement.workers.as_ref();
         let first_error = FirstError::new();
         let lost = {
@@ -155,6 +154,12 @@ impl ResolvedFeed {
                 .open_in(&self.builder.attached.registry)
         };
         Ok(self.devices.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    /// The processors that the lanes and the workers are bound to.
+    fn placement(&self) -> Result<Placement, FeedError> {
+        let place = || Ok(Placement::of(&self.topology, &self.devices, self.sizing.threads));
+        FeedError::of_panic(|| "a device".to_owned(), place)
     }
 
     /// The random numbers of a lane's records, from the first one that comes.

@@ -15,17 +15,17 @@
 //!
 //! # Invariants
 //!
-//! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` + held
-//!    by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then asserts.
-//!    All queues have room for everything that can be in them: only a receive ever waits.
+//! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` +
+//!    held by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then
+//!    asserts. All queues have room for everything that can be in them: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in that order, whatever order
 //!    the workers finish in.
-//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What comes
-//!    before the end is delivered; then, at most once, the error. Of a lane's errors the earliest batch's wins:
-//!    one that is in flight comes before what failed at a later one. Of all lanes' errors that are of the data
-//!    the first step's wins, for every lane ([`frontier`]). What is of nothing in the data (the feed is
-//!    cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is delivered by
-//!    then, and a device's failure its own lane.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
+//!    comes before the end is delivered; then, at most once, the error. Of a lane's errors the earliest
+//!    batch's wins: one that is in flight comes before what failed at a later one. Of all lanes' errors that
+//!    are of the data the first step's wins, for every lane ([`frontier`]). What is of nothing in the data
+//!    (the feed is cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is
+//!    delivered by then, and a device's failure its own lane.
 //! 4. A buffer is not written before the event of its last use.
 //! 5. **Dropping a batch waits for nobody.** A slot that its device has yet to release is dropped on this
 //!    thread alone. So the thread stays, when the lane has ended, until all slots have returned, including
@@ -141,7 +141,7 @@ pub(crate) struct State {
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
     /// Complete batches that have been submitted to the device, in order: other lanes have yet to complete
     /// theirs.
-    submitted: VecDeque<Delivered>,
+    submitted: VecDeque<(StepId, Delivered)>,
     /// Slots that wait for the event of their last use; these may come in any order.
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
@@ -155,12 +155,12 @@ pub(crate) struct State {
     open: Option<(SlotHeader, Filling)>,
     /// The number of batches that were begun.
     begun: u64,
-    /// Batches that the workers may still be writing, in order.
-    in_flight: VecDeque<(SlotHeader, Pending)>,
+    /// Batches that the workers may still be writing, in order, with their steps as the frontier counts.
+    in_flight: VecDeque<(StepId, SlotHeader, Pending)>,
     /// The step of the batch that is closed next.
     next: StepId,
-    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may need
-    /// those that the reader deals behind them.
+    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may
+    /// need those that the reader deals behind them.
     ending: Option<Ending>,
     /// Whether all runs have been taken.
     runs_over: bool,
@@ -192,7 +192,7 @@ impl State {
 
     /// The first step that is not complete.
     fn next_complete(&self) -> StepId {
-        self.in_flight.front().map_or(self.next, |(header, _)| header.at)
+        self.in_flight.front().map_or(self.next, |(at, ..)| *at)
     }
 }
 
@@ -239,8 +239,7 @@ impl Prefetcher {
         if self.processor.hashes_contents {
             frame.keep_contents();
         }
-        let (at, token) = (StepId::default(), self.ring.0.token());
-        let header = SlotHeader { transfer, step: None, at, batch: 0, capacity, token };
+        let header = SlotHeader { transfer, step: None, batch: 0, capacity, token: self.ring.0.token() };
         self.state.resting.push_back(Slot { header, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -348,11 +347,11 @@ impl Prefetcher {
         loop {
             let has_ended =
                 self.state.in_flight.is_empty() && matches!(self.state.ending, Some(Ending::Source));
-            let first = self.state.submitted.front().map(|batch| batch.header.at);
+            let first = self.state.submitted.front().map(|(at, _)| *at);
             let at = first.unwrap_or_else(|| self.state.next_complete());
             match self.frontier.look(at, first.is_some() || has_ended) {
                 Clearance::Cleared => match self.state.submitted.pop_front() {
-                    Some(batch) => self.deliver(batch)?,
+                    Some((_, batch)) => self.deliver(batch)?,
                     None if has_ended => return Ok(Some(Ok(()))),
                     None => break,
                 },
@@ -512,8 +511,8 @@ impl Prefetcher {
         bad.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records would
-        // never be written.
+        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records
+        // would never be written.
         let is_left = self.is_left.clone();
         let fill = Fill { run, places, settled, verified, lane, batch, is_left };
         assert!(self.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
@@ -557,7 +556,7 @@ impl Prefetcher {
                 None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
             };
             self.state.next = next;
-            self.state.in_flight.push_back((SlotHeader { step, at, ..header }, pending));
+            self.state.in_flight.push_back((at, SlotHeader { step, ..header }, pending));
         }
     }
 
@@ -586,8 +585,8 @@ impl Prefetcher {
         self.fail_at(self.state.next, error);
     }
 
-    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of a
-    /// later batch, but not what ends the whole feed at once.
+    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of
+    /// a later batch, but not what ends the whole feed at once.
     fn fail_at(&mut self, at: StepId, error: FeedError) {
         self.close_ring();
         let ends_all = |error: &FeedError| {
@@ -615,12 +614,12 @@ impl Prefetcher {
     fn abandon(&mut self) {
         self.close_ring();
         self.abandon_in_flight();
-        let submitted = self.state.submitted.drain(..).map(Delivered::into_slot);
+        let submitted = self.state.submitted.drain(..).map(|(_, batch)| batch.into_slot());
         self.state.resting.extend(submitted);
     }
 
     fn abandon_in_flight(&mut self) {
-        while let Some((header, pending)) = self.state.in_flight.pop_front() {
+        while let Some((_, header, pending)) = self.state.in_flight.pop_front() {
             self.state.abandoned.push((header, Box::new(pending)));
         }
     }
@@ -662,9 +661,9 @@ impl Prefetcher {
 
     /// Submits complete batches to the device.
     fn submit_complete(&mut self) {
-        while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
-            let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
-            let (lane, batch, at) = (self.reader.number(), header.batch, header.at);
+        while self.state.in_flight.front().is_some_and(|(.., pending)| pending.is_complete()) {
+            let Some((at, header, pending)) = self.state.in_flight.pop_front() else { break };
+            let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
             let mixed = header.step.filter(|_| self.is_mixed).map(|step| step.epoch);
             let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane, mixed };
@@ -672,7 +671,7 @@ impl Prefetcher {
             drop(submitting);
             match submitted {
                 Ok(delivered) => {
-                    self.state.submitted.push_back(delivered);
+                    self.state.submitted.push_back((at, delivered));
                     self.frontier.advance(self.state.next_complete());
                 }
                 Err(Unsubmitted { error, slot }) => {

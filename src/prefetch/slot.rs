@@ -14,15 +14,13 @@ use crate::batch::memory::NoMemory;
 use crate::batch::{Filled, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
 use crate::error::FeedError;
-use crate::record::{StepEnd, StepId};
+use crate::record::StepEnd;
 
 /// The part of a slot in a lane's ring that is the same in all states of its buffer.
 pub(crate) struct SlotHeader {
     pub(crate) transfer: Box<dyn Transfer>,
     /// The step of its batch, if known.
     pub(crate) step: Option<StepEnd>,
-    /// Its step as the lanes' [frontier](super::frontier) counts.
-    pub(crate) at: StepId,
     /// The number of its batch in the lane, for traces.
     pub(crate) batch: u64,
     /// The capacity of the transfer.

@@ -182,8 +182,8 @@ impl Seeker<'_> {
         self.check_end()
     }
 
-    /// Goes over the plan's last record, the first time, if the cursor seeks there: it may come from anywhere,
-    /// and never come there by itself.
+    /// Goes over the plan's last record, the first time, if the cursor seeks there: it may be anywhere, and
+    /// never come there by itself.
     fn look_behind_the_end(&mut self) -> Result<(), SourceError> {
         let records = self.records();
         if !self.is_indexed || self.has_seen_end || self.at == Some(records) {

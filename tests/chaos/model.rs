@@ -246,6 +246,9 @@ pub(crate) fn explains(scenario: &Scenario, fault: &Fault, error: &FeedError) ->
         (place, Effect::Fail(said), FeedError::Device(DeviceError::Call { call, message, .. })) => {
             message == said && *call == place.to_string().replace(' ', "_")
         }
+        (_, Effect::Panic, FeedError::BuildPanicked { message, .. }) => {
+            message.ends_with("panics, as a fault says")
+        }
         (_, Effect::Panic, FeedError::Panicked { name, message }) => {
             // It was built on a thread of its own.
             name == "build" && message.ends_with("panics, as a fault says")

@@ -42,12 +42,16 @@ pub(crate) fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
 
 /// What each lane delivers: this many batches, or all there are.
 pub(crate) fn take(feed: &mut [percolator::Lane], batches: &[usize]) -> Vec<Vec<Seen>> {
-    let lanes = feed.iter_mut().zip(batches);
-    // In turns, so that none keeps the others waiting.
-    let mut seen: Vec<Vec<Seen>> = lanes.map(|_| Vec::new()).collect();
-    for turn in 0..batches.iter().copied().max().unwrap_or(0) {
-        for ((lane, seen), &batches) in feed.iter_mut().zip(&mut seen).zip(batches) {
-            if turn < batches
+    take_from(feed, &vec![0; batches.len()], batches)
+}
+
+/// Takes batches of lanes that begin at these steps, up to these.
+fn take_from(feed: &mut [percolator::Lane], starts: &[usize], ends: &[usize]) -> Vec<Vec<Seen>> {
+    let mut seen: Vec<Vec<Seen>> = feed.iter().map(|_| Vec::new()).collect();
+    // Step by step, so that none keeps the others waiting.
+    for step in 0..ends.iter().copied().max().unwrap_or(0) {
+        for ((lane, seen), (&start, &end)) in feed.iter_mut().zip(&mut seen).zip(starts.iter().zip(ends)) {
+            if (start..end).contains(&step)
                 && let Some(batch) = lane.next()
             {
                 seen.push(Seen::of(&batch.unwrap()));
@@ -80,8 +84,8 @@ pub(crate) fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batch
     assert_eq!(next(&again), next(&snapshot), "nothing was delivered meanwhile");
     // A resumed run has an index, and may know more about its data.
     assert_eq!(Snapshot::join([&snapshot, &again]).unwrap().plan(), snapshot.plan());
-    let rest: Vec<usize> = cut.iter().map(|cut| batches - cut).collect();
-    for (seen, rest) in seen.iter_mut().zip(take(&mut second.take_lanes().unwrap(), &rest)) {
+    let mut lanes = second.take_lanes().unwrap();
+    for (seen, rest) in seen.iter_mut().zip(take_from(&mut lanes, cut, &vec![batches; cut.len()])) {
         seen.extend(rest);
     }
     assert_eq!(seen, whole);
