@@ -89,6 +89,11 @@ impl Pages {
         self.page_bytes
     }
 
+    /// The whole map; nothing if the file is read.
+    pub(super) fn whole(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+
     pub(super) fn is_mapped(&self) -> bool {
         self.map.is_some()
     }

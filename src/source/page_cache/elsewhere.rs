@@ -11,7 +11,11 @@ impl PageCache {
     ///
     /// None required: nothing is done.
     #[expect(unsafe_code, reason = "the same interface as on Linux")]
-    pub(in crate::source) unsafe fn of(_path: &std::path::Path, _id: crate::source::file_id::FileId) -> Self {
+    pub(in crate::source) unsafe fn of(
+        _path: &std::path::Path,
+        _id: crate::source::file_id::FileId,
+        _map: &[u8],
+    ) -> Self {
         PageCache
     }
 

@@ -21,15 +21,17 @@ const PART_BYTES: u64 = 4 << 20;
 pub(in crate::source) struct PageCache {
     path: PathBuf,
     id: FileId,
+    /// The addresses of the map.
+    map: Range<usize>,
     steps: u32,
-    /// The step at which the map is located. A cursor that only looks at the first record never needs it.
+    /// The step at which the file is opened. A cursor that only looks at the first record never needs it.
     steps_before: u32,
     selectivity: Selectivity,
     drops_behind: bool,
     active: Option<Active>,
 }
 
-/// The state of a cursor whose map is located.
+/// The state of a cursor whose file is open.
 #[derive(Debug)]
 struct Active {
     mapped: Mapped,
@@ -48,16 +50,18 @@ struct Behind {
 }
 
 impl PageCache {
-    /// Creates the page cache of a cursor over a map of this file.
+    /// Creates the page cache of a cursor over this map of the file. Records of which the values are
+    /// elsewhere are not its.
     ///
     /// # Safety
     ///
-    /// The map that contains the cursor's records is made before its first step, and stays for as long as the
+    /// The map is a shared one of the file, from its first byte on, or empty. It stays for as long as the
     /// result lives.
-    pub(in crate::source) unsafe fn of(path: &Path, id: FileId) -> Self {
+    pub(in crate::source) unsafe fn of(path: &Path, id: FileId, map: &[u8]) -> Self {
         PageCache {
             path: path.to_owned(),
             id,
+            map: map.as_ptr().addr()..map.as_ptr().addr() + map.len(),
             steps: 0,
             steps_before: STEPS_FORWARD,
             selectivity: Selectivity::default(),
@@ -141,11 +145,12 @@ impl PageCache {
         if self.steps != self.steps_before {
             return;
         }
-        // SAFETY: `value` is in the cursor's map, which outlives the result, as `of` was promised.
-        let mapped = unsafe { Mapped::find(&self.path, self.id, value.as_ptr().addr()) };
+        let is_there = self.map.contains(&value.as_ptr().addr());
+        // SAFETY: the map is one of the file, and outlives the result, as `of` was promised.
+        let mapped = is_there.then(|| unsafe { Mapped::of(&self.path, self.id, self.map.clone()) }).flatten();
         if self.drops_behind && mapped.is_none() {
             let path = shown::path(&self.path);
-            tracing::warn!(%path, "nothing is dropped from memory: the map cannot be found");
+            tracing::warn!(%path, "nothing is dropped from memory: the file cannot be opened again");
         }
         self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));
     }
@@ -248,7 +253,7 @@ mod tests {
         };
         let ((path, id, ours), (_, _, next)) = (map("ours"), map("next"));
         // SAFETY: `ours` is older, and lives longer. Of `next`, only an address is taken.
-        let mut page_cache = unsafe { PageCache::of(&path, id) };
+        let mut page_cache = unsafe { PageCache::of(&path, id, &ours) };
         for _ in 0..2 * STEPS_FORWARD {
             // As at the end of a map right before this one.
             page_cache.took(&ours[..4], &next[..0]);

@@ -28,25 +28,18 @@ const PIECE_BYTES: u64 = 128 << 10;
 pub(super) struct Mapped {
     file: File,
     file_bytes: u64,
-    map: Map,
-}
-
-/// A shared map of a file, or of a part of it, as listed in `/proc/self/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Map {
-    addresses: Range<usize>,
-    /// The address of the file's first byte, or where that would be.
-    base: usize,
+    /// The addresses of the map, which begins with the file's first byte.
+    map: Range<usize>,
 }
 
 impl Mapped {
-    /// Opens the file at `path` and finds the map that contains `address`. `None` if another file has
-    /// replaced it, or if the map takes no advice.
+    /// Opens the file at `path`, of which this is the map. `None` if another file has replaced it.
     ///
     /// # Safety
     ///
-    /// If `address` is in a shared map of a file, that map stays for as long as the result lives.
-    pub(super) unsafe fn find(path: &Path, id: FileId, address: usize) -> Option<Self> {
+    /// The addresses are those of a shared map of the file from its first byte on, or none. The map stays for
+    /// as long as the result lives.
+    pub(super) unsafe fn of(path: &Path, id: FileId, map: Range<usize>) -> Option<Self> {
         // A pipe may have taken its place.
         let file = open_without_waiting(path).ok()?;
         let metadata = file.metadata().ok()?;
@@ -54,8 +47,6 @@ impl Mapped {
             tracing::debug!(path = %shown::path(path), "another file has replaced the mapped one");
             return None;
         }
-        let maps = std::fs::read("/proc/self/maps").ok()?;
-        let map = Map::find(&String::from_utf8_lossy(&maps), address)?;
         Some(Mapped { file, file_bytes: metadata.len(), map })
     }
 
@@ -66,7 +57,7 @@ impl Mapped {
     /// The position in the file of these bytes of the map.
     #[inline]
     pub(super) fn place_of(&self, bytes: &[u8]) -> Range<u64> {
-        let start = bytes.as_ptr().addr().wrapping_sub(self.map.base) as u64;
+        let start = bytes.as_ptr().addr().wrapping_sub(self.map.start) as u64;
         start..start.saturating_add(bytes.len() as u64)
     }
 
@@ -101,12 +92,12 @@ impl Mapped {
     }
 
     fn advise(&self, part: &Range<u64>, advice: MapAdvice) -> io::Result<()> {
-        let addresses = self.map.addresses_of(part);
+        let addresses = addresses_of(&self.map, part);
         if addresses.is_empty() {
             return Ok(());
         }
         let start = std::ptr::without_provenance_mut::<c_void>(addresses.start);
-        // SAFETY: by `find`, the addresses are those of a shared map of a file, and it still exists. `Normal`
+        // SAFETY: by `of`, the addresses are those of a shared map of a file, and it still exists. `Normal`
         // and `Random` are hints. After `LinuxDontNeed`, reading the pages gives the file's bytes again. They
         // are the same bytes as before: nobody writes to a database that is open (docs/design.md), nor can
         // anyone through this map.
@@ -115,31 +106,10 @@ impl Mapped {
     }
 }
 
-impl Map {
-    /// Finds the map that an address is in. It must be a shared map of a file, so that no page in it is
-    /// private to this process.
-    fn find(maps: &str, address: usize) -> Option<Self> {
-        maps.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let (first, end) = words.next()?.split_once('-')?;
-            let hex = |text| usize::from_str_radix(text, 16).ok();
-            let addresses = hex(first)?..hex(end)?;
-            let is_shared = words.next()?.ends_with('s');
-            let (offset, inode) = (hex(words.next()?)?, words.nth(1)?);
-            (addresses.contains(&address) && is_shared && inode != "0")
-                .then(|| Map { base: addresses.start.wrapping_sub(offset), addresses })
-        })
-    }
-
-    /// The addresses of a part of the file, as far as this map contains it.
-    fn addresses_of(&self, part: &Range<u64>) -> Range<usize> {
-        let address = |place: u64| {
-            let place = usize::try_from(place).unwrap_or(usize::MAX);
-            let from_first = place.saturating_sub(self.addresses.start.wrapping_sub(self.base));
-            self.addresses.start + from_first.min(self.addresses.len())
-        };
-        address(part.start)..address(part.end)
-    }
+/// The addresses of a part of the file, as far as this map contains it.
+fn addresses_of(map: &Range<usize>, part: &Range<u64>) -> Range<usize> {
+    let address = |place: u64| map.start + usize::try_from(place).unwrap_or(usize::MAX).min(map.len());
+    address(part.start)..address(part.end)
 }
 
 /// The positions at which the steps through a part begin.
@@ -152,32 +122,14 @@ pub(super) fn steps(part: Range<u64>, step: u64) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
 
-    const MAPS: &str = "\
-55d0e0000000-55d0e0021000 rw-p 00000000 00:00 0 [heap]
-7f1200000000-7f1240000000 r--s 00000000 fd:00 131 /data/train/data.mdb
-7f1240000000-7f1280000000 r--s 40000000 fd:00 131 /data/train/data.mdb
-7f1300000000-7f1300001000 r--p 00000000 fd:00 144 /usr/lib/libc.so.6
-";
-
-    #[test]
-    fn a_map_is_found_by_an_address_in_it() {
-        let base = |address| Map::find(MAPS, address).map(|map| map.base);
-        assert_eq!(base(0x7f12_0000_1000), Some(0x7f12_0000_0000));
-        assert_eq!(base(0x7f12_4000_0000), Some(0x7f12_0000_0000), "the second half of one file");
-        assert_eq!(base(0x55d0_e000_0010), None, "no file's");
-        assert_eq!(base(0x7f13_0000_0010), None, "not shared");
-        assert_eq!(base(0x10), None);
-    }
-
     #[test]
     fn no_part_of_a_file_is_found_outside_of_its_map() {
-        let map = Map::find(MAPS, 0x7f12_4000_0000).unwrap();
         let (first, end) = (0x7f12_4000_0000, 0x7f12_8000_0000);
-        assert_eq!(map.addresses_of(&(0x4000_1000..0x4000_3000)), first + 0x1000..first + 0x3000);
-        assert_eq!(map.addresses_of(&(0..0x4000_1000)), first..first + 0x1000);
-        assert_eq!(map.addresses_of(&(0x7fff_f000..u64::MAX)), end - 0x1000..end);
-        assert!(map.addresses_of(&(0..0x4000_0000)).is_empty());
-        assert!(map.addresses_of(&(0x8000_0000..0x9000_0000)).is_empty());
+        let addresses = |part| addresses_of(&(first..end), &part);
+        assert_eq!(addresses(0x1000..0x3000), first + 0x1000..first + 0x3000);
+        assert_eq!(addresses(0x3fff_f000..u64::MAX), end - 0x1000..end);
+        assert!(addresses(0x4000_0000..0x5000_0000).is_empty());
+        assert!(addresses_of(&(0..0), &(0..0x1000)).is_empty());
     }
 
     #[test]
@@ -189,15 +141,16 @@ mod tests {
         let id = FileId::of(&file.metadata().unwrap());
         // SAFETY: nobody writes to the file, which has a page and more.
         let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
-        // SAFETY: `map` stays until the test ends.
-        let find = || unsafe { Mapped::find(&path, id, map.as_ptr().addr()) };
-        let mapped = find().unwrap();
+        let addresses = |map: &[u8]| map.as_ptr().addr()..map.as_ptr().addr() + map.len();
+        // SAFETY: `map` is of the whole file, and stays until the test ends.
+        let open = || unsafe { Mapped::of(&path, id, addresses(&map)) };
+        let mapped = open().unwrap();
         assert_eq!(mapped.place_of(&map[4096..5000]), 4096..5000);
         mapped.drop_from_memory(0..8192);
         assert!(map.iter().all(|&byte| byte == 1), "what was dropped is read again");
         let other = folder.path().join("other");
         std::fs::write(&other, [2; 8192]).unwrap();
         std::fs::rename(&other, &path).unwrap();
-        assert!(find().is_none());
+        assert!(open().is_none());
     }
 }

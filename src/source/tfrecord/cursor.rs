@@ -105,16 +105,16 @@ struct Mapped {
 impl Mapped {
     fn new(plain: &Plain, map: &Arc<Map>, verify: Verify, drops_behind: bool) -> Self {
         let (map, lender) = (map.clone(), map.lender(verify == Verify::ByCursor));
-        let page_cache = new_page_cache(plain, drops_behind);
+        let page_cache = new_page_cache(plain, &map, drops_behind);
         Mapped { page_cache, map, lender }
     }
 }
 
 /// The page cache of one of this file's maps. Its holder must keep the map for longer than the result.
-fn new_page_cache(plain: &Plain, drops_behind: bool) -> PageCache {
+fn new_page_cache(plain: &Plain, map: &Map, drops_behind: bool) -> PageCache {
     // SAFETY: the result is kept in a `Mapped`, beside the map whose records it gets, and the map is dropped
     // after it.
-    let mut page_cache = unsafe { plain.page_cache() };
+    let mut page_cache = unsafe { plain.page_cache(map) };
     if drops_behind {
         page_cache.drop_behind();
     }

@@ -92,10 +92,10 @@ impl Plain {
     ///
     /// # Safety
     ///
-    /// The map that the cursor reads is one of this file's, and outlives the result.
-    pub(super) unsafe fn page_cache(&self) -> PageCache {
-        // SAFETY: the map exists, and stays for as long as the caller keeps it.
-        unsafe { PageCache::of(&self.path, self.state.id) }
+    /// The map is one of this file's, and outlives the result.
+    pub(super) unsafe fn page_cache(&self, map: &Map) -> PageCache {
+        // SAFETY: the map begins with the file's first byte, and stays for as long as the caller keeps it.
+        unsafe { PageCache::of(&self.path, self.state.id, &map.map) }
     }
 
     pub(super) fn error(&self, error: TfRecordError) -> SourceError {
