@@ -16,7 +16,7 @@ pub(crate) struct LaneMeters {
     pub(crate) host_bytes: Count,
     /// Waits of the prefetcher for records.
     pub(crate) for_records: WaitMeter,
-    /// Waits of the prefetcher for the consumer to drop a batch.
+    /// Waits of the prefetcher for the consumer to drop a batch, its own or that of a lane behind it.
     pub(crate) for_slot: WaitMeter,
     /// Waits of the prefetcher for the device, which still uses what the consumer has dropped.
     pub(crate) for_device: WaitMeter,

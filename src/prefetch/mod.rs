@@ -437,8 +437,6 @@ impl Prefetcher {
     fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
         match &self.state {
             State { ending: Some(_), .. } => (&self.meters.for_workers, "workers"),
-            // Of this lane or of those that are behind it.
-            State { submitted, .. } if !submitted.is_empty() => (&self.meters.for_workers, "workers"),
             State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
                 match resting.is_empty() {
                     true => (&self.meters.for_slot, "free"),
