@@ -366,7 +366,8 @@ impl Running {
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
-        next(py, &parts.feed, |feed| feed.steps().wait_timeout(TURN), |_| Some(Ok(()))).map(drop)
+        let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
+        next(py, &parts.feed, is_ready, || self.all_held(None), |_| Some(Ok(()))).map(drop)
     }
 
     /// The next batch of every lane, or `None` at the end.
