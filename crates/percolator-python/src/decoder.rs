@@ -113,8 +113,6 @@ pub(crate) struct Failures {
     raised: Mutex<Vec<(RecordId, Py<PyBaseException>)>>,
     /// Whether nobody will see what is still to be decoded.
     is_closed: AtomicBool,
-    /// Whether the records come from TFRecord files, and nothing says what they are.
-    pub(crate) may_be_examples: AtomicBool,
 }
 
 impl Failures {
@@ -137,10 +135,7 @@ impl Failures {
 
     /// The exception of an error. Its cause is what a function of Python raised.
     pub(crate) fn exception(&self, py: Python<'_>, error: &FeedError) -> PyErr {
-        let exception = match self.may_be_examples.load(Ordering::Relaxed) {
-            true => errors::feed_of_tfrecords(py, error),
-            false => errors::feed(py, error),
-        };
+        let exception = errors::feed(py, error);
         let record = match error {
             FeedError::Record(record) => Some(record.id),
             _ => None,

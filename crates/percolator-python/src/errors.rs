@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use percolator::batch::FieldError;
-use percolator::decoder::RecordCause;
 use percolator::reader::ReaderError;
 use percolator::receipt::ReceiptError;
 use percolator::shown;
@@ -81,30 +80,8 @@ pub(crate) fn feed(py: Python<'_>, error: &FeedError) -> PyErr {
     if let FeedError::AllHeld { lane, device, held, waited, .. } = error {
         return all_held(py, *held, &format!("lane {lane} ({device}), after {waited:.1?}: "));
     }
-    feed_with(py, error, "")
-}
-
-/// An error of a feed whose records come from TFRecord files, and that reads them as Caffe's.
-pub(crate) fn feed_of_tfrecords(py: Python<'_>, error: &FeedError) -> PyErr {
-    let is_no_datum = match error {
-        FeedError::Record(error) => matches!(error.cause, RecordCause::Datum(_)),
-        _ => false,
-    };
-    if !is_no_datum || error.to_string().contains("fields") {
-        return feed(py, error);
-    }
-    feed_with(
-        py,
-        error,
-        "; records of TFRecord files are mostly tf.train.Examples: say what to read of them, as in \
-         fields=\"x:f32[4],label:i64\" or image=\"image/encoded\", or give decode, a function",
-    )
-}
-
-fn feed_with(py: Python<'_>, error: &FeedError, hint: &str) -> PyErr {
     let place = Place { file: error.file(), key: error.key(), record: error.record() };
-    let (message, reason) = (format!("{error}{hint}"), format!("{}{hint}", reason_of(error)));
-    exception(py, class_of(error), &message, &reason, &place)
+    exception(py, class_of(error), &error.to_string(), &reason_of(error).to_string(), &place)
 }
 
 /// A wait of a consumer that holds all batches itself.

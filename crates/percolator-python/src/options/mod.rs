@@ -9,9 +9,8 @@ mod resources;
 mod sources;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use percolator::feed::{FeedSpec, SourceSpec};
+use percolator::feed::FeedSpec;
 use percolator::snapshot::Snapshot as CoreSnapshot;
 use percolator::{Dtype, FeedBuilder};
 use pyo3::prelude::*;
@@ -56,9 +55,6 @@ pub(crate) fn apply(
         keywords.object("_replaces").map(Bound::cast_into::<Feed>).transpose().map_err(PyErr::from)?;
     let replaces = replaces.map(Bound::unbind);
     keywords.finish("Feed")?;
-    let are_of_tfrecords = spec.sources.iter().all(|source| matches!(source, SourceSpec::TfRecord { .. }));
-    let says_nothing = decoder.is_none() && spec.decoder == FeedSpec::default().decoder;
-    failures.may_be_examples.store(are_of_tfrecords && says_nothing, Ordering::Relaxed);
     Ok(Described { builder: attach(spec, decoder, resume), function, failures, replaces })
 }
 
