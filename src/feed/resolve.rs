@@ -205,7 +205,7 @@ impl ResolvedFeed {
         for lane in 0..self.devices.len() {
             self.drawn_again(lane)?;
         }
-        let about = self.about();
+        let about = of_source(|| Ok(self.about()))?;
         // If no snapshot can be taken, whoever asks for one is told why.
         if let Some(snapshot) = about.snapshot([]).ok().filter(|_| !about.has_blocks) {
             snapshot.check_bytes()?;

@@ -232,12 +232,13 @@ mod tests {
         let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(4).epochs(1);
         let mut feed = feed.threads(1).receipts(true).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
-        let signals = Signals { caught: Arc::new(AtomicUsize::new(15)) };
+        let signals = Signals { caught: Arc::default() };
         let enough = Enough { hung_after: Duration::ZERO, ..Enough::new(None, None, &signals) };
         for _ in 0..2 {
             enough.wait_for(&mut lane).unwrap();
             drop(lane.next().unwrap().unwrap());
         }
+        signals.caught.store(usize::try_from(SIGTERM).unwrap(), Ordering::Relaxed);
         let error = enough.wait_for(&mut lane).unwrap_err().to_string();
         assert!(error.contains("reading or decoding hangs") && enough.is_hung(), "{error}");
         assert_eq!(feed.snapshot().unwrap().next(0).map(|next| next.step), Some(2));

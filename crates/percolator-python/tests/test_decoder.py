@@ -409,7 +409,8 @@ def test_a_close_ends_after_the_records_at_hand(numbers: str, overlaps: bool) ->
     begun = len(calls)
     go_on.set()
     closes.join()
-    assert len(calls) == begun <= 4, "at most one more for each thread"
+    # A thread that had looked before the close waits for the interpreter.
+    assert len(calls) <= begun + 3 <= 7, "at most one more for each thread"
 
 
 def test_the_end_of_a_program_does_not_wait_for_what_is_still_to_come(numbers: str) -> None:
@@ -417,7 +418,7 @@ def test_the_end_of_a_program_does_not_wait_for_what_is_still_to_come(numbers: s
         import atexit, sys, threading, time
         calls, begun, go_on = [], [], threading.Event()
         # What is registered later runs first: the feed is closed before this.
-        atexit.register(lambda: print(begun == [len(calls)], len(calls) <= 2))
+        atexit.register(lambda: print(len(calls) <= begun[0] + 2, len(calls) <= 4))
         import percolator
         def decode(record):
             calls.append(record.index)

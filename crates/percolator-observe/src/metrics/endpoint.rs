@@ -249,8 +249,8 @@ mod tests {
         for number in 0..3000 {
             feeds.put(number.to_string(), feed.watch());
         }
-        let time = Duration::from_secs(4);
-        let limits = Limits { connections: 4, request: time, time };
+        let (request, time) = (Duration::from_secs(2), Duration::from_secs(10));
+        let limits = Limits { connections: 4, request, time };
         let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &feeds).unwrap();
         // All places are taken: by clients that say nothing, one that stops in the middle, and one that does
         // not read its answer.
@@ -289,7 +289,9 @@ mod tests {
         let endpoint = Endpoint::serve_within(limits, "127.0.0.1:0".parse().unwrap(), &Feeds::new()).unwrap();
         let port = endpoint.address().port();
         let until = |count: usize| {
+            let start = std::time::Instant::now();
             while handles(port) != count {
+                assert!(start.elapsed() < Duration::from_secs(60), "{} and not {count}", handles(port));
                 std::thread::yield_now();
             }
         };
