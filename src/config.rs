@@ -232,8 +232,8 @@ pub enum ConfigError {
     ReceiptsOfMixture,
     /// A snapshot of the feed could not be read back.
     #[error(
-        "a snapshot of this feed may have {found} bytes, but at most {allowed} bytes can be read back: report \
-         less in Source::identity"
+        "a snapshot of this feed may have {found} bytes, but at most {allowed} bytes can be read back: \
+         report less in Source::identity"
     )]
     SnapshotTooLarge {
         /// The most bytes that it may have.

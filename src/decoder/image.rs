@@ -319,8 +319,8 @@ fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShap
     Ok(transformer.decode().resized(&image)?)
 }
 
-/// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place. In
-/// a decoded image, parts that the transform does not read are unspecified.
+/// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place.
+/// In a decoded image, parts that the transform does not read are unspecified.
 fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,

@@ -95,8 +95,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
         let _ = scratch;
     }
 
-    /// Whether the batches of a feed may have different fields (default: they may). If so, the first record of
-    /// each batch is given to [`reshape`](Self::reshape) before a worker decodes it: its lane's thread, of
+    /// Whether the batches of a feed may have different fields (default: they may). If so, the first record
+    /// of each batch is given to [`reshape`](Self::reshape) before a worker decodes it: its lane's thread, of
     /// which there is one, then verifies every batch's first record. A decoder that never reshapes says
     /// `false` and spares the lane that.
     fn may_reshape(&self) -> bool {

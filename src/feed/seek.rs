@@ -28,8 +28,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again: it
-    /// then has no lanes, and whatever needs them returns this error, until another seek succeeds.
+    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again:
+    /// it then has no lanes, and whatever needs them returns this error, until another seek succeeds.
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;

@@ -41,7 +41,8 @@ impl Value {
             ),
             Value::Example => words(
                 "name its features (FeedBuilder::example), or its image (FeedBuilder::example_image)",
-                "name its features with --fields, or its image with --image, as `percolator inspect` prints them",
+                "name its features with --fields, or its image with --image, as `percolator inspect` prints \
+                 them",
                 "name its features with fields=, or its image with image=",
             ),
             Value::SequenceExample | Value::Other(_) => words(

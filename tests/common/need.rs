@@ -1,7 +1,7 @@
-//! What a test needs that not every machine has: another program, a GPU, a right. Where it is missing, the test
-//! says on the standard error that it did not run. `PERCOLATOR_NEED_ALL=1` makes that a failure whatever is
-//! missing, and `PERCOLATOR_NEED_<NAME>=1` where it is this need. `PERCOLATOR_NEED_<NAME>=0` allows one to be
-//! missing all the same.
+//! What a test needs that not every machine has: another program, a GPU, a right. Where it is missing, the
+//! test says on the standard error that it did not run. `PERCOLATOR_NEED_ALL=1` makes that a failure whatever
+//! is missing, and `PERCOLATOR_NEED_<NAME>=1` where it is this need. `PERCOLATOR_NEED_<NAME>=0` allows one to
+//! be missing all the same.
 #![allow(dead_code, unreachable_pub, reason = "every test file has needs of its own")]
 
 use std::fmt::Display;

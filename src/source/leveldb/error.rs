@@ -41,7 +41,8 @@ pub enum LevelDbError {
     #[error(
         "{}: the log of the newest writes is missing, but {} names it: the writes in it are lost (did a \
          .gitignore leave out *.log?); {ALLOW_GAPS}",
-        file.display(), manifest.display()
+        shown::path(file),
+        shown::path(manifest)
     )]
     MissingLog {
         /// The log that is missing.

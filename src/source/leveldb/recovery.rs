@@ -167,7 +167,7 @@ fn read_manifest(
         };
         if let Some(offset) = log.zeros() {
             tracing::warn!(
-                file = %manifest.display(),
+                file = %shown::path(manifest),
                 offset,
                 "the MANIFEST has zeros between its edits: if they are damage, its list of tables is wrong"
             );

@@ -270,7 +270,8 @@ impl View {
     ///
     /// The view outlives the result.
     pub(super) unsafe fn page_cache(&self) -> PageCache {
-        // SAFETY: the map is one of the whole file, and stays for as long as the view, which the caller keeps.
+        // SAFETY: the map is one of the whole file, and stays for as long as the view, which the caller
+        // keeps.
         unsafe { PageCache::of(&self.environment.data, self.environment.file, self.pages.whole()) }
     }
 

@@ -45,7 +45,7 @@ impl TfRecord {
         let found = RecordIndex::find(&subject).filter(|index| match why_unfit(index, &plain) {
             None => true,
             Some(why) => {
-                let path = self.path.display();
+                let path = shown::path(&self.path);
                 tracing::warn!(%path, why, "a record index cannot be used: rebuilding it");
                 false
             }
@@ -78,7 +78,8 @@ impl TfRecord {
     /// Rebuilds an index that cannot be used.
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed, why: &str) -> Result<Indexed, SourceError> {
-        tracing::warn!(path = %shown::path(&self.path), why, "the record index cannot be used: rebuilding it");
+        let path = shown::path(&self.path);
+        tracing::warn!(%path, why, "the record index cannot be used: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());

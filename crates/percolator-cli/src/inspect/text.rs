@@ -12,8 +12,9 @@ const SHAPES_MAX: usize = 8;
 const BAR: u64 = 20;
 
 /// What is said of raw images in another order than a Datum's.
-pub(crate) const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side (HxWxC, \
-     what tobytes of an image stores), and a Datum has them channel by channel (CxHxW): write them transposed";
+pub(crate) const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side \
+     (HxWxC, what tobytes of an image stores), and a Datum has them channel by channel (CxHxW): write them \
+     transposed";
 
 pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {} of {}", shown::message(&report.path), report.kind, report.content)?;

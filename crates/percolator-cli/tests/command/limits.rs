@@ -92,8 +92,8 @@ enum Outcome {
     Done,
     /// The command said why not.
     Ended,
-    /// The shell, the loader, the allocator or libc ended it. What they say, and with which code or signal, is
-    /// not for a test to list.
+    /// The shell, the loader, the allocator or libc ended it. What they say, and with which code or signal,
+    /// is not for a test to list.
     Aborted,
 }
 

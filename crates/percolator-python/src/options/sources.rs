@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use percolator::feed::{FeedSpec, SourceSpec};
+use percolator::shown;
 use percolator::source::IndexPlace;
 use pyo3::prelude::*;
 
@@ -16,7 +17,10 @@ const KINDS: [&str; 4] = ["lmdb", "leveldb", "tfrecord", "image_list"];
 /// here it is always a folder.
 fn folder(path: PathBuf) -> PyResult<String> {
     let mut folder = path.into_os_string().into_string().map_err(|path| {
-        errors::value(format!("root_folder={}: it is not UTF-8: rename the folder", path.display()))
+        errors::value(format!(
+            "root_folder={}: it is not UTF-8: rename the folder",
+            shown::path(path.as_ref())
+        ))
     })?;
     if !folder.is_empty() && !folder.ends_with('/') {
         folder.push('/');
