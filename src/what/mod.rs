@@ -132,7 +132,7 @@ impl Thing {
             Kind::Idx => "make a database of it with `percolator convert idx`",
             Kind::Net => words(
                 "open it with `Net::open`",
-                "feed it with `percolator feed --net`",
+                "feed it with `percolator feed NET`",
                 "open it with percolator.Net",
             ),
             Kind::Mean => words(

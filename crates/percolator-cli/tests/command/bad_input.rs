@@ -225,7 +225,13 @@ fn paths_may_have_spaces_and_any_bytes() {
         let name = OsString::from_vec(b"my data \xff".to_vec());
         let output = folder.path().join(OsStr::from_bytes(b"its copy \xfe"));
         let input = tool.write_input(folder.path(), &name);
-        check_done(tool, &tool.run(&input, &output));
+        let done = tool.run(&input, &output);
+        if tool.words.starts_with("prepare xlnet") {
+            // What names the records is JSON.
+            check_refused(tool, &done, &["the path is not UTF-8"]);
+            continue;
+        }
+        check_done(tool, &done);
         assert_eq!(output.exists(), tool.words.contains("OUT"), "{}", tool.words);
     }
 }

@@ -57,7 +57,7 @@ fn a_source_that_cannot_be_read_is_named() {
         )
     );
     let message = Dump::with_net(&LAYER.replace("LMDB", "LEVELDB")).fail(["net.prototxt"]);
-    assert!(message.contains("raw_lmdb: not a LevelDB database"), "{message}");
+    assert!(message.contains("raw_lmdb: not a LevelDB: it is an LMDB: read it"), "{message}");
     let mean = LAYER.replace("data_param", "transform_param { mean_file: 'no.binaryproto' } data_param");
     let message = Dump::with_net(&mean).fail(["net.prototxt"]);
     assert!(message.contains("no.binaryproto: cannot be read: "), "{message}");

@@ -156,7 +156,9 @@ fn sweep(words: impl Fn(u64) -> String, limits: &[u64], reasons: &[&str], prepar
 fn few_open_files() {
     let limits: Vec<u64> = (3..20).collect();
     let reason = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
-    sweep(|limit| format!("ulimit -n {limit}"), &limits, &[&reason], |_| {});
+    // liblmdb gives the system's words without Rust's number behind them.
+    let (words, _number) = reason.split_once(" (os error").unwrap();
+    sweep(|limit| format!("ulimit -n {limit}"), &limits, &[words], |_| {});
 }
 
 #[test]

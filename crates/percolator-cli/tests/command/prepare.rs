@@ -89,12 +89,17 @@ fn paths_need_not_be_text() {
     let mut command = command(folder.path(), &[]);
     command.args(["--use-tpu=false", "--bsz-per-host=8", "--seq-len=128", "--reuse-len=64"]);
     command.args(["--num-predict=21", "--input"]).arg(odd.join("*.txt"));
-    command.arg("--sp-model").arg(odd.join("model")).args(["--out", "out"]);
-    let output = command.output().unwrap();
+    command.arg("--sp-model").arg(odd.join("model"));
+    let output = command.args(["--out", "out"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(names(&folder.path().join("out/tfrecords")).len(), 2);
     // What names the records is JSON, and would name others.
-    let output = command.arg("--out").arg(odd.join("out")).output().unwrap();
+    let words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let (last, before) = words.split_last().unwrap();
+    assert_eq!(last, "out");
+    let mut again = Command::new(command.get_program());
+    again.current_dir(folder.path()).args(before).arg(odd.join("out"));
+    let output = again.output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && message.contains("the path is not UTF-8"), "{message}");
     assert_eq!(names(&odd.join("out/tfrecords")), [""; 0]);
