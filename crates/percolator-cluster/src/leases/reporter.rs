@@ -1,78 +1,46 @@
-//! The thread that says to the records what a worker's consumer has confirmed: so the consumer waits for no
-//! answer of theirs. If slow blocks are duplicated, it makes the worker's progress known as well, and looks
-//! whether others have finished its blocks.
+//! The thread that makes a worker's progress known, and looks whether others have finished its blocks. Only
+//! jobs that duplicate slow blocks need it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use tracing::warn;
 
-use super::account::Account;
-use super::patience::Pauses;
-use super::worker::{Asks, Due, Worker};
+use super::worker::Worker;
 
-/// Says and reports until it is dropped. What is confirmed then is said once more, if the records answer.
+/// Reports until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    worker: Arc<Worker>,
+    /// None once the thread is to end.
+    stop: Option<Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reporter {
-    /// Starts it. It reports this often, if at all.
-    pub(super) fn start(worker: Arc<Worker>, period: Option<Duration>) -> std::io::Result<Self> {
+    pub(super) fn start(worker: Arc<Worker>, period: Duration) -> std::io::Result<Self> {
+        let (stop, stopped) = bounded(0);
         let name = format!("reports:{}", worker.name());
-        let works = worker.clone();
-        let thread = thread::Builder::new().name(name).spawn(move || run(&works, period))?;
-        Ok(Reporter { worker, thread: Some(thread) })
+        let thread = thread::Builder::new().name(name).spawn(move || report(&worker, period, &stopped))?;
+        Ok(Reporter { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-fn run(worker: &Worker, period: Option<Duration>) {
-    let mut account = Account::default();
-    let (mut pauses, mut settles_at) = (Pauses::new(), Instant::now());
+fn report(worker: &Worker, period: Duration, stopped: &Receiver<Infallible>) {
     let mut reported = None;
-    let after = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
-    let mut reports_at = after(period);
-    loop {
-        match worker.wait_for_due(settles_at, reports_at) {
-            Due::End => break,
-            Due::Report => {
-                // It is looked at again the next time, and by the transactions that decide.
-                if let Err(error) = worker.report(&mut reported) {
-                    warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
-                }
-                reports_at = after(period);
-            }
-            Due::Settlement => match account.settle_next(worker) {
-                Ok(_) => {
-                    worker.has_answer(Asks::Settlement);
-                    (pauses, settles_at) = (Pauses::new(), Instant::now());
-                }
-                Err(error) if error.may_pass() => {
-                    worker.has_no_answer(Asks::Settlement, error);
-                    settles_at = Instant::now() + pauses.next();
-                }
-                Err(error) => worker.fail(error),
-            },
-        }
-    }
-    loop {
-        match account.settle_next(worker) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                warn!(worker = worker.name(), %error, "steps that were confirmed do not count");
-                break;
-            }
+    while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+        // It is looked at again the next time, and by the transactions that decide.
+        if let Err(error) = worker.report(&mut reported) {
+            warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
         }
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.worker.end();
+        drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

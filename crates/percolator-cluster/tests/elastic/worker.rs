@@ -26,13 +26,10 @@ pub(crate) fn work(role: &str) {
             notes.write(&Entry::Confirms);
         }
         let step = leased.next().transpose().unwrap();
-        let Some(step) = step else {
-            // What was confirmed by asking counts by now.
-            if role.confirm_every.is_none() {
-                note_confirmed(&leased, &notes);
-            }
-            break;
-        };
+        if role.confirm_every.is_none() {
+            note_confirmed(&leased, &notes);
+        }
+        let Some(step) = step else { break };
         notes.write(&entry(&step));
         steps += 1;
         // It trains.

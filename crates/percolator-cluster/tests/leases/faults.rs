@@ -1,8 +1,8 @@
 //! Workers that die, are cut off, or get no answer: whatever is done twice, each record counts once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_cluster::clock::ManualClock;
@@ -18,8 +18,7 @@ use crate::{assert_proven, counts, each_once, feed, leases, records};
 #[derive(Debug)]
 pub(crate) struct Faulty {
     records: MemoryMetadata,
-    /// What everything fails with.
-    refusal: Mutex<Option<MetadataError>>,
+    is_cut_off: AtomicBool,
     /// Everything happens, and no answer comes.
     is_mute: AtomicBool,
     /// Every so many transactions, the answer is lost; 0 for never.
@@ -33,7 +32,7 @@ impl Faulty {
     pub(crate) fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
         Arc::new(Faulty {
             records: records.clone(),
-            refusal: Mutex::new(None),
+            is_cut_off: AtomicBool::new(false),
             is_mute: AtomicBool::new(false),
             loses_every,
             transactions: AtomicU64::new(0),
@@ -42,12 +41,7 @@ impl Faulty {
     }
 
     pub(crate) fn cut_off(&self) {
-        self.refuse(Some(unreachable()));
-    }
-
-    /// From now on, everything fails like this, or nothing any more.
-    pub(crate) fn refuse(&self, refusal: Option<MetadataError>) {
-        *self.refusal.lock().unwrap() = refusal;
+        self.is_cut_off.store(true, Ordering::SeqCst);
     }
 
     /// The answer to something that has happened, unless it is lost.
@@ -58,11 +52,14 @@ impl Faulty {
     }
 
     fn check(&self) -> Result<(), MetadataError> {
-        self.refusal.lock().unwrap().clone().map_or(Ok(()), Err)
+        match self.is_cut_off.load(Ordering::SeqCst) {
+            true => Err(unreachable()),
+            false => Ok(()),
+        }
     }
 }
 
-pub(crate) fn unreachable() -> MetadataError {
+fn unreachable() -> MetadataError {
     let (place, what) = ("the cut cable".to_owned(), "ask");
     MetadataError::Unreachable { place, what, waited: Duration::ZERO, source: None }
 }
@@ -119,9 +116,9 @@ impl Metadata for Faulty {
 }
 
 /// Leases last so long that no thread renews one while a test runs: they end when the clock is set.
-pub(crate) const TTL: Duration = Duration::from_secs(100_000);
+const TTL: Duration = Duration::from_secs(100_000);
 
-pub(crate) fn of(metadata: Arc<dyn Metadata>) -> Leases {
+fn of(metadata: Arc<dyn Metadata>) -> Leases {
     leases(&metadata).ttl(TTL).patience(Duration::from_millis(200))
 }
 
