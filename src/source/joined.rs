@@ -710,7 +710,7 @@ mod tests {
             let source = |number: u32| Counted(format!("part-{number:05}").into(), Arc::default());
             (1..sources).fold(Joined::new(source(0)), |joined, number| joined.and(source(number)))
         };
-        let names = [1, 2, 3, 4, 9999].map(|sources| joined(sources).path().display().to_string());
+        let names = [1, 2, 3, 4, 9999].map(|sources| joined(sources).path().to_str().unwrap().to_owned());
         assert_eq!(names[..2], ["part-00000", "part-00000, part-00001"]);
         assert_eq!(names[2], "part-00000, part-00001, part-00002");
         assert_eq!(names[3], "part-00000 to part-00003 (4 databases)");
