@@ -26,7 +26,8 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
     if names.is_empty() {
         return Thing::new(Kind::Other, "an empty folder", COPY);
     }
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    // There may be more names than those that were looked at.
+    let has = |wanted: &str| path.join(wanted).symlink_metadata().is_ok();
     let ends = |ending: &str| names.iter().any(|name| name.as_bytes().ends_with(ending.as_bytes()));
     let begins = |start: &str| names.iter().any(|name| name.as_bytes().starts_with(start.as_bytes()));
     if has("data.mdb") {

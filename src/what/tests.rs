@@ -186,3 +186,15 @@ fn no_bytes_panic() {
         let _ = Thing::at(&path);
     }
 }
+
+/// A database may have more files than are looked at.
+#[test]
+fn a_large_leveldb_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..5000 {
+        fs::write(folder.path().join(format!("{number:06}.ldb")), "").unwrap();
+    }
+    assert!(said(folder.path()).starts_with("a LevelDB's folder without its CURRENT"));
+    fs::write(folder.path().join("CURRENT"), "MANIFEST-000004\n").unwrap();
+    assert_eq!(Thing::at(folder.path()).map(|thing| thing.kind()), Some(Kind::LevelDb));
+}

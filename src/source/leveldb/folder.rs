@@ -25,7 +25,10 @@ impl Folder {
             let path = path.to_owned();
             SourceError::NotADatabase { path, kind: "a LevelDB database", missing: CURRENT, hint }
         };
-        // A RocksDB has a CURRENT, too.
+        // A RocksDB has a CURRENT, too, and an IDENTITY.
+        if matches!(path.join(CURRENT).try_exists(), Ok(true)) && !path.join("IDENTITY").exists() {
+            return Ok(Folder { path: path.to_owned() });
+        }
         if let Some(error) = SourceError::instead(path, "a LevelDB", &[Kind::LevelDb]) {
             return Err(error);
         }
