@@ -174,7 +174,7 @@ fn a_lane_that_is_left_ends_after_the_record_at_hand() {
         let watch = feed.watch();
         let lane = || watch.stats().lanes.remove(0);
         // One batch is complete, the worker stands still in the next, and runs for the others wait.
-        while decoded.load(Ordering::SeqCst) < 2 || lane().filling < 3 {
+        while decoded.load(Ordering::SeqCst) < 2 || lane().ready < 1 || lane().filling < 3 {
             std::thread::yield_now();
         }
         let leaves = std::thread::spawn(move || drop(feed));
