@@ -271,7 +271,7 @@ fn what_is_no_table_says_why() {
     assert_eq!(read(&forged(0, &one, None)).unwrap().len(), 1);
     refused(
         &forged(2, &one, None),
-        "the block at byte 0 is compressed with 2 (zstd): supported are 0 (none) and 1",
+        "the block at byte 0 is compressed with 2 (zstd, or in Minecraft's LevelDB zlib): supported are 0",
     );
     refused(&forged(9, &one, None), "type 9, an unknown type: supported are 0");
     refused(&forged(0, &one, Some(&[1])), "its value is not a block handle");

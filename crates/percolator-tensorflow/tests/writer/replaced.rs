@@ -424,9 +424,9 @@ fn a_manager_removes_no_checkpoint_of_another_folder() {
     for name in &due {
         fs::copy(run.join(name), copy.join(name)).unwrap();
     }
-    // The list of the copy has absolute paths.
+    // The list of the copy has absolute paths. What lies beside it is meant.
     let (opened, warnings) = logged(|| CheckpointManager::open(&copy, saver(1)).unwrap());
-    assert_eq!((opened.latest(), opened.checkpoints().len()), (Some(&*run.join("model-3")), 0));
+    assert_eq!((opened.latest(), opened.checkpoints().len()), (Some(&*copy.join("model-3")), 0));
     let said = format!("{}", run.join("model-1").display());
     assert!(warnings.contains("WARN") && warnings.contains(&said), "{warnings}");
     for step in 4..=6 {
