@@ -65,7 +65,8 @@ use crate::order::InputContext;
 ///
 /// ```
 /// use percolator::distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
-/// use percolator::{Batch, Device, Feed, FieldError};
+/// use percolator::batch::FieldError;
+/// use percolator::{Batch, Device, Feed};
 /// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
 ///
 /// let workers = InputWorkers::new([
