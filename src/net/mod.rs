@@ -229,7 +229,6 @@ fn layer_name(name: Option<&str>, index: usize) -> String {
     }
 }
 
-/// Reads a file of at most [`BYTES_MAX`] bytes.
 /// The error for something else than a net, if it is known what it is.
 fn instead(path: &Path, error: NetError) -> NetError {
     if matches!(*error.cause, NetCause::TooLarge { .. }) {
@@ -241,6 +240,7 @@ fn instead(path: &Path, error: NetError) -> NetError {
     }
 }
 
+/// Reads a file of at most [`BYTES_MAX`] bytes.
 fn read(path: &Path) -> Result<Vec<u8>, NetError> {
     input_file::read(path, BYTES_MAX).map_err(|error| {
         NetError::new(match error.kind() {

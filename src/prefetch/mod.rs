@@ -675,6 +675,8 @@ impl Prefetcher {
                 Err(Unsubmitted { error, slot }) => {
                     self.state.failed.extend(slot.map(|slot| *slot));
                     self.abandon_in_flight();
+                    // What ends another lane at a later step does not end this one.
+                    self.state.next = at;
                     self.fail_at(at, error);
                 }
             }

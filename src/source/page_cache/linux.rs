@@ -115,8 +115,8 @@ impl PageCache {
         }
     }
 
-    /// Forgets the map, and closes the file that was open for it, until the cursor has made a few steps
-    /// again. Called when the cursor has no use for it for some time.
+    /// Closes the file until the cursor has made a few steps again. The map must still stay. Called when the
+    /// cursor has no use for it for some time.
     pub(in crate::source) fn close(&mut self) {
         (self.active, self.steps) = (None, 0);
     }
@@ -150,7 +150,7 @@ impl PageCache {
         let mapped = is_there.then(|| unsafe { Mapped::of(&self.path, self.id, self.map.clone()) }).flatten();
         if self.drops_behind && mapped.is_none() {
             let path = shown::path(&self.path);
-            tracing::warn!(%path, "nothing is dropped from memory: the file cannot be opened again");
+            tracing::warn!(%path, "nothing is dropped from memory: the mapped file is not at its path any more, or cannot be opened");
         }
         self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));
     }
