@@ -150,7 +150,7 @@ impl PageCache {
         let mapped = is_there.then(|| unsafe { Mapped::of(&self.path, self.id, self.map.clone()) }).flatten();
         if self.drops_behind && mapped.is_none() {
             let path = shown::path(&self.path);
-            tracing::warn!(%path, "nothing is dropped from memory: the mapped file cannot be opened at its path");
+            tracing::warn!(%path, "nothing is dropped from memory: the file cannot be opened at its path");
         }
         self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));
     }
