@@ -67,6 +67,9 @@ impl Steps<'_> {
         }
         let until = Instant::now().checked_add(timeout);
         waiting(self.lanes, &mut self.waits, |lanes| {
+            if !wait_for_held(lanes, until) {
+                return false;
+            }
             for lane in lanes {
                 if !lane.wait_until(until) {
                     return false;
@@ -121,6 +124,7 @@ impl Iterator for Steps<'_> {
             return Some(Err(error));
         }
         let step = waiting(self.lanes, &mut self.waits, |lanes| {
+            wait_for_held(lanes, None);
             let mut step = Vec::with_capacity(lanes.len());
             for lane in lanes {
                 if let Some(batch) = lane.next_uncounted() {
@@ -156,7 +160,17 @@ impl std::iter::FusedIterator for Steps<'_> {}
 /// Takes the next batch of every lane, or none from a lane that has ended, or the first error.
 pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     let next = |lane: &mut Lane| lane.next_uncounted().transpose();
-    waiting(lanes, &mut Vec::new(), |lanes| lanes.iter_mut().map(next).collect())
+    waiting(lanes, &mut Vec::new(), |lanes| {
+        wait_for_held(lanes, None);
+        lanes.iter_mut().map(next).collect()
+    })
+}
+
+/// Waits first for a lane of which the consumer holds all batches, if there is one, until a moment or for
+/// ever; whether what comes next is there. The other lanes get nothing before that lane completes its batch,
+/// and only a wait for that lane can end with the error that says so.
+fn wait_for_held(lanes: &mut [Lane], until: Option<Instant>) -> bool {
+    lanes.iter_mut().find(|lane| lane.would_wait_for_itself()).is_none_or(|lane| lane.wait_until(until))
 }
 
 /// Counts what `wait` does as a wait of all lanes, if one of them would wait: one thread waits for all,

@@ -191,6 +191,29 @@ fn steps_that_are_held_are_an_error_to_all_lanes() {
     });
 }
 
+/// The other lanes wait for the one that is held, whichever that is.
+#[test]
+fn a_lane_that_is_held_is_named_whichever_lane_is_asked_first() {
+    must_end("a consumer that keeps the batches of one lane", || {
+        for held in 0..3 {
+            for has_time in [false, true] {
+                let source = MemorySource::images("kept", 10, 1, 4, 4);
+                let feed = feed(source).devices([0, 1, 2].map(Device::host)).give_up_after(SHORT);
+                let (mut feed, mut kept) = (feed.build().unwrap(), Vec::new());
+                let error = loop {
+                    while has_time && !feed.steps().wait_timeout(Duration::from_millis(1)) {}
+                    match feed.steps().next().unwrap() {
+                        Ok(mut step) => kept.push(step.remove(held)),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(matches!(error, FeedError::AllHeld { lane, .. } if lane == held), "{held}: {error}");
+                assert_eq!(kept.len(), 2);
+            }
+        }
+    });
+}
+
 #[test]
 fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
     must_end("waits that are not given up", || {
