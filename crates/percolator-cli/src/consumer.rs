@@ -42,12 +42,7 @@ impl Consumer {
     fn consume(self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
         let Consumer { mut lane, step } = self;
         let said = Self::take(&mut lane, step, enough);
-        match enough.is_hung() {
-            // Its threads would be waited for.
-            true => std::mem::forget(lane),
-            // The process may be about to exit, and no thread may be inside a driver then.
-            false => lane.close(),
-        }
+        enough.close(lane);
         said
     }
 

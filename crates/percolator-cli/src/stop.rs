@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -151,7 +152,7 @@ impl<'a> Enough<'a> {
             })
     }
 
-    /// Waits for a lane's next batch. Once a signal has come, only for so long: a read may never return.
+    /// Waits for a lane's next batch. Once the run is to stop, only for so long: a read may never return.
     ///
     /// # Errors
     ///
@@ -159,18 +160,34 @@ impl<'a> Enough<'a> {
     pub(super) fn wait_for(&self, lane: &mut Lane) -> anyhow::Result<()> {
         let mut stopped: Option<Instant> = None;
         while !lane.wait_timeout(LISTEN) {
-            if self.signals.caught().is_some()
-                && stopped.get_or_insert_with(Instant::now).elapsed() >= self.hung_after
-            {
+            if self.is_over() && stopped.get_or_insert_with(Instant::now).elapsed() >= self.hung_after {
                 self.is_hung.store(true, Ordering::Relaxed);
                 bail!(
-                    "no batch came in the {} s after the signal: reading or decoding hangs; what was \
+                    "no batch came in the {} s after the run was to stop: reading or decoding hangs; what was \
                      delivered before counts",
                     self.hung_after.as_secs()
                 );
             }
         }
         Ok(())
+    }
+
+    /// Closes a lane: the process may be about to exit, and no thread may be inside a driver then. The lane's
+    /// threads end after the read at hand, which is waited for only so long.
+    pub(super) fn close(&self, lane: Lane) {
+        if self.is_hung() {
+            return std::mem::forget(lane);
+        }
+        let (done, closed) = std::sync::mpsc::channel();
+        let close = move || {
+            lane.close();
+            let _ = done.send(());
+        };
+        // Without a thread for it, the lane is closed here, for as long as that takes.
+        let started = std::thread::Builder::new().name("close".to_owned()).spawn(close);
+        if started.is_ok() && closed.recv_timeout(self.hung_after) == Err(RecvTimeoutError::Timeout) {
+            self.is_hung.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether a consumer has given up waiting for its lane, whose threads may never end.
@@ -210,6 +227,7 @@ mod tests {
     use percolator::{Feed, RawBytes};
 
     use super::*;
+    use crate::consumer::{Consumer, consume};
 
     #[test]
     fn what_is_ignored_is_known() {
@@ -217,8 +235,8 @@ mod tests {
         assert!(is_ignored(signal_hook::consts::SIGPIPE) && !is_ignored(SIGTERM));
     }
 
-    #[test]
-    fn a_source_that_hangs_is_given_up_after_a_signal_and_what_was_delivered_counts() {
+    /// A feed whose source hangs at the ninth record, in the third batch, until what is returned is dropped.
+    fn hanging() -> (Feed, std::sync::mpsc::Sender<()>) {
         let (release, hangs) = std::sync::mpsc::channel::<()>();
         let hangs = std::sync::Mutex::new(hangs);
         let source = FnSource::new("hangs", 100, move |position, value| {
@@ -230,7 +248,24 @@ mod tests {
             Ok(())
         });
         let feed = Feed::builder().source(source).decoder(RawBytes::fixed()).batch_size(4).epochs(1);
-        let mut feed = feed.threads(1).receipts(true).build().unwrap();
+        (feed.threads(1).receipts(true).build().unwrap(), release)
+    }
+
+    #[test]
+    fn a_lane_whose_source_hangs_is_not_waited_for_when_enough_was_taken() {
+        let (mut feed, release) = hanging();
+        let lane = feed.take_lanes().unwrap().remove(0);
+        let signals = Signals { caught: Arc::default() };
+        let enough = Enough { hung_after: Duration::from_millis(50), ..Enough::new(Some(2), None, &signals) };
+        let said = consume(vec![Consumer::new(lane, None).unwrap()], &enough);
+        assert!(matches!(said[..], [Ok(None)]) && enough.is_hung(), "{said:?}");
+        assert_eq!(feed.snapshot().unwrap().next(0).map(|next| next.step), Some(2));
+        drop(release);
+    }
+
+    #[test]
+    fn a_source_that_hangs_is_given_up_after_a_signal_and_what_was_delivered_counts() {
+        let (mut feed, release) = hanging();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let signals = Signals { caught: Arc::default() };
         let enough = Enough { hung_after: Duration::ZERO, ..Enough::new(None, None, &signals) };
