@@ -37,6 +37,10 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
     if head.iter().all(|&byte| byte == 0) {
         return zeros(&file, bytes);
     }
+    // Its checksum says so; what follows goes by a few bytes.
+    if begins_with_record(&head, bytes) {
+        return Thing::new(Kind::TfRecord, "a TFRecord file", "");
+    }
     stands_for_another(&looked)
         .or_else(|| database(&looked))
         .or_else(|| model(&looked))
@@ -48,15 +52,13 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
 
 /// A file that begins with zeros: nothing that is read begins so, but for small numbers in a few of them.
 fn zeros(file: &File, bytes: u64) -> Option<Thing> {
-    /// The places that are looked at.
-    const PLACES: u64 = 16;
+    /// A longer file is not read to its end.
+    const WHOLE_MAX: u64 = 1 << 20;
 
-    let mut part = [0; 4096];
-    let is_zero = (0..=PLACES).all(|place| {
-        let from = bytes.saturating_sub(part.len() as u64) / PLACES * place;
-        let read = file.read_at(&mut part, from).unwrap_or(0);
-        part.iter().take(read).all(|&byte| byte == 0)
-    });
+    let is_zero = bytes <= WHOLE_MAX && {
+        let mut whole = vec![1; usize::try_from(bytes).ok()?];
+        file.read_exact_at(&mut whole, 0).is_ok() && whole.iter().all(|&byte| byte == 0)
+    };
     let (kind, what) = match is_zero {
         true => (Kind::Other, format!("{bytes} bytes of zeros, as a download that did not end leaves them")),
         false if bytes >= HEAD_BYTES => {
@@ -282,9 +284,6 @@ fn image(file: &Looked<'_>) -> Option<Thing> {
 
 /// Files of records that are known by their numbers.
 fn records(file: &Looked<'_>) -> Option<Thing> {
-    if begins_with_record(file.head, file.bytes) {
-        return Thing::new(Kind::TfRecord, "a TFRecord file", "");
-    }
     // Two zeros, a type, a number of axes, and their extents.
     if let [0, 0, kind @ 8..=14, axes @ 1..=4, extents @ ..] = file.head {
         let extents = extents.as_chunks::<4>().0.iter().take(usize::from(*axes));
