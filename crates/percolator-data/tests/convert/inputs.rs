@@ -19,7 +19,9 @@ use percolator_data::input::{
 };
 use percolator_data::store::Backend;
 use prost::Message as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::harness::process::{is_alone, this_test};
 use crate::{Records, golden, golden_records, names, read};
 
 /// Converts an input, and returns its records.
@@ -197,20 +199,37 @@ fn the_folders_are_the_classes() {
     ClassFolders::open(&root).unwrap();
 }
 
-/// A list's file that cannot be read this time, and may be good: here an error of input, as of a disk, which
-/// the kernel gives for the first byte of a process's memory.
+/// A list's file that cannot be read this time, and may be good: here for want of a file handle.
 #[test]
-#[cfg(target_os = "linux")]
 fn a_failure_to_read_is_not_an_image_that_cannot_be_converted() {
+    if !is_alone(this_test!()) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::write(root.join("good.png"), png()).unwrap();
-    std::os::unix::fs::symlink("/proc/self/mem", root.join("unread.png")).unwrap();
-    fs::write(root.join("list"), "good.png 1\nunread.png 2\n").unwrap();
-    let input = ListedImages::open(&root.join("list"), root.join(""), None).unwrap();
-    let error = Convert::new(input, root.join("made"), Backend::Lmdb).run(&Progress::new()).unwrap_err();
-    assert!(error.to_string().contains("unread.png: cannot read the file"), "{error}");
-    assert!(!root.join("made").exists());
+    fs::write(root.join("list"), "good.png 1\ngood.png 2\n").unwrap();
+    let before = getrlimit(Resource::Nofile);
+    let (mut is_named, mut is_done) = (false, false);
+    for limit in 3..40 {
+        let made = root.join(format!("made {limit}"));
+        let input = ListedImages::open(&root.join("list"), root.join(""), None).unwrap();
+        let convert = Convert::new(input, &made, Backend::Lmdb);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: before.maximum }).unwrap();
+        let converted = convert.run(&Progress::new());
+        setrlimit(Resource::Nofile, before.clone()).unwrap();
+        match converted {
+            Ok(summary) => {
+                assert_eq!((summary.records, summary.skipped), (2, 0), "limit {limit}");
+                is_done = true;
+            }
+            Err(error) => {
+                is_named |= error.to_string().contains("good.png: cannot read the file");
+                assert!(!made.exists(), "limit {limit}: {error}");
+            }
+        }
+    }
+    assert!(is_named && is_done);
 }
 
 #[test]
