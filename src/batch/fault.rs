@@ -131,9 +131,11 @@ fn remedy(found: ImageShape, batch: ImageShape) -> String {
     if found.channels == batch.channels {
         return "crop them to one size".to_owned();
     }
-    let has = |channels: usize| if channels == 1 { "is gray".to_owned() } else { format!("has {channels}") };
+    let has = |channels: usize| {
+        if channels == 1 { "is gray".to_owned() } else { format!("has {channels} channels") }
+    };
     let (this, first) = (has(found.channels), has(batch.channels));
-    format!("of channels, this one {this}, and the first {first}: have all decoded as color, or all as gray")
+    format!("this one {this}, and the first {first}: decode all as color, or all as gray")
 }
 
 impl RecordCause {

@@ -23,7 +23,7 @@
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
 //!    comes before the end is delivered; then, at most once, the error. Of a lane's errors the earliest
 //!    batch's wins: one that is in flight comes before what failed at a later one. Of all lanes' errors that
-//!    are of the data the first step's wins, for every lane ([`frontier`]). What is of nothing in the data
+//!    the data caused the first step's wins, for every lane ([`frontier`]). What the data did not cause
 //!    (the feed is cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is
 //!    delivered by then, and a device's failure its own lane.
 //! 4. A buffer is not written before the event of its last use.

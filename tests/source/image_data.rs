@@ -132,7 +132,7 @@ fn a_batch_of_colour_and_grey_images_says_what_to_do() {
         Feed::builder().source(source).batch_size(12).build().unwrap().take_lanes().unwrap().remove(0);
     let message = lane.find_map(Result::err).unwrap().to_string();
     assert!(message.contains("all records of a batch have one shape"), "{message}");
-    assert!(message.contains("have all decoded as color, or all as gray"), "{message}");
+    assert!(message.contains("decode all as color, or all as gray"), "{message}");
     assert!(
         message.contains("is gray") && message.contains("has 3") && !message.contains("crop"),
         "{message}"

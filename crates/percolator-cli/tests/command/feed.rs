@@ -479,7 +479,9 @@ fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let Ok(output) = command.output() else { return missing("USERS", "nobody else can be anybody here") };
+        let Ok(output) = command.output() else {
+            return missing("USERS", "this process cannot become another user");
+        };
         let message = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
             Some(0) => started += 1,

@@ -173,7 +173,7 @@ fn few_threads() {
     let mut probe = Command::new("true");
     be_nobody(&mut probe);
     if let Err(error) = probe.output() {
-        return missing("USERS", format_args!("nobody else can be anybody here: {error}"));
+        return missing("USERS", format_args!("this process cannot become another user: {error}"));
     }
     let reasons = ["cannot start", "cannot be started"];
     sweep(|limit| format!("ulimit -u {limit}"), &[1, 2, 3, 4, 5, 8], &reasons, be_nobody);
