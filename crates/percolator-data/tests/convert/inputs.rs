@@ -217,7 +217,7 @@ fn a_failure_to_read_is_not_an_image_that_cannot_be_converted() {
         let convert = Convert::new(input, &made, Backend::Lmdb);
         setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: before.maximum }).unwrap();
         let converted = convert.run(&Progress::new());
-        setrlimit(Resource::Nofile, before.clone()).unwrap();
+        setrlimit(Resource::Nofile, before).unwrap();
         match converted {
             Ok(summary) => {
                 assert_eq!((summary.records, summary.skipped), (2, 0), "limit {limit}");
