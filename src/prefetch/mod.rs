@@ -34,6 +34,7 @@
 
 pub(crate) mod consumer_task;
 mod depth;
+mod ending;
 mod first_good;
 pub(crate) mod frontier;
 mod meters;
@@ -64,8 +65,9 @@ use crate::batch::{BatchLayout, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::ending::Ending;
 use crate::prefetch::first_good::Front;
-use crate::prefetch::frontier::{Clearance, LaneFrontier};
+use crate::prefetch::frontier::LaneFrontier;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::record::{StepEnd, StepId};
@@ -164,18 +166,6 @@ pub(crate) struct State {
     ending: Option<Ending>,
     /// Whether all runs have been taken.
     runs_over: bool,
-}
-
-/// Why a lane begins no more batches, and what comes after those that it has begun.
-enum Ending {
-    /// Its records have ended.
-    Source,
-    /// Something in the data, at this step.
-    Data(StepId, FeedError),
-    /// The same: the frontier knows, and says what ends the lane.
-    Known,
-    /// Its device, or something that ends the whole feed, whatever is in the data.
-    Now(FeedError),
 }
 
 impl State {
@@ -341,65 +331,6 @@ impl Prefetcher {
         Ok(true)
     }
 
-    /// Hands over what is behind the frontier. Returns the lane's outcome when there is no more to do.
-    fn hand_over(&mut self) -> Result<Option<Result<(), FeedError>>, Gone> {
-        self.tell_ending();
-        loop {
-            let has_ended =
-                self.state.in_flight.is_empty() && matches!(self.state.ending, Some(Ending::Source));
-            let first = self.state.submitted.front().map(|(at, _)| *at);
-            let at = first.unwrap_or_else(|| self.state.next_complete());
-            match self.frontier.look(at, first.is_some() || has_ended) {
-                Clearance::Cleared => match self.state.submitted.pop_front() {
-                    Some((_, batch)) => self.deliver(batch)?,
-                    None if has_ended => return Ok(Some(Ok(()))),
-                    None => break,
-                },
-                Clearance::NotYet => break,
-                Clearance::Over(error) => {
-                    tracing::info!(%error, "the feed ends");
-                    self.abandon();
-                    return Ok(Some(Err(error)));
-                }
-            }
-        }
-        match &self.state.ending {
-            Some(Ending::Now(error)) if self.state.in_flight.is_empty() => {
-                if let FeedError::Device(_) = error {
-                    if !self.state.submitted.is_empty() {
-                        return Ok(None);
-                    }
-                    tracing::info!(%error, "the lane ends; the others continue");
-                    return Ok(Some(Err(error.clone())));
-                }
-                if self.first_error.set(error.clone()) {
-                    tracing::info!(%error, "the feed ends");
-                }
-                Ok(Some(Err(self.first_error.get().unwrap_or_else(|| error.clone()))))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Tells the frontier that no more batches are completed, once it is so.
-    fn tell_ending(&mut self) {
-        if !self.state.in_flight.is_empty() {
-            return;
-        }
-        match self.state.ending.take() {
-            // Only now: a batch that was in flight may have failed because of an earlier record.
-            Some(Ending::Data(at, error)) => {
-                self.frontier.fail(at, error);
-                self.state.ending = Some(Ending::Known);
-            }
-            Some(ending @ (Ending::Source | Ending::Now(_))) => {
-                self.frontier.leave();
-                self.state.ending = Some(ending);
-            }
-            ending => self.state.ending = ending,
-        }
-    }
-
     fn wait(&self) -> Wake {
         if let Some(wake) = self.select(Duration::ZERO) {
             return wake;
@@ -555,70 +486,6 @@ impl Prefetcher {
             };
             self.state.next = next;
             self.state.in_flight.push_back((at, SlotHeader { step, ..header }, pending));
-        }
-    }
-
-    /// Handles the end of the reader. The last batch may be short; if the reader ended with an error, the
-    /// records of an incomplete batch are discarded.
-    fn runs_ended(&mut self) {
-        self.state.runs_over = true;
-        if self.state.ending.is_some() {
-            return;
-        }
-        match self.reader.error() {
-            Some(error) => self.fail(error.into()),
-            None if self.state.early.is_empty() => {
-                self.close_batch(None);
-                self.state.ending = Some(Ending::Source);
-            }
-            None => {
-                self.begin_and_close(None);
-                self.state.ending.get_or_insert(Ending::Source);
-            }
-        }
-    }
-
-    /// Ends the lane with an error at the batch that comes next, once what is in flight is complete.
-    fn fail(&mut self, error: FeedError) {
-        self.fail_at(self.state.next, error);
-    }
-
-    /// Ends the lane with an error at this step, once what is in flight is complete. It replaces an error of
-    /// a later batch, but not what ends the whole feed at once.
-    fn fail_at(&mut self, at: StepId, error: FeedError) {
-        self.close_ring();
-        let ends_all = |error: &FeedError| {
-            matches!(error, FeedError::Panicked { .. } | FeedError::Cancelled | FeedError::AllHeld { .. })
-        };
-        match &self.state.ending {
-            Some(Ending::Now(before)) if ends_all(before) => {}
-            _ if ends_all(&error) || matches!(error, FeedError::Device(_)) => {
-                self.state.ending = Some(Ending::Now(error));
-            }
-            _ => self.state.ending = Some(Ending::Data(at, error)),
-        }
-    }
-
-    /// Gives up what is not complete and not in flight.
-    fn close_ring(&mut self) {
-        self.ring.0.close();
-        if let Some((header, filling)) = self.state.open.take() {
-            self.state.abandoned.push((header, Box::new(filling)));
-        }
-        self.state.run = None;
-    }
-
-    /// Gives up all batches that were not handed over.
-    fn abandon(&mut self) {
-        self.close_ring();
-        self.abandon_in_flight();
-        let submitted = self.state.submitted.drain(..).map(|(_, batch)| batch.into_slot());
-        self.state.resting.extend(submitted);
-    }
-
-    fn abandon_in_flight(&mut self) {
-        while let Some((_, header, pending)) = self.state.in_flight.pop_front() {
-            self.state.abandoned.push((header, Box::new(pending)));
         }
     }
 
