@@ -17,8 +17,8 @@ use crate::snapshot::SnapshotError;
 use crate::source::{Damage, SourceError};
 use crate::transform::TransformError;
 
-/// An error that ends a feed. Every lane gets it once. If the data caused it, it comes after the batches of all
-/// steps before it; otherwise after those that were complete.
+/// An error that ends a feed. Every lane gets it once. If the data caused it, it comes after the batches of
+/// all steps before it; otherwise after those that were complete.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FeedError {

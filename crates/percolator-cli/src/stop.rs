@@ -163,8 +163,8 @@ impl<'a> Enough<'a> {
             if self.is_over() && stopped.get_or_insert_with(Instant::now).elapsed() >= self.hung_after {
                 self.is_hung.store(true, Ordering::Relaxed);
                 bail!(
-                    "no batch came in the {} s after the run was to stop: reading or decoding hangs; what was \
-                     delivered before counts",
+                    "no batch came in the {} s after the run was to stop: reading or decoding hangs; what \
+                     was delivered before counts",
                     self.hung_after.as_secs()
                 );
             }

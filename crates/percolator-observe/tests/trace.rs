@@ -168,8 +168,8 @@ fn check_what_is_cut_off(cut: TraceFile, path: &Path) {
     let lanes = untaken.take_lanes().unwrap();
     wait_for_full_rings(&untaken);
     drop(lanes);
-    // And one that runs while the trace ends: one batch of each lane was returned, one is held, the others are
-    // ready.
+    // And one that runs while the trace ends: one batch of each lane was returned, one is held, the others
+    // are ready.
     let mut running = feed();
     let mut lane = running.take_lanes().unwrap();
     lane.iter_mut().for_each(|lane| drop(lane.next().unwrap().unwrap()));

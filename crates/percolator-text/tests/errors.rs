@@ -531,7 +531,7 @@ fn no_record_info_describes_the_records_that_replaced_its_own() {
 }
 
 #[test]
-fn paths_need_not_be_text() {
+fn what_is_read_needs_no_path_of_text_and_what_is_written_does() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
@@ -543,12 +543,17 @@ fn paths_need_not_be_text() {
     fs::copy(folder.path().join("a.txt"), odd.join("a.txt")).unwrap();
     fs::copy(&plain.sp_path, odd.join("model")).unwrap();
     let (input_glob, sp_path) = (odd.join("*.txt"), odd.join("model"));
-    let flags = Flags { input_glob, sp_path, save_dir: odd.join("out"), ..plain };
+    let flags = Flags { input_glob, sp_path, save_dir: folder.path().join("other"), ..plain };
     assert!(written(&flags) == due);
     assert!(XlnetData::open(&flags.save_dir, Split::Train, None).is_ok());
     // In JSON, which is text, what is none of it is replaced.
     let corpus = fs::read_to_string(flags.save_dir.join("corpus_info.json")).unwrap();
     assert!(corpus.contains("odd\\ufffd/*.txt"), "{corpus}");
+    // `record_info` names the records by their paths, so it could only name other ones.
+    let flags = Flags { save_dir: odd.join("out"), ..flags };
+    let refused = run(&flags).unwrap_err();
+    assert!(matches!(&refused, PrepareError::NoName { path } if path.contains("odd")), "{refused:?}");
+    assert!(!flags.save_dir.exists());
 }
 
 /// Of two files, the task of number 7 has none.

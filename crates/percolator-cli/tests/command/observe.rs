@@ -265,10 +265,11 @@ fn other_signals_end_the_process_as_they_do_and_give_the_terminal_back() {
     let folder = folder();
     let args = [&FEED[..], &["--watch", "--step-ms", "1"], &LONG].concat();
     for (name, number) in [("QUIT", 3), ("ABRT", 6), ("USR1", 10), ("USR2", 12), ("ALRM", 14)] {
-        let mut command = Command::new("sh");
-        // No core is left.
+        // No core is left. What a shell started in the background ignores SIGQUIT, and so would the command.
+        let mut command = Command::new("env");
         let script = "ulimit -c 0; exec \"$0\" \"$@\"";
-        command.args(["-c", script, env!("CARGO_BIN_EXE_percolator")]).args(&args).current_dir(folder.path());
+        command.args(["--default-signal", "sh", "-c", script, env!("CARGO_BIN_EXE_percolator")]);
+        command.args(&args).current_dir(folder.path());
         let mut pty = Pty::start(command, 80, 24);
         pty.wait_for("RUNNING", 0);
         pty.signal(name);
