@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import pickle
 import re
 from pathlib import Path
@@ -96,7 +98,7 @@ def test_a_missing_feature_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
-    with pytest.raises(percolator.SourceError, match="No such file") as caught:
+    with pytest.raises(percolator.SourceError, match=os.strerror(errno.ENOENT)) as caught:
         percolator.Feed(lmdb=tmp_path / "none")
     assert caught.value.file == str(tmp_path / "none")
     assert (caught.value.key, caught.value.record) == (None, None)

@@ -10,8 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use percolator_observe::parse;
+use rustix::io::Errno;
 
 use crate::common;
+use crate::common::words_of;
 use crate::pty::{ENTER, Pty};
 
 fn percolator(folder: &Path, args: &[&str]) -> Command {
@@ -505,7 +507,8 @@ fn another_program_is_watched_by_its_metrics() {
     interrupt(&child);
     child.wait().unwrap();
     // The other program is gone: that is said, and the picture stays.
-    pty.wait_for("refused", drawn);
+    // One word of the reason: the space before it may be on the screen already.
+    pty.wait_for(words_of(Errno::CONNREFUSED).rsplit(' ').next().unwrap(), drawn);
     pty.press("q");
     assert!(pty.end().success());
     pty.check_given_back();
