@@ -12,8 +12,6 @@ use percolator::{DeviceError, FeedError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::words::in_python;
-
 const MODULE: &str = "percolator._errors";
 
 /// Where in the data something was found.
@@ -26,7 +24,6 @@ struct Place<'a> {
 
 /// An exception of a class of `percolator._errors`.
 fn exception(py: Python<'_>, class: &str, message: &str, reason: &str, place: &Place<'_>) -> PyErr {
-    let (message, reason) = (in_python(message), in_python(reason));
     let made = || {
         let class = py.import(MODULE)?.getattr(class)?;
         let error = class.call1((message,))?;

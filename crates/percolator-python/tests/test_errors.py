@@ -104,6 +104,21 @@ def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
     assert (caught.value.key, caught.value.record) == (None, None)
 
 
+def test_a_users_own_words_are_said_as_they_are(numbers: str, tmp_path: Path) -> None:
+    words = "Shuffle::Global .epochs(3) LogGaps::Allow once() index"
+    path = tmp_path / words
+    with pytest.raises(percolator.SourceError) as caught:
+        percolator.Feed(lmdb=path)
+    assert str(caught.value).startswith(f"{path}: ") and caught.value.reason
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        raise ValueError(words)
+
+    with pytest.raises(percolator.RecordError) as refused:
+        next(iter(feed(numbers, fields=None, decode=decode, decode_fields="x:i64")))
+    assert f"ValueError: {words}" in str(refused.value) and words in str(refused.value.reason)
+
+
 UNKNOWN = [
     ({"shufle": True}, r'Feed\(\) has no keyword "shufle" \(did you mean "shuffle"\?\)'),
     ({"batchsize": 2}, r'Feed\(\) has no keyword "batchsize" \(did you mean "batch_size"\?\)'),
