@@ -156,6 +156,14 @@ pub(crate) fn in_use(py: Python<'_>) -> PyErr {
     plain(py, "FeedError", message)
 }
 
+/// A function of Python that waits for batches which a function of the same object would have to make.
+pub(crate) fn waits_for_itself(py: Python<'_>) -> PyErr {
+    let message = "this feed's decode would wait for itself: it is called within a decode of the same \
+                   object, and the calls of one object take turns. Give the two feeds functions of \
+                   different objects, or set decode_overlaps=True if their calls may overlap";
+    plain(py, "FeedError", message)
+}
+
 /// Something that a forked child inherited.
 pub(crate) fn forked(py: Python<'_>, maker: u32) -> PyErr {
     let message = format!(
