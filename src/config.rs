@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::base::caller::{option, words};
 use crate::base::memory_limit::{LimitSource, MemoryLimit};
 use crate::base::shown;
 use crate::batch::field::FieldsError;
@@ -17,7 +18,14 @@ use crate::transform::Draw;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// No source was named.
-    #[error("a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)")]
+    #[error(
+        "a feed needs a source: {}",
+        words(
+            ".lmdb(path), .leveldb(path), or .source(...)",
+            "a net, --lmdb, --leveldb or --tfrecord",
+            "lmdb=, leveldb=, tfrecord= or image_list="
+        )
+    )]
     NoSource,
     /// A source that would drop the one set before it.
     #[error(
@@ -71,15 +79,18 @@ pub enum ConfigError {
     },
     /// The name of a device that is neither a host's nor a GPU's.
     #[error(
-        "there is no device {device:?}; there are host, host:N, cuda and cuda:N; attach a device of your own \
-         with .devices(...)"
+        "there is no device {device:?}; there are host, host:N, cuda and cuda:N{}",
+        words("; attach a device of your own with .devices(...)", "", "")
     )]
     NoSuchDevice {
         /// The name.
         device: String,
     },
     /// A share of bad records that is none.
-    #[error("at_most_rate({found}): the part of the records that may be bad is a number from 0 to 1")]
+    #[error(
+        "{}: the part of the records that may be bad is a number from 0 to 1",
+        option(words("at_most_rate", "bad-rate", "at_most_rate"), found)
+    )]
     BadRate {
         /// The share.
         found: f64,
@@ -87,17 +98,22 @@ pub enum ConfigError {
     /// A quarantine file for a feed that ends with the first bad record.
     #[error(
         "a quarantine file names the bad records that a feed goes on after, and this one ends with the \
-         first: skip or replace them (BadRecords::skip, BadRecords::replace), or leave the file out"
+         first: skip or replace them ({}), or leave the file out",
+        goes_on()
     )]
     UselessQuarantine,
     /// Limits of bad records for a feed that ends with the first one.
     #[error(
         "at_most and at_most_rate limit the bad records that a feed goes on after, and this one ends with \
-         the first: skip or replace them (BadRecords::skip, BadRecords::replace), or leave the limits out"
+         the first: skip or replace them ({}), or leave the limits out",
+        goes_on()
     )]
     UselessLimit,
     /// No device was named.
-    #[error("a feed needs at least 1 device: name one with .devices(...)")]
+    #[error(
+        "a feed needs at least 1 device: name one with {}",
+        words(".devices(...)", "--devices", "devices=...")
+    )]
     NoDevice,
     /// A count that must not be zero.
     #[error("{option} is 0; it must be at least 1")]
@@ -108,7 +124,8 @@ pub enum ConfigError {
     /// A global batch that the ranks cannot share equally.
     #[error(
         "a global batch of {records} records is not a multiple of {ranks} ranks, which all get equal parts: \
-         make it one, or follow a plan (.epochs(...)), which also divides unevenly"
+         make it one, or follow a plan ({}), which also divides unevenly",
+        words(".epochs(...)", "--epochs", "epochs=...")
     )]
     GlobalBatch {
         /// The records of a step.
@@ -128,8 +145,8 @@ pub enum ConfigError {
     },
     /// A net with several data layers: one feed takes only one.
     #[error(
-        "{net}: there are {count} data layers in this state, but a feed takes one: choose with \
-         Feed::layers_of"
+        "{net}: there are {count} data layers in this state, but a feed takes one: choose with {}",
+        words("Feed::layers_of", "--layer NAME", "layer=NAME")
     )]
     SeveralLayers {
         /// The net's file.
@@ -193,7 +210,8 @@ pub enum ConfigError {
     /// Ranks, which belong to round-robin order, in a job that has steps.
     #[error(
         "ranks({first}, {of}) deals in round-robin order, but epochs, shuffles and workers need a plan: \
-         leave them out, or use worker(World::new(...), number) in place of ranks"
+         leave them out, or use {} in place of ranks",
+        words("worker(World::new(...), number)", "--workers and --worker", "rank and world_size")
     )]
     RanksInPlan {
         /// The first rank.
@@ -203,7 +221,10 @@ pub enum ConfigError {
     },
     /// One pass together with a different number of epochs.
     #[error(
-        "once() is one pass, but epochs({epochs}) is {}: use one of the two", epochs_of(*epochs)
+        "{} is one pass, but {} is {}: use one of the two",
+        words("once()", "--once", "once=True"),
+        option("epochs", epochs),
+        epochs_of(*epochs)
     )]
     OnceAndEpochs {
         /// The value of [`epochs`](crate::FeedBuilder::epochs).
@@ -221,13 +242,20 @@ pub enum ConfigError {
     /// Receipts in round-robin order, where nothing defines what should have been delivered.
     #[error(
         "receipts are checked against a plan, but this feed deals in round-robin order without one: use \
-         .epochs(n), or, for the same order, .epochs(0).assignment(Assignment::Caffe)"
+         {}, or, for the same order, {}",
+        words(".epochs(n)", "--epochs N", "epochs=n"),
+        words(
+            ".epochs(0).assignment(Assignment::Caffe)",
+            "--epochs 0 --assignment caffe",
+            "epochs=0, assignment=\"caffe\""
+        )
     )]
     ReceiptsOfRoundRobin,
     /// Receipts of a mixture, whose files are each in a pass of their own.
     #[error(
         "receipts prove that an epoch had every record once, but mixed databases go through passes of their \
-         own: leave out .receipts, or .mix"
+         own: leave out {}",
+        words(".receipts, or .mix", "--receipt, or --mix", "receipts, or mix")
     )]
     ReceiptsOfMixture,
     /// A snapshot of the feed could not be read back.
@@ -244,7 +272,8 @@ pub enum ConfigError {
     /// A list that has an order of its own.
     #[error(
         "the image list shuffles itself for each pass, but an epoch of a plan has an order of its own: leave \
-         out the list's shuffle, and use .shuffle(Shuffle::Global)"
+         out the list's shuffle, and use {}",
+        words(".shuffle(Shuffle::Global)", "--shuffle global", "shuffle=True")
     )]
     ShufflesItself,
     /// An epoch that has no step.
@@ -354,6 +383,11 @@ pub enum ConfigError {
         /// The budget, line by line.
         budget: String,
     },
+}
+
+/// The options with which a feed goes on after bad records.
+fn goes_on() -> &'static str {
+    words("BadRecords::skip, BadRecords::replace", "--bad-records", "bad_records=\"skip\" or \"replace\"")
 }
 
 fn epochs_of(epochs: u64) -> String {

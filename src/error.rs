@@ -155,6 +155,12 @@ impl From<BatchFault> for FeedError {
             BatchFault::Record(error) => error.into(),
             BatchFault::Source(damage) => damage.into(),
             BatchFault::Quarantine(error) => (*error).into(),
+            BatchFault::Rest { after, message } => {
+                let (first, last) = after.into_inner();
+                let to = if first == last { String::new() } else { format!(" to {last}") };
+                let message = format!("rest() of its decoder, after {first}{to}: {message}");
+                FeedError::Panicked { name: "worker".to_owned(), message }
+            }
             BatchFault::Unwritten => FeedError::Panicked {
                 name: "worker".to_owned(),
                 message: "it dropped records of a batch that it had not written".to_owned(),

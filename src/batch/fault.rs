@@ -1,6 +1,7 @@
 //! What can be wrong with a record, with everything that a user needs to find it: the path, the key, the
 //! record's number, what was found and what was allowed.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::bad::QuarantineError;
@@ -197,6 +198,13 @@ pub(crate) enum BatchFault {
     Source(Damage),
     /// A bad record could not be named where it has to be.
     Quarantine(Box<QuarantineError>),
+    /// Its decoder panicked when it was to [rest](crate::RecordDecoder::rest), which is nothing of a record.
+    Rest {
+        /// The records that it had decoded before.
+        after: RangeInclusive<RecordId>,
+        /// The panic's message.
+        message: String,
+    },
     /// The places of some of its records were dropped before they were written; they still hold an earlier
     /// batch.
     Unwritten,
@@ -227,7 +235,7 @@ impl BatchFault {
         match self {
             BatchFault::Record(error) => error.cause.is_of_record().then(|| error.cause.to_string()),
             BatchFault::Source(damage) => damage.is_of_record.then(|| damage.error.to_string()),
-            BatchFault::Quarantine(_) | BatchFault::Unwritten => None,
+            BatchFault::Quarantine(_) | BatchFault::Rest { .. } | BatchFault::Unwritten => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::caller::words;
 use crate::base::shape::{AXES_MAX, BatchShape, Dtype, Extents, ImageShape, Layout};
 
 /// The most fields that a batch can have.
@@ -502,7 +503,8 @@ pub enum FieldError {
     /// Its elements are computed on the device.
     #[error(
         "field {field:?} holds {found} on the host and is transformed on its device; look for {wanted} \
-         there, or build the feed with .transform_on(TransformPlace::Host)"
+         there, or build the feed with {}",
+        words(".transform_on(TransformPlace::Host)", "--transform-on host", "transform_on=\"host\"")
     )]
     OnDevice {
         /// The field.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::builder::FeedBuilder;
 use super::spec::DecoderSpec;
+use crate::base::caller::words;
 use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
 use crate::batch::field::Field;
@@ -38,7 +39,7 @@ enum Way {
 impl Way {
     fn name(self) -> &'static str {
         match self {
-            Way::Decoder => ".decoder(...)",
+            Way::Decoder => words(".decoder(...)", "a decoder", "decode"),
             Way::Fields(name) | Way::Example(name) => name,
         }
     }
@@ -145,7 +146,7 @@ impl FeedBuilder {
     /// # Ok::<(), percolator::example::GrammarError>(())
     /// ```
     pub fn example(self, fields: ExampleFields) -> Self {
-        let mut this = self.decodes(Way::Example(".example(...)"));
+        let mut this = self.decodes(Way::Example(words(".example(...)", "--fields", "fields")));
         let image = this.take_example().1;
         this.spec.decoder = DecoderSpec::Example { fields, image };
         this
@@ -155,7 +156,7 @@ impl FeedBuilder {
     /// transformed as Caffe's image records are; what is made of [other features](Self::example) follows in
     /// the batch.
     pub fn example_image(self, image: ExampleImage) -> Self {
-        let mut this = self.decodes(Way::Example(".example_image(...)"));
+        let mut this = self.decodes(Way::Example(words(".example_image(...)", "--image", "image")));
         let fields = this.take_example().0;
         this.spec.decoder = DecoderSpec::Example { fields, image: Some(image) };
         this
@@ -199,7 +200,7 @@ impl FeedBuilder {
                 return Err(ConfigError::NotAttached {
                     what: "decoder",
                     name: None,
-                    method: ".decoder(...)",
+                    method: words(".decoder(...)", "a program", "decode=FUNCTION"),
                 });
             }
             (DecoderSpec::Attached, Some(_)) => {}

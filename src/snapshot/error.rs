@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::base::caller::words;
 use crate::base::checked_text::TextFault;
 use crate::base::shown;
 use crate::order::OrderError;
@@ -91,7 +92,8 @@ pub enum SnapshotError {
     /// Only some replicas' steps are known, and those replicas are not all at one step.
     #[error(
         "the snapshot knows the steps of only {known} of {replicas} replicas, and these are at different \
-         steps: join the snapshots of all workers with Snapshot::join"
+         steps: join the snapshots of all workers with {}",
+        words("Snapshot::join", "Snapshot::join", "Snapshot.join")
     )]
     Unknown {
         /// The number of replicas whose step is known.
@@ -118,8 +120,13 @@ pub enum SnapshotError {
     /// Passes over the source may differ from each other.
     #[error(
         "{}: the list shuffles itself, or skips its first lines, and such a run cannot be resumed: remove \
-         its shuffle and rand_skip, and set .epochs(0).shuffle(Shuffle::Global)",
-        shown::path(source_path)
+         its shuffle and rand_skip, and set {}",
+        shown::path(source_path),
+        words(
+            ".epochs(0).shuffle(Shuffle::Global)",
+            "--epochs 0 --shuffle global",
+            "epochs=0, shuffle=True"
+        )
     )]
     PassesDiffer {
         /// The source.
@@ -128,8 +135,9 @@ pub enum SnapshotError {
     /// Caffe's random numbers belong to the lanes they were drawn for.
     #[error(
         "each replica draws Caffe's random sequence from its first record on, so the run cannot resume as \
-         another job: resume with the same replicas and batches, or draw by .seed(...), which depends on the \
-         record alone"
+         another job: resume with the same replicas and batches, or draw by {}, which depends on the record \
+         alone",
+        words(".seed(...)", "--seed", "seed=...")
     )]
     CaffeRandom,
 }

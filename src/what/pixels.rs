@@ -47,10 +47,26 @@ impl PixelOrder {
         self.interleaved += u32::from(is_told && interleaved < planes);
     }
 
+    /// What both have looked at.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        PixelOrder { told: self.told + other.told, interleaved: self.interleaved + other.interleaved }
+    }
+
     /// Whether the images lie with their channels side by side, as nearly all that tell say.
     #[must_use]
     pub fn is_interleaved(&self) -> bool {
-        self.told >= IMAGES_MIN && f64::from(self.interleaved) >= AGREE * f64::from(self.told)
+        self.agree(self.interleaved)
+    }
+
+    /// Whether the images lie channel by channel, as nearly all that tell say.
+    #[must_use]
+    pub fn is_planar(&self) -> bool {
+        self.agree(self.told - self.interleaved)
+    }
+
+    fn agree(&self, images: u32) -> bool {
+        self.told >= IMAGES_MIN && f64::from(images) >= AGREE * f64::from(self.told)
     }
 }
 
@@ -86,14 +102,18 @@ mod tests {
         let told = |is_soft: bool, order: &dyn Fn(usize, usize, usize) -> usize| {
             let mut told = PixelOrder::default();
             (0..40).for_each(|seed| told.add(SHAPE, &picture(seed, is_soft, order)));
-            told.is_interleaved()
+            (told.is_interleaved(), told.is_planar())
         };
-        assert!(told(true, &interleaved));
-        assert!(!told(true, &planes) && !told(false, &interleaved) && !told(false, &planes));
+        assert_eq!(told(true, &interleaved), (true, false));
+        assert_eq!(told(true, &planes), (false, true));
+        assert_eq!([told(false, &interleaved), told(false, &planes)], [(false, false); 2]);
         // Grey images, flat ones, and too few tell nothing.
         let mut grey = PixelOrder::default();
         (0..40).for_each(|_| grey.add(SHAPE, &[7; 3 * 24 * 20]));
         (0..15).for_each(|seed| grey.add(SHAPE, &picture(seed, true, interleaved)));
         assert!(!grey.is_interleaved());
+        let mut one = PixelOrder::default();
+        one.add(SHAPE, &picture(15, true, interleaved));
+        assert!(grey.and(one).is_interleaved());
     }
 }

@@ -95,11 +95,14 @@ impl Fill {
             }
         }));
         let rested = catch_unwind(AssertUnwindSafe(|| processor.decoder.rest(scratch)));
-        if let Err(panic) = handled.and(rested)
-            && let Some(record) = self.run.get(at)
-        {
-            let cause = RecordCause::Panicked { message: panic_message(&*panic) };
-            self.places.fail(at, processor.error(&record, cause));
+        if let Some(record) = self.run.get(at) {
+            if let Err(panic) = handled {
+                let cause = RecordCause::Panicked { message: panic_message(&*panic) };
+                self.places.fail(at, processor.error(&record, cause));
+            } else if let (Err(panic), Some(first)) = (rested, self.run.get(0)) {
+                let (after, message) = (first.id..=record.id, panic_message(&*panic));
+                self.places.fail(at, BatchFault::Rest { after, message });
+            }
         }
         // The run first: its reader may be waiting for it, and the next line may complete the batch.
         drop(self.run);

@@ -34,6 +34,13 @@ pub fn repository() -> &'static Path {
     folders.find(|folder| folder.join("tests/standin").is_dir()).expect("a package lies in the repository")
 }
 
+/// The system's words for an error, which differ from one C library to another. Rust puts the number behind
+/// them, and liblmdb does not: they are without it.
+pub fn words_of(error: impl Into<std::io::Error>) -> String {
+    let said = error.into().to_string();
+    said.split_once(" (os error").unwrap().0.to_owned()
+}
+
 /// The wire bytes of a raw u8 record.
 pub fn datum(channels: i32, height: i32, width: i32, label: i32, data: Vec<u8>) -> Vec<u8> {
     Datum {

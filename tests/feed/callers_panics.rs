@@ -175,6 +175,10 @@ impl RecordDecoder for Struck {
         self.0.strike("RecordDecoder::scratch_bytes");
         Ok(Vec::new())
     }
+
+    fn rest(&self, _scratch: &mut ()) {
+        self.0.strike("RecordDecoder::rest");
+    }
 }
 
 impl Backend for Struck {
@@ -258,7 +262,7 @@ impl Blocks for Struck {
     }
 }
 
-const METHODS: [(&str, u64); 28] = [
+const METHODS: [(&str, u64); 29] = [
     ("Source::path", 8),
     ("Source::records", 8),
     ("Source::identity", 4),
@@ -277,6 +281,7 @@ const METHODS: [(&str, u64); 28] = [
     ("RecordDecoder::decode", 16),
     ("RecordDecoder::reshape", 6),
     ("RecordDecoder::scratch_bytes", 3),
+    ("RecordDecoder::rest", 6),
     ("Backend::name", 24),
     ("Backend::host_memory", 8),
     ("Backend::transfer", 8),
@@ -385,6 +390,19 @@ fn a_panic_of_what_a_caller_implements_comes_out_of_no_call() {
             assert!(has_struck > 0 || may_be_unused, "{method} is never called");
         }
     });
+}
+
+/// All records of the run are good.
+#[test]
+fn a_panic_of_a_decoder_that_rests_is_blamed_on_no_record() {
+    let struck = Struck(Strikes::at("RecordDecoder::rest", 0));
+    let builder = Feed::builder().source(struck.clone()).decoder(struck).registry(&Registry::new());
+    let mut feed = builder.batch_size(4).epochs(1).threads(1).build().unwrap();
+    let error = feed.steps().next().unwrap().unwrap_err();
+    assert_eq!((error.record(), error.key()), (None, None), "{error}");
+    let due = "rest() of its decoder, after epoch 0, record 0";
+    let text = error.to_string();
+    assert!(text.starts_with("the thread worker panicked: ") && text.contains(due), "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator::{Progress, shown};
@@ -72,6 +72,8 @@ impl Digest {
             Ended::Done(digest) => digest,
             Ended::Stopped(code) => return Ok(code),
         };
+        let path = shown::path(&described.origin);
+        ensure!(digest.contents().records() > 0, "{path}: there is no record, so there is no digest");
         if let Some(out) = out {
             let place = out.place();
             output::ended(digest.save(&place.path).map_err(Into::into), [place])?;
@@ -80,7 +82,7 @@ impl Digest {
         match &self.out {
             _ if self.json => writeln!(out, "{}", self.facts(&digest)),
             None => write!(out, "{digest}"),
-            Some(_) => writeln!(out, "{}: {}", shown::path(&described.origin), digest.contents()),
+            Some(_) => writeln!(out, "{path}: {}", digest.contents()),
         }?;
         out.finish()?;
         Ok(ExitCode::SUCCESS)

@@ -27,61 +27,65 @@ pub(super) const HUNG_AFTER: Duration = Duration::from_secs(10);
 const FATAL: [i32; 8] = [SIGABRT, SIGALRM, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU];
 
 /// The signals that ask a run to stop at its next batch.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Signals {
     /// The number of the signal that arrived last; 0 if none has.
     caught: Arc<AtomicUsize>,
+    /// A bit for the number of each signal that has arrived beside a view.
+    came: Arc<AtomicU64>,
 }
 
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGHUP from now on. The second signal of a kind ends the process as if it
     /// were not caught. A process that was told to ignore SIGHUP (`nohup`) still does.
     pub(super) fn catch() -> anyhow::Result<Self> {
-        let caught = Arc::new(AtomicUsize::new(0));
+        let signals = Signals::default();
         let hangup = (!is_ignored(SIGHUP)).then_some((SIGHUP, 1));
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)].into_iter().chain(hangup) {
             let came_before = Arc::new(AtomicBool::new(false));
             // The handlers run in this order. The first one counts: a signal may come before the others are
             // there.
-            flag::register_usize(signal, caught.clone(), number)
+            flag::register_usize(signal, signals.caught.clone(), number)
                 .and_then(|_| flag::register_conditional_default(signal, came_before.clone()))
                 .and_then(|_| flag::register(signal, came_before))
                 .with_context(|| format!("cannot catch the signal {signal}"))?;
         }
-        Ok(Signals { caught })
+        Ok(signals)
     }
 
     /// Does the same for a run that is drawn in the terminal. The terminal is given back before any signal
     /// ends the process, on a thread: no handler may do that.
     pub(super) fn catch_beside_view() -> anyhow::Result<Self> {
-        let caught = Arc::new(AtomicUsize::new(0));
-        let stopping = [(SIGHUP, 1), (SIGINT, 2), (SIGTERM, 15)];
-        let stopping = stopping.into_iter().filter(|&(signal, _)| signal != SIGHUP || !is_ignored(SIGHUP));
-        let mut stopping: Vec<(i32, usize)> = stopping.collect();
+        let signals = Signals::default();
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let fatal = FATAL.into_iter().filter(|&signal| !is_ignored(signal));
-        let all = stopping.iter().map(|&(signal, _)| signal).chain(fatal);
+        let all = [SIGINT, SIGTERM].into_iter().chain(hangup).chain(fatal);
         let mut arriving = iterator::Signals::new(all).context("cannot catch signals")?;
-        let noted = caught.clone();
-        let listen = move || {
-            for signal in arriving.forever() {
-                match stopping.iter().position(|&(stops, _)| stops == signal) {
-                    // The second of a kind is not among them any more.
-                    Some(at) => noted.store(stopping.swap_remove(at).1, Ordering::Relaxed),
-                    None => {
-                        view::give_back();
-                        let _ = low_level::emulate_default_handler(signal);
-                    }
-                }
-            }
-        };
+        let noting = signals.clone();
+        let listen = move || arriving.forever().for_each(|signal| noting.arrive(signal));
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(listen);
         thread.context("cannot start the thread that listens to signals")?;
-        Ok(Signals { caught })
+        Ok(signals)
     }
 
-    /// Acts as on SIGINT: the user has asked for it in another way.
+    /// Does as SIGINT does beside a view: the user has pressed Ctrl-C, which is a key there.
     pub(super) fn interrupt(&self) {
-        let _ = self.caught.compare_exchange(0, 2, Ordering::Relaxed, Ordering::Relaxed);
+        self.arrive(SIGINT);
+    }
+
+    /// Notes the first signal of a kind that asks a run to stop; any other ends the process.
+    fn arrive(&self, signal: i32) {
+        let number = match signal {
+            SIGHUP => 1,
+            SIGINT => 2,
+            SIGTERM => 15,
+            _ => 0,
+        };
+        if number != 0 && self.came.fetch_or(1 << number, Ordering::Relaxed) & 1 << number == 0 {
+            return self.caught.store(number, Ordering::Relaxed);
+        }
+        view::give_back();
+        let _ = low_level::emulate_default_handler(signal);
     }
 
     /// The signal that arrived last, and its exit code.
@@ -255,7 +259,7 @@ mod tests {
     fn a_lane_whose_source_hangs_is_not_waited_for_when_enough_was_taken() {
         let (mut feed, release) = hanging();
         let lane = feed.take_lanes().unwrap().remove(0);
-        let signals = Signals { caught: Arc::default() };
+        let signals = Signals::default();
         let enough = Enough { hung_after: Duration::from_millis(50), ..Enough::new(Some(2), None, &signals) };
         let said = consume(vec![Consumer::new(lane, None).unwrap()], &enough);
         assert!(matches!(said[..], [Ok(None)]) && enough.is_hung(), "{said:?}");
@@ -267,7 +271,7 @@ mod tests {
     fn a_source_that_hangs_is_given_up_after_a_signal_and_what_was_delivered_counts() {
         let (mut feed, release) = hanging();
         let mut lane = feed.take_lanes().unwrap().remove(0);
-        let signals = Signals { caught: Arc::default() };
+        let signals = Signals::default();
         let enough = Enough { hung_after: Duration::ZERO, ..Enough::new(None, None, &signals) };
         for _ in 0..2 {
             enough.wait_for(&mut lane).unwrap();
@@ -282,7 +286,7 @@ mod tests {
 
     #[test]
     fn time_in_which_a_run_is_paused_does_not_count() {
-        let signals = Signals { caught: Arc::default() };
+        let signals = Signals::default();
         let enough = Enough::new(None, Some(Instant::now()), &signals);
         assert!(enough.is_reached(1));
         enough.postpone(Duration::from_secs(1000));

@@ -128,8 +128,8 @@ impl Verify {
         let mut out = stdout();
         let copy = self.repair.as_deref();
         if self.data.json {
-            let mut line =
-                json!({ "path": self.data.path.to_string_lossy(), "is_whole": verified.is_whole() });
+            let is_whole = verified.is_whole() && !verified.is_empty();
+            let mut line = json!({ "path": self.data.path.to_string_lossy(), "is_whole": is_whole });
             if let (Some(fields), serde_json::Value::Object(counts)) =
                 (line.as_object_mut(), serde_json::to_value(verified)?)
             {

@@ -21,7 +21,7 @@ use percolator::Progress;
 pub(crate) enum Records {
     /// Caffe's.
     Datums,
-    /// TensorFlow's, with an encoded image.
+    /// TensorFlow's, with an image.
     Examples(ExampleImage),
     /// Anything else.
     Other,
@@ -80,9 +80,7 @@ impl Job {
             place: spec.transform_on,
             records: match &spec.decoder {
                 DecoderSpec::Image => Records::Datums,
-                DecoderSpec::Example { image: Some(image), .. } if image.is_encoded() => {
-                    Records::Examples(image.clone())
-                }
+                DecoderSpec::Example { image: Some(image), .. } => Records::Examples(image.clone()),
                 _ => Records::Other,
             },
             color: spec.transform.decoded_to(),

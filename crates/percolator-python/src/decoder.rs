@@ -6,8 +6,9 @@
 //! for the interpreter, never the other way round. Whoever waits for a worker must not hold the interpreter
 //! meanwhile, not even to drop a feed ([`crate::running`]).
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Condvar, Mutex};
 use percolator::decoder::{Decoded, WorkerSetup};
@@ -33,7 +34,12 @@ pub(crate) struct Turn {
     given_back: Condvar,
 }
 
-/// A turn that was taken, until this is dropped.
+thread_local! {
+    /// The addresses of the turns that this thread has.
+    static TAKEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A turn that was taken, until this is dropped, by the thread that took it.
 #[derive(Debug)]
 struct Taken(Arc<Turn>);
 
@@ -43,12 +49,16 @@ impl Taken {
         let mut is_taken = turn.is_taken.lock();
         turn.given_back.wait_while(&mut is_taken, |is_taken| *is_taken);
         *is_taken = true;
+        TAKEN.with_borrow_mut(|taken| taken.push(Arc::as_ptr(turn) as usize));
         Taken(turn.clone())
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        let turn = Arc::as_ptr(&self.0) as usize;
+        // Nothing is left of it where the thread ends.
+        let _ = TAKEN.try_with(|taken| taken.borrow_mut().retain(|other| *other != turn));
         *self.0.is_taken.lock() = false;
         self.0.given_back.notify_one();
     }
@@ -113,12 +123,24 @@ pub(crate) struct Failures {
     raised: Mutex<Vec<(RecordId, Py<PyBaseException>)>>,
     /// Whether nobody will see what is still to be decoded.
     is_closed: AtomicBool,
+    /// The turn that calls of the function wait for.
+    turn: OnceLock<Arc<Turn>>,
 }
 
 impl Failures {
     /// Lets no function of Python run from now on; those that run end.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Checks that this thread may wait for what the function decodes: that it does not have the turn itself,
+    /// which the function's calls would wait for as long.
+    pub(crate) fn check_turn(&self, py: Python<'_>) -> PyResult<()> {
+        let has = |turn: &Arc<Turn>| TAKEN.with_borrow(|taken| taken.contains(&(Arc::as_ptr(turn) as usize)));
+        match self.turn.get().is_some_and(has) {
+            true => Err(errors::waits_for_itself(py)),
+            false => Ok(()),
+        }
     }
 
     fn keep(&self, id: RecordId, error: Py<PyBaseException>) {
@@ -182,6 +204,10 @@ impl PythonDecoder {
         turn: Option<Arc<Turn>>,
         failures: Arc<Failures>,
     ) -> Self {
+        if let Some(turn) = &turn {
+            // It is the only decoder that they are of.
+            let _ = failures.turn.set(turn.clone());
+        }
         PythonDecoder { decode, declared, turn, failures }
     }
 

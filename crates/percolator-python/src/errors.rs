@@ -12,8 +12,6 @@ use percolator::{DeviceError, FeedError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::words::in_python;
-
 const MODULE: &str = "percolator._errors";
 
 /// Where in the data something was found.
@@ -26,7 +24,6 @@ struct Place<'a> {
 
 /// An exception of a class of `percolator._errors`.
 fn exception(py: Python<'_>, class: &str, message: &str, reason: &str, place: &Place<'_>) -> PyErr {
-    let (message, reason) = (in_python(message), in_python(reason));
     let made = || {
         let class = py.import(MODULE)?.getattr(class)?;
         let error = class.call1((message,))?;
@@ -156,6 +153,14 @@ pub(crate) fn closed(py: Python<'_>, message: &str) -> PyErr {
 pub(crate) fn in_use(py: Python<'_>) -> PyErr {
     let message = "the iterator is in use by another thread: batches come in one order, so let one thread \
                    take them, or give each device of the feed a thread of its own with feed.take_lanes()";
+    plain(py, "FeedError", message)
+}
+
+/// A function of Python that waits for batches which a function of the same object would have to make.
+pub(crate) fn waits_for_itself(py: Python<'_>) -> PyErr {
+    let message = "this feed's decode would wait for itself: it is called within a decode of the same \
+                   object, and the calls of one object take turns. Give the two feeds functions of \
+                   different objects, or set decode_overlaps=True if their calls may overlap";
     plain(py, "FeedError", message)
 }
 

@@ -181,6 +181,7 @@ impl Feed {
     /// One batch alone, as any replica of the job gets it.
     #[pyo3(signature = (epoch, step, replica=0))]
     fn replay(&self, py: Python<'_>, epoch: u64, step: u64, replica: usize) -> PyResult<Batch> {
+        self.running.check_turn(py)?;
         let batch = self
             .running
             .with(py, |feed| Ok(Taken::of(feed.replay((epoch, step), replica).map_err(errors::step)?)?))?;

@@ -202,6 +202,7 @@ impl Lane {
     fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let parts = self.shared.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
+        self.feed.get().running().check_turn(py)?;
         let is_ready = |lane: &mut percolator::Lane| lane.wait_timeout(TURN);
         let all_held = || self.feed.get().running().all_held(Some(self.number));
         let batch = next(py, &parts.lane, is_ready, all_held, percolator::Lane::next)?;

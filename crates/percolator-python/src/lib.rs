@@ -27,7 +27,6 @@ mod snapshot;
 mod stats;
 mod transform;
 mod values;
-mod words;
 mod writer;
 
 use pyo3::prelude::*;

@@ -14,8 +14,6 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::words::in_python;
-
 /// The most warnings that wait. More are dropped, the oldest first.
 const QUEUE_MAX: usize = 256;
 
@@ -41,7 +39,7 @@ pub(crate) fn hand_on(py: Python<'_>) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("percolator",))?;
     for (level, message) in waiting {
         let method = if level == Level::ERROR { "error" } else { "warning" };
-        logger.call_method1(method, ("%s", in_python(&message)))?;
+        logger.call_method1(method, ("%s", message))?;
     }
     Ok(())
 }

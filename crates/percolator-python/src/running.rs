@@ -293,6 +293,7 @@ impl Running {
         failures: Arc<Failures>,
         replaces: Option<Arc<Running>>,
     ) -> PyResult<Arc<Self>> {
+        failures.check_turn(py)?;
         let gives_up_alone = builder.spec().give_up_after == FeedSpec::default().give_up_after;
         let build = move || {
             let resolved = builder.resolve()?;
@@ -323,6 +324,11 @@ impl Running {
     /// The exception of an error.
     pub(crate) fn exception(&self, py: Python<'_>, error: &FeedError) -> PyErr {
         self.0.get_anywhere().failures.exception(py, error)
+    }
+
+    /// Checks that this thread may wait for the feed's decoder.
+    pub(crate) fn check_turn(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get_anywhere().failures.check_turn(py)
     }
 
     /// Does something with the feed, without the interpreter's lock.
@@ -366,6 +372,7 @@ impl Running {
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
+        self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
         next(py, &parts.feed, is_ready, || self.all_held(None), |_| Some(Ok(()))).map(drop)
     }
@@ -374,6 +381,7 @@ impl Running {
     pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
+        self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
         let step = next(py, &parts.feed, is_ready, || self.all_held(None), |feed| feed.steps().next())?;
         let step: Result<Option<Vec<Taken>>, FeedError> = step.map(|step| Ok(taken(py, step?)?)).transpose();

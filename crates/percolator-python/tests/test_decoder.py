@@ -388,6 +388,38 @@ def test_an_open_file_is_not_shared_by_calls_that_overlap(numbers: str, tmp_path
         percolator.Feed(tfrecord=numbers, decode_overlaps=True)
 
 
+def test_a_function_that_would_wait_for_itself_is_an_error(numbers: str) -> None:
+    class Both:
+        use: Any
+
+        def inner(self, record: percolator.Record) -> dict[str, int]:
+            return {"x": record.index}
+
+        def outer(self, record: percolator.Record) -> dict[str, int]:
+            self.use()
+            return {"x": record.index}
+
+    both, other = Both(), Both()
+    declared = {"decode_fields": {"x": "i64"}, "threads": 1}
+    for is_own, inner in [(True, both.inner), (False, other.inner)]:
+        read = feed(numbers, inner, **declared)
+        lane = feed(numbers, inner, **declared).take_lanes()[0]
+        for use in [
+            lambda: next(iter(read)),
+            lambda: next(lane),
+            lambda: read.replay(0, 0),
+            lambda: feed(numbers, inner, **declared).close(),
+        ]:
+            both.use = use
+            outer = iter(feed(numbers, both.outer, batch_size=1, **declared))
+            if is_own:
+                with pytest.raises(percolator.RecordError, match="would wait for itself") as caught:
+                    next(outer)
+                assert isinstance(caught.value.__cause__, percolator.FeedError)
+            else:
+                assert next(outer)["x"].numpy().tolist() == [0]
+
+
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_a_close_ends_after_the_records_at_hand(numbers: str, overlaps: bool) -> None:
     go_on, calls = threading.Event(), []

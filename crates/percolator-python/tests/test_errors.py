@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import pickle
 import re
 from pathlib import Path
@@ -96,10 +98,25 @@ def test_a_missing_feature_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_database_is_an_error_of_the_source(tmp_path: Path) -> None:
-    with pytest.raises(percolator.SourceError, match="No such file") as caught:
+    with pytest.raises(percolator.SourceError, match=os.strerror(errno.ENOENT)) as caught:
         percolator.Feed(lmdb=tmp_path / "none")
     assert caught.value.file == str(tmp_path / "none")
     assert (caught.value.key, caught.value.record) == (None, None)
+
+
+def test_a_users_own_words_are_said_as_they_are(numbers: str, tmp_path: Path) -> None:
+    words = "Shuffle::Global .epochs(3) LogGaps::Allow once() index"
+    path = tmp_path / words
+    with pytest.raises(percolator.SourceError) as caught:
+        percolator.Feed(lmdb=path)
+    assert str(caught.value).startswith(f"{path}: ") and caught.value.reason
+
+    def decode(record: percolator.Record) -> dict[str, int]:
+        raise ValueError(words)
+
+    with pytest.raises(percolator.RecordError) as refused:
+        next(iter(feed(numbers, fields=None, decode=decode, decode_fields="x:i64")))
+    assert f"ValueError: {words}" in str(refused.value) and words in str(refused.value.reason)
 
 
 UNKNOWN = [

@@ -137,6 +137,8 @@ def test_a_state_that_does_not_suit_leaves_the_loader_as_it_was(numbers: str, tm
         (None, "the state is NoneType: give what state_dict\\(\\) returned"),
         ({**others, "snapshot": 7}, "the state's snapshot is int"),
         ({**others, "snapshot": "percolator"}, "snapshot"),
+        ({**batches.state_dict(), "epoch": "1"}, "the state's epoch is str, and not int"),
+        ({**batches.state_dict(), "made_by": None}, "the state's made_by is NoneType, and not dict"),
     ]:
         with pytest.raises(percolator.SnapshotError, match=message) as caught:
             batches.load_state_dict(state)
@@ -459,6 +461,26 @@ def test_a_share_that_nobody_asked_for_is_said(numbers: str, monkeypatch: pytest
             assert not said(numbers, batch_size=5, environment=environment)
 
 
+def test_a_warning_that_is_an_error_leaves_no_feed(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def build(**options: Any) -> percolator.Feed:
+        built.append(percolator.Feed(**options))
+        return built[-1]
+
+    monkeypatch.setattr("percolator._loader.Feed", build)
+    odd = write_numbers(Path(numbers).parent / "odd.tfrecord", 129)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="the last step of an epoch has"):
+            loader(odd, rank=0, world_size=2, batch_size=64)
+        monkeypatch.setenv("SLURM_NTASKS", "4")
+        monkeypatch.setenv("SLURM_PROCID", "0")
+        with pytest.raises(UserWarning, match="this is process 0 of 4"):
+            loader(numbers, batch_size=5)
+    assert [feed.closed for feed in built] == [True, True]
+
+
 def test_an_initialised_process_group_decides(numbers: str) -> None:
     framework("torch.distributed")
     out = run_script(
@@ -530,6 +552,21 @@ def test_a_state_of_a_loader_that_makes_something_else_is_said(golden: Path) -> 
         images(crop=32, shuffle=False, threads=1, prefetch=2).load_state_dict(state)
         del state["made_by"]
         images(crop=24).load_state_dict(state)
+
+
+def test_a_warning_that_is_an_error_leaves_the_loader_as_it_was(golden: Path) -> None:
+    def images(**options: Any) -> percolator.DataLoader:
+        return percolator.DataLoader(lmdb=golden / "raw_lmdb", framework="numpy", batch_size=8, **options)
+
+    begun = images(crop=32)
+    next(iter(begun))
+    other = images(crop=24)
+    feed, state = other.feed, other.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="the state is of a loader with transform="):
+            other.load_state_dict(begun.state_dict())
+    assert other.feed is feed and not feed.closed and other.state_dict() == state
 
 
 def test_a_length_is_that_of_the_whole_epoch_after_a_load(numbers: str) -> None:

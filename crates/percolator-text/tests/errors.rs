@@ -134,8 +134,10 @@ fn models_of_other_kinds_are_refused() {
              2 (BPE), 3 (word) and 4 (char)"
         )
     );
-    let missing = refused(&Flags { sp_path: format!("{path}.missing").into(), ..flags });
-    assert!(missing.contains("it cannot be read: No such file"), "{missing}");
+    let gone = format!("{path}.missing");
+    let missing = refused(&Flags { sp_path: (&gone).into(), ..flags });
+    let reason = fs::read(&gone).unwrap_err();
+    assert!(missing.contains(&format!("it cannot be read: {reason}")), "{missing}");
     // A model without XLNet's symbols: a byte of a name is changed.
     let mut other = model.clone();
     let at = other.windows(5).position(|name| name == b"<cls>").unwrap();
@@ -577,7 +579,9 @@ fn a_corpus_info_that_cannot_be_read_is_an_error() {
     // Task 1 does not write it.
     let flags = Flags { num_task: 2, task: 1, ..flags };
     let error = refused(&flags);
-    assert!(error.contains("cannot read ") && error.contains("corpus_info.json: Is a directory"), "{error}");
+    let reason = fs::read(&path).unwrap_err();
+    let due = format!("corpus_info.json: {reason}");
+    assert!(error.contains("cannot read ") && error.contains(&due), "{error}");
     fs::remove_dir(&path).unwrap();
     run(&flags).unwrap();
 }

@@ -26,6 +26,9 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  looked at  {}, evenly spread", report.looked_at)?;
     }
     writeln!(out, "  bytes      {} of files", report.file_bytes)?;
+    if report.records == 0 {
+        return writeln!(out, "\n{}", report.net.trim_end());
+    }
     let sizes = &report.sizes;
     writeln!(out, "  values     {} bytes, {} to {} each", sizes.total, sizes.min, sizes.max)?;
     if let Some(keys) = &report.keys {
@@ -60,6 +63,19 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if let Some(first) = &report.first_damaged {
         writeln!(out, "  damaged    {}; the first: {}", report.damaged, shown::message(first))?;
     }
+    write_features(report, out)?;
+    if let Some(labels) = &report.labels {
+        write_labels(labels, out)?;
+    }
+    for (what, found) in [("values", &report.same_values), ("pixels", &report.same_pixels)] {
+        if let Some(found) = found {
+            write_duplicates(what, found, out)?;
+        }
+    }
+    writeln!(out, "\n{}", report.net.trim_end())
+}
+
+fn write_features(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for feature in &report.features {
         let (name, kinds) = (shown::message(&feature.name), feature.kinds.join(", "));
         let values = match feature.values_min == feature.values_max {
@@ -76,15 +92,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let (others, listed) = (report.other_features, report.features.len());
         writeln!(out, "             {others} more occurrences of features beyond the {listed} listed")?;
     }
-    if let Some(labels) = &report.labels {
-        write_labels(labels, out)?;
-    }
-    for (what, found) in [("values", &report.same_values), ("pixels", &report.same_pixels)] {
-        if let Some(found) = found {
-            write_duplicates(what, found, out)?;
-        }
-    }
-    writeln!(out, "\n{}", report.net.trim_end())
+    Ok(())
 }
 
 /// A line for each label if they are few; otherwise the most and the least frequent.

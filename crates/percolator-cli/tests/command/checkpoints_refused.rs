@@ -5,9 +5,11 @@ use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
+use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::checkpoints::{Place, outcome, save};
+use crate::common::words_of;
 
 fn plain(arguments: &[&str], place: &Place) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
@@ -87,8 +89,9 @@ fn files_that_cannot_be_read_or_written_are_named() {
     assert!(
         said.contains(&format!("an older checkpoint, {}; checkpoint {}: could", first.uuid, second.uuid))
     );
+    let missing = format!("none/out: cannot write the file: {}", words_of(Errno::NOENT));
     for (out, due) in [
-        ("none/out", "none/out: cannot write the file: No such file"),
+        ("none/out", &*missing),
         ("/dev/full --force", "/dev/full: cannot write the file: a character device is there"),
         ("store --force", "store: cannot write the file: a folder is there"),
         ("/dev/null", "/dev/null: it already exists; give another path"),

@@ -1,12 +1,13 @@
 //! `percolator bench --compare`: what is beyond the noise of the rounds is said, and nothing else.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
+
+use crate::write_script;
 
 /// A line of a result, whose rounds had these rates.
 fn result(job: &str, rates: &[f64]) -> Value {
@@ -30,9 +31,7 @@ fn write(folder: &TempDir, name: &str, lines: &[Value]) {
 fn program(folder: &TempDir, name: &str, rate: f64) {
     let line = result("made", &[rate]);
     let script = format!("#!/bin/sh\necho {name} \"$@\" >> said\necho '{line}'\n");
-    let path = folder.path().join(name);
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&folder.path().join(name), &script);
 }
 
 fn compare(folder: &Path, args: &[&str]) -> Output {
@@ -110,8 +109,7 @@ fn this_build_is_compared_with_itself() {
 fn a_signal_ends_the_build_that_measures() {
     let folder = tempdir().unwrap();
     let script = "#!/bin/sh\ntrap 'touch ended; exit 1' TERM\ntouch started\nwhile :; do sleep 0.01; done\n";
-    fs::write(folder.path().join("endless"), script).unwrap();
-    fs::set_permissions(folder.path().join("endless"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&folder.path().join("endless"), script);
     let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
         .args(["bench", "--compare", "./endless", "./endless", "--synthetic", "small"])
         .current_dir(folder.path())
@@ -136,8 +134,7 @@ fn what_cannot_be_compared_is_refused() {
     fs::write(folder.path().join("cut.json"), "{\"job\": ").unwrap();
     program(&folder, "good", 1.0);
     for (name, script) in [("failing", "#!/bin/sh\nexit 3\n"), ("silent", "#!/bin/sh\necho hello\n")] {
-        fs::write(folder.path().join(name), script).unwrap();
-        fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&folder.path().join(name), script);
     }
     for (args, due) in [
         (&["old.json", "missing"][..], "missing: cannot open what to compare"),

@@ -7,10 +7,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::io::Errno;
 use serde_json::Value;
 use tempfile::tempdir;
 
 use crate::common;
+use crate::common::words_of;
 use crate::pty::Pty;
 
 fn golden(name: &str) -> PathBuf {
@@ -330,7 +332,7 @@ fn a_full_disk_leaves_nothing_behind() {
         assert_eq!(output.status.code(), Some(2), "{tool}: {output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         // An LMDB says it in its own words.
-        let is_full = said.contains("File too large") || said.contains("No space left on device");
+        let is_full = [Errno::FBIG, Errno::NOSPC].iter().any(|full| said.contains(&words_of(*full)));
         assert!(said.contains("out") && is_full, "{tool}: {said}");
         assert!(names(folder.path()).is_empty(), "{tool}: {:?}", names(folder.path()));
     }

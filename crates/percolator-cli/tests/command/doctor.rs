@@ -221,6 +221,57 @@ fn means_that_cannot_be_right_are_found() {
     }
 }
 
+/// What `tobytes` of an image stores is no image of a Datum's order.
+#[test]
+fn pixels_in_another_order_are_found() {
+    let folder = tempdir().unwrap();
+    // Soft pictures.
+    let level = |number: usize, [channel, y, x]: [usize; 3]| {
+        u8::try_from(20 + number % 7 + 60 * channel + 5 * y + 3 * x).unwrap()
+    };
+    let planes = |at: usize| [at / 120, at / 10 % 12, at % 10];
+    let pixels = |at: usize| [at % 3, at / 30, at / 3 % 10];
+    for is_by_pixel in [false, true] {
+        let bytes = |number: usize| -> Vec<u8> {
+            let place = |at| if is_by_pixel { pixels(at) } else { planes(at) };
+            (0..360).map(|at| level(number, place(at))).collect()
+        };
+        let name = format!("by_pixel_{is_by_pixel}");
+        let lmdb = folder.path().join(&name);
+        let datum = |number| (common::key(number), common::datum(3, 12, 10, mixed(number), bytes(number)));
+        common::write_lmdb(&lmdb, (0..64).map(datum));
+        let path = folder.path().join(format!("{name}.tfrecord"));
+        let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
+        for number in 0..64 {
+            let mut example = ExampleWriter::new();
+            example.bytes("image", [bytes(number)]).ints("label", [mixed(number).into()]);
+            writer.write(&example.to_bytes()).unwrap();
+        }
+        writer.finish().unwrap();
+        let examples = ["--tfrecord", path.to_str().unwrap(), "--image", "image", "--label", "label"];
+        let chw = ["--image-shape", "3x12x10", "--image-order", "chw"];
+        let hwc = ["--image-shape", "12x10x3", "--image-order", "hwc"];
+        for (args, is_read_by_pixel, due) in [
+            (vec!["--lmdb", lmdb.to_str().unwrap()], false, "write them transposed"),
+            ([&examples[..], &chw].concat(), false, "give --image-order hwc"),
+            ([&examples[..], &hwc].concat(), true, "leave out --image-order hwc"),
+        ] {
+            // No change of the feed is tried.
+            let args = [&args[..], &["--at-most", "0"]].concat();
+            let output = doctor(folder.path(), &[&args[..], &["--json"]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            let diagnosis: Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{message}"));
+            let is_wrong = is_by_pixel != is_read_by_pixel;
+            assert_eq!(found(&diagnosis), vec!["pixel_order"; usize::from(is_wrong)], "{args:?}");
+            assert_eq!(output.status.code(), Some(i32::from(is_wrong)), "{args:?}");
+            let text = String::from_utf8(doctor(folder.path(), &args).stdout).unwrap();
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(text.contains("look scrambled") && text.contains(due), is_wrong, "{args:?}: {text}");
+        }
+    }
+}
+
 #[test]
 fn a_net_is_examined_from_its_own_root() {
     let folder = database(mixed);

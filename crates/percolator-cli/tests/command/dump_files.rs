@@ -5,7 +5,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use percolator::folder_turn::FolderTurn;
+use rustix::io::Errno;
 
+use crate::common::words_of;
 use crate::dumps::{Arrays, Dump, LAYER, golden};
 
 #[test]
@@ -24,10 +26,8 @@ fn the_arrays_are_whole_even_where_nobody_listens() {
     let dump = Dump::with_net(&net);
     let output = run(&dump, fs::File::options().write(true).open("/dev/full").unwrap().into());
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        message.starts_with("percolator: cannot write to the standard output: No space left"),
-        "{message}"
-    );
+    let due = format!("percolator: cannot write to the standard output: {}", words_of(Errno::NOSPC));
+    assert!(message.starts_with(&due), "{message}");
     assert_eq!(dump.names(), ["data.npy", "label.npy"]);
 }
 
@@ -228,7 +228,7 @@ fn a_full_disk_leaves_no_array() {
         limited.args(command.get_args()).current_dir(dump.folder.path()).env_remove("RUST_LOG");
         let message = dump.check_failure(&limited.output().unwrap(), &Arrays::new());
         assert!(message.starts_with("cannot write out/data.npy"), "{message}");
-        assert!(message.contains("File too large"), "{message}");
+        assert!(message.contains(&words_of(Errno::FBIG)), "{message}");
         assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
     }
 }

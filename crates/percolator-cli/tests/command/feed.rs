@@ -9,10 +9,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use rustix::io::Errno;
+
 use crate::common;
 use crate::common::need::missing;
 #[cfg(target_os = "linux")]
 use crate::common::resident;
+use crate::common::words_of;
+use crate::copy_command;
 
 fn command(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
@@ -275,7 +279,8 @@ fn what_is_written_follows_links_and_replaces_nothing_but_files() {
     }
     let none = at("none/r");
     let message = refuse(&["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", none.to_str().unwrap()], 2);
-    assert!(message.contains("none/r: cannot write the receipt: No such file"), "{message}");
+    let due = format!("none/r: cannot write the receipt: {}", words_of(Errno::NOENT));
+    assert!(message.contains(&due), "{message}");
     let both = ["--lmdb", "raw_lmdb", "--epochs", "1", "--receipt", &receipt, "--snapshot", &receipt];
     assert!(refuse(&both, 2).contains("give each a file of its own"));
 }
@@ -458,7 +463,7 @@ fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("percolator");
-    fs::copy(env!("CARGO_BIN_EXE_percolator"), &program).unwrap();
+    copy_command(&program);
     common::write_images(&folder.path().join("db"), 64, 1, 4, 4);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (mut started, mut refused) = (0, 0);

@@ -9,11 +9,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rustix::io::Errno;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
 use crate::common::need::missing;
 use crate::common::process::must_end;
+use crate::common::words_of;
+use crate::copy_command;
 
 /// What the tools do. `db` is an LMDB, `ldb` the same as a LevelDB, `records` as a TFRecord file.
 const TASKS: [&str; 16] = [
@@ -39,7 +42,7 @@ const TASKS: [&str; 16] = [
 fn place() -> TempDir {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_percolator"), at("percolator")).unwrap();
+    copy_command(&at("percolator"));
     common::write_images(&at("db"), 40, 3, 16, 16);
     for (name, backend) in [("ldb", "leveldb"), ("records", "tfrecord")] {
         let convert = format!("convert records db {name} --backend {backend} --quiet");
@@ -155,10 +158,7 @@ fn sweep(words: impl Fn(u64) -> String, limits: &[u64], reasons: &[&str], prepar
 #[test]
 fn few_open_files() {
     let limits: Vec<u64> = (3..20).collect();
-    let reason = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
-    // liblmdb gives the system's words without Rust's number behind them.
-    let (words, _number) = reason.split_once(" (os error").unwrap();
-    sweep(|limit| format!("ulimit -n {limit}"), &limits, &[words], |_| {});
+    sweep(|limit| format!("ulimit -n {limit}"), &limits, &[&words_of(Errno::MFILE)], |_| {});
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn few_threads() {
 fn an_image_that_there_is_no_memory_for_is_not_damaged() {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::copy(env!("CARGO_BIN_EXE_percolator"), at("percolator")).unwrap();
+    copy_command(&at("percolator"));
     fs::write(at("giant.jpg"), common::giant_jpeg()).unwrap();
     fs::write(at("list.txt"), "giant.jpg 1\n").unwrap();
     let refused = "there is no memory to decode the image: the system refused 2147483648 bytes";

@@ -13,6 +13,28 @@ mod standin;
 #[path = "../../../../tests/common/pty.rs"]
 mod pty;
 
+/// Writes a program, in a process of its own. If this one wrote it, a child that another test starts would
+/// have it open for a moment, and the system runs no program that is open for writing.
+fn write_program(path: &std::path::Path, bytes: std::process::Stdio) {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(bytes);
+    assert!(shell.status().unwrap().success(), "{}", path.display());
+}
+
+/// Copies the command.
+fn copy_command(path: &std::path::Path) {
+    write_program(path, std::fs::File::open(env!("CARGO_BIN_EXE_percolator")).unwrap().into());
+}
+
+/// Writes a program of the shell.
+fn write_script(path: &std::path::Path, script: &str) {
+    let (read, mut write) = std::io::pipe().unwrap();
+    // It has room for any of them.
+    std::io::Write::write_all(&mut write, script.as_bytes()).unwrap();
+    drop(write);
+    write_program(path, read.into());
+}
+
 mod bad_input;
 mod bad_records;
 mod bench;

@@ -7,9 +7,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::io::Errno;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use crate::common::words_of;
 use crate::model::{command, fail, floats, pass, written};
 
 /// The names in a folder.
@@ -86,14 +88,14 @@ fn what_cannot_be_reached_is_not_said_to_be_missing() {
     let path = folder.path();
     symlink("loop", path.join("loop")).unwrap();
     fs::write(path.join("file"), "").unwrap();
-    for (given, found) in [("loop", "symbolic links"), ("file/model", "Not a directory")] {
+    for (given, found) in [("loop", Errno::LOOP), ("file/model", Errno::NOTDIR)] {
         let (_, error) = fail(path, &format!("list {given}"));
         assert!(error.starts_with(&format!("percolator: {given}: cannot read it: ")), "{error}");
-        assert_eq!(error.matches(found).count(), 1, "{error}");
+        assert_eq!(error.matches(&words_of(found)).count(), 1, "{error}");
     }
     for folder in ["missing", "file"] {
         let (_, error) = fail(path, &format!("latest {folder}"));
-        assert!(error.contains("no such folder") || error.contains("Not a directory"), "{error}");
+        assert!(error.contains("no such folder") || error.contains(&words_of(Errno::NOTDIR)), "{error}");
         assert_eq!(error.matches("os error").count(), usize::from(folder == "file"), "{error}");
     }
     fs::write(path.join("empty.npy"), "").unwrap();

@@ -8,10 +8,12 @@ use std::process::{Command, Output, Stdio};
 
 use percolator::source::Source as _;
 use percolator::tfrecord::TfRecord;
+use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
 
+use crate::common::words_of;
 use crate::examples;
 
 /// The data of the tests of percolator-text: the text, the model, and what the script made of them.
@@ -327,7 +329,7 @@ fn a_full_disk_leaves_nothing() {
             .unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(what) && error.contains("File too large"), "{error}");
+        assert!(error.contains(what) && error.contains(&words_of(Errno::FBIG)), "{error}");
         assert_eq!(names(&folder.path().join("out/tfrecords")), [""; 0]);
         assert_eq!(names(&folder.path().join("out")), ["tfrecords"]);
     }

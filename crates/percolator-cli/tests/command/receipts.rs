@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use rustix::io::Errno;
+
 use crate::common;
+use crate::common::words_of;
 
 /// The command's exit code and output.
 pub(crate) fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
@@ -340,7 +343,8 @@ fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::create_dir(folder.join("taken")).unwrap();
-    for (out, found) in [("taken", "a folder is there"), ("none/sum.digest", "No such file or directory")] {
+    let missing = words_of(Errno::NOENT);
+    for (out, found) in [("taken", "a folder is there"), ("none/sum.digest", &missing)] {
         let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", out], folder);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");

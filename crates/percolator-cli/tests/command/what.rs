@@ -151,17 +151,33 @@ fn records_of_another_kind_name_their_options() {
 }
 
 #[test]
-fn an_empty_data_set_is_not_whole() {
+fn of_no_record_no_command_says_anything_good() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("empty.tfrecord");
     fs::write(&path, "").unwrap();
     let database = folder.path().join("lmdb");
     common::write_lmdb(&database, []);
     for path in [path, database] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_percolator")).arg("verify").arg(&path).output().unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{printed}");
+        let run = |tool: &str, options: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+            let output = command.arg(tool).arg(&path).args(options).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        };
+        let (code, printed) = run("verify", &[]);
+        assert_eq!(code, Some(1), "{printed}");
         assert!(printed.ends_with(": there is no record, so nothing was verified\n"), "{printed}");
+        let (code, printed) = run("verify", &["--json"]);
+        assert!(code == Some(1) && printed.contains("\"is_whole\":false"), "{printed}");
+        let (code, printed) = run("inspect", &[]);
+        assert!(code == Some(0) && printed.ends_with("\n\nThere is no record: a feed needs at least 1.\n"));
+        assert!(
+            !printed.contains("neither Datums") && !printed.contains("no values come twice"),
+            "{printed}"
+        );
+        for tool in ["digest @", "mean @", "feed --lmdb @", "convert records @ out"] {
+            let tool = if path.is_dir() { tool } else { &tool.replace("--lmdb", "--tfrecord") };
+            let said = fails(tool, &path);
+            assert!(said.contains(": there is no record"), "{tool}: {said}");
+        }
     }
 }

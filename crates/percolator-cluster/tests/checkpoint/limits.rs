@@ -11,6 +11,7 @@ use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Mode};
 use percolator_cluster::metadata::MemoryMetadata;
 use percolator_cluster::store::FolderStore;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::process::{check, check_without_root, child_command, must_end, role, this_test};
@@ -40,7 +41,8 @@ fn chain(error: &dyn Error) -> String {
 }
 
 /// Begins, writes and restores under ever higher limits, the lowest first.
-fn with_ever_more(folder: &Path, resource: Resource, lowest: u64, reason: &str) {
+fn with_ever_more(folder: &Path, resource: Resource, lowest: u64, refusal: Errno) {
+    let reason = std::io::Error::from(refusal).to_string();
     for mode in [Mode::Copy, Mode::Hold] {
         let (mut refused, mut done) = (0, 0);
         for limit in lowest..lowest + 16 {
@@ -56,7 +58,7 @@ fn with_ever_more(folder: &Path, resource: Resource, lowest: u64, reason: &str) 
                 match result {
                     Ok(()) => done += 1,
                     Err(error) => {
-                        assert!(chain(error).contains(reason), "{mode:?}, limit {limit}: {}", chain(error));
+                        assert!(chain(error).contains(&reason), "{mode:?}, limit {limit}: {}", chain(error));
                         refused += 1;
                     }
                 }
@@ -77,7 +79,7 @@ fn without_a_file_handle_the_checkpoint_before_stays() {
     if let Some(folder) = role() {
         let run = move || {
             // The limit is on the handles' numbers, of which the lowest free one is given: 3 or more.
-            with_ever_more(Path::new(&folder), Resource::Nofile, 3, "Too many open files");
+            with_ever_more(Path::new(&folder), Resource::Nofile, 3, Errno::MFILE);
         };
         return must_end("checkpoints without file handles", run);
     }
@@ -90,8 +92,7 @@ fn without_a_file_handle_the_checkpoint_before_stays() {
 #[test]
 fn without_a_thread_the_checkpoint_before_stays() {
     if let Some(folder) = role() {
-        let reason = "Resource temporarily unavailable";
-        let run = move || with_ever_more(Path::new(&folder), Resource::Nproc, 0, reason);
+        let run = move || with_ever_more(Path::new(&folder), Resource::Nproc, 0, Errno::AGAIN);
         return must_end("checkpoints without threads", run);
     }
     let folder = tempfile::tempdir().unwrap();

@@ -60,9 +60,12 @@ pub enum ConvertError {
     },
     /// Not one item could be converted.
     #[error(
-        "{}: not one of its {} could be converted{}",
+        "{}: {}{}",
         shown::path(path),
-        count(*skipped, "item"),
+        match skipped {
+            0 => "there is no record".to_owned(),
+            _ => format!("not one of its {} could be converted", count(*skipped, "item")),
+        },
         first.as_ref().map(|first| format!("; the first one, {}: {}", first.key, first.reason))
             .unwrap_or_default()
     )]

@@ -18,6 +18,7 @@ use crate::open::{DataSet, Kind};
 /// Caffe's layer for an LMDB, a LevelDB or a list; the command's options for TFRecords.
 pub(super) fn net(data: &DataSet, report: &Report, other: Option<Value>) -> String {
     match (data.kind(), report.content) {
+        _ if report.records == 0 => "There is no record: a feed needs at least 1.\n".to_owned(),
         // A layer of Caffe cannot name one of several databases.
         (Kind::Lmdb, Content::Datum) if data.database().is_none() => database(data, report, "LMDB"),
         (Kind::LevelDb, Content::Datum) => database(data, report, "LEVELDB"),

@@ -11,6 +11,7 @@ mod trials;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percolator::example::ExampleImage;
 use percolator::feed::ResolvedFeed;
 use percolator::order::{BatchSize, ShuffleSpec};
 use percolator::shown;
@@ -202,13 +203,19 @@ fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
         // Files are parted, and not what is in them.
         _ => Mixing::None,
     };
+    let image = match job.records() {
+        Records::Examples(image) => Some(image),
+        _ => None,
+    };
     Ok(Use {
         shuffle: mixing,
         // A second array beside the images is what is learned from, and so is nothing in a test.
         has_labels: job.learns_from_labels()
             && spec.target.is_none()
             && spec.phase == Phase::Train
-            && !matches!(job.records(), Records::Examples(image) if !image.has_labels()),
+            && image.is_none_or(ExampleImage::has_labels),
+        has_examples: image.is_some(),
+        is_interleaved: image.is_some_and(ExampleImage::is_interleaved),
         batch_size: match spec.batch_size {
             BatchSize::PerReplica(records) | BatchSize::Global(records) => records,
             // More than one, as nearly all are.

@@ -6,9 +6,10 @@ use std::thread;
 use percolator::Progress;
 use percolator::batch::ImageShape;
 use percolator::decoder::ImageFileDecoder;
-use percolator::example::{Example, ExampleImage, Feature};
-use percolator::record::{Datum, Pixels};
+use percolator::example::{Example, ExampleImage, Feature, Features, ImageShapeFrom};
+use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
+use percolator::what::PixelOrder;
 
 use crate::error::MeasureError;
 use crate::job::{Job, Records};
@@ -30,6 +31,21 @@ pub(super) struct Moments {
     count: f64,
     sum: f64,
     squares: f64,
+}
+
+impl Sample {
+    fn of(label: i32, image: Image<'_>) -> Self {
+        let shape = image.shape;
+        let (is_bytes, channels) = match image.pixels {
+            Pixels::U8(bytes) => (true, of_planes(bytes, shape, f64::from)),
+            Pixels::F32(floats) => {
+                let mut gathered = Vec::new();
+                floats.gather(&mut gathered);
+                (false, of_planes(&gathered, shape, f64::from))
+            }
+        };
+        Sample { label, shape, is_bytes, channels }
+    }
 }
 
 impl Moments {
@@ -65,6 +81,8 @@ pub(super) struct Samples {
     pub(super) runs: Vec<Vec<Sample>>,
     /// Those without an image that can be decoded, and why.
     pub(super) bad: Vec<(u64, String)>,
+    /// In which order the pixels of raw images lie.
+    pub(super) order: PixelOrder,
     /// The runs are spread over the whole source, or are all of it.
     pub(super) is_spread: bool,
 }
@@ -124,6 +142,7 @@ pub(super) fn samples(
         let part = part?;
         all.runs.extend(part.runs);
         all.bad.extend(part.bad);
+        all.order = all.order.and(part.order);
     }
     Ok(all)
 }
@@ -163,7 +182,7 @@ fn look(
                 return Ok(samples);
             }
             let Some(entry) = cursor.advance()? else { break };
-            match sample(&mut decoder, job.records(), entry.value()) {
+            match sample(&mut decoder, job.records(), entry.value(), &mut samples.order) {
                 Ok(sample) => run.push(sample),
                 Err(reason) => samples.bad.push((position, reason)),
             }
@@ -173,45 +192,96 @@ fn look(
     Ok(samples)
 }
 
-fn sample(decoder: &mut ImageFileDecoder, records: &Records, value: &[u8]) -> Result<Sample, String> {
-    let datum;
-    let (label, image) = match records {
-        Records::Examples(parts) => {
-            let (label, file) = parts_of(parts, value)?;
-            (label, decoder.decode(file).map_err(|error| error.to_string())?)
-        }
-        _ => {
-            datum = Datum::parse(value).map_err(|error| error.to_string())?;
-            (datum.label, decoder.image(&datum).map_err(|error| error.to_string())?)
-        }
-    };
-    let plane = NonZeroUsize::new(image.shape.height * image.shape.width).map_or(1, NonZeroUsize::get);
-    let channels = match image.pixels {
-        Pixels::U8(bytes) => {
-            bytes.chunks(plane).map(|plane| Moments::of(plane.iter().map(|&byte| f64::from(byte)))).collect()
-        }
-        Pixels::F32(floats) => {
-            let mut gathered = Vec::new();
-            floats.gather(&mut gathered);
-            let of = |plane: &[f32]| Moments::of(plane.iter().map(|&pixel| f64::from(pixel)));
-            gathered.chunks(plane).map(of).collect()
-        }
-    };
-    let (shape, is_bytes) = (image.shape, matches!(image.pixels, Pixels::U8(_)));
-    Ok(Sample { label, shape, is_bytes, channels })
+fn sample(
+    decoder: &mut ImageFileDecoder,
+    records: &Records,
+    value: &[u8],
+    order: &mut PixelOrder,
+) -> Result<Sample, String> {
+    if let Records::Examples(image) = records {
+        return of_example(decoder, image, value, order);
+    }
+    let datum = Datum::parse(value).map_err(|error| error.to_string())?;
+    if let (false, Ok(Image { shape, pixels: Pixels::U8(bytes) })) = (datum.encoded, datum.image()) {
+        order.add(shape, bytes);
+    }
+    Ok(Sample::of(datum.label, decoder.image(&datum).map_err(|error| error.to_string())?))
 }
 
-/// An Example's label, which is 0 if it has none, and its image's file.
-fn parts_of<'a>(image: &ExampleImage, value: &'a [u8]) -> Result<(i32, &'a [u8]), String> {
+fn of_example(
+    decoder: &mut ImageFileDecoder,
+    image: &ExampleImage,
+    value: &[u8],
+    order: &mut PixelOrder,
+) -> Result<Sample, String> {
     let features = Example::parse(value).map_err(|error| error.to_string())?.features();
-    let none = |name: &str, what| format!("the feature {name:?} is not {what}");
-    let bytes = features.get(image.feature_name()).and_then(Feature::bytes);
-    let file = bytes.and_then(|list| list.iter().next());
-    let file = file.ok_or_else(|| none(image.feature_name(), "an image's file"))?;
-    let Some(name) = image.label_name() else { return Ok((0, file)) };
+    let label = image.label_name().map_or(Ok(0), |name| label_of(name, &features))?;
+    let name = image.feature_name();
+    let found = features.get(name);
+    let bytes = found.and_then(Feature::bytes).and_then(|list| list.iter().next());
+    let Some(from) = image.shape_from() else {
+        let file = bytes.ok_or_else(|| is_not(name, "an image's file"))?;
+        return Ok(Sample::of(label, decoder.decode(file).map_err(|error| error.to_string())?));
+    };
+    let shape = match from {
+        ImageShapeFrom::Feature(name) => shape_of(name, &features, image.is_interleaved())?,
+        ImageShapeFrom::Fixed(shape) => *shape,
+        _ => return Err(is_not(name, "an image of a shape that is known here")),
+    };
+    let sides = [shape.channels, shape.height, shape.width];
+    let elements = sides.iter().fold(1_usize, |elements, side| elements.saturating_mul(*side));
+    let wanted = |found: usize| match found == elements {
+        true => Ok(()),
+        false => {
+            Err(format!("the feature {name:?} has {found} pixels, and an image of {shape} has {elements}"))
+        }
+    };
+    if let Some(bytes) = bytes {
+        wanted(bytes.len())?;
+        order.add(shape, bytes);
+        return Ok(match image.is_interleaved() {
+            true => {
+                let of = |channel| bytes.iter().skip(channel).step_by(shape.channels);
+                let moments = |channel| Moments::of(of(channel).map(|&byte| f64::from(byte)));
+                let channels = (0..shape.channels).map(moments).collect();
+                Sample { label, shape, is_bytes: true, channels }
+            }
+            false => Sample::of(label, Image { shape, pixels: Pixels::U8(bytes) }),
+        });
+    }
+    let floats = found.and_then(Feature::floats).ok_or_else(|| is_not(name, "an image's pixels"))?;
+    let floats: Vec<f32> = floats.iter().collect();
+    wanted(floats.len())?;
+    Ok(Sample { label, shape, is_bytes: false, channels: of_planes(&floats, shape, f64::from) })
+}
+
+/// The moments of each channel of an image whose channels lie one after the other.
+fn of_planes<T: Copy>(pixels: &[T], shape: ImageShape, level: impl Fn(T) -> f64) -> Vec<Moments> {
+    let plane = NonZeroUsize::new(shape.height * shape.width).map_or(1, NonZeroUsize::get);
+    pixels.chunks(plane).map(|plane| Moments::of(plane.iter().map(|&pixel| level(pixel)))).collect()
+}
+
+fn is_not(feature: &str, what: &str) -> String {
+    format!("the feature {feature:?} is not {what}")
+}
+
+fn label_of(name: &str, features: &Features<'_>) -> Result<i32, String> {
     let number = features.get(name).and_then(Feature::ints).and_then(|list| list.iter().next());
     let label = number.and_then(|label| i32::try_from(label).ok());
-    Ok((label.ok_or_else(|| none(name, "a label of 32 bits"))?, file))
+    label.ok_or_else(|| is_not(name, "a label of 32 bits"))
+}
+
+/// The shape of raw pixels, which lists its sides as the pixels lie.
+fn shape_of(name: &str, features: &Features<'_>, is_interleaved: bool) -> Result<ImageShape, String> {
+    let list = features.get(name).and_then(Feature::ints);
+    let sides: Option<Vec<usize>> = list.and_then(|list| {
+        list.iter().map(|side| usize::try_from(side).ok().filter(|side| *side > 0)).collect()
+    });
+    match sides.as_deref() {
+        Some(&[height, width, channels]) if is_interleaved => Ok(ImageShape { channels, height, width }),
+        Some(&[channels, height, width]) => Ok(ImageShape { channels, height, width }),
+        _ => Err(is_not(name, "an image's shape")),
+    }
 }
 
 #[cfg(test)]

@@ -172,20 +172,21 @@ class DataLoader:
         asks = environment is not False
         self._options = {**options, "environment": asks, "epochs": 0, "once": False}
         self._feed = self._built()
-        self._plan = plan_of(self._feed)
-        spec = self._feed.spec()
-        # What makes a batch of records, as plain data.
-        self._made_by = {name: spec.get(name) for name in MADE_BY}
+        # Any warning may be an error, too.
         try:
+            self._plan = plan_of(self._feed)
+            spec = self._feed.spec()
+            # What makes a batch of records, as plain data.
+            self._made_by = {name: spec.get(name) for name in MADE_BY}
             fields = self._feed._arrays
             self._names = chosen(fields) if names is None else known(list(names), fields)
             self._kept = {name for name, (_, shape) in self._feed.fields.items() if shape == ()}
             self._check_last_batch(mask, options.get("last_batch"))
-        except FeedError:
+            if environment is None and options.get("rank") is None:
+                warn_of_share(options)
+        except BaseException:
             self._feed.close()
             raise
-        if environment is None and options.get("rank") is None:
-            warn_of_share(options)
         self._iterations = 0
         self._loaded: int | None = None
         self._begin_at(self._feed.next_steps[0][0])
@@ -285,6 +286,21 @@ class DataLoader:
             found = type(state["snapshot"]).__name__
             raise no_state(f"the state's snapshot is {found}: give what state_dict() returned")
         snapshot, epoch = Snapshot(state["snapshot"]), state["epoch"]
+        if not isinstance(epoch, int | None):
+            found = type(epoch).__name__
+            raise no_state(f"the state's epoch is {found}, and not int: give what state_dict() returned")
+        # States of earlier versions do not say it.
+        theirs, made_by = state.get("made_by", self._made_by), self._made_by
+        if not isinstance(theirs, dict):
+            found = type(theirs).__name__
+            raise no_state(f"the state's made_by is {found}, and not dict: give what state_dict() returned")
+        # A warning may be an error: the loader is then where it was.
+        for name in (name for name in MADE_BY if theirs.get(name) != made_by.get(name)):
+            warnings.warn(
+                f"the state is of a loader with {name}={theirs.get(name)}, and this one has {name}="
+                f"{made_by.get(name)}: the same records come, and are made into something else",
+                stacklevel=2,
+            )
         # Closed once the state was found to suit it, before the new one has memory and threads.
         feed = self._built(resume=snapshot, _replaces=self._feed)
         self._feed, self._plan = feed, plan_of(feed)
@@ -293,14 +309,6 @@ class DataLoader:
         start = self._feed.next_steps[0][0]
         self._begin_at(start if epoch is None else min(epoch, start))
         self._loaded = start
-        # States of earlier versions do not say it.
-        theirs, made_by = state.get("made_by", self._made_by), self._made_by
-        for name in (name for name in MADE_BY if theirs.get(name) != made_by.get(name)):
-            warnings.warn(
-                f"the state is of a loader with {name}={theirs.get(name)}, and this one has {name}="
-                f"{made_by.get(name)}: the same records come, and are made into something else",
-                stacklevel=2,
-            )
 
     def stats(self) -> Stats:
         """What was done so far, and who waited for whom."""

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percolator::caller::words;
 use serde::Serialize;
 
 /// Something that looks wrong in the data, or in how they are used.
@@ -34,6 +35,13 @@ pub enum Finding {
         shape: String,
         /// The side of the crop.
         crop: usize,
+    },
+    /// The pixels of raw images seem to lie in another order than the one they are read in.
+    PixelOrder {
+        /// Whether the channels of a pixel seem to lie side by side, and not each channel by itself.
+        is_interleaved: bool,
+        /// Whether the feed can be told so: the images are those of Examples.
+        can_be_said: bool,
     },
     /// Pixels are infinite or no numbers.
     NotFinite {
@@ -105,6 +113,9 @@ impl fmt::Display for Finding {
                 "an image is {shape}, and the crop {crop}x{crop}: a run fails when it gets there; resize the \
                  images, or crop less"
             ),
+            Finding::PixelOrder { is_interleaved, can_be_said } => {
+                f.write_str(&pixel_order(*is_interleaved, *can_be_said))
+            }
             Finding::NotFinite { records } => {
                 write!(f, "{records} record(s) have pixels that are infinite or no numbers")
             }
@@ -146,4 +157,23 @@ impl fmt::Display for Finding {
             ),
         }
     }
+}
+
+fn pixel_order(is_interleaved: bool, can_be_said: bool) -> String {
+    let orders = ["channel by channel (CxHxW)", "pixel by pixel (HxWxC, as tobytes stores them)"];
+    let [found, read] = if is_interleaved { [orders[1], orders[0]] } else { orders };
+    let remedy = match (can_be_said, is_interleaved) {
+        (false, _) => "write them transposed",
+        (true, true) => words(
+            "describe them with ExampleImage::interleaved",
+            "give --image-order hwc",
+            "say so with the image's order",
+        ),
+        (true, false) => words(
+            "describe them with ExampleImage::raw",
+            "leave out --image-order hwc",
+            "leave out the image's order",
+        ),
+    };
+    format!("the images look scrambled: as if their pixels lay {found}, and they are read {read}; {remedy}")
 }

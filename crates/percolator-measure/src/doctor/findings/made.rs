@@ -23,7 +23,7 @@ pub(super) fn photos(records: usize, label: impl Fn(usize) -> i32) -> Samples {
     let runs = 32.min(records / 16);
     let start = |run: usize| run * (records - 16) / (runs - 1).max(1);
     let run = |run| (start(run)..start(run) + 16).map(|at| sample(label(at), [3, 60, 80])).collect();
-    Samples { runs: (0..runs).map(run).collect(), bad: Vec::new(), is_spread: true }
+    Samples { runs: (0..runs).map(run).collect(), is_spread: true, ..Samples::default() }
 }
 
 /// Looks random.

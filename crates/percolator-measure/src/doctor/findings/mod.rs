@@ -24,6 +24,10 @@ pub(in crate::doctor) struct Use {
     pub(in crate::doctor) batch_size: u64,
     pub(in crate::doctor) crop: Option<usize>,
     pub(in crate::doctor) resize: Option<[usize; 2]>,
+    /// Records are Examples, and not Datums.
+    pub(in crate::doctor) has_examples: bool,
+    /// Raw images are read as if each pixel's channels lay side by side.
+    pub(in crate::doctor) is_interleaved: bool,
     /// What is subtracted: nothing, one value, or one for each channel.
     pub(in crate::doctor) mean: Vec<f32>,
 }
@@ -57,6 +61,7 @@ pub(in crate::doctor) fn findings(samples: &Samples, used: &Use) -> Vec<Finding>
         bad,
         labels,
         shapes::shapes(&good, used),
+        pixels::order(samples, used),
         pixels::not_finite(&good),
         mean,
         shapes::larger(&good, used),

@@ -1,7 +1,7 @@
-//! Pixels that are no numbers, and means that are not the pixels'.
+//! Pixels that are no numbers or in another order, and means that are not the pixels'.
 
 use super::{Finding, Use};
-use crate::doctor::sample::{Moments, Sample};
+use crate::doctor::sample::{Moments, Sample, Samples};
 
 /// A mean that is further from the pixels' own than this, in standard deviations, does not fit.
 const DEVIATIONS_MAX: f64 = 0.5;
@@ -12,6 +12,16 @@ pub(super) fn not_finite(samples: &[&Sample]) -> Option<Finding> {
     let is_finite = |sample: &Sample| sample.channels.iter().all(|channel| channel.mean().is_finite());
     let records = samples.iter().filter(|sample| !is_finite(sample)).count();
     (records > 0).then_some(Finding::NotFinite { records })
+}
+
+/// Judges the order in which the pixels of raw images lie.
+pub(super) fn order(samples: &Samples, used: &Use) -> Option<Finding> {
+    let is_wrong = match used.is_interleaved {
+        true => samples.order.is_planar(),
+        false => samples.order.is_interleaved(),
+    };
+    let (is_interleaved, can_be_said) = (!used.is_interleaved, used.has_examples);
+    is_wrong.then_some(Finding::PixelOrder { is_interleaved, can_be_said })
 }
 
 /// The moments of each channel, if all images have the same channels.
