@@ -13,6 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::base::caller::words;
 use crate::base::shape::{Dtype, Extents};
 use crate::batch::{BatchLayout, Filled};
 use crate::transform::{DeviceTransform, Staged};
@@ -390,8 +391,8 @@ pub enum DeviceError {
     },
     /// The device was asked to transform batches, but cannot.
     #[error(
-        "{device} does not transform batches by itself: let the workers do it (TransformPlace::Host, \
-         --transform-on host), or feed a GPU (cuda:N)"
+        "{device} does not transform batches by itself: let the workers do it ({}), or feed a GPU (cuda:N)",
+        words("TransformPlace::Host", "--transform-on host", "transform_on=\"host\"")
     )]
     NoTransform {
         /// The device.

@@ -195,7 +195,7 @@ fn index_where_nothing_can_be_written(folder: &Path) {
         let error = source.index(&place).unwrap_err();
         assert!(matches!(error, SourceError::TfRecord(TfRecordError::NoCopy { .. })), "{error}");
         let text = error.to_string();
-        assert!(text.contains("part-0.gz") && text.contains("--index FOLDER"), "{text}");
+        assert!(text.contains("part-0.gz") && text.contains("(FeedBuilder::index)"), "{text}");
     }
     assert!(!source.is_seekable());
     check_source(&source, 5);

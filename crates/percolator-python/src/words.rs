@@ -1,7 +1,7 @@
 //! The words of the library's messages, in Python: keywords in place of a builder's methods.
 
 /// What the library says, and what that is here. What contains another comes before it.
-const WORDS: [(&str, &str); 23] = [
+const WORDS: [(&str, &str); 18] = [
     (".lmdb(path), .leveldb(path), or .source(...)", "lmdb=, leveldb=, tfrecord= or image_list="),
     (".lmdb(path), --lmdb", "lmdb=PATH"),
     (".leveldb(path), --leveldb", "leveldb=PATH"),
@@ -19,12 +19,7 @@ const WORDS: [(&str, &str); 23] = [
     (".epochs(0).shuffle(Shuffle::Global)", "epochs=0, shuffle=True"),
     ("Shuffle::Global", "True"),
     (".transform_on(TransformPlace::Host)", "transform_on=\"host\""),
-    ("TransformPlace::Host, --transform-on host", "transform_on=\"host\""),
     ("TransformPlace::Host", "transform_on=\"host\""),
-    ("FeedBuilder::index, --index FOLDER", "index=FOLDER"),
-    ("IndexPlace::Folder, --index", "index=FOLDER"),
-    ("LogGaps::Allow, --allow-log-gaps", "log_gaps=\"allow\""),
-    ("LogGaps::Allow", "log_gaps=\"allow\""),
 ];
 
 /// Keywords whose methods may be named in any other way.

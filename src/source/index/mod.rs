@@ -18,6 +18,7 @@ use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
 use super::Identity;
+use crate::base::caller::words;
 use crate::base::shown;
 
 /// Where the index of a database's records is kept.
@@ -137,7 +138,8 @@ impl RecordIndex {
                 %database,
                 why = refused.as_deref().unwrap_or("there is no place for it"),
                 "the record index is kept in memory only, so each process rebuilds it: name a folder for it \
-                 that can be written (IndexPlace::Folder, --index)"
+                 that can be written ({})",
+                words("IndexPlace::Folder", "--index FOLDER", "index=FOLDER")
             );
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use percolator_table::TableError;
 
 use super::log::LogFault;
+use crate::base::caller::words;
 use crate::base::shown;
 
 /// Why a LevelDB cannot be read. Offsets count from the start of the file.
@@ -40,9 +41,10 @@ pub enum LevelDbError {
     /// A log that the MANIFEST names is missing.
     #[error(
         "{}: the log of the newest writes is missing, but {} names it: the writes in it are lost (did a \
-         .gitignore leave out *.log?); {ALLOW_GAPS}",
+         .gitignore leave out *.log?); {}",
         shown::path(file),
-        shown::path(manifest)
+        shown::path(manifest),
+        allow_gaps()
     )]
     MissingLog {
         /// The log that is missing.
@@ -138,8 +140,8 @@ pub enum LevelDbError {
     },
     /// A log does not continue where the log before it ends.
     #[error(
-        "{}: writes are lost: {} starts with write {found}, {}; {ALLOW_GAPS}",
-        shown::path(file), shown::path(next), due(*wanted)
+        "{}: writes are lost: {} starts with write {found}, {}; {}",
+        shown::path(file), shown::path(next), due(*wanted), allow_gaps()
     )]
     Gap {
         /// The log that lacks them: one that was cut or is empty, or the last one before.
@@ -154,8 +156,9 @@ pub enum LevelDbError {
     /// A batch of writes does not continue where the one before it ends, or where the tables end.
     #[error(
         "{}: writes are lost: the batch at byte {offset} starts with write {found}, but write {due} is due; \
-         {ALLOW_GAPS}",
-        shown::path(file)
+         {}",
+        shown::path(file),
+        allow_gaps()
     )]
     Skip {
         /// The log.
@@ -169,9 +172,10 @@ pub enum LevelDbError {
     },
     /// The logs end before the last write that the MANIFEST counts.
     #[error(
-        "{}: writes are lost: the logs end before write {due}, but {} counts up to {counted}; {ALLOW_GAPS}",
+        "{}: writes are lost: the logs end before write {due}, but {} counts up to {counted}; {}",
         shown::path(file),
-        shown::path(manifest)
+        shown::path(manifest),
+        allow_gaps()
     )]
     LostEnd {
         /// The last log that has a write, or the oldest one needed.
@@ -284,8 +288,13 @@ fn table_remedy(error: &TableError) -> &'static str {
 }
 
 /// The remedy for lost writes.
-const ALLOW_GAPS: &str = "copy the database again, with all its files, or set LogGaps::Allow, \
-     --allow-log-gaps, to read what is left";
+fn allow_gaps() -> &'static str {
+    words(
+        "copy the database again, with all its files, or set LogGaps::Allow to read what is left",
+        "copy the database again, with all its files, or read what is left with --allow-log-gaps",
+        "copy the database again, with all its files, or read what is left with log_gaps=\"allow\"",
+    )
+}
 
 /// Returns the remedy for an unsupported comparator.
 fn remedy(found: &str) -> &'static str {

@@ -10,6 +10,7 @@ use super::log::{BLOCK_BYTES, LogError, LogReader};
 use super::map::FileBytes;
 use super::numbers::Numbers;
 use super::{LogCut, LogGaps};
+use crate::base::caller::words;
 use crate::source::Identity;
 use crate::source::SourceError;
 
@@ -172,7 +173,8 @@ impl<'a> Replay<'a> {
         match self.allowed {
             LogGaps::Refuse => Err(gap.into()),
             LogGaps::Allow => {
-                tracing::warn!("a gap in the logs, which LogGaps::Allow permits: {gap}");
+                let option = words("LogGaps::Allow", "--allow-log-gaps", "log_gaps=\"allow\"");
+                tracing::warn!("a gap in the logs, which {option} permits: {gap}");
                 if self.gaps.len() < GAPS_MAX {
                     self.gaps.push(gap);
                 }

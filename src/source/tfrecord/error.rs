@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::Compression;
+use crate::base::caller::words;
 use crate::base::shown;
 
 /// Why a TFRecord file cannot be read.
@@ -127,8 +128,9 @@ pub enum TfRecordError {
     /// A compressed file has no unpacked copy, and none can be kept.
     #[error(
         "{}: its records can be read out of order only from an unpacked copy, and {why}; set a folder for \
-         indexes and copies (FeedBuilder::index, --index FOLDER), unpack the file, or read it in order",
-        shown::path(file)
+         indexes and copies ({}), unpack the file, or read it in order",
+        shown::path(file),
+        index_option()
     )]
     NoCopy {
         /// The compressed file.
@@ -139,10 +141,10 @@ pub enum TfRecordError {
     /// There is no room for a compressed file's unpacked copy.
     #[error(
         "{}: its unpacked copy takes some {needed} bytes or more, and {} has {free} free; make room, set \
-         another folder for indexes and copies (FeedBuilder::index, --index FOLDER), or read the file in \
-         order",
+         another folder for indexes and copies ({}), or read the file in order",
         shown::path(file),
-        shown::path(folder)
+        shown::path(folder),
+        index_option()
     )]
     NoRoom {
         /// The compressed file.
@@ -297,4 +299,9 @@ fn what_to_do(at: &RecordAt) -> &'static str {
         }
         _ => "the file is damaged: copy it again from where it came",
     }
+}
+
+/// The option that names a folder for indexes and copies.
+fn index_option() -> &'static str {
+    words("FeedBuilder::index", "--index FOLDER", "index=FOLDER")
 }
