@@ -511,9 +511,18 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
     };
     rounds(100);
     assert!(feed.stats().reader.passes > 1, "the first pass is over");
-    let (calls, bytes) = count(|| rounds(400));
-    println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
-    calls
+    // What is allocated once may come late: on a busy machine a thread that waits has not always got to the
+    // queue when its wait has lasted long enough. What is allocated again and again is in every count.
+    let mut least = usize::MAX;
+    for _ in 0..3 {
+        let (calls, bytes) = count(|| rounds(400));
+        println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
+        least = least.min(calls);
+        if least == 0 {
+            break;
+        }
+    }
+    least
 }
 
 #[test]
