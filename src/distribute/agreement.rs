@@ -123,7 +123,11 @@ impl Agreement {
     /// Leaves the job because of an error, which the others get as the reason.
     pub(super) fn leave(&self, error: &DistributeError) {
         let reason = error.to_string();
-        if let Err(error) = caught(|| Ok(self.collective.leave(&reason))) {
+        let leave = || {
+            self.collective.leave(&reason);
+            Ok(())
+        };
+        if let Err(error) = caught(leave) {
             tracing::warn!(%error, reason, "the other processes may not hear why this one leaves");
         }
     }
