@@ -258,17 +258,6 @@ pub enum ConfigError {
         words(".receipts, or .mix", "--receipt, or --mix", "receipts, or mix")
     )]
     ReceiptsOfMixture,
-    /// A snapshot of the feed could not be read back.
-    #[error(
-        "a snapshot of this feed may have {found} bytes, but at most {allowed} bytes can be read back: \
-         report less in Source::identity"
-    )]
-    SnapshotTooLarge {
-        /// The most bytes that it may have.
-        found: u64,
-        /// The most that are read.
-        allowed: u64,
-    },
     /// A list that has an order of its own.
     #[error(
         "the image list shuffles itself for each pass, but an epoch of a plan has an order of its own: leave \

@@ -1,10 +1,12 @@
 //! What the processes of a job agree on, and which worker they name when they cannot.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::collective::{Collective, CollectiveError};
 use super::error::DistributeError;
 use super::input_workers::InputWorkers;
+use crate::base::sync::panic_message;
 use crate::order::World;
 
 /// What ends the input, and the worker named to other processes.
@@ -33,6 +35,12 @@ impl JobFacts {
         let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, plan.as_bytes());
         JobFacts([world.workers() as u64, world.replicas() as u64, feeds as u64, steps, sum])
     }
+}
+
+/// A collective's panic is an error of the job.
+fn caught<T>(call: impl FnOnce() -> Result<T, CollectiveError>) -> Result<T, CollectiveError> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|panic| Err(CollectiveError::Panicked { message: panic_message(&*panic) }))
 }
 
 /// The first word of a round: this, or the number of a failed worker, counted from 1.
@@ -95,7 +103,13 @@ impl Agreement {
     ) -> Result<Vec<Vec<u64>>, DistributeError> {
         let state = state.map_or_else(|worker| worker as u64 + 1, |()| WELL);
         let brought: Vec<u64> = std::iter::once(state).chain(words.iter().copied()).collect();
-        let gathered = self.collective.all_gather(&brought).map_err(|error| self.with_workers(error))?;
+        let gather = || self.collective.all_gather(&brought);
+        let gathered = caught(gather).map_err(|error| {
+            if let CollectiveError::Panicked { .. } = &error {
+                self.leave(&error.clone().into());
+            }
+            self.with_workers(error)
+        })?;
         let of_each: Vec<&[u64]> = gathered.chunks(brought.len()).collect();
         let failed = of_each.iter().map(|words| words[0]).find(|&state| state != WELL);
         if let Some(failed) = failed {
@@ -108,7 +122,14 @@ impl Agreement {
 
     /// Leaves the job because of an error, which the others get as the reason.
     pub(super) fn leave(&self, error: &DistributeError) {
-        self.collective.leave(&error.to_string());
+        let reason = error.to_string();
+        let leave = || {
+            self.collective.leave(&reason);
+            Ok(())
+        };
+        if let Err(error) = caught(leave) {
+            tracing::warn!(%error, reason, "the other processes may not hear why this one leaves");
+        }
     }
 
     /// Turns an error of the collective into one that names the workers of the process.

@@ -19,7 +19,8 @@ use crate::base::shown;
 ///
 /// Implementations must end every wait. When a process has left, the rounds that it did not enter return
 /// [`CollectiveError::Left`] to the others, with its reason if it gave one. A round to which processes bring
-/// different numbers of words returns [`CollectiveError::Uneven`] to all. Dropping an end leaves, too.
+/// different numbers of words returns [`CollectiveError::Uneven`] to all. Dropping an end leaves, too. A
+/// panic of an implementation is [`CollectiveError::Panicked`] here, and this process then leaves.
 pub trait Collective: Send + Sync + fmt::Debug {
     /// The rank of this process, from 0.
     fn rank(&self) -> usize;
@@ -108,6 +109,12 @@ pub enum CollectiveError {
         words: usize,
         /// The most that are allowed.
         allowed: usize,
+    },
+    /// The collective of this process panicked.
+    #[error("the collective panicked: {}", shown::message(message))]
+    Panicked {
+        /// The panic's message.
+        message: String,
     },
     /// The connection failed.
     #[error("the processes of the job cannot reach each other: {0}")]

@@ -425,8 +425,9 @@ impl Lane {
             Activity::WaitingForBlock => "the next block of steps: none is handed out".to_owned(),
             Activity::WaitingFor(_) | Activity::Over => match self.frontier.behind(self.number) {
                 Some(lane) => format!(
-                    "lane {lane} has yet to fill its batch of the step: its consumer does not take its \
-                     batches, or the transform is slower"
+                    "lane {lane} has yet to complete its batch of the step, or of one before: its consumer \
+                     does not take or drop its batches, its device still uses them, or the transform is \
+                     slower"
                 ),
                 None => "the workers: the transform is slower than the consumer".to_owned(),
             },

@@ -448,6 +448,7 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         waits_for_free: meters.for_slot.report(until),
         waits_for_device: meters.for_device.report(until),
         waits_for_workers: meters.for_workers.report(until),
+        waits_for_lanes: meters.for_lanes.report(until),
         waits_for_batch: meters.for_batch.report(until),
         bad_records: meters.bad_records.get(),
         growths: meters.growths.get(),

@@ -83,6 +83,8 @@ pub struct LaneStats {
     pub waits_for_device: Waits,
     /// The lane's waits for the workers, with nothing else to do.
     pub waits_for_workers: Waits,
+    /// The lane's waits for other lanes, which have yet to complete their batches of a step.
+    pub waits_for_lanes: Waits,
     /// The consumer's waits for a batch, except those during which it held [all](Self::ring) of them: these
     /// are its own.
     pub waits_for_batch: Waits,
@@ -262,6 +264,7 @@ impl LaneStats {
             waits_for_free,
             waits_for_device,
             waits_for_workers,
+            waits_for_lanes,
             waits_for_batch,
             bad_records,
             growths,
@@ -281,6 +284,7 @@ impl LaneStats {
             waits_for_free: waits_since(*waits_for_free, before.waits_for_free),
             waits_for_device: waits_since(*waits_for_device, before.waits_for_device),
             waits_for_workers: waits_since(*waits_for_workers, before.waits_for_workers),
+            waits_for_lanes: waits_since(*waits_for_lanes, before.waits_for_lanes),
             waits_for_batch: waits_since(*waits_for_batch, before.waits_for_batch),
             bad_records: bad_records.saturating_sub(before.bad_records),
             growths: growths.saturating_sub(before.growths),
@@ -436,6 +440,7 @@ mod tests {
                 waits_for_free: waits,
                 waits_for_device: waits,
                 waits_for_workers: waits,
+                waits_for_lanes: waits,
                 waits_for_batch: waits,
                 bad_records: number,
                 growths: number,

@@ -38,7 +38,7 @@ struct Look {
 /// How long the two ends of a ring have waited.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
-    /// The feed, for a batch that it could fill.
+    /// The feed, for a batch that it could fill and hand over.
     full: Duration,
     /// The consumer, for a filled batch.
     empty: Duration,
@@ -100,13 +100,17 @@ mod tests {
     /// Ten windows, in each of which the ring goes round ten times and its ends wait for this percentage of
     /// the time.
     fn after_waits(full: u32, empty: u32) -> usize {
+        after_waits_on(|meters| &meters.for_slot, full, empty)
+    }
+
+    fn after_waits_on(meter: fn(&LaneMeters) -> &WaitMeter, waits: u32, empty: u32) -> usize {
         let (meters, mut depth) = (LaneMeters::default(), Depth::of(4, 8));
         let mut now = Instant::now();
         for _ in 0..10 {
             meters.batches.add(40);
             // Only the part of a wait that precedes the next look is visible.
             let part = WINDOW * 2 / 100;
-            for (meter, parts) in [(&meters.for_slot, full), (&*meters.for_batch, empty)] {
+            for (meter, parts) in [(meter(&meters), waits), (&*meters.for_batch, empty)] {
                 meter.add_past(part * parts);
             }
             now += WINDOW * 2;
@@ -127,6 +131,13 @@ mod tests {
         assert_eq!(after_waits(0, 90), 4);
         assert_eq!(after_waits(90, 1), 4);
         assert_eq!(after_waits(3, 90), 4, "nearly always empty");
+    }
+
+    #[test]
+    fn a_ring_whose_batches_wait_for_other_lanes_or_for_workers_stays() {
+        assert_eq!(after_waits_on(|meters| &meters.for_device, 20, 20), 8);
+        assert_eq!(after_waits_on(|meters| &meters.for_lanes, 20, 20), 4);
+        assert_eq!(after_waits_on(|meters| &meters.for_workers, 20, 20), 4);
     }
 
     #[test]

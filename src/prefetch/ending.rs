@@ -27,7 +27,8 @@ impl Prefetcher {
                 self.state.in_flight.is_empty() && matches!(self.state.ending, Some(Ending::Source));
             let first = self.state.submitted.front().map(|(at, _)| *at);
             let at = first.unwrap_or_else(|| self.state.next_complete());
-            match self.frontier.look(at, first.is_some() || has_ended) {
+            let has_failed = matches!(self.state.ending, Some(Ending::Known));
+            match self.frontier.look(at, first.is_some() || has_ended || has_failed) {
                 Clearance::Cleared => match self.state.submitted.pop_front() {
                     Some((_, batch)) => self.deliver(batch)?,
                     None if has_ended => return Ok(Some(Ok(()))),

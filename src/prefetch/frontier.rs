@@ -38,8 +38,8 @@ struct Lanes {
 struct LaneState {
     /// The first step that it has yet to complete; `None` if it completes no more.
     next: Option<StepId>,
-    /// Whether it is to be woken when the frontier moves.
-    waits: bool,
+    /// What it waits to hand over is of this step: it is to be woken when the frontier moves.
+    waits: Option<StepId>,
     wake: Sender<()>,
 }
 
@@ -83,7 +83,7 @@ impl Frontier {
             .into_iter()
             .map(|start| {
                 let (wake, woken) = bounded(1);
-                (LaneState { next: Some(start), waits: false, wake }, woken)
+                (LaneState { next: Some(start), waits: None, wake }, woken)
             })
             .unzip();
         let frontier = Arc::new(Frontier(Mutex::new(Lanes { lanes, failure: None })));
@@ -91,13 +91,14 @@ impl Frontier {
         wakes.into_iter().enumerate().map(part).collect()
     }
 
-    /// The lane that holds up the batches of this one, if any does.
+    /// The lane that is furthest behind, if this one waits to hand over a batch, or its end, until that has
+    /// completed its own of the step.
     pub(crate) fn behind(&self, lane: usize) -> Option<usize> {
         let lanes = self.0.lock();
-        let own = lanes.lanes[lane].next;
+        let waits = lanes.lanes[lane].waits?;
         let steps = lanes.lanes.iter().enumerate().filter_map(|(number, lane)| Some((lane.next?, number)));
         let (last, number) = steps.min()?;
-        own.is_none_or(|own| last < own).then_some(number)
+        (last <= waits && number != lane).then_some(number)
     }
 
     fn change(&self, change: impl FnOnce(&mut Lanes)) {
@@ -109,7 +110,7 @@ impl Frontier {
             return;
         }
         for lane in &mut lanes.lanes {
-            if std::mem::take(&mut lane.waits) || ends {
+            if lane.waits.is_some() || ends {
                 // If there is no room, it has yet to take the message before.
                 let _ = lane.wake.try_send(());
             }
@@ -175,13 +176,10 @@ impl LaneFrontier {
             return Clearance::Over(failure.error.clone());
         }
         let is_before = |other: StepId| step < other;
-        if lanes.frontier().is_none_or(is_before)
-            && lanes.failure.as_ref().is_none_or(|failure| is_before(failure.at))
-        {
-            return Clearance::Cleared;
-        }
-        lanes.lanes[self.lane].waits |= waits;
-        Clearance::NotYet
+        let is_cleared = lanes.frontier().is_none_or(is_before)
+            && lanes.failure.as_ref().is_none_or(|failure| is_before(failure.at));
+        lanes.lanes[self.lane].waits = (waits && !is_cleared).then_some(step);
+        if is_cleared { Clearance::Cleared } else { Clearance::NotYet }
     }
 }
 
@@ -209,16 +207,21 @@ mod tests {
         let lanes = Frontier::of([step(0), step(0), step(2)]);
         lanes[0].advance(step(1));
         assert!(matches!(lanes[0].look(step(0), true), Clearance::NotYet));
-        assert_eq!([0, 1, 2].map(|lane| lanes[0].shared().behind(lane)), [Some(1), None, Some(1)]);
+        assert_eq!([0, 1, 2].map(|lane| lanes[0].shared().behind(lane)), [Some(1), None, None]);
         assert!(lanes[0].woken().try_recv().is_err());
         lanes[1].advance(step(1));
         assert!(lanes[0].woken().try_recv().is_ok(), "it waited");
         assert!(lanes[1].woken().try_recv().is_err(), "it did not");
         assert!(matches!(lanes[0].look(step(0), true), Clearance::Cleared));
         assert!(matches!(lanes[0].look(step(1), true), Clearance::NotYet), "its own is not complete");
+        assert_eq!(lanes[0].shared().behind(0), None, "it does not wait any more");
+        // Lane 0 has ended, and waits to say so.
         lanes[0].leave();
+        assert!(matches!(lanes[0].look(step(1), true), Clearance::NotYet));
+        assert_eq!(lanes[0].shared().behind(0), Some(1));
         lanes[1].leave();
-        assert!(matches!(lanes[0].look(step(1), false), Clearance::Cleared), "lane 2 is further ahead");
+        assert!(matches!(lanes[0].look(step(1), true), Clearance::Cleared), "lane 2 is further ahead");
+        assert_eq!(lanes[0].shared().behind(0), None);
         drop(lanes.into_iter().nth(2));
     }
 

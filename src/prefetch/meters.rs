@@ -16,12 +16,15 @@ pub(crate) struct LaneMeters {
     pub(crate) host_bytes: Count,
     /// Waits of the prefetcher for records.
     pub(crate) for_records: WaitMeter,
-    /// Waits of the prefetcher for the consumer to drop a batch, its own or that of a lane behind it.
+    /// Waits of the prefetcher for its consumer to drop a batch.
     pub(crate) for_slot: WaitMeter,
     /// Waits of the prefetcher for the device, which still uses what the consumer has dropped.
     pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
+    /// Waits of the prefetcher for other lanes: what it has, or how it ends, is behind their batches. No
+    /// deeper ring would shorten them.
+    pub(crate) for_lanes: WaitMeter,
     /// Waits of the consumer for a batch, except for those in `for_itself`. The governor watches them.
     pub(crate) for_batch: Arc<WaitMeter>,
     /// Its waits that began while it held all batches of the ring: only it can end them. A wait is counted in

@@ -366,16 +366,17 @@ impl Prefetcher {
 
     /// The meter for what the prefetcher is about to wait for, and its name in traces.
     fn waiting_meter(&self) -> (&WaitMeter, &'static str) {
-        match &self.state {
-            State { ending: Some(_), .. } => (&self.meters.for_workers, "workers"),
-            State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
-                match resting.is_empty() {
-                    true => (&self.meters.for_slot, "free"),
-                    false => (&self.meters.for_device, "device"),
-                }
-            }
-            State { idle: None, open: None, .. } => (&self.meters.for_workers, "workers"),
-            _ => (&self.meters.for_records, "records"),
+        let State { idle, open, in_flight, submitted, resting, ending, .. } = &self.state;
+        if ending.is_none() && (idle.is_some() || open.is_some()) {
+            (&self.meters.for_records, "records")
+        } else if !in_flight.is_empty() {
+            (&self.meters.for_workers, "workers")
+        } else if ending.is_some() || !submitted.is_empty() {
+            (&self.meters.for_lanes, "lanes")
+        } else if resting.is_empty() {
+            (&self.meters.for_slot, "free")
+        } else {
+            (&self.meters.for_device, "device")
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::data::KIND as DIGEST;
+use crate::base::caller::words;
 use crate::base::checked_text::TextFault;
 use crate::base::shown;
 use crate::order::OrderError;
@@ -123,7 +124,11 @@ pub enum ReceiptError {
 
 fn what_is_smaller(kind: &str) -> &'static str {
     match kind {
-        DIGEST => "make one without each record's hash: with DigestDetail::Sum, or without --each-record",
+        DIGEST => words(
+            "make one without each record's hash: with DigestDetail::Sum",
+            "make one without each record's hash: without --each-record",
+            "make one without each record's hash",
+        ),
         _ => "give each resumed run a receipt of its own, and verify all of them together",
     }
 }

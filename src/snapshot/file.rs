@@ -30,7 +30,6 @@ use crate::base::checked_text::{TextFault, TextReader, TextWriter, lines, text_o
 use crate::base::input_file;
 use crate::base::shown;
 use crate::base::whole_file::{self, folder_of, place_of};
-use crate::config::ConfigError;
 use crate::receipt::{self, Receipt};
 
 const CARRIED: &str = "carried-receipt";
@@ -63,19 +62,7 @@ struct Carried {
     text: String,
 }
 
-/// The longest lines that say of a replica where it is, and how many bad records it had.
-const REPLICA_BYTES: u64 = 200;
-
 impl Snapshot {
-    /// Checks that what this run will write can be read back, wherever its replicas are by then.
-    pub(crate) fn check_bytes(&self) -> Result<(), ConfigError> {
-        let found = self.to_string().len() as u64 + self.replicas() as u64 * REPLICA_BYTES;
-        match BOUNDS.snapshot {
-            allowed if found > allowed => Err(ConfigError::SnapshotTooLarge { found, allowed }),
-            _ => Ok(()),
-        }
-    }
-
     /// Writes the snapshot to a file. The file is never partial: a temporary file beside it is written, then
     /// renamed. Symbolic links are followed, and only a regular file is replaced.
     ///

@@ -47,6 +47,8 @@ pub(crate) struct State {
     /// Batches whose last use the feed waits for.
     pub awaited: HashSet<usize>,
     by_itself: bool,
+    /// Whether a batch that is being sent has to wait.
+    pub holds_submit: bool,
     /// The addresses that a living transfer may be reading.
     in_use: HashSet<usize>,
     /// Whether memory was freed while it was in use.
@@ -187,7 +189,8 @@ struct Way {
 
 impl Transfer for Way {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        let mut state = self.bench.state();
+        let bench = &*self.bench.0;
+        let mut state = bench.1.wait_while(self.bench.state(), |state| state.holds_submit).unwrap();
         let [pixels, labels] = ["data", "label"].map(|name| batch.array(name).unwrap());
         let address = pixels.bytes.as_ptr() as usize;
         state.in_use.insert(address);

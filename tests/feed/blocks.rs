@@ -23,10 +23,10 @@ use crate::common::source::MemorySource;
 
 /// Blocks from a list.
 #[derive(Debug)]
-struct Listed(std::vec::IntoIter<Block>);
+pub(crate) struct Listed(std::vec::IntoIter<Block>);
 
 impl Listed {
-    fn of(blocks: impl Into<Vec<Block>>) -> Self {
+    pub(crate) fn of(blocks: impl Into<Vec<Block>>) -> Self {
         Listed(blocks.into().into_iter())
     }
 }

@@ -12,6 +12,16 @@ use crate::bench::{Bench, Broken, feed, feed_of, lane_of, next};
 use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
+use crate::lanes::drain;
+
+/// Fifty images, of which one cannot be read.
+fn with_a_bad_record(bad: usize) -> MemorySource {
+    let image = |index: usize| match index == bad {
+        true => (common::key(index), vec![0xff]),
+        false => common::image(index, 1, 8, 8),
+    };
+    MemorySource::new("bad", (0..50).map(image))
+}
 
 /// The number of batches delivered, and the error that ends them.
 fn end(bench: &Bench) -> (usize, FeedError) {
@@ -54,12 +64,8 @@ fn a_batch_that_failed_is_dropped_after_its_transfer() {
     bench.let_go();
     let (watched, moved) = (bench.clone(), bench.clone());
     must_end("a lane with a bad record", move || {
-        let image = |index: usize| match index {
-            30 => (common::key(index), vec![0xff]),
-            _ => common::image(index, 1, 8, 8),
-        };
-        let source = MemorySource::new("bad", (0..50).map(image));
-        let mut lane = feed_of(source, &moved, 2).build().unwrap().take_lanes().unwrap().remove(0);
+        let mut lane =
+            feed_of(with_a_bad_record(30), &moved, 2).build().unwrap().take_lanes().unwrap().remove(0);
         let error = lane.find_map(Result::err).unwrap();
         assert!(matches!(&error, FeedError::Record(error) if error.id.index == 30), "{error}");
     });
@@ -138,6 +144,55 @@ fn a_broken_device_ends_its_own_lane_and_no_other() {
             assert_eq!(other.take(50).filter(Result::is_ok).count(), 50);
         });
     });
+}
+
+/// Whichever the feed learns of first.
+#[test]
+fn a_device_that_fails_before_a_bad_record_of_another_lane_ends_its_lane_with_its_own_error() {
+    must_end("a broken device beside a bad record", || {
+        let bench = Bench::new(Broken::Submit(0));
+        bench.change(|state| state.holds_submit = true);
+        bench.let_go();
+        // Record 9 is in the second batch of lane 1.
+        let devices = [Device::from_backend(Arc::new(bench.clone())), Device::host(1)];
+        let mut feed = feed_of(with_a_bad_record(9), &bench, 2).devices(devices).once().build().unwrap();
+        // Lane 1 has found it, and waits for lane 0 to complete its first batch: it has no other slot.
+        while feed.stats().lanes[1].waits_for_lanes.count == 0 {
+            std::thread::yield_now();
+        }
+        bench.change(|state| state.holds_submit = false);
+        let mut lanes = feed.take_lanes().unwrap();
+        let (batches, error) = drain(&mut lanes[0]);
+        assert_eq!((batches.len(), error), (0, Some(FeedError::Device(bench.error("submit")))));
+        let (batches, error) = drain(&mut lanes[1]);
+        assert_eq!(batches.len(), 1);
+        assert!(matches!(&error, Some(FeedError::Record(error)) if error.id.index == 9), "{error:?}");
+    });
+}
+
+/// Of two things that end one lane, the one at the earlier batch does.
+#[test]
+fn a_device_and_a_bad_record_of_one_lane_end_it_at_the_earlier_batch() {
+    for (submit, record) in [(0, 4), (0, 13), (1, 13), (1, 3), (0, 3), (2, 9)] {
+        must_end("a lane with a broken device and a bad record", move || {
+            let bench = Bench::new(Broken::Submit(submit));
+            bench.let_go();
+            let feed = feed_of(with_a_bad_record(record), &bench, 4).once();
+            let (batches, error) = drain(&mut feed.build().unwrap().take_lanes().unwrap()[0]);
+            // What is wrong with a batch's records is found before it is sent.
+            let of_record = record / 4;
+            assert_eq!(batches.len(), of_record.min(submit), "{submit}, {record}");
+            match error.unwrap() {
+                FeedError::Record(error) => {
+                    assert!(of_record <= submit && error.id.index == record as u64, "{submit}: {error}");
+                }
+                error => {
+                    assert!(submit < of_record, "{record}: {error}");
+                    assert_eq!(error, FeedError::Device(bench.error("submit")));
+                }
+            }
+        });
+    }
 }
 
 #[test]

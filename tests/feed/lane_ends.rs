@@ -7,13 +7,17 @@
 use std::collections::BTreeSet;
 
 use percolator::bad::BadRecords;
+use percolator::chaos::{Chaos, Fault as Fail};
+use percolator::feed::LaneStats;
+use percolator::order::Block;
 use percolator::reader::ReaderError;
-use percolator::record::RecordId;
+use percolator::record::{RecordId, StepId};
 use percolator::source::{FnSource, SourceError};
-use percolator::{Device, Feed, FeedBuilder, FeedError, Shuffle};
+use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Shuffle};
 use proptest::prelude::*;
 
 use crate::bad_policy::{decode, feed, fields};
+use crate::blocks::Listed;
 use crate::common::process::must_end;
 use crate::lanes::drain;
 
@@ -38,6 +42,8 @@ enum Order {
     RoundRobin,
     Plan,
     Shuffled,
+    /// Blocks of up to three steps, the last one first.
+    Blocks,
 }
 
 fn made(records: u64, faulty: &BTreeSet<u64>, fault: Fault) -> FeedBuilder {
@@ -67,6 +73,14 @@ fn ordered(builder: FeedBuilder, order: Order, lanes: usize) -> FeedBuilder {
         Order::RoundRobin => builder.once(),
         Order::Plan => builder.epochs(1),
         Order::Shuffled => builder.epochs(1).shuffle(Shuffle::Global).seed(7),
+        Order::Blocks => {
+            let builder = ordered(builder, Order::Shuffled, lanes);
+            let steps = builder.clone().resolve().unwrap().plan().unwrap().steps(0).unwrap();
+            let block = |step| Block { first: StepId { epoch: 0, step }, steps: (steps - step).min(3) };
+            let mut blocks: Vec<_> = (0..steps).step_by(3).map(block).collect();
+            blocks.reverse();
+            builder.blocks(Listed::of(blocks))
+        }
     }
 }
 
@@ -97,10 +111,12 @@ fn together(builder: FeedBuilder) -> (usize, Option<FeedError>) {
 }
 
 /// The plain model: the step at which the feed ends, and the record that its error names, if it names one.
+/// `submits` has the batches that devices fail to take: what is wrong behind one of them, nobody finds.
 fn end(
     whole: &[Vec<Vec<RecordId>>],
     faulty: &BTreeSet<u64>,
     fault: Fault,
+    submits: &[Option<usize>],
 ) -> Option<(usize, Option<RecordId>)> {
     let is_faulty = |id: &&RecordId| faulty.contains(&id.index);
     let of_lane = |batches: &Vec<Vec<RecordId>>| {
@@ -122,25 +138,19 @@ fn end(
             Some((step, named))
         })
     };
-    whole.iter().filter_map(of_lane).min()
+    let ends = whole.iter().zip(submits).filter_map(|(batches, submit)| {
+        of_lane(batches).filter(|(step, _)| submit.is_none_or(|submit| *step <= submit))
+    });
+    ends.min()
 }
 
 /// Compares a run on threads and one by steps with the model.
 fn check(records: u64, faulty: &BTreeSet<u64>, fault: Fault, order: Order, lanes: usize, set: &Set) {
-    let set = |builder: FeedBuilder| {
-        let builder = ordered(builder, order, lanes).batch_size(set.batch_size).threads(set.threads);
-        builder.prefetch(set.prefetch)
-    };
+    let set = |builder: FeedBuilder| ordered(set.of(builder), order, lanes);
     let whole: Vec<_> =
         concurrently(set(feed(records, &BTreeSet::new()))).into_iter().map(|lane| lane.0).collect();
-    let expected = end(&whole, faulty, fault);
+    let expected = end(&whole, faulty, fault, &vec![None; lanes]);
     let builder = || set(made(records, faulty, fault));
-    let named = |error: &FeedError| match error {
-        FeedError::Record(error) => Some(error.id),
-        FeedError::TooManyBad(error) => Some(error.record.id),
-        FeedError::Reader(ReaderError::Source(SourceError::Other { .. })) => None,
-        other => panic!("{other}"),
-    };
     let mut first_error = None;
     for (number, (got, error)) in concurrently(builder()).into_iter().enumerate() {
         let steps = expected.map_or(usize::MAX, |(step, _)| step).min(whole[number].len());
@@ -161,11 +171,27 @@ fn check(records: u64, faulty: &BTreeSet<u64>, fault: Fault, order: Order, lanes
     assert_eq!(Some(error), first_error);
 }
 
+/// The record that an error of the data names, if it names one.
+fn named(error: &FeedError) -> Option<RecordId> {
+    match error {
+        FeedError::Record(error) => Some(error.id),
+        FeedError::TooManyBad(error) => Some(error.record.id),
+        FeedError::Reader(ReaderError::Source(SourceError::Other { .. })) => None,
+        other => panic!("{other}"),
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Set {
     batch_size: usize,
     threads: usize,
     prefetch: usize,
+}
+
+impl Set {
+    fn of(&self, builder: FeedBuilder) -> FeedBuilder {
+        builder.batch_size(self.batch_size).threads(self.threads).prefetch(self.prefetch)
+    }
 }
 
 /// Each way of it a hundred times: what ends early, or late, does so only now and then.
@@ -199,14 +225,145 @@ proptest! {
             (0_u32..4).prop_map(|of| Fault::TooLarge(f64::from(of) / 1000.0)),
             Just(Fault::Unreadable),
         ],
-        order in prop_oneof![Just(Order::RoundRobin), Just(Order::Plan), Just(Order::Shuffled)],
+        order in prop_oneof![
+            Just(Order::RoundRobin), Just(Order::Plan), Just(Order::Shuffled), Just(Order::Blocks),
+        ],
         lanes in 1_usize..5,
-        batch_size in 1_usize..7,
-        threads in 1_usize..5,
-        prefetch in 1_usize..4,
+        set in any_set(),
     ) {
-        check(records, &faulty, fault, order, lanes, &Set { batch_size, threads, prefetch });
+        check(records, &faulty, fault, order, lanes, &set);
     }
+
+    /// A device that fails ends its own lane, and what is wrong behind that is nobody's. Where it fails at the
+    /// step at which the feed ends, either error is right.
+    #[test]
+    fn lanes_of_failing_devices_end_where_a_plain_model_says(
+        records in 4_u64..90,
+        faulty in prop::collection::btree_set(1_u64..90, 0..6),
+        fault in prop_oneof![Just(Fault::Refused), (0_u64..4).prop_map(Fault::TooMany)],
+        order in prop_oneof![Just(Order::RoundRobin), Just(Order::Plan), Just(Order::Blocks)],
+        submits in prop::collection::vec(prop::option::of(0_usize..12), 1..5),
+        set in any_set(),
+    ) {
+        let lanes = submits.len();
+        let whole = concurrently(ordered(set.of(feed(records, &BTreeSet::new())), order, lanes));
+        let whole: Vec<_> = whole.into_iter().map(|lane| lane.0).collect();
+        let due = end(&whole, &faulty, fault, &submits);
+        let devices = submits.iter().enumerate().map(|(lane, submit)| match submit {
+            Some(batch) => Chaos::new(Fail::submit(*batch as u64).fails("no")).device(Device::host(lane)),
+            None => Device::host(lane),
+        });
+        let devices: Vec<_> = devices.collect();
+        let got = concurrently(ordered(set.of(made(records, &faulty, fault)), order, lanes).devices(devices));
+        for (lane, (batches, error)) in got.into_iter().enumerate() {
+            let submit = submits[lane].filter(|submit| *submit < whole[lane].len());
+            let data = due.map_or(usize::MAX, |(step, _)| step);
+            let steps = data.min(submit.unwrap_or(usize::MAX)).min(whole[lane].len());
+            prop_assert_eq!(batches.len(), steps, "lane {}: {:?}", lane, error);
+            let is_of_device = matches!(&error, Some(FeedError::Device(_)));
+            match submit {
+                Some(submit) if submit < data => prop_assert!(is_of_device, "lane {}: {:?}", lane, error),
+                Some(submit) if submit == data && is_of_device => {}
+                _ => prop_assert_eq!(error.as_ref().map(named), due.map(|(_, id)| id), "lane {}", lane),
+            }
+        }
+    }
+
+    /// The step counts, and not how many batches a lane has had since it resumed.
+    #[test]
+    fn lanes_that_resume_apart_end_where_a_plain_model_says(
+        records in 4_u64..90,
+        faulty in prop::collection::btree_set(1_u64..90, 0..6),
+        order in prop_oneof![Just(Order::Plan), Just(Order::Shuffled)],
+        together in 0_usize..6,
+        apart in prop::collection::vec(0_usize..4, 2..5),
+        set in any_set(),
+    ) {
+        let lanes = apart.len();
+        let set_of = |builder| ordered(set.of(builder), order, lanes);
+        let whole = concurrently(set_of(feed(records, &BTreeSet::new())));
+        let whole: Vec<_> = whole.into_iter().map(|lane| lane.0).collect();
+        let taken: Vec<usize> =
+            apart.iter().map(|apart| (together + apart.min(&set.prefetch)).min(whole[0].len())).collect();
+        let snapshot = must_end("lanes that are taken apart", {
+            let (first, taken) = (set_of(feed(records, &faulty).bad_records(BadRecords::skip())), taken.clone());
+            move || {
+                let mut feed = first.build().unwrap();
+                let mut lanes = feed.take_lanes().unwrap();
+                for step in 0..taken.iter().copied().max().unwrap() {
+                    let takers = lanes.iter_mut().zip(&taken).filter(|(_, taken)| step < **taken);
+                    takers.for_each(|(lane, _)| drop(lane.next().unwrap().unwrap()));
+                }
+                feed.snapshot().unwrap()
+            }
+        });
+        let rests: Vec<Vec<_>> =
+            whole.iter().zip(&taken).map(|(lane, taken)| lane[*taken..].to_vec()).collect();
+        let first_bad = |(rest, taken): (&Vec<Vec<RecordId>>, &usize)| {
+            let is_bad = |id: &&RecordId| faulty.contains(&id.index);
+            rest.iter().enumerate().find_map(|(at, batch)| Some((taken + at, *batch.iter().find(is_bad)?)))
+        };
+        let due = rests.iter().zip(&taken).filter_map(first_bad).min();
+        let got = concurrently(set_of(made(records, &faulty, Fault::Refused)).resume(&snapshot));
+        for (lane, (batches, error)) in got.into_iter().enumerate() {
+            let steps = due.map_or(usize::MAX, |(step, _)| step.saturating_sub(taken[lane]));
+            prop_assert_eq!(&batches[..], &rests[lane][..steps.min(rests[lane].len())], "lane {}", lane);
+            prop_assert_eq!(error.as_ref().map(named), due.map(|(_, id)| Some(id)), "lane {}", lane);
+        }
+    }
+}
+
+fn any_set() -> impl Strategy<Value = Set> {
+    (1_usize..7, 1_usize..5, 1_usize..4).prop_map(|(batch_size, threads, prefetch)| Set {
+        batch_size,
+        threads,
+        prefetch,
+    })
+}
+
+/// What a lane waits for while it has batches that another one holds up: no deeper ring would help, and no
+/// worker or consumer of its own is to blame.
+#[test]
+fn a_lane_that_another_one_holds_up_waits_for_that_alone() {
+    /// Waits until all that waits in the lane is for other lanes, and so many of its batches do.
+    fn await_held_up(feed: &Feed, filling: usize) {
+        loop {
+            let [before, after] = [feed.stats(), feed.stats()].map(|mut stats| stats.lanes.remove(0));
+            let others = |lane: &LaneStats| {
+                (lane.waits_for_free, lane.waits_for_device, lane.waits_for_workers, lane.waits_for_records)
+            };
+            let grows = after.waits_for_lanes.time > before.waits_for_lanes.time;
+            if after.filling == filling && grows && others(&before) == others(&after) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    must_end("a lane in the middle, beside an idle one", || {
+        let builder = ordered(feed(60, &BTreeSet::new()), Order::RoundRobin, 2).prefetch(2).batch_size(3);
+        let mut feed = builder.build().unwrap();
+        let mut lanes = feed.take_lanes().unwrap();
+        let take = |lane: &mut Lane| lane.by_ref().take(2).for_each(|batch| drop(batch.unwrap()));
+        // Lane 1 has completed two batches, and its ring is full; lane 0 completes two more.
+        take(&mut lanes[0]);
+        await_held_up(&feed, 2);
+        for _ in 0..4 {
+            take(&mut lanes[1]);
+            take(&mut lanes[0]);
+        }
+        take(&mut lanes[1]);
+        assert!(lanes.iter_mut().all(|lane| lane.next().is_none()));
+    });
+    must_end("the end of a lane, beside an idle one", || {
+        let builder = ordered(feed(18, &BTreeSet::new()), Order::RoundRobin, 2).prefetch(2).batch_size(3);
+        let mut feed = builder.build().unwrap();
+        let mut lanes = feed.take_lanes().unwrap();
+        lanes[0].by_ref().take(2).for_each(|batch| drop(batch.unwrap()));
+        await_held_up(&feed, 1);
+        assert_eq!(drain(&mut lanes[1]).0.len(), 3);
+        assert_eq!(drain(&mut lanes[0]).0.len(), 1);
+    });
 }
 
 /// A lane that is not drained keeps the others waiting once its ring is full, and not before.

@@ -5,15 +5,17 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 
 use percolator::bad::{BadRecords, Quarantined};
 use percolator::decoder::Decoded;
+use percolator::receipt::{EpochState, Verdict};
 use percolator::record::Key;
 use percolator::source::{FnSource, Source as _, TfRecord};
-use percolator::{DecodeFailure, Dtype, Feed, Field, Shuffle};
+use percolator::{DecodeFailure, Dtype, Feed, Field, Receipt, Shuffle, Snapshot};
 
+use crate::common;
 use crate::common::process::{child_command, role, this_test};
 
 /// A data set of which every second record is bad.
@@ -213,4 +215,51 @@ fn a_process_goes_on_behind_what_another_one_left_that_was_killed() {
         }
     }
     panic!("{kills} kills came while it wrote");
+}
+
+/// A run's folder that is copied: its data, its snapshot with a receipt, and its quarantine file.
+#[test]
+fn a_run_goes_on_in_a_copy_of_its_folder_and_leaves_the_original_alone() {
+    let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let records = (0..40).map(|index| match index {
+        2 | 37 => (common::key(index), vec![0xff]),
+        _ => common::image(index, 1, 4, 4),
+    });
+    common::write_lmdb(&original.path().join("db"), records);
+    let feed = |folder: &Path| {
+        let bad_records = BadRecords::skip().at_most_rate(1.0).quarantine(folder.join("quarantine"));
+        let feed = Feed::builder().lmdb(folder.join("db")).batch_size(4).prefetch(1).threads(1).epochs(1);
+        feed.bad_records(bad_records).receipts(true)
+    };
+    let named = |folder: &Path| -> Vec<(PathBuf, u64)> {
+        let entries = Quarantined::read(folder.join("quarantine")).unwrap();
+        entries.into_iter().map(|entry| (entry.source, entry.number)).collect()
+    };
+    let mut begun = feed(original.path()).build().unwrap();
+    begun.steps().take(2).for_each(|step| drop(step.unwrap()));
+    let (snapshot, receipt) = (begun.snapshot().unwrap(), begun.receipt().unwrap());
+    let at = |name: &str| original.path().join(name);
+    snapshot.save_with_receipt(at("snapshot"), &receipt, at("receipt")).unwrap();
+    drop(begun);
+    let files = ["snapshot", "receipt", "quarantine", "db/data.mdb"];
+    std::fs::create_dir(copy.path().join("db")).unwrap();
+    for file in files {
+        std::fs::copy(at(file), copy.path().join(file)).unwrap();
+    }
+    let before = files.map(|file| std::fs::read(at(file)).unwrap());
+
+    let snapshot = Snapshot::recover(copy.path().join("snapshot")).unwrap();
+    let mut resumed = feed(copy.path()).resume(&snapshot).build().unwrap();
+    resumed.steps().for_each(|step| drop(step.unwrap()));
+    let mut whole = Receipt::load(copy.path().join("receipt")).unwrap();
+    whole.merge(&resumed.receipt().unwrap()).unwrap();
+    let epoch = &Verdict::of([("whole", &whole)]).unwrap().epochs[0];
+    assert_eq!((epoch.state, epoch.delivered, epoch.bad.count), (EpochState::Covered, 38, 2));
+    assert_eq!(files.map(|file| std::fs::read(at(file)).unwrap()), before, "the original");
+    // An entry says where its record was found, so the copy's records are others.
+    let source = |folder: &Path| std::fs::canonicalize(folder.join("db")).unwrap();
+    let [old, new] = [original.path(), copy.path()].map(source);
+    assert_eq!(named(copy.path()), [(old.clone(), 2), (new.clone(), 37)]);
+    feed(copy.path()).build().unwrap().steps().for_each(|step| drop(step.unwrap()));
+    assert_eq!(named(copy.path()), [(old, 2), (new.clone(), 37), (new, 2)]);
 }

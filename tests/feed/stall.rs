@@ -287,6 +287,26 @@ fn a_lane_behind_its_sibling_is_told_which() {
     });
 }
 
+/// All of its records are in batches, and the reader has nothing more to do.
+#[test]
+fn a_lane_whose_end_waits_for_its_sibling_is_told_which() {
+    must_end("a lane that has ended, beside an idle one", || {
+        let source = MemorySource::images("ending", 6, 1, 4, 4);
+        let mut feed = feed(source).devices([0, 1].map(Device::host)).once().build().unwrap();
+        let mut lanes = feed.take_lanes().unwrap();
+        let (idle, hungry) = (lanes.pop().unwrap(), lanes.pop().unwrap());
+        let log = Log::default();
+        std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || log.listen(|| hungry.map(Result::unwrap).count()));
+            let warning = log.wait_for("lane 1 has yet to complete its batch of the step, or of one before");
+            assert!(warning.contains("lane=0"), "{warning}");
+            assert_eq!(idle.map(Result::unwrap).count(), 3);
+            assert_eq!(waiter.join().unwrap(), 3);
+        });
+    });
+}
+
 #[test]
 fn a_lane_that_does_not_wait_says_nothing() {
     let mut feed =

@@ -170,6 +170,31 @@ fn a_commit_after_databases_were_joined_is_an_error() {
     assert_eq!(anew.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), AFTER + BEFORE);
 }
 
+/// Without a plan, nobody compares commits: the end of the database that was counted does not come where it
+/// is due.
+#[test]
+fn a_commit_after_databases_were_joined_ends_round_robin_order_with_both_counts() {
+    for is_first in [true, false] {
+        let (folder, other) = (written(), written());
+        let open = |folder: &TempDir| Lmdb::open(folder.path()).unwrap();
+        let joined = match is_first {
+            true => Joined::new(open(&folder)).and(open(&other)),
+            false => Joined::new(open(&other)).and(open(&folder)),
+        };
+        another_process(GROWER, folder.path());
+        let feed = Feed::builder().source(joined).decoder(RawBytes::up_to(2500)).batch_size(10).once();
+        let error = match feed.build() {
+            Ok(feed) => feed.into_iter().find_map(Result::err).unwrap(),
+            Err(error) => error,
+        };
+        let error = error.to_string();
+        println!("{error}");
+        assert!(error.contains(&format!("{}: record {BEFORE}: ", folder.path().display())), "{error}");
+        let counts = format!("had {BEFORE} records when it was joined, and has {AFTER} now");
+        assert!(error.contains(&counts) && error.contains("join it again"), "{error}");
+    }
+}
+
 /// The plan is of the records that were there when the feed was resolved.
 #[test]
 fn a_commit_between_a_feeds_plan_and_its_first_record_is_an_error() {

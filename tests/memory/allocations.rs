@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::batch::ImageShape;
 use percolator::bench_support::{CursorInternals, SourceInternals, VerifiesLater};
 use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
-use percolator::feed::ConfigError;
+use percolator::feed::{ConfigError, LaneStats};
 use percolator::order::{AutoShardPolicy, World};
 use percolator::proto::Datum;
 use percolator::record::RecordId;
@@ -170,8 +170,9 @@ fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>
         drop(lanes[1].next());
     });
     wait_until(feed, |stats| {
-        stats.lanes.iter().all(|lane| lane.waits_for_free.time >= ASLEEP)
-            && stats.reader.waits_for_free.time >= ASLEEP
+        // A lane that is a step ahead of the other waits for that one, at the same queues.
+        let for_slots = |lane: &LaneStats| lane.waits_for_free.time + lane.waits_for_lanes.time;
+        stats.lanes.iter().all(|lane| for_slots(lane) >= ASLEEP) && stats.reader.waits_for_free.time >= ASLEEP
     });
     // One lane is drained alone until the reader waits for the other.
     for lane in lanes {
@@ -510,9 +511,18 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
     };
     rounds(100);
     assert!(feed.stats().reader.passes > 1, "the first pass is over");
-    let (calls, bytes) = count(|| rounds(400));
-    println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
-    calls
+    // What is allocated once may come late: on a busy machine a thread that waits has not always got to the
+    // queue when its wait has lasted long enough. What is allocated again and again is in every count.
+    let mut least = usize::MAX;
+    for _ in 0..3 {
+        let (calls, bytes) = count(|| rounds(400));
+        println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
+        least = least.min(calls);
+        if least == 0 {
+            break;
+        }
+    }
+    least
 }
 
 #[test]

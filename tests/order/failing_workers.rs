@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use percolator::FeedError;
-use percolator::distribute::{DistributeError, InputOptions, ReduceOp, distribute, distribute_from_fn};
+use percolator::distribute::{
+    Collective, CollectiveError, DistributeError, InputOptions, LocalCollective, ReduceOp, distribute,
+    distribute_from_fn,
+};
 use percolator::order::{InputContext, OrderError};
 use percolator::reader::ReaderError;
 use percolator::source::SourceError;
@@ -154,4 +159,62 @@ fn a_process_whose_plan_fails_says_why_when_the_others_next_meet_it() {
     let due = "process 1 has left the job, and with it its worker(s) w1: worker \"w1\": ";
     assert!(told.starts_with(due), "{told}");
     assert!(found[1].as_deref().unwrap().starts_with("worker \"w1\": "), "{found:?}");
+}
+
+/// An end of a collective that panics when it is to leave, and at one of its rounds.
+#[derive(Debug)]
+struct Panicking {
+    end: LocalCollective,
+    rounds: AtomicU64,
+    at: u64,
+}
+
+impl Collective for Panicking {
+    fn rank(&self) -> usize {
+        self.end.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.end.size()
+    }
+
+    fn all_gather(&self, words: &[u64]) -> Result<Vec<u64>, CollectiveError> {
+        match self.rounds.fetch_add(1, Ordering::SeqCst) {
+            round if round == self.at => panic!("a panic of the test"),
+            _ => self.end.all_gather(words),
+        }
+    }
+
+    fn leave(&self, reason: &str) {
+        self.end.leave(reason);
+        panic!("another panic of the test");
+    }
+}
+
+/// It comes out of no call, and the other processes are told.
+#[test]
+fn a_collective_that_panics_is_an_error_of_the_job() {
+    // The two rounds of the start, the first step's, and that of its reduction.
+    for at in 0..4 {
+        let found = processes(2, move |rank, end| {
+            let workers = some_here(2, 1, rank..rank + 1);
+            let workers = match rank {
+                0 => workers.collective(Panicking { end, rounds: AtomicU64::new(0), at }),
+                _ => workers.collective(end),
+            };
+            let described = |_: InputContext| Ok::<_, OrderError>(feed(images("panicking", 8)));
+            let first = || -> Result<(), DistributeError> {
+                let step = distribute_from_fn(&workers, InputOptions::new(), described)?.next().unwrap()?;
+                let ones = step.batches.map(|_| 1.0);
+                step.weights.reduce(ReduceOp::Sum, &ones).map(|_| ())
+            };
+            first().unwrap_err()
+        });
+        let DistributeError::Collective(CollectiveError::Panicked { message }) = &found[0] else {
+            panic!("{at}: {found:?}")
+        };
+        assert_eq!(message, "a panic of the test");
+        let told = found[1].to_string();
+        assert!(told.contains("the collective panicked: a panic of the test"), "{at}: {told}");
+    }
 }

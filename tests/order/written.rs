@@ -11,6 +11,7 @@ use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
 use percolator::order::{Assignment, AutoShardPolicy, World};
 use percolator::record::StepId;
+use percolator::snapshot::SnapshotError;
 use percolator::source::{Cursor, FnSource, Identity, Record, Source, SourceError};
 use percolator::transform::CaffeEra;
 use percolator::{
@@ -276,19 +277,20 @@ impl Source for Talkative {
     }
 }
 
+/// Who takes no snapshot may run all the same, and a text of any length can be kept elsewhere.
 #[test]
-fn more_than_a_snapshot_can_say_is_refused_before_the_run() {
+fn more_than_a_snapshots_file_can_say_is_an_error_of_whoever_saves_it() {
     let feed = |bytes| {
         let source = Talkative(MemorySource::images("talk", 5, 1, 2, 2), bytes);
         Feed::builder().source(source).epochs(1)
     };
     let folder = tempfile::tempdir().unwrap();
     check(&feed(1 << 20).build().unwrap(), folder.path());
-    let error = feed(64 << 20).build().unwrap_err();
-    assert!(matches!(error, FeedError::Config(ConfigError::SnapshotTooLarge { .. })), "{error}");
-    let said = error.to_string();
-    assert!(
-        said.contains("at most 67108864 bytes can be read back: report less in Source::identity"),
-        "{said}"
-    );
+    let mut talkative = feed(64 << 20).build().unwrap();
+    assert_eq!(talkative.steps().map(|step| step.unwrap().len()).sum::<usize>(), 5);
+    let snapshot = talkative.snapshot().unwrap();
+    let error = snapshot.save(folder.path().join("snapshot")).unwrap_err();
+    assert!(matches!(error, SnapshotError::TooLarge { allowed: 67_108_864, .. }), "{error}");
+    assert!(error.to_string().contains("report less in Source::identity"), "{error}");
+    assert_eq!(snapshot.to_string().parse::<Snapshot>().unwrap(), snapshot);
 }

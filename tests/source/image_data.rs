@@ -138,3 +138,21 @@ fn a_batch_of_colour_and_grey_images_says_what_to_do() {
         "{message}"
     );
 }
+
+#[test]
+fn a_bad_line_behind_a_good_one_is_told_as_such_whatever_the_list_looks_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    let error = |text: &str| {
+        std::fs::write(&list, text).unwrap();
+        ImageList::open(&list).unwrap_err().to_string()
+    };
+    // Like a text in JSON, until its first line is read.
+    for (bad, due) in [("b.jpg", "line 2: "), ("", "line 2"), ("b.jpg 2147483648", "line 2: the label 21474")]
+    {
+        let error = error(&format!("[train] a.jpg 3\n{bad}\nc.jpg 1\n"));
+        assert!(error.contains(due) && !error.contains("JSON"), "{error}");
+    }
+    let error = error("[1, 2]\n[3, 4]\n");
+    assert!(error.contains("JSON"), "{error}");
+}

@@ -104,6 +104,7 @@ pub fn stages(rounds: &[Round]) -> Vec<Stage> {
                 ("consumer", &|stats| waits(stats, |lane| lane.waits_for_free)),
                 ("device", &|stats| waits(stats, |lane| lane.waits_for_device)),
                 ("workers", &|stats| waits(stats, |lane| lane.waits_for_workers)),
+                ("lanes", &|stats| waits(stats, |lane| lane.waits_for_lanes)),
             ],
         ));
         stages.push(stage(

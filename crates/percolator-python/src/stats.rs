@@ -112,6 +112,7 @@ fn lane_to<'py>(py: Python<'py>, lane: &LaneStats) -> PyResult<Bound<'py, PyDict
     found.set_item("waits_for_free", waits(lane.waits_for_free))?;
     found.set_item("waits_for_device", waits(lane.waits_for_device))?;
     found.set_item("waits_for_workers", waits(lane.waits_for_workers))?;
+    found.set_item("waits_for_lanes", waits(lane.waits_for_lanes))?;
     found.set_item("waits_for_batch", waits(lane.waits_for_batch))?;
     Ok(found)
 }

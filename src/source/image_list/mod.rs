@@ -94,9 +94,15 @@ impl ImageList {
         let path = path.as_ref().to_owned();
         let text = input_file::read(&path, LIST_BYTES_MAX)
             .map_err(|error| SourceError::io(&path, "read the list", &error))?;
-        let lines = parse(&text, &path).map_err(|error| {
-            let kinds = [what::Kind::List, what::Kind::Text];
-            SourceError::instead(&path, "a list of images", &kinds).unwrap_or(error)
+        let lines = parse(&text, &path).map_err(|error| match error {
+            // Behind a good line it is a list, whatever its beginning looks like.
+            SourceError::EmptyLine { line: 2.., .. }
+            | SourceError::Label { line: 2.., .. }
+            | SourceError::LabelRange { line: 2.., .. } => error,
+            error => {
+                let kinds = [what::Kind::List, what::Kind::Text];
+                SourceError::instead(&path, "a list of images", &kinds).unwrap_or(error)
+            }
         })?;
         if lines.is_empty() {
             return Err(SourceError::Empty { path });

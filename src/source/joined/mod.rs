@@ -387,11 +387,19 @@ fn ended(source: &Joined, number: usize, records: u64) -> Result<(), SourceError
     if known == records {
         return Ok(());
     }
-    Err(SourceError::Broken {
-        path: source.sources[number].path().to_owned(),
-        index: records,
-        message: format!("expected {known} records, but the database ends"),
-    })
+    Err(other_count(&*source.sources[number], records, known, "ends"))
+}
+
+/// The error for a source that does not have the records that were counted when it was joined.
+fn other_count(source: &dyn Source, index: u64, known: u64, found: &str) -> SourceError {
+    let message = match source.records() {
+        Some(now) if now != known => format!(
+            "the database had {known} records when it was joined, and has {now} now: something has written to \
+             it since; join it again when that is done"
+        ),
+        _ => format!("expected {known} records, but the database {found}"),
+    };
+    SourceError::Broken { path: source.path().to_owned(), index, message }
 }
 
 impl Cursor for JoinedCursor {
@@ -496,11 +504,7 @@ impl CursorInternals for JoinedCursor {
             return Ok(());
         }
         let known = self.members[here].at;
-        Err(SourceError::Broken {
-            path: self.source.sources[here].path().to_owned(),
-            index: known,
-            message: format!("expected {known} records, but the database continues"),
-        })
+        Err(other_count(&*self.source.sources[here], known, known, "continues"))
     }
 
     fn drop_behind(&mut self) -> bool {

@@ -70,13 +70,19 @@ fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
     f.stages.iter().try_for_each(|stage| writeln!(out, "{}", row(stage)))
 }
 
-/// One percent sign for all waits, and no space to spare: four of two digits each make 100 columns.
+/// One percent sign for all waits, and no space to spare: four of two digits each make 100 columns. Of five,
+/// the least is left out.
 fn row(stage: &Stage) -> String {
     let name = match stage.threads {
         2.. => format!("{} ({})", stage.stage, stage.threads),
         _ => stage.stage.clone(),
     };
-    let waited: Vec<_> = stage.waited_for.iter().map(|waited| (waited.whom, waited.share)).collect();
+    let mut waited: Vec<_> = stage.waited_for.iter().map(|waited| (waited.whom, waited.share)).collect();
+    while waited.len() > 4
+        && let Some((least, _)) = waited.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1))
+    {
+        waited.remove(least);
+    }
     row_of(&name, [stage.records_per_s, stage.gb_s, stage.at_work], &waited)
 }
 

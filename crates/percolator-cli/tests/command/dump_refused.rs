@@ -101,6 +101,7 @@ fn a_leveldb_whose_log_lacks_a_record_is_read_where_that_is_allowed() {
     let args = ["--leveldb", path, "--batch-size", "8"];
     let message = dump.fail(args);
     assert!(message.contains("starts with write 6, but write 5 is due"), "{message}");
+    assert!(message.contains("--allow-log-gaps") && !message.contains("LogGaps"), "{message}");
     let output = dump.run([&args[..], &["--allow-log-gaps"]].concat());
     let warned = String::from_utf8(output.stderr).unwrap();
     let due = "starts with write 6, but write 5 is due";

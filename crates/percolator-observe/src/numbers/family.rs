@@ -330,12 +330,13 @@ pub const FAMILIES: &[Family] = &[
     each!(
         Counter "percolator_lane_waits_total",
         "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its device \
-         to be done with one, for the workers.",
+         to be done with one, for the workers, for other lanes to complete a step.",
         "on": {
             "records" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_records.count)),
             "free" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_free.count)),
             "device" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_device.count)),
             "workers" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_workers.count)),
+            "lanes" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_lanes.count)),
         }
     ),
     each!(
@@ -346,6 +347,7 @@ pub const FAMILIES: &[Family] = &[
             "free" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_free.time)),
             "device" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_device.time)),
             "workers" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_workers.time)),
+            "lanes" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_lanes.time)),
         }
     ),
     each!(

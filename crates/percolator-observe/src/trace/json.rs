@@ -356,6 +356,7 @@ fn reason(on: &str) -> &str {
         "batch" => "a batch",
         "device" => "the device",
         "workers" => "the workers",
+        "lanes" => "other lanes",
         other => other,
     }
 }

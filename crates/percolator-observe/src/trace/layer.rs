@@ -22,7 +22,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use super::{Fields, Record};
 
 /// What waits are for. A name that is not here is one of a later version.
-const WAITS: [&str; 6] = ["free", "resume", "records", "device", "workers", "batch"];
+const WAITS: [&str; 7] = ["free", "resume", "records", "device", "workers", "lanes", "batch"];
 
 /// Numbers the threads of this process, from 1.
 static THREADS: AtomicU64 = AtomicU64::new(1);

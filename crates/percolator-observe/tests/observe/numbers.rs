@@ -21,7 +21,7 @@ fn waits() -> impl Strategy<Value = Waits> {
 
 fn lane() -> impl Strategy<Value = (LaneStats, StepId)> {
     let counts = (any::<[u64; 8]>(), any::<[u16; 7]>());
-    (".{0,12}", counts, [waits(), waits(), waits(), waits(), waits()]).prop_map(
+    (".{0,12}", counts, [waits(), waits(), waits(), waits(), waits(), waits()]).prop_map(
         |(device, (sums, sizes), waits)| {
             let mut lane = LaneStats::default();
             lane.device = device;
@@ -35,6 +35,7 @@ fn lane() -> impl Strategy<Value = (LaneStats, StepId)> {
                 lane.waits_for_free,
                 lane.waits_for_device,
                 lane.waits_for_workers,
+                lane.waits_for_lanes,
                 lane.waits_for_batch,
             ] = waits;
             (lane, StepId { epoch: sums[5], step: sums[6] })

@@ -32,7 +32,9 @@
 //! record after it. So a cut counts as one only if no intact fragment starts in the bytes it drops. LevelDB
 //! does not look for one; the log just ends. (A value that holds a piece of a LevelDB log, and is cut inside
 //! that piece, is therefore taken for damage.) A damaged length of the last fragment itself cannot be
-//! distinguished from a cut, and a cut is reported. The search is done at most once per log, and takes the
+//! distinguished from a cut, and a cut is reported. Nor can any damage of a last fragment that ends in zeros
+//! and has zeros behind it: a write to reserved space that was cut short leaves the same, a header whose
+//! checksum is that of bytes that are gone. The search is done at most once per log, and takes the
 //! checksum of at most [`SEARCHED_BYTES_MAX`]: bytes that look like headers everywhere would otherwise
 //! require half a gigabyte.
 
@@ -343,7 +345,7 @@ fn find_fragment(rest: &[u8]) -> Option<usize> {
 }
 
 /// Whether the fragment at the front ends in zeros, and nothing but zeros follows it: a write to reserved
-/// space that was cut short.
+/// space that was cut short, or damage that cannot be told from one.
 fn is_torn(rest: &[u8], length: usize) -> bool {
     let end = HEADER_BYTES.saturating_add(length);
     rest.len() > end && end.checked_sub(1).and_then(|last| rest.get(last..)).is_some_and(are_zeros)

@@ -113,7 +113,7 @@ proptest! {
         match read(&log) {
             Err(_) => {}
             Ok((read, None)) => prop_assert_eq!(read, records),
-            // Only a damaged length of the last record can look like a cut.
+            // Only damage of the last record can look like a cut.
             Ok((read, Some(cut))) => {
                 let last = records.len() - 1;
                 prop_assert_eq!(&read[..], &records[..last]);
@@ -128,6 +128,19 @@ proptest! {
         bytes.resize(bytes.len() + zeros, 0);
         let _ = read(&bytes);
     }
+}
+
+/// A write to reserved space that was cut short leaves the same bytes.
+#[test]
+fn damage_of_a_last_record_that_ends_in_zeros_before_zeros_is_told_as_a_cut() {
+    let records = [vec![7; 100], [vec![8; 50], vec![0; 50]].concat()];
+    let mut log = written(&records);
+    let (first, end) = (written(&records[..1]).len(), log.len());
+    log[first + HEADER_BYTES + 10] ^= 1;
+    assert!(matches!(fault(&log), (at, LogFault::Checksum { .. }) if at == first), "no zeros follow it");
+    log.resize(end + 100, 0);
+    let cut = Cut { offset: first, dropped_bytes: end + 100 - first, tail: LogTail::PartOfARecord };
+    assert_eq!(read(&log), Ok((records[..1].to_vec(), Some(cut))));
 }
 
 #[test]
