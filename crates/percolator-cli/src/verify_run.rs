@@ -74,6 +74,12 @@ impl VerifyRun {
     fn receipts(&self) -> anyhow::Result<Result<Found, String>> {
         if let Some(job) = &self.job {
             let account = Job::open(self.metadata.open()?, job)?.account()?;
+            if account.was_set_back {
+                return Ok(Err(format!(
+                    "the records of the job {job:?} were set back to a copy while it ran: what was done \
+                     after the copy was made was done again, and counts once; nothing is proven"
+                )));
+            }
             if account.done == 0 {
                 let far = far(&account.under_way);
                 return Ok(Err(format!("no epoch of the job {job:?} is done yet: nothing is proven{far}")));

@@ -126,3 +126,18 @@ pub enum LeaseError {
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
 }
+
+impl LeaseError {
+    /// Whether it may pass by itself: the records cannot be reached, are full, or do not take the worker for
+    /// who it is; or the worker's name is still held by a lease that ends. A
+    /// [`LeasedFeed`](super::LeasedFeed) that has returned such an error can be asked again.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        use MetadataError::{Denied, Full, Unreachable};
+        matches!(
+            self,
+            LeaseError::Metadata(Unreachable { .. } | Full { .. } | Denied { .. })
+                | LeaseError::SameName { .. }
+        )
+    }
+}

@@ -1,8 +1,8 @@
 //! Workers that die, are cut off, or get no answer: whatever is done twice, each record counts once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_cluster::clock::ManualClock;
@@ -18,7 +18,8 @@ use crate::{assert_proven, counts, each_once, feed, leases, records};
 #[derive(Debug)]
 pub(crate) struct Faulty {
     records: MemoryMetadata,
-    is_cut_off: AtomicBool,
+    /// What everything fails with.
+    refusal: Mutex<Option<MetadataError>>,
     /// Everything happens, and no answer comes.
     is_mute: AtomicBool,
     /// Every so many transactions, the answer is lost; 0 for never.
@@ -32,7 +33,7 @@ impl Faulty {
     pub(crate) fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
         Arc::new(Faulty {
             records: records.clone(),
-            is_cut_off: AtomicBool::new(false),
+            refusal: Mutex::new(None),
             is_mute: AtomicBool::new(false),
             loses_every,
             transactions: AtomicU64::new(0),
@@ -41,7 +42,12 @@ impl Faulty {
     }
 
     pub(crate) fn cut_off(&self) {
-        self.is_cut_off.store(true, Ordering::SeqCst);
+        self.refuse(Some(unreachable()));
+    }
+
+    /// From now on, everything fails like this, or nothing any more.
+    pub(crate) fn refuse(&self, refusal: Option<MetadataError>) {
+        *self.refusal.lock().unwrap() = refusal;
     }
 
     /// The answer to something that has happened, unless it is lost.
@@ -52,14 +58,11 @@ impl Faulty {
     }
 
     fn check(&self) -> Result<(), MetadataError> {
-        match self.is_cut_off.load(Ordering::SeqCst) {
-            true => Err(unreachable()),
-            false => Ok(()),
-        }
+        self.refusal.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 }
 
-fn unreachable() -> MetadataError {
+pub(crate) fn unreachable() -> MetadataError {
     let (place, what) = ("the cut cable".to_owned(), "ask");
     MetadataError::Unreachable { place, what, waited: Duration::ZERO, source: None }
 }
@@ -116,9 +119,9 @@ impl Metadata for Faulty {
 }
 
 /// Leases last so long that no thread renews one while a test runs: they end when the clock is set.
-const TTL: Duration = Duration::from_secs(100_000);
+pub(crate) const TTL: Duration = Duration::from_secs(100_000);
 
-fn of(metadata: Arc<dyn Metadata>) -> Leases {
+pub(crate) fn of(metadata: Arc<dyn Metadata>) -> Leases {
     leases(&metadata).ttl(TTL).patience(Duration::from_millis(200))
 }
 
