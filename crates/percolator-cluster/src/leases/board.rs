@@ -338,7 +338,12 @@ impl Board {
         }
         // First what a worker has left that has died; of the others any, so that not all take the same.
         let free: Vec<_> = live.open.iter().filter(|(_, open)| open.holders.is_empty()).collect();
-        let left = free.iter().find(|(_, open)| open.record.times > 0);
+        let mut all_left = free.iter().filter(|(_, open)| open.record.times > 0);
+        let left = all_left.next();
+        if all_left.next().is_some() {
+            // The next one that is left comes next.
+            sight.look_next();
+        }
         let any = || free.get(super::random() as usize % free.len().max(1));
         if let Some(&(&block, open)) = left.or_else(any) {
             return Ok(Choice::Open(taken(block, open, false)));

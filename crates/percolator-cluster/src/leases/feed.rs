@@ -17,7 +17,7 @@ use super::patience::patiently;
 use super::records::{JobRecord, VERSION};
 use super::reporter::Reporter;
 use super::taker::Taker;
-use super::worker::{LeaseStats, State, Worker, is_unreachable, keep};
+use super::worker::{LeaseStats, State, Worker, keep};
 use super::{Confirm, LeaseOptions, Leases};
 use crate::clock::{BootClock, Clock as _};
 use crate::hexadecimal::hexadecimal;
@@ -64,6 +64,11 @@ pub struct Confirmed {
 /// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
 /// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
 /// handed over, and it goes on with other blocks.
+///
+/// Dropping it is quick. What is confirmed and was not said is said, once; after the first try that has no
+/// answer, and if the last one had none, nothing more is asked of the records: what they do not know then is
+/// lost, and its block is given out again when the worker's lease has ended. Whoever wants to wait for the
+/// records calls [`settle`](Self::settle) before, or [`confirm`](Self::confirm).
 #[derive(Debug)]
 pub struct LeasedFeed {
     /// Dropped first: it says what is left to say while the worker has its lease.
@@ -93,9 +98,8 @@ impl Leases {
         let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
-        let board = patiently(is_unreachable, &name, options.patience, || {
-            Board::join(metadata.clone(), &job, record.clone())
-        })?;
+        let board =
+            patiently(&name, options.patience, || Board::join(metadata.clone(), &job, record.clone()))?;
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
         // Nobody else has it yet.
         let _ = joined.set(worker.clone());
@@ -154,7 +158,18 @@ impl LeasedFeed {
     /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
     /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
     /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again. Waits
-    /// until the records say so. Returns how many count now, and which blocks were lost.
+    /// until the records say so, as [`settle`](Self::settle) does, whose result it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
+        self.confirm_handed(1)?;
+        self.settle()
+    }
+
+    /// Waits until all that was confirmed so far counts, or is known to be lost; it confirms nothing itself.
+    /// Returns how many steps count now, and which blocks were lost.
     ///
     /// The feed's [canceller](Feed::canceller) does not end this wait: what a worker has done last is to
     /// count as well.
@@ -162,9 +177,9 @@ impl LeasedFeed {
     /// # Errors
     ///
     /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience). What
-    /// was said then may count all the same, and is said again: the next call finds out.
-    pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
-        self.confirm_handed(1)?;
+    /// was said then may count all the same, and is said again: the next call finds out. After an error that
+    /// does not [pass](LeaseError::may_pass), the feed has the same one next, and ends.
+    pub fn settle(&mut self) -> Result<Confirmed, LeaseError> {
         let steps = self.worker.wait_for_answers()?;
         Ok(Confirmed { steps, lost: self.worker.state.lock().take_lost() })
     }
@@ -211,7 +226,7 @@ impl LeasedFeed {
             self.confirm_handed(self.options.acknowledge_every.unwrap_or(1))?;
         }
         // What cannot count is not trained on.
-        if let Some(error) = self.worker.take_failure() {
+        if let Some(error) = self.worker.failure() {
             return Err(error);
         }
         let start = Instant::now();

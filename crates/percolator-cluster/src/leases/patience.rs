@@ -28,10 +28,9 @@ impl Pauses {
     }
 }
 
-/// Does what asks another process, again and again while an error may pass. It must be such that doing it
-/// twice is as good as once: what was asked for may have happened.
+/// Does what asks another process, again and again while an error [may pass](LeaseError::may_pass). It must
+/// be such that doing it twice is as good as once: what was asked for may have happened.
 pub(super) fn patiently<T>(
-    may_pass: impl Fn(&LeaseError) -> bool,
     worker: &str,
     patience: Duration,
     work: impl Fn() -> Result<T, LeaseError>,
@@ -39,7 +38,7 @@ pub(super) fn patiently<T>(
     let (start, mut pauses) = (Instant::now(), Pauses::new());
     loop {
         let error = match work() {
-            Err(error) if may_pass(&error) => error,
+            Err(error) if error.may_pass() => error,
             done => return done,
         };
         let pause = pauses.next();

@@ -12,7 +12,8 @@ use super::account::Account;
 use super::patience::Pauses;
 use super::worker::{Asks, Due, Worker};
 
-/// Says and reports until it is dropped. What is confirmed then is said once more, if the records answer.
+/// Says and reports until it is dropped. What is confirmed then is said as long as the records answer; if
+/// they did not when they were asked last, they are not asked again.
 #[derive(Debug)]
 pub(super) struct Reporter {
     worker: Arc<Worker>,
@@ -51,6 +52,7 @@ fn run(worker: &Worker, period: Option<Duration>) {
                     (pauses, settles_at) = (Pauses::new(), Instant::now());
                 }
                 Err(error) if error.may_pass() => {
+                    warn!(worker = worker.name(), %error, "it did not succeed: trying again");
                     worker.has_no_answer(Asks::Settlement, error);
                     settles_at = Instant::now() + pauses.next();
                 }
@@ -58,14 +60,15 @@ fn run(worker: &Worker, period: Option<Duration>) {
             },
         }
     }
-    loop {
-        match account.settle_next(worker) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                warn!(worker = worker.name(), %error, "steps that were confirmed do not count");
-                break;
-            }
+    while worker.has_more_to_say() {
+        if worker.is_unheard() {
+            warn!(worker = worker.name(), "it leaves, and the records do not answer: steps may not count");
+            break;
+        }
+        if let Err(error) = account.settle_next(worker) {
+            warn!(worker = worker.name(), %error, "it leaves, and steps that were confirmed may not count");
+            worker.has_no_answer(Asks::Settlement, error);
+            break;
         }
     }
 }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use percolator::order::{Block, Blocks, Plan};
+use tracing::warn;
 
 use super::Confirm;
 use super::board::Taken;
@@ -37,11 +38,23 @@ impl Blocks for Taker {
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>> {
         let worker = self.worker.get().ok_or("the feed was started before its worker had joined the job")?;
-        take(worker, &mut self.sight, &mut self.next_lease, is_stopping).map_err(|error| {
+        let is_stopping = || is_stopping() || worker.is_ending();
+        take(worker, &mut self.sight, &mut self.next_lease, &is_stopping).map_err(|error| {
             let message = error.to_string();
             *worker.failed.lock() = Some(error);
             message.into()
         })
+    }
+}
+
+impl Drop for Taker {
+    /// As that of the worker.
+    fn drop(&mut self) {
+        if let (Some(lease), Some(worker)) = (&self.next_lease, self.worker.get())
+            && worker.is_unheard()
+        {
+            lease.leave();
+        }
     }
 }
 
@@ -64,12 +77,16 @@ fn take(
                 worker.has_answer(Asks::Block);
                 return Ok(Some(block));
             }
-            Ok(Tried::Over) => break,
+            Ok(Tried::Over) => {
+                worker.has_answer(Asks::Block);
+                break;
+            }
             Ok(Tried::Again) => {
                 worker.has_answer(Asks::Block);
                 pauses = Pauses::new();
             }
             Err(error) if error.may_pass() => {
+                warn!(worker = worker.name(), %error, "it did not succeed: trying again");
                 worker.has_no_answer(Asks::Block, error);
                 let end = Instant::now() + pauses.next();
                 while !is_stopping() && Instant::now() < end {
@@ -79,7 +96,6 @@ fn take(
             Err(error) => return Err(error),
         }
     }
-    worker.has_answer(Asks::Block);
     // The feed does not end before what was confirmed by asking counts, or is known to be lost.
     while !is_stopping() && worker.options.confirm == Confirm::ByAsking && worker.has_blocks() {
         worker.wait_for_change(LOOK);
@@ -115,6 +131,8 @@ fn try_to_take(
         }
         Ok(Taken::Over) => Ok(Tried::Over),
         Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {
+            // If it gets no other one now, it asks for one the next time.
+            lease.note_end();
             worker.go_on_after(lease.id(), next_lease).map(|()| Tried::Again)
         }
         Err(error) => Err(error),

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -16,7 +15,7 @@ use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::pace::{Sight, Stopwatch};
-use super::patience::{Pauses, patiently};
+use super::patience::patiently;
 use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
 use crate::clock::{BootClock, Clock as _};
@@ -51,9 +50,10 @@ pub(super) struct State {
     counted: u64,
     /// What has had no answer, for each that asks.
     troubles: [Option<Trouble>; 2],
-    /// Why nothing more is said to the records. The consumer takes the reason.
+    /// Nobody has answered what was asked last.
+    is_unheard: bool,
+    /// Why nothing more is said to the records, unless the consumer waits for it.
     failed: Option<LeaseError>,
-    has_failed: bool,
     is_ending: bool,
 }
 
@@ -175,9 +175,7 @@ impl Worker {
         let who = who();
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
-        let may_pass =
-            |error: &LeaseError| is_unreachable(error) || matches!(error, LeaseError::SameName { .. });
-        let lease = patiently(may_pass, &name, options.patience, || {
+        let lease = patiently(&name, options.patience, || {
             register(&board, &name, &who, options.ttl, &mut next.lock())
         })?;
         let (lease, state, failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
@@ -200,7 +198,11 @@ impl Worker {
         // itself.
         let lease = register(&self.board, &self.name, &self.who, self.options.ttl, next)?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
-        *self.lease.lock() = Arc::new(lease);
+        // The old one is not dropped under the lock, since that may wait.
+        let old = std::mem::replace(&mut *self.lease.lock(), Arc::new(lease));
+        drop(old);
+        // Meanwhile, what was in doubt may have been answered.
+        self.lose_under(ended);
         Ok(())
     }
 
@@ -211,9 +213,12 @@ impl Worker {
 
     /// If the lease is known to have ended, what was taken under it is lost.
     pub(super) fn look_at_lease(&self) {
-        let lease = self.lease.lock().clone();
-        if lease.has_ended() {
-            self.lose_under(lease.id());
+        // The consumer must not be who drops the lease, which may wait.
+        let lease = self.lease.lock();
+        let ended = lease.has_ended().then(|| lease.id());
+        drop(lease);
+        if let Some(ended) = ended {
+            self.lose_under(ended);
         }
     }
 
@@ -282,8 +287,9 @@ impl Worker {
 
     /// Returns whether the block is lost.
     fn has_answered(&self, settlement: &Settlement, settled: Settled) -> Result<bool, LeaseError> {
-        let lease = self.lease.lock().id();
         let state = &mut *self.state.lock();
+        // As of now: who gets another lease loses what is not in doubt, once it has it.
+        let lease = self.lease.lock().id();
         let is_it = |block: &HeldBlock| block.id == settlement.block && block.lease == settlement.lease;
         // One that is in doubt is removed by nobody else.
         let Some(place) = state.blocks.iter().position(|block| block.is_in_doubt && is_it(block)) else {
@@ -328,7 +334,7 @@ impl Worker {
             if reports_at.is_some_and(|at| at <= now) {
                 return Due::Report;
             }
-            let is_due = !state.has_failed && state.blocks.iter().any(HeldBlock::is_open);
+            let is_due = state.failed.is_none() && state.blocks.iter().any(HeldBlock::is_open);
             if is_due && settles_at <= now {
                 return Due::Settlement;
             }
@@ -339,41 +345,57 @@ impl Worker {
         }
     }
 
+    /// Whether something is confirmed that has no answer.
+    pub(super) fn has_more_to_say(&self) -> bool {
+        self.state.lock().blocks.iter().any(HeldBlock::is_open)
+    }
+
     /// Something is confirmed.
     pub(super) fn has_confirmed(&self) {
         self.changed.notify_all();
     }
 
-    /// The reporter is to end.
+    /// The worker leaves: its threads are to end.
     pub(super) fn end(&self) {
         self.state.lock().is_ending = true;
         self.changed.notify_all();
     }
 
-    /// Nothing more is said to the records, until the consumer confirms something for good.
+    pub(super) fn is_ending(&self) -> bool {
+        self.state.lock().is_ending
+    }
+
+    /// Nothing more is said to the records, until the consumer waits for it.
     pub(super) fn fail(&self, error: LeaseError) {
         let state = &mut *self.state.lock();
-        (state.failed, state.has_failed) = (Some(error), true);
+        (state.failed, state.is_unheard) = (Some(error), false);
         self.changed.notify_all();
     }
 
     /// The records have answered.
     pub(super) fn has_answer(&self, who: Asks) {
-        self.state.lock().troubles[who as usize] = None;
+        let state = &mut *self.state.lock();
+        (state.troubles[who as usize], state.is_unheard) = (None, false);
     }
 
-    /// They have not, and are asked again.
+    /// They have not: this passes, or does not.
     pub(super) fn has_no_answer(&self, who: Asks, error: LeaseError) {
-        warn!(worker = %self.name, %error, "it did not succeed: trying again");
-        let trouble = &mut self.state.lock().troubles[who as usize];
+        let state = &mut *self.state.lock();
+        state.is_unheard = matches!(error, LeaseError::Metadata(MetadataError::Unreachable { .. }));
+        let trouble = &mut state.troubles[who as usize];
         let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
         *trouble = Some(Trouble { since, error: Some(error) });
         self.changed.notify_all();
     }
 
+    /// Whether nobody has answered what was asked last.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.state.lock().is_unheard
+    }
+
     /// Why nothing more is said to the records, if so.
-    pub(super) fn take_failure(&self) -> Option<LeaseError> {
-        self.state.lock().failed.take()
+    pub(super) fn failure(&self) -> Option<LeaseError> {
+        self.state.lock().failed.clone()
     }
 
     /// Why whoever waits since then is to wait no longer, if so.
@@ -381,14 +403,12 @@ impl Worker {
         self.state.lock().reason_to_end(since, self.options.patience)
     }
 
-    /// Waits until all that is confirmed counts, or is known to be lost, for as long as was chosen. Returns
-    /// how many steps count now.
+    /// Waits until all that is confirmed counts, or is known to be lost, for as long as was chosen. What has
+    /// failed is tried again. Returns how many steps count now.
     pub(super) fn wait_for_answers(&self) -> Result<u64, LeaseError> {
         let start = Instant::now();
         let mut state = self.state.lock();
-        if state.failed.is_none() {
-            state.has_failed = false;
-        }
+        state.failed = None;
         self.changed.notify_all();
         while state.blocks.iter().any(HeldBlock::is_open) {
             if let Some(error) = state.reason_to_end(start, self.options.patience) {
@@ -453,6 +473,15 @@ impl Worker {
     }
 }
 
+impl Drop for Worker {
+    /// A lease is given back, unless nobody would hear it: it then ends by itself.
+    fn drop(&mut self) {
+        if self.is_unheard() {
+            self.lease.get_mut().leave();
+        }
+    }
+}
+
 impl State {
     /// Loses some of the blocks, but none of which it is not known whether it is done. Returns whether there
     /// were any.
@@ -471,8 +500,8 @@ impl State {
     }
 
     fn reason_to_end(&mut self, since: Instant, patience: Duration) -> Option<LeaseError> {
-        if let Some(error) = self.failed.take() {
-            return Some(error);
+        if let Some(error) = &self.failed {
+            return Some(error.clone());
         }
         let mut old = self
             .troubles
@@ -498,27 +527,21 @@ fn register(
     ttl: Duration,
     next: &mut Option<Lease>,
 ) -> Result<Lease, LeaseError> {
-    let mut pauses = Pauses::new();
-    loop {
-        let lease = match next.take().filter(|lease| !lease.has_ended()) {
-            Some(lease) => lease,
-            None => Lease::keep(board.metadata.clone(), ttl)?,
-        };
-        match board.register(name, lease.id(), who) {
-            Ok(()) => return Ok(lease),
-            // The process stood still since it was granted.
-            Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => thread::sleep(pauses.next()),
-            Err(error) => {
-                *next = Some(lease);
-                return Err(error);
+    let lease = match next.take().filter(|lease| !lease.has_ended()) {
+        Some(lease) => lease,
+        None => Lease::keep(board.metadata.clone(), ttl)?,
+    };
+    match board.register(name, lease.id(), who) {
+        Ok(()) => Ok(lease),
+        Err(error) => {
+            // It has ended if the process stood still since it was granted.
+            match error {
+                LeaseError::Metadata(MetadataError::LeaseExpired { .. }) => lease.note_end(),
+                _ => *next = Some(lease),
             }
+            Err(error)
         }
     }
-}
-
-/// Whether nobody answers.
-pub(super) fn is_unreachable(error: &LeaseError) -> bool {
-    matches!(error, LeaseError::Metadata(MetadataError::Unreachable { .. }))
 }
 
 /// This process, for people.

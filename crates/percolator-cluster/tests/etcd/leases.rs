@@ -14,7 +14,7 @@ use percolator::source::FnSource;
 use percolator::{Feed, FeedBuilder, FeedError, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::leases::{Job, LeaseError, LeasedFeed, LeasedStep, Leases};
-use percolator_cluster::metadata::{EtcdMetadata, Metadata};
+use percolator_cluster::metadata::{EtcdMetadata, Metadata, MetadataError};
 
 use crate::server::{Etcd, Stop};
 
@@ -22,6 +22,8 @@ const RECORDS: u64 = 400;
 const STEPS_PER_BLOCK: u64 = 5;
 /// No lease ends while a test runs.
 const TTL: Duration = Duration::from_secs(300);
+/// The copy of an etcd may have a lease, and blocks under it, that nobody gives back.
+const SHORT_TTL: Duration = Duration::from_secs(2);
 /// How long an answer may take, and a wait in an outage. An etcd of a busy machine may take longer, too: what
 /// passes is tried again.
 const SHORT: Duration = Duration::from_millis(300);
@@ -44,12 +46,17 @@ fn feed() -> FeedBuilder {
         .registry(&Registry::new())
 }
 
-fn join(options: &EtcdOptions) -> LeasedFeed {
-    let records: Arc<dyn Metadata> =
-        Arc::new(EtcdMetadata::connect(&options.clone().deadline(SHORT)).unwrap());
+fn join(options: &EtcdOptions, ttl: Duration) -> LeasedFeed {
+    let options = options.clone().deadline(SHORT);
+    let records: Arc<dyn Metadata> = loop {
+        match EtcdMetadata::connect(&options) {
+            Ok(records) => break Arc::new(records),
+            Err(error) => assert!(matches!(error, MetadataError::Unreachable { .. }), "{error}"),
+        }
+    };
     loop {
-        let leases = Leases::of(records.clone(), "numbers").steps_per_block(STEPS_PER_BLOCK).ttl(TTL);
-        match leases.worker("me").patience(SHORT).feed(feed()) {
+        let leases = Leases::of(records.clone(), "numbers").steps_per_block(STEPS_PER_BLOCK).ttl(ttl);
+        match leases.patience(SHORT).feed(feed()) {
             Ok(leased) => return leased,
             Err(error) => assert!(error.may_pass(), "{error}"),
         }
@@ -109,7 +116,7 @@ fn assert_proven(records: EtcdMetadata, seen: &BTreeMap<u64, usize>) {
 #[test]
 fn what_was_taken_comes_while_etcd_stands_still() {
     let Some(etcd) = Etcd::start(&[]) else { return };
-    let mut leased = join(&etcd.options());
+    let mut leased = join(&etcd.options(), TTL);
     let mut seen = BTreeMap::new();
     take(&mut leased, &mut seen, 7);
     crate::server::until("three blocks are taken", || leased.stats().taken >= 3);
@@ -128,7 +135,7 @@ fn what_was_taken_comes_while_etcd_stands_still() {
 #[test]
 fn a_feed_goes_on_with_an_etcd_that_was_killed() {
     let Some(mut etcd) = Etcd::start(&[]) else { return };
-    let mut leased = join(&etcd.options());
+    let mut leased = join(&etcd.options(), TTL);
     let mut seen = BTreeMap::new();
     take(&mut leased, &mut seen, 1);
     etcd.kill();
@@ -144,7 +151,7 @@ fn a_feed_goes_on_with_an_etcd_that_was_killed() {
 #[test]
 fn a_worker_is_stopped_while_etcd_stands_still() {
     let Some(etcd) = Etcd::start(&[]) else { return };
-    let mut leased = join(&etcd.options());
+    let mut leased = join(&etcd.options(), TTL);
     let canceller = leased.feed().canceller();
     let mut seen = BTreeMap::new();
     take(&mut leased, &mut seen, 1);
@@ -210,7 +217,7 @@ fn a_slow_etcd_delays_blocks_and_loses_none() {
 #[test]
 fn what_was_set_back_is_not_proven() {
     let Some(mut etcd) = Etcd::start(&[]) else { return };
-    let mut leased = join(&etcd.options());
+    let mut leased = join(&etcd.options(), SHORT_TTL);
     let mut seen = BTreeMap::new();
     take(&mut leased, &mut seen, 1);
     let copy = etcd.folder().join("copy");
@@ -230,7 +237,7 @@ fn what_was_set_back_is_not_proven() {
         }
     }
     drop(leased);
-    go_on(&mut join(&etcd.options()), &mut seen);
+    go_on(&mut join(&etcd.options(), SHORT_TTL), &mut seen);
     assert!(seen.values().any(|&times| times > 1), "{seen:?}");
     let job = Job::open(Arc::new(etcd.records("")), "numbers").unwrap();
     assert!(job.status().unwrap().was_set_back);

@@ -3,7 +3,7 @@
 //! A shell is between the test and etcd. It kills etcd when its input ends, so etcd does not outlive a test
 //! process that is killed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -180,6 +180,16 @@ impl Etcd {
     /// Pauses the process, which keeps its connections.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
+        // Its threads stop one by one, each when it is next scheduled.
+        let tasks = format!("/proc/{}/task", self.running.as_ref().unwrap().etcd.as_raw_pid());
+        let is_stopped = |task: std::io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(task.unwrap().path().join("stat"));
+            stat.is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
+        };
+        let start = Instant::now();
+        while !fs::read_dir(&tasks).unwrap().all(is_stopped) {
+            assert!(start.elapsed() < LIMIT, "etcd does not stop");
+        }
     }
 
     /// Lets it go on.

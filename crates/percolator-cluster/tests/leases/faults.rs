@@ -27,6 +27,8 @@ pub(crate) struct Faulty {
     transactions: AtomicU64,
     /// From this transaction on, counted from 0, nothing happens.
     pub(crate) fails_at: AtomicU64,
+    /// What was refused.
+    refused: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Faulty {
@@ -38,6 +40,7 @@ impl Faulty {
             loses_every,
             transactions: AtomicU64::new(0),
             fails_at: AtomicU64::new(u64::MAX),
+            refused: Mutex::default(),
         })
     }
 
@@ -57,8 +60,15 @@ impl Faulty {
         if is_lost { Err(unreachable()) } else { Ok(()) }
     }
 
-    fn check(&self) -> Result<(), MetadataError> {
-        self.refusal.lock().unwrap().clone().map_or(Ok(()), Err)
+    fn check(&self, what: &'static str) -> Result<(), MetadataError> {
+        let Some(refusal) = self.refusal.lock().unwrap().clone() else { return Ok(()) };
+        *self.refused.lock().unwrap().entry(what).or_default() += 1;
+        Err(refusal)
+    }
+
+    /// How often this was asked for and refused.
+    pub(crate) fn refused(&self, what: &str) -> usize {
+        self.refused.lock().unwrap().get(what).copied().unwrap_or(0)
     }
 }
 
@@ -69,7 +79,7 @@ pub(crate) fn unreachable() -> MetadataError {
 
 impl Metadata for Faulty {
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
-        self.check()?;
+        self.check("read")?;
         match self.is_mute.load(Ordering::SeqCst) && self.transactions.load(Ordering::SeqCst) > 0 {
             true => Err(unreachable()),
             false => self.records.read(prefix),
@@ -77,7 +87,7 @@ impl Metadata for Faulty {
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
-        self.check()?;
+        self.check("transact")?;
         let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
         if number > self.fails_at.load(Ordering::SeqCst) {
             return Err(unreachable());
@@ -91,25 +101,25 @@ impl Metadata for Faulty {
     }
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.check()?;
+        self.check("grant")?;
         let lease = self.records.grant(ttl)?;
         self.answer()?;
         Ok(lease)
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.check()?;
+        self.check("keep_alive")?;
         self.records.keep_alive(lease)
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.check()?;
+        self.check("revoke")?;
         self.records.revoke(lease)?;
         self.answer()
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.check()?;
+        self.check("wait")?;
         self.records.wait(prefix, revision, at_most)
     }
 
