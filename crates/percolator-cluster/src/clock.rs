@@ -3,10 +3,12 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use percolator::shown;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Says how much time has passed since a moment that is the same for all who use the clock.
@@ -39,24 +41,46 @@ pub(crate) struct MachineClock {
 
 impl MachineClock {
     /// Finds out what is added here. It is the same as long as the process lives.
+    ///
+    /// # Errors
+    ///
+    /// An error if that cannot be told: a clock that is ahead of the others' would end their leases.
     pub(crate) fn read() -> io::Result<Self> {
-        const PATH: &str = "/proc/self/timens_offsets";
-        let text = match fs::read_to_string(PATH) {
+        Self::read_below(Path::new("/proc/self"))
+    }
+
+    /// What the kernel says of this process is below this folder.
+    fn read_below(own: &Path) -> io::Result<Self> {
+        let path = own.join("timens_offsets");
+        let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            // This kernel has no time namespaces.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MachineClock { added: 0 }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // A kernel without time namespaces says all else.
+                let is_told = own.join("stat").exists() && !own.join("ns/time").exists();
+                return is_told.then_some(MachineClock { added: 0 }).ok_or_else(|| {
+                    let path = shown::path(&path);
+                    io::Error::new(
+                        io::ErrorKind::NotFound,
+                        format!(
+                            "there is no {path}, so it cannot be told what a time namespace adds to the \
+                             machine's clock: mount /proc where this process sees it"
+                        ),
+                    )
+                });
+            }
             Err(error) => return Err(error),
         };
         // What is read is of the namespace that children get.
-        let [own, childrens] =
-            ["time", "time_for_children"].map(|name| fs::read_link(format!("/proc/self/ns/{name}")).ok());
-        if own != childrens {
+        let [here, childrens] =
+            ["ns/time", "ns/time_for_children"].map(|name| fs::read_link(own.join(name)).ok());
+        if here != childrens {
             return Err(io::Error::other(
                 "this process has unshared its time namespace, so it cannot tell what its clock adds to the \
                  machine's: open the records in a child of it",
             ));
         }
-        let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("{PATH} says {text:?}"));
+        let says = || format!("{} says {text:?}", shown::path(&path));
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, says());
         Ok(MachineClock { added: Self::parsed(&text).ok_or_else(invalid)? })
     }
 
@@ -121,6 +145,31 @@ mod tests {
         let before = BootClock.now();
         let seen = added.now() + Duration::from_secs(1);
         assert!(before <= seen && seen <= BootClock.now());
+    }
+
+    /// A kernel without time namespaces adds nothing. Where there is no /proc, nobody knows.
+    #[test]
+    fn what_cannot_be_told_of_the_clock_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path();
+        let added =
+            || MachineClock::read_below(own).map(|clock| clock.added).map_err(|error| error.to_string());
+        assert!(added().unwrap_err().contains("mount /proc"), "{:?}", added());
+        fs::write(own.join("stat"), "1 (me)").unwrap();
+        assert_eq!(added(), Ok(0));
+        fs::create_dir(own.join("ns")).unwrap();
+        assert_eq!(added(), Ok(0));
+        let link = |name: &str, to: &str| std::os::unix::fs::symlink(to, own.join("ns").join(name)).unwrap();
+        link("time", "../stat");
+        assert!(added().unwrap_err().contains("timens_offsets"), "{:?}", added());
+        link("time_for_children", "../stat");
+        fs::write(own.join("timens_offsets"), "monotonic 0 0\nboottime 7 0\n").unwrap();
+        assert_eq!(added(), Ok(7_000_000_000));
+        fs::write(own.join("timens_offsets"), "monotonic 0 0\n").unwrap();
+        assert!(added().unwrap_err().contains("says \"monotonic"), "{:?}", added());
+        fs::remove_file(own.join("ns/time_for_children")).unwrap();
+        link("time_for_children", "time:[1]");
+        assert!(added().unwrap_err().contains("unshared its time namespace"), "{:?}", added());
     }
 
     #[test]

@@ -70,7 +70,7 @@ const LOOK: Duration = Duration::from_millis(15);
 ///
 /// A process that forks after it opened a folder must open it again in the child; a handle that it inherited
 /// refuses every call. Processes may be in different time namespaces: what theirs adds to the machine's clock
-/// is taken off.
+/// is taken off. That and which boot this is are in `/proc`: without it, the folder cannot be opened.
 ///
 /// ```
 /// use percolator_cluster::metadata::{FolderMetadata, Metadata, Outcome, Transaction};
