@@ -78,6 +78,10 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let (code, _, said) = command("verify-run --job digits", folder);
     let due = "no epoch of the job \"digits\" is done yet: nothing is proven (1 of 3 blocks of epoch 0)";
     assert_eq!((code, said.contains(due)), (1, true), "{said}");
+    let (code, found, said) = command("verify-run --job digits --json", folder);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((code, &found["is_sound"], &found["why_not"]), (1, &json!(false), &json!(due)), "{said}");
+    assert_eq!(found["under_way"][0], json!({ "epoch": 0, "blocks_done": 1, "blocks": 3 }));
     for _ in 0..3 {
         leased.next().unwrap().unwrap();
     }
@@ -107,7 +111,12 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let metadata = FolderMetadata::open(folder.join("records")).unwrap();
     metadata.transact(&Transaction::new().put("/leases/digits/live/set-back", "")).unwrap();
     let (code, _, said) = command("verify-run --job digits", folder);
-    assert!(code != 0 && said.contains("were set back to a copy"), "{said}");
+    assert_eq!((code, said.contains("were set back to a copy")), (1, true), "{said}");
+    let (code, found, _) = command("verify-run --job digits --json", folder);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let why = found["why_not"].as_str().unwrap();
+    assert_eq!((code, &found["is_sound"]), (1, &json!(false)));
+    assert!(why.contains("were set back to a copy"), "{why}");
     let shown = pass("leases status --job digits", folder);
     assert!(shown.contains("the records were set back to a copy"), "{shown}");
 
