@@ -115,6 +115,9 @@ fn say(out: &mut impl Write, name: &str, status: &JobStatus) -> std::io::Result<
     if waits > 0 {
         writeln!(out, "{waits} block(s) of workers that have died wait for the next worker that asks")?;
     }
+    if status.was_set_back {
+        writeln!(out, "the records were set back to a copy: what was done since it was made is done again")?;
+    }
     if status.is_removed {
         writeln!(out, "the job is being removed; if its reset was cut short, run it again")?;
     }
@@ -181,6 +184,7 @@ fn as_json(status: &JobStatus) -> Value {
         "is_done": status.is_done(),
         "is_drained": status.is_drained,
         "is_removed": status.is_removed,
+        "was_set_back": status.was_set_back,
         "duplicates_below": status.duplicates_below,
         "next": block(status.next),
         "epochs_under_way": status.epochs_by_state().1.iter().map(epoch).collect::<Vec<_>>(),

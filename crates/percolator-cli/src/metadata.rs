@@ -23,6 +23,9 @@ pub(crate) struct MetadataArgs {
     /// The user name for etcd. The password is taken from the variable PERCOLATOR_ETCD_PASSWORD.
     #[arg(long, value_name = "NAME", requires = "etcd")]
     etcd_user: Option<String>,
+    /// Let the password go to other machines over http://, where everybody on the way can read it.
+    #[arg(long, requires = "etcd_user")]
+    etcd_open_password: bool,
     /// CA certificates to verify etcd's certificate with [default: the system's].
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_cacert: Option<PathBuf>,
@@ -59,6 +62,9 @@ impl MetadataArgs {
                 format!("--etcd-user {user} has a password: it is taken from the variable {PASSWORD}")
             })?;
             options = options.user(user, password);
+        }
+        if self.etcd_open_password {
+            options = options.allow_open_password();
         }
         if let Some(file) = &self.etcd_cacert {
             options = options.root_certificates(file);

@@ -10,7 +10,7 @@ use percolator::receipt::{
 };
 use percolator::shown::count;
 use percolator::{Receipt, shown};
-use percolator_cluster::leases::{EpochUnderWay, Job};
+use percolator_cluster::leases::{EpochUnderWay, Job, JobAccount};
 use serde_json::{Value, json};
 
 use super::exit;
@@ -43,9 +43,18 @@ pub(crate) struct VerifyRun {
 
 impl VerifyRun {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        // The exit code reports the result even if nobody reads the output.
+        let mut out = Out::new(std::io::stdout().lock());
         let Found { names, receipts, done, under_way } = match self.receipts()? {
             Ok(found) => found,
-            Err(why) => return Ok(unproven(&why)),
+            Err(NothingProven { why, under_way }) => {
+                if self.json {
+                    let none = Verdict { epochs: vec![], absent_epochs: vec![], absent_replicas: vec![] };
+                    writeln!(out, "{}", as_json(&none, Some(&why), &under_way))?;
+                }
+                out.finish()?;
+                return Ok(unproven(&why));
+            }
         };
         let named = names.iter().map(String::as_str).zip(&receipts);
         let verdict = match &self.digest {
@@ -56,13 +65,11 @@ impl VerifyRun {
             }
         };
         let required = self.epochs.unwrap_or(0).max(done);
-        // The exit code reports the result even if nobody reads the output.
-        let mut out = Out::new(std::io::stdout().lock());
+        let why = why_not(&verdict, required, done);
         match self.json {
-            true => writeln!(out, "{}", as_json(&verdict, required, &under_way))?,
+            true => writeln!(out, "{}", as_json(&verdict, why.as_deref(), &under_way))?,
             false => say(&mut out, &receipts, &verdict, &under_way)?,
         }
-        let why = why_not(&verdict, required, done);
         if why.is_none() && !self.json {
             writeln!(out, "{}", summary(&verdict))?;
         }
@@ -71,19 +78,24 @@ impl VerifyRun {
     }
 
     /// The receipts, or why there are none that prove anything.
-    fn receipts(&self) -> anyhow::Result<Result<Found, String>> {
+    fn receipts(&self) -> anyhow::Result<Result<Found, NothingProven>> {
         if let Some(job) = &self.job {
-            let account = Job::open(self.metadata.open()?, job)?.account()?;
-            if account.done == 0 {
-                let far = far(&account.under_way);
-                return Ok(Err(format!("no epoch of the job {job:?} is done yet: nothing is proven{far}")));
-            }
-            if account.receipts.is_empty() {
-                let done = count(account.done, "epoch");
-                return Ok(Err(format!("the job {job:?} has done {done}, of which there are no receipts")));
-            }
-            let (names, receipts) = account.receipts.into_iter().unzip();
-            return Ok(Ok(Found { names, receipts, done: account.done, under_way: account.under_way }));
+            let JobAccount { done, receipts, under_way, was_set_back, .. } =
+                Job::open(self.metadata.open()?, job)?.account()?;
+            let why = if was_set_back {
+                format!(
+                    "the records of the job {job:?} were set back to a copy while it ran: what was done \
+                     after the copy was made was done again, and counts once; nothing is proven"
+                )
+            } else if done == 0 {
+                format!("no epoch of the job {job:?} is done yet: nothing is proven{}", far(&under_way))
+            } else if receipts.is_empty() {
+                format!("the job {job:?} has done {}, of which there are no receipts", count(done, "epoch"))
+            } else {
+                let (names, receipts) = receipts.into_iter().unzip();
+                return Ok(Ok(Found { names, receipts, done, under_way }));
+            };
+            return Ok(Err(NothingProven { why, under_way }));
         }
         let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
         let names = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
@@ -127,6 +139,12 @@ struct Found {
     under_way: Vec<EpochUnderWay>,
 }
 
+/// There are no receipts that prove anything.
+struct NothingProven {
+    why: String,
+    under_way: Vec<EpochUnderWay>,
+}
+
 /// How far the first epoch is.
 fn far(under_way: &[EpochUnderWay]) -> String {
     under_way.first().map_or_else(String::new, |EpochUnderWay { epoch, done, blocks, .. }| {
@@ -134,16 +152,15 @@ fn far(under_way: &[EpochUnderWay]) -> String {
     })
 }
 
-fn as_json(verdict: &Verdict, required: u64, under_way: &[EpochUnderWay]) -> Value {
-    let asked = verdict.first_not_covered(required);
+fn as_json(verdict: &Verdict, why_not: Option<&str>, under_way: &[EpochUnderWay]) -> Value {
     let epochs = verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]);
     let under_way = under_way.iter().map(|EpochUnderWay { epoch, done, blocks, .. }| {
             json!({ "epoch": epoch, "blocks_done": done, "blocks": blocks })
         });
     let replicas = verdict.absent_replicas.iter().map(|absent| [absent.replicas.start, absent.replicas.end]);
     json!({
-        // No epoch at all proves nothing.
-        "is_sound": verdict.is_sound() && asked.is_none() && !verdict.epochs.is_empty(),
+        "is_sound": why_not.is_none(),
+        "why_not": why_not,
         "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
         "absent_epochs": epochs.collect::<Vec<_>>(),
         "absent_replicas": replicas.collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -73,7 +74,7 @@ pub(crate) struct Feed {
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Write a receipt of what was delivered, for verify-run, when the run stops. Each rank needs its own
-    /// file; a resumed run adds to the existing one.
+    /// file; a resumed run adds to the existing one, which no other run may do meanwhile.
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Also keep the hashes of the records' bytes in the receipt, for verify-run --digest.
@@ -136,7 +137,7 @@ impl Feed {
             // Fails now, rather than after the run, if no snapshot can be taken of this feed.
             feed.snapshot()?;
         }
-        let earlier = self.earlier_receipt(&feed)?;
+        let (earlier, _held) = self.earlier_receipt(&feed)?.unzip();
         // The receipt of a run that is resumed may only just have been completed.
         let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
@@ -248,8 +249,10 @@ impl Feed {
         self.resume.is_none().then(|| self.outputs()).transpose()
     }
 
-    /// The receipt of what was delivered before, if the run resumes and adds to that file.
-    fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Receipt>> {
+    /// The receipt of what was delivered before, if the run resumes and adds to that file; and the file,
+    /// which is locked for as long as the run goes on: another one that resumes as the same rank would add
+    /// the same records.
+    fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<(Receipt, File)>> {
         let (Some(path), Some(_), Some(receipt)) = (&self.receipt, &self.resume, feed.receipt()) else {
             return Ok(None);
         };
@@ -258,10 +261,19 @@ impl Feed {
             return Ok(None);
         }
         let refused = |error| anyhow!("{error}; give this run a --receipt of its own");
+        let held = File::open(path).with_context(|| shown::path(path).to_string())?;
+        // Where a file system has no locks, nobody knows.
+        if matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
+            bail!(
+                "{}: another run that has resumed adds to this receipt, and delivers the same records: wait \
+                 for its end, or stop it",
+                shown::path(path)
+            );
+        }
         let mut earlier = Receipt::load(path).map_err(refused)?;
         // Fails before the run, rather than after it.
         earlier.merge(&receipt).map_err(refused)?;
-        Ok(Some(earlier))
+        Ok(Some((earlier, held)))
     }
 
     /// The snapshot and the receipt that are to be written, if requested.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use percolator::source::FnSource;
 use percolator::{Feed, LastBatch, RawBytes, Shuffle};
-use percolator_cluster::leases::{LeasedFeed, Leases};
-use percolator_cluster::metadata::FolderMetadata;
+use percolator_cluster::leases::{Job, LeasedFeed, Leases};
+use percolator_cluster::metadata::{FolderMetadata, Metadata as _, Transaction};
 use serde_json::{Value, json};
 
 /// The command's exit code, what it printed, and its messages.
@@ -42,6 +42,15 @@ fn worker(folder: &Path) -> LeasedFeed {
     Leases::of(metadata, "digits").worker("me").steps_per_block(2).feed(feed).unwrap()
 }
 
+/// Waits until so many blocks are done: the records are told beside the training.
+fn wait_until_done(folder: &Path, blocks: u64) {
+    let metadata = Arc::new(FolderMetadata::open(folder.join("records")).unwrap());
+    let job = Job::open(metadata, "digits").unwrap();
+    while job.status().unwrap().done < blocks {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_job_is_shown_proven_drained_and_removed() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,6 +62,7 @@ fn a_job_is_shown_proven_drained_and_removed() {
     for _ in 0..3 {
         leased.next().unwrap().unwrap();
     }
+    wait_until_done(folder, 1);
     let (code, _, said) = command("leases status --job other", folder);
     assert_eq!((code, said.contains("there is no job \"other\"")), (2, true), "{said}");
     let shown = pass("leases status --job digits", folder);
@@ -68,9 +78,14 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let (code, _, said) = command("verify-run --job digits", folder);
     let due = "no epoch of the job \"digits\" is done yet: nothing is proven (1 of 3 blocks of epoch 0)";
     assert_eq!((code, said.contains(due)), (1, true), "{said}");
+    let (code, found, said) = command("verify-run --job digits --json", folder);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((code, &found["is_sound"], &found["why_not"]), (1, &json!(false), &json!(due)), "{said}");
+    assert_eq!(found["under_way"][0], json!({ "epoch": 0, "blocks_done": 1, "blocks": 3 }));
     for _ in 0..3 {
         leased.next().unwrap().unwrap();
     }
+    wait_until_done(folder, 3);
     let judged = pass("verify-run --job digits", folder);
     assert!(judged.contains("epoch 1 is under way, and not judged: 0 of 3 blocks are done"), "{judged}");
     let judged: Value = serde_json::from_str(&pass("verify-run --job digits --json", folder)).unwrap();
@@ -91,6 +106,19 @@ fn a_job_is_shown_proven_drained_and_removed() {
     assert!(proven.ends_with("all 2 epochs were covered exactly once\n"), "{proven}");
     let (code, ..) = command("verify-run --job digits --epochs 3", folder);
     assert_eq!(code, 1);
+
+    // Somebody has seen that the records were set back.
+    let metadata = FolderMetadata::open(folder.join("records")).unwrap();
+    metadata.transact(&Transaction::new().put("/leases/digits/live/set-back", "")).unwrap();
+    let (code, _, said) = command("verify-run --job digits", folder);
+    assert_eq!((code, said.contains("were set back to a copy")), (1, true), "{said}");
+    let (code, found, _) = command("verify-run --job digits --json", folder);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let why = found["why_not"].as_str().unwrap();
+    assert_eq!((code, &found["is_sound"]), (1, &json!(false)));
+    assert!(why.contains("were set back to a copy"), "{why}");
+    let shown = pass("leases status --job digits", folder);
+    assert!(shown.contains("the records were set back to a copy"), "{shown}");
 
     pass("leases reset --job digits", folder);
     let (code, _, said) = command("verify-run --job digits", folder);

@@ -324,6 +324,13 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     let (code, text) = feed(&["--batch-size", "7", "--resume", "s"]);
     assert!(code == 2 && text.contains("a --receipt of its own"), "{text}");
     assert_eq!(std::fs::read(folder.join("r")).unwrap(), before, "it is as it was");
+    // Two runs that resume as one rank would add the same records: one of them goes on, and holds it.
+    let held = std::fs::File::open(folder.join("r")).unwrap();
+    held.lock().unwrap();
+    let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
+    assert!(code == 2 && text.contains("r: another run that has resumed adds to this receipt"), "{text}");
+    assert_eq!(std::fs::read(folder.join("r")).unwrap(), before, "it is as it was");
+    drop(held);
     let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
     assert_eq!(code, 0, "{text}");
     let (code, text) = command(&["verify-run", "--epochs", "2", "r"], folder);

@@ -187,7 +187,7 @@ impl Checkpointer {
     /// Takes the id, restores the state, and begins to write checkpoints of it on a thread of its own. It is
     /// the same for a first start, a restart, and a start on another machine.
     ///
-    /// The newest checkpoint is tried first, then those before it that are kept. Each is verified before a
+    /// The newest checkpoint is tried first, then those before it that are kept. Each is verified while a
     /// state reads it, which `initial` has just made. If none can be read, the state is what `initial` makes.
     /// [`Checkpoints::restored`] says which it was, and why; it is logged as well.
     ///

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::Checkpoint;
 use super::entry::Entry;
 use super::error::CheckpointError;
-use super::hash::Summing;
+use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
 use super::record::{Record, RecordError};
 use crate::store::{Id, Store, StoreError};
@@ -144,113 +144,96 @@ impl fmt::Display for Restored {
     }
 }
 
-/// A file that was compared with its record.
-pub(super) struct Whole {
-    pub(super) bytes: u64,
-    /// Of its bytes, to be compared with those that are read again: the sums of the record take longer.
-    checksum: u64,
-}
-
-fn checksum() -> crc_fast::Digest {
-    crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme)
-}
-
-/// Reads a file to its end, and compares it with what the record says.
-pub(super) fn verify(
-    store: &dyn Store,
-    id: &Id,
-    entry: &Entry,
-) -> Result<Result<Whole, Fault>, CheckpointError> {
-    const READ_BYTES: usize = 1 << 20;
-
-    let mut file = match store.open(id, entry.uuid) {
-        Ok(file) => file,
-        Err(error) => return Ok(Err(error.into())),
-    };
-    let mut summing = Summing::start().map_err(CheckpointError::thread)?;
-    let (mut bytes, mut checksum) = (vec![0; READ_BYTES], checksum());
-    loop {
-        match file.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(read) => {
-                summing.update(&bytes[..read]);
-                checksum.update(&bytes[..read]);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Ok(Err(StoreError::new("read a checkpoint from", &store.place(), error).into()));
-            }
-        }
-    }
-    let sums = summing.finish();
+/// Compares a file that was read to its end with what the record says. Returns its bytes.
+fn compare(sums: Sums, entry: &Entry) -> Result<u64, Fault> {
     if let Some(recorded) = entry.bytes.filter(|&recorded| recorded != sums.bytes) {
-        return Ok(Err(Fault::Length { found: sums.bytes, recorded }));
+        return Err(Fault::Length { found: sums.bytes, recorded });
     }
     for (algorithm, found, recorded) in
         [("MD5", sums.md5, Some(&entry.md5)), ("SHA-256", sums.sha256, entry.sha256.as_ref())]
     {
         if let Some(recorded) = recorded.filter(|recorded| **recorded != found) {
-            return Ok(Err(Fault::Sum { algorithm, found, recorded: recorded.clone() }));
+            return Err(Fault::Sum { algorithm, found, recorded: recorded.clone() });
         }
     }
-    Ok(Ok(Whole { bytes: sums.bytes, checksum: checksum.finalize() }))
+    Ok(sums.bytes)
 }
 
-/// A file that counts what was read of it.
+/// Reads a file to its end, and compares it with what the record says. Returns its bytes.
+pub(super) fn verify(
+    store: &dyn Store,
+    id: &Id,
+    entry: &Entry,
+) -> Result<Result<u64, Fault>, CheckpointError> {
+    take(store, id, entry, |from| Ok(io::copy(from, &mut io::sink())))
+}
+
+/// A file that is summed as it is read.
 struct Taken<'a> {
     file: Box<dyn Read + Send + 'a>,
-    taken: u64,
-    checksum: crc_fast::Digest,
+    summing: Summing,
+    bytes: u64,
     /// The store failed, and not the state.
-    is_store: bool,
+    failed: Option<io::Error>,
 }
 
 impl Read for Taken<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(bytes);
-        self.is_store |= read.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
-        let length = *read.as_ref().unwrap_or(&0);
-        self.taken += length as u64;
-        self.checksum.update(&bytes[..length]);
-        read
+        let read = self.file.read(bytes).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.failed = Some(io::Error::new(error.kind(), error.to_string()));
+            }
+        })?;
+        self.bytes += read as u64;
+        self.summing.update(bytes.get(..read).unwrap_or_default());
+        Ok(read)
     }
 }
 
-/// Lets a reader have a file that was verified.
-fn take<T, E>(
+/// Lets a reader have a file, and compares what it has read, and the rest, with what the record says: so the
+/// file is read once. What was made of one that is not whole is discarded, and why it could not be made is
+/// asked of a whole one alone.
+fn take<T, E: From<CheckpointError>>(
     store: &dyn Store,
     id: &Id,
     entry: &Entry,
-    Whole { bytes, checksum: verified }: Whole,
     read: impl FnOnce(&mut dyn Read) -> Result<io::Result<T>, E>,
 ) -> Result<Result<T, Fault>, E> {
+    const READ_BYTES: usize = 1 << 20;
+
     let file = match store.open(id, entry.uuid) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error.into())),
     };
-    let mut taken = Taken { file, taken: 0, checksum: checksum(), is_store: false };
+    let summing = Summing::start().map_err(CheckpointError::thread)?;
+    let mut taken = Taken { file, summing, bytes: 0, failed: None };
     // Small reads of a state do not each ask the store.
-    let mut buffered = io::BufReader::with_capacity(1 << 16, &mut taken);
-    let done = read(&mut buffered)?;
+    let mut buffered = io::BufReader::with_capacity(READ_BYTES, &mut taken);
+    let done = read(&mut buffered);
     let unused = buffered.buffer().len() as u64;
-    let taken_bytes = taken.taken - unused;
-    Ok(match done {
+    let taken_bytes = taken.bytes - unused;
+    if taken.failed.is_none() {
+        let mut rest = io::BufReader::with_capacity(READ_BYTES, &mut taken);
+        // If it fails, `failed` says so.
+        let _ = io::copy(&mut rest, &mut io::sink());
+    }
+    if let Some(error) = taken.failed {
+        return Ok(Err(StoreError::new("read a checkpoint from", &store.place(), error).into()));
+    }
+    let bytes = match compare(taken.summing.finish(), entry) {
+        Ok(bytes) => bytes,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    Ok(match done? {
         Ok(_) if taken_bytes != bytes => Err(Fault::Rest { taken: taken_bytes, bytes }),
-        Ok(_) if taken.checksum.finalize() != verified => {
-            let error = io::Error::other("it has other bytes than when it was verified just before");
-            Err(StoreError::new("read a checkpoint from", &store.place(), error).into())
-        }
         Ok(state) => Ok(state),
-        Err(error) if taken.is_store => {
-            Err(StoreError::new("read a checkpoint from", &store.place(), error).into())
-        }
         Err(error) => Err(Fault::State { source: error.into() }),
     })
 }
 
-/// Finds the first checkpoint of a record that is whole, and that `read` takes. Each one is verified before
-/// `read` sees it, and counts only if `read` saw the bytes that were verified. What cannot be restored is
-/// added to `rejected`. An outer error of `read` ends the search.
+/// Finds the first checkpoint of a record that is whole, and that `read` takes. Each one is verified while
+/// `read` sees it, and counts only if it is whole. What cannot be restored is added to `rejected`. An outer
+/// error of `read` ends the search, if the file is whole.
 pub(super) fn first_whole<T, E: From<CheckpointError>>(
     store: &dyn Store,
     id: &Id,
@@ -259,11 +242,7 @@ pub(super) fn first_whole<T, E: From<CheckpointError>>(
     mut read: impl FnMut(&mut dyn Read) -> Result<io::Result<T>, E>,
 ) -> Result<Option<(T, Origin)>, E> {
     for entry in record.into_iter().flat_map(Record::entries) {
-        let tried = match verify(store, id, entry)? {
-            Ok(whole) => take(store, id, entry, whole, &mut read)?,
-            Err(fault) => Err(fault),
-        };
-        match tried {
+        match take(store, id, entry, &mut read)? {
             Ok(state) => {
                 let origin = match rejected.is_empty() {
                     true => Origin::Newest(entry.clone()),
@@ -277,8 +256,8 @@ pub(super) fn first_whole<T, E: From<CheckpointError>>(
     Ok(None)
 }
 
-/// Makes the state that the record leads to. A checkpoint is verified whole before a state takes it, and each
-/// one is taken by a state that `initial` has just made.
+/// Makes the state that the record leads to. Each checkpoint is taken by a state that `initial` has just
+/// made, which is discarded if the file turns out not to be whole.
 pub(super) fn restore<S: Checkpoint>(
     protocol: &mut Protocol,
     found: Found,

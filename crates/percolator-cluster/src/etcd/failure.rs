@@ -155,6 +155,10 @@ mod tests {
         assert!(of(Code::Unavailable, "etcdserver: leader changed").starts_with("Uncertain"));
         assert!(of(Code::Unauthenticated, "etcdserver: invalid auth token").starts_with("Token"));
         assert!(of(Code::Unknown, "auth: revision in header is old").starts_with("Token"));
+        let old = "etcdserver: revision of auth store is old";
+        assert!(of(Code::InvalidArgument, old).starts_with("Token"));
+        let learner = "etcdserver: rpc not supported for learner";
+        assert!(of(Code::Unavailable, learner).starts_with("NotTaken"));
         assert!(
             of(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded").starts_with("Final")
         );

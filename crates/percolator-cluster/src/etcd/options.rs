@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub struct EtcdOptions {
     pub(crate) prefix: String,
     pub(crate) deadline: Duration,
     pub(crate) user: Option<(String, String)>,
+    allows_open_password: bool,
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
 }
@@ -58,6 +60,7 @@ impl EtcdOptions {
             prefix: String::new(),
             deadline: DEADLINE,
             user: None,
+            allows_open_password: false,
             root_certificates: None,
             client_certificate: None,
         }
@@ -79,10 +82,19 @@ impl EtcdOptions {
         self
     }
 
-    /// Logs in with this name and password. Over `http://`, they can be read on the way.
+    /// Logs in with this name and password. Over `http://`, they can be read on the way: it is refused, but
+    /// for this machine itself, unless it is [allowed](Self::allow_open_password).
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Lets the name and the password go to other machines over `http://`, where everybody on the way can
+    /// read them.
+    #[must_use]
+    pub fn allow_open_password(mut self) -> Self {
+        self.allows_open_password = true;
         self
     }
 
@@ -129,12 +141,13 @@ impl EtcdOptions {
         if self.user.as_ref().is_some_and(|(name, _)| name.is_empty()) {
             return Err("the user's name is empty".to_owned());
         }
+        let is_secret = self.user.is_some() && !self.allows_open_password;
         let is_tls_set = self.root_certificates.is_some() || self.client_certificate.is_some();
         let tls = self.tls()?;
         self.endpoints
             .iter()
             .map(|endpoint| {
-                target(endpoint, &tls, is_tls_set)
+                target(endpoint, &tls, is_tls_set, is_secret)
                     .map_err(|message| format!("the endpoint {}: {message}", shown::message(endpoint)))
             })
             .collect()
@@ -173,7 +186,12 @@ fn pem(file: &Path, kind: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Where to connect to, and how.
-fn target(endpoint: &str, tls: &ClientTlsConfig, is_tls_set: bool) -> Result<Endpoint, String> {
+fn target(
+    endpoint: &str,
+    tls: &ClientTlsConfig,
+    is_tls_set: bool,
+    is_secret: bool,
+) -> Result<Endpoint, String> {
     const FORM: &str = "http://HOST:PORT or https://HOST:PORT is allowed";
     let uri: Uri = endpoint.parse().map_err(|error| format!("{error}; {FORM}"))?;
     let is_https = match uri.scheme_str() {
@@ -192,6 +210,17 @@ fn target(endpoint: &str, tls: &ClientTlsConfig, is_tls_set: bool) -> Result<End
     if is_tls_set && !is_https {
         return Err("certificates are given, but are not used over http://: say https://".to_owned());
     }
+    // An IPv6 address stands in brackets.
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    if is_secret && !is_https && !is_here {
+        return Err(
+            "a password is given, and everybody on the way can read it over http://: say https://, or \
+                    allow it with allow_open_password (the command: --etcd-open-password)"
+                .to_owned(),
+        );
+    }
     let target = Endpoint::from(uri.clone())
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
@@ -199,8 +228,6 @@ fn target(endpoint: &str, tls: &ClientTlsConfig, is_tls_set: bool) -> Result<End
     if !is_https {
         return Ok(target);
     }
-    // An IPv6 address stands in brackets.
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     target.tls_config(tls.clone().domain_name(host)).map_err(|error| super::failure::with_causes(&error))
 }
 
@@ -259,6 +286,29 @@ mod tests {
         refused(&EtcdOptions::new(["http://127.0.0.1:2379"]).root_certificates(&file), "say https://");
         let https = EtcdOptions::new(["https://127.0.0.1:2379"]);
         refused(&https.clone().client_certificate(&file, &file), "no PRIVATE KEY");
+    }
+
+    #[test]
+    fn a_password_that_others_can_read_is_refused() {
+        let to = |endpoint: &str| EtcdOptions::new([endpoint]).user("me", "word");
+        for far in [
+            "http://etcd-0:2379",
+            "http://10.0.0.7:2379",
+            "http://[2001:db8::1]:2379",
+            "http://localhost.example:2379",
+        ] {
+            refused(&to(far), "say https://");
+            assert_eq!(to(far).allow_open_password().targets().unwrap().len(), 1);
+            assert!(EtcdOptions::new([far]).targets().is_ok());
+        }
+        for near in
+            ["http://127.0.0.1:2379", "http://127.8.0.1:2379", "http://localhost:2379", "http://[::1]:2379"]
+        {
+            assert_eq!(to(near).targets().unwrap().len(), 1, "{near}");
+        }
+        assert_eq!(to("https://etcd-0:2379").targets().unwrap().len(), 1);
+        // One of several is enough.
+        refused(&EtcdOptions::new(["https://a:2379", "http://b:2379"]).user("me", "word"), "http://b:2379");
     }
 
     #[test]

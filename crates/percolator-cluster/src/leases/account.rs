@@ -14,7 +14,7 @@ use crate::metadata::{LeaseId, Revision};
 /// empty one has about 6 KiB.
 const RECEIPT_BYTES: usize = 16 << 10;
 
-/// A worker's receipts. Only its consumer has them.
+/// A worker's receipts. Only the thread that says what is done has them.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     receipts: Receipts,
@@ -23,45 +23,15 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Says again what has had no answer. Returns how many steps count that did not before.
-    pub(super) fn settle_unanswered(&mut self, worker: &Worker) -> Result<u64, LeaseError> {
-        match self.unanswered.take() {
-            None => Ok(0),
-            Some(settlement) => self.settle(worker, settlement),
-        }
-    }
-
-    /// Says that the steps of the first block that were handed over are done: all of them, or, if the block
-    /// goes on, those up to here. Returns how many steps count that did not before.
-    pub(super) fn settle_first(&mut self, worker: &Worker) -> Result<u64, LeaseError> {
-        let settlement = {
-            let mut state = worker.state.lock();
-            let Some(block) = state.blocks.front_mut() else { return Ok(0) };
-            let Some(delivered) = block.receipt.clone() else {
-                return Err(LeaseError::Unexpected { last: Some(block.id) });
-            };
-            let receipt = self.receipts.draft(worker, block.id.epoch, block.lease, &delivered)?;
-            // What comes from here on is for the next time.
-            (block.is_in_doubt, block.receipt) = (true, None);
-            Settlement {
-                block: block.id,
-                lease: block.lease,
-                change: match block.is_handed_over() {
-                    true => Change::Finish,
-                    false => Change::Acknowledge(block.before + block.handed),
-                },
-                from: block.before + block.acknowledged,
-                times: block.times,
-                open: block.open,
-                steps: block.handed - block.acknowledged,
-                delivered,
-                receipt,
-            }
+    /// Says what has had no answer, or else the first thing that is confirmed and was not said: that a block
+    /// is done, or, if it goes on, its steps up to here. Asks the records for nothing twice. Returns whether
+    /// there was anything to say.
+    pub(super) fn settle_next(&mut self, worker: &Worker) -> Result<bool, LeaseError> {
+        let settlement = match self.unanswered.take() {
+            Some(settlement) => Some(settlement),
+            None => self.next(worker)?,
         };
-        self.settle(worker, settlement)
-    }
-
-    fn settle(&mut self, worker: &Worker, mut settlement: Settlement) -> Result<u64, LeaseError> {
+        let Some(mut settlement) = settlement else { return Ok(false) };
         let settled = match worker.settle(&mut settlement) {
             Ok(settled) => settled,
             Err(error) => {
@@ -70,9 +40,35 @@ impl Account {
             }
         };
         worker.has_settled(&settlement, settled)?;
-        let Settled::Kept(revision) = settled else { return Ok(0) };
-        self.receipts.keep(settlement.block.epoch, settlement.lease, settlement.receipt, revision);
-        Ok(settlement.steps)
+        if let Settled::Kept(revision) = settled {
+            self.receipts.keep(settlement.block.epoch, settlement.lease, settlement.receipt, revision);
+        }
+        Ok(true)
+    }
+
+    fn next(&self, worker: &Worker) -> Result<Option<Settlement>, LeaseError> {
+        let mut state = worker.state.lock();
+        let Some(block) = state.blocks.iter_mut().find(|block| block.is_to_be_said()) else {
+            return Ok(None);
+        };
+        let Some(delivered) = &block.due else { return Ok(None) };
+        let receipt = self.receipts.draft(worker, block.id.epoch, block.lease, delivered)?;
+        let Some(delivered) = block.due.take() else { return Ok(None) };
+        block.is_in_doubt = true;
+        Ok(Some(Settlement {
+            block: block.id,
+            lease: block.lease,
+            change: match block.is_confirmed() {
+                true => Change::Finish,
+                false => Change::Acknowledge(block.before + block.confirmed),
+            },
+            from: block.before + block.acknowledged,
+            times: block.times,
+            open: block.open,
+            steps: block.confirmed - block.acknowledged,
+            delivered,
+            receipt,
+        }))
     }
 }
 

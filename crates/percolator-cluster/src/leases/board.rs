@@ -18,19 +18,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tracing::warn;
 use uuid::Uuid;
 
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
-use super::live::{Live, Open};
+use super::live::{Live, Open, next_of};
 use super::pace::Sight;
 use super::records::{
     JobRecord, NextRecord, OpenRecord, Pace, VERSION, WhoRecord, WorkerRecord, read, write,
 };
-use crate::metadata::{LeaseId, Metadata, Outcome, Records, Revision, Transaction};
+use crate::metadata::{LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 
 /// The most blocks that are opened at once.
 const OPENED_MAX: usize = 64;
@@ -47,6 +49,36 @@ pub(super) struct Board {
     name: String,
     /// The revision of the job's own record.
     begun: Revision,
+    seen: Arc<Seen>,
+}
+
+/// What was seen of the metadata. Their revisions only grow, unless they are set back to a copy.
+#[derive(Debug, Default)]
+struct Seen {
+    newest: AtomicI64,
+    /// They were set back, and the job's records do not say so yet.
+    is_set_back: AtomicBool,
+}
+
+impl Seen {
+    /// Asks, and looks at the revision of the answer: whatever was answered before the question is older.
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T, MetadataError>,
+        revision: impl FnOnce(&T) -> Revision,
+    ) -> Result<T, MetadataError> {
+        let before = self.newest.load(Ordering::SeqCst);
+        let answer = ask()?;
+        let Revision(found) = revision(&answer);
+        if found < before {
+            warn!(found, before, "the metadata were set back to a copy: what was done since is done again");
+            self.newest.store(found, Ordering::SeqCst);
+            self.is_set_back.store(true, Ordering::SeqCst);
+        } else {
+            self.newest.fetch_max(found, Ordering::SeqCst);
+        }
+        Ok(answer)
+    }
 }
 
 /// A worker that asks for a block.
@@ -107,7 +139,7 @@ impl Board {
                 (stated, record.modified)
             }
         };
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun })
+        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
     }
 
     /// Finds the job of this name.
@@ -117,7 +149,35 @@ impl Board {
         let record = found.get(&keys.job()).ok_or_else(|| LeaseError::NoJob { job: name.to_owned() })?;
         let (job, begun): (JobRecord, _) = (read(record)?, record.modified);
         check_facts(record.key.clone(), &job)?;
-        Ok(Board { metadata, keys, job, name: name.to_owned(), begun })
+        Ok(Board { metadata, keys, job, name: name.to_owned(), begun, seen: Arc::default() })
+    }
+
+    /// Reads records.
+    pub(super) fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
+        self.seen.ask(|| self.metadata.read(prefix), |found| found.revision)
+    }
+
+    /// Makes a transaction.
+    pub(super) fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
+        self.seen.ask(
+            || self.metadata.transact(transaction),
+            |outcome| match outcome {
+                Outcome::Committed(revision) => *revision,
+                Outcome::Refused(found) => found.revision,
+            },
+        )
+    }
+
+    /// If the metadata were set back, says so among the job's records: they have forgotten what was done
+    /// since the copy was made, so what counts once may have been trained on more often.
+    pub(super) fn admit(&self) -> Result<(), LeaseError> {
+        if self.seen.is_set_back.load(Ordering::SeqCst) {
+            // They may have another job of this name, of the same revision.
+            self.check_identity()?;
+            self.change(&self.transaction().put(self.keys.set_back(), ""))?;
+            self.seen.is_set_back.store(false, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// Returns a transaction that changes nothing if the job is no longer this one.
@@ -135,7 +195,7 @@ impl Board {
 
     /// Checks that the job is still this one, after a time in which the metadata may have lost their data.
     pub(super) fn check_identity(&self) -> Result<(), LeaseError> {
-        let found = self.metadata.read(&self.keys.job())?;
+        let found = self.read(&self.keys.job())?;
         self.check_job(&found)?;
         let stated: Option<JobRecord> = found.get(&self.keys.job()).map(read).transpose()?;
         match stated.is_some_and(|stated| stated.id == self.job.id) {
@@ -146,7 +206,7 @@ impl Board {
 
     /// Makes a change that nothing but the end of the job can refuse.
     pub(super) fn change(&self, transaction: &Transaction) -> Result<(), LeaseError> {
-        match self.metadata.transact(transaction)? {
+        match self.transact(transaction)? {
             Outcome::Committed(_) => Ok(()),
             Outcome::Refused(_) => Err(LeaseError::Reset { job: self.name.clone() }),
         }
@@ -157,8 +217,9 @@ impl Board {
         let key = self.keys.worker(worker);
         let record = WorkerRecord { who: who.clone(), pace: Pace::default() };
         let register = self.transaction().when_missing(&*key).put_under(lease, &*key, write(&record));
+        let mut refusals = 0;
         loop {
-            let Outcome::Refused(found) = self.metadata.transact(&register)? else { return Ok(()) };
+            let Outcome::Refused(found) = self.transact(&register)? else { return Ok(()) };
             self.check_job(&found)?;
             match found.get(&key) {
                 // It was made, and the answer was lost.
@@ -168,7 +229,7 @@ impl Board {
                     return Err(LeaseError::SameName { worker: worker.to_owned(), host, pid });
                 }
                 // The other one's lease has ended just now.
-                None => {}
+                None => pause(&mut refusals),
             }
         }
     }
@@ -177,7 +238,8 @@ impl Board {
     pub(super) fn take(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Taken, LeaseError> {
         let mut refusals = 0;
         loop {
-            let (transaction, taken) = match self.look(asker, sight)? {
+            self.admit()?;
+            let (transaction, taken) = match self.choice(asker, sight)? {
                 Choice::Own(taken) => return Ok(Taken::Block(taken)),
                 Choice::Wait(revision) => return Ok(Taken::Wait(revision)),
                 Choice::Over => return Ok(Taken::Over),
@@ -195,14 +257,35 @@ impl Board {
                 transaction =
                     transaction.put_under(asker.lease, self.keys.worker(asker.worker), write(record));
             }
-            match self.metadata.transact(&transaction)? {
-                Outcome::Committed(revision) => return Ok(Taken::Block(TakenBlock { revision, ..taken })),
-                Outcome::Refused(found) => self.check_job(&found)?,
+            match self.transact(&transaction) {
+                Ok(Outcome::Committed(revision)) => {
+                    return Ok(Taken::Block(TakenBlock { revision, ..taken }));
+                }
+                Ok(Outcome::Refused(found)) => self.check_job(&found)?,
+                Err(error) => {
+                    // It may hold the block without knowing.
+                    sight.look_next();
+                    return Err(error.into());
+                }
             }
-            // Others were faster. Not all of those who were too slow try again at once.
-            refusals = PAUSES_MAX.min(refusals + 1);
-            thread::sleep(Duration::from_micros(u64::from(super::random() % (refusals * PAUSE_MICROS))));
+            // Others were faster.
+            sight.look_next();
+            pause(&mut refusals);
         }
+    }
+
+    /// Chooses a block, of all that there are if it is time to look at them, or else the next one.
+    fn choice(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
+        if self.job.duplicates_below.is_none() && !sight.is_look_due() {
+            let found = self.read(&self.keys.next())?;
+            if let Some(record) = found.get(&self.keys.next()) {
+                let block = next_of(record, &self.job)?;
+                if self.job.has(block) {
+                    return Ok(Choice::Next { block, revision: record.modified, workers: 1 });
+                }
+            }
+        }
+        self.look(asker, sight)
     }
 
     /// Opens the next block, for the worker that asks, and as many as there are other workers, for those: if
@@ -211,6 +294,7 @@ impl Board {
         let open = OpenRecord { times: 1, acknowledged: 0 };
         let mut transaction = self
             .transaction()
+            .when_missing(self.keys.drain())
             .when_modified(self.keys.next(), revision)
             .put(self.keys.open(block), write(&open));
         let mut next = self.job.after(block);
@@ -228,9 +312,12 @@ impl Board {
 
     /// Looks which block a worker may take.
     fn look(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
-        let records = self.metadata.read(&self.keys.live())?;
+        let records = self.read(&self.keys.live())?;
         self.check_job(&records)?;
-        self.choose(&Live::read(&self.keys, &self.job, &records)?, asker, sight)
+        self.admit()?;
+        let live = Live::read(&self.keys, &self.job, &records)?;
+        sight.has_looked(live.workers.len());
+        self.choose(&live, asker, sight)
     }
 
     fn choose(&self, live: &Live<'_>, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
@@ -251,7 +338,12 @@ impl Board {
         }
         // First what a worker has left that has died; of the others any, so that not all take the same.
         let free: Vec<_> = live.open.iter().filter(|(_, open)| open.holders.is_empty()).collect();
-        let left = free.iter().find(|(_, open)| open.record.times > 0);
+        let mut all_left = free.iter().filter(|(_, open)| open.record.times > 0);
+        let left = all_left.next();
+        if all_left.next().is_some() {
+            // The next one that is left comes next.
+            sight.look_next();
+        }
         let any = || free.get(super::random() as usize % free.len().max(1));
         if let Some(&(&block, open)) = left.or_else(any) {
             return Ok(Choice::Open(taken(block, open, false)));
@@ -275,6 +367,12 @@ impl Board {
     pub(super) fn wait(&self, revision: Revision, at_most: Duration) -> Result<bool, LeaseError> {
         Ok(self.metadata.wait(&self.keys.live(), revision, at_most)?)
     }
+}
+
+/// Lets others be first, who were faster: not all of those who were too slow try again at once.
+fn pause(refusals: &mut u32) {
+    *refusals = PAUSES_MAX.min(*refusals + 1);
+    thread::sleep(Duration::from_micros(u64::from(super::random() % (*refusals * PAUSE_MICROS))));
 }
 
 /// Which block a worker may take.
@@ -319,5 +417,98 @@ fn check_same(name: &str, here: &JobRecord, there: &JobRecord) -> Result<(), Lea
         Some((what, found, stated)) => {
             Err(LeaseError::OtherJob { job: name.to_owned(), what, found, stated })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::metadata::MemoryMetadata;
+
+    /// Records that note what was read.
+    #[derive(Debug, Default)]
+    struct Noted {
+        records: MemoryMetadata,
+        read: Mutex<Vec<String>>,
+    }
+
+    impl Metadata for Noted {
+        fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
+            self.read.lock().push(prefix.to_owned());
+            self.records.read(prefix)
+        }
+
+        fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
+            self.records.transact(transaction)
+        }
+
+        fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
+            self.records.grant(ttl)
+        }
+
+        fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
+            self.records.keep_alive(lease)
+        }
+
+        fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
+            self.records.revoke(lease)
+        }
+
+        fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
+            self.records.wait(prefix, revision, at_most)
+        }
+
+        fn place(&self) -> String {
+            self.records.place()
+        }
+    }
+
+    fn job() -> JobRecord {
+        JobRecord {
+            version: VERSION,
+            schedule: String::new(),
+            source: String::new(),
+            epochs: 1,
+            steps_per_block: 1,
+            steps: 20,
+            duplicates_below: None,
+            is_removed: false,
+            id: None,
+        }
+    }
+
+    /// A worker that asks again at once reads one record for a block, however many workers there are; what
+    /// the others leave or say is found all the same.
+    #[test]
+    fn a_block_costs_one_record_until_it_is_time_to_look_at_all() {
+        let metadata = Arc::new(Noted::default());
+        let board = Board::join(metadata.clone(), "job", job()).unwrap();
+        let lease = metadata.grant(Duration::from_secs(60)).unwrap();
+        let who = WhoRecord { host: String::new(), pid: 1, since: 0 };
+        board.register("me", lease, &who).unwrap();
+        let known = BTreeSet::new();
+        let take = |sight: &mut Sight, known: &BTreeSet<BlockId>| {
+            let asker = Asker { worker: "me", lease, who: who.clone(), record: None, known };
+            board.take(&asker, sight).unwrap()
+        };
+        let block = |taken| match taken {
+            Taken::Block(taken) => taken.block.number,
+            other => panic!("{other:?}"),
+        };
+        let mut sight = Sight::new(Duration::from_secs(1));
+        let all: Vec<_> = (0..5).map(|_| block(take(sight.at(Duration::from_secs(1)), &known))).collect();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+        let due: Vec<_> = [vec![board.keys.live()], vec![board.keys.next(); 4]].concat();
+        assert_eq!(*metadata.read.lock(), due);
+        // Somebody has died with block 2. It is found when it is time to look.
+        let known: BTreeSet<_> = all.iter().map(|&number| BlockId { epoch: 0, number }).collect();
+        let left = BlockId { epoch: 0, number: 2 };
+        board.change(&board.transaction().remove(board.keys.held(left, "me"))).unwrap();
+        assert_eq!(block(take(sight.at(Duration::from_secs(2)), &known)), 2);
+        // Nobody gets a block once the job is drained.
+        board.change(&board.transaction().put(board.keys.drain(), "")).unwrap();
+        assert_eq!(take(sight.at(Duration::from_secs(2)), &known), Taken::Over);
     }
 }

@@ -1,5 +1,8 @@
 //! Why blocks cannot be leased.
 
+use std::io;
+use std::sync::Arc;
+
 use percolator::FeedError;
 use percolator::receipt::ReceiptError;
 
@@ -8,7 +11,7 @@ use crate::metadata::MetadataError;
 
 /// Why blocks cannot be leased, or a leased feed has ended.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LeaseError {
     /// The name of a job or worker cannot be a part of a key.
     #[error(
@@ -45,7 +48,7 @@ pub enum LeaseError {
     },
     /// The thread that makes a worker's progress known cannot be started.
     #[error("the thread that makes the worker's progress known cannot be started")]
-    Thread(#[from] std::io::Error),
+    Thread(#[source] Arc<io::Error>),
     /// The job of this name is another one.
     #[error(
         "the job {job:?} was begun with another {what}: {found} here, and {stated} there; give this one \
@@ -125,4 +128,25 @@ pub enum LeaseError {
     /// The receipts of the job cannot be read, or are not of one run.
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
+}
+
+impl LeaseError {
+    /// Whether it may pass by itself: the records cannot be reached, are full, do not take the worker for who
+    /// it is, or answer more slowly than a lease ends; or the worker's name is still held by a lease that
+    /// ends. A [`LeasedFeed`](super::LeasedFeed) that has returned such an error can be asked again.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        use MetadataError::{Denied, Full, LeaseExpired, Unreachable};
+        matches!(
+            self,
+            LeaseError::Metadata(Unreachable { .. } | Full { .. } | Denied { .. } | LeaseExpired { .. })
+                | LeaseError::SameName { .. }
+        )
+    }
+}
+
+impl From<io::Error> for LeaseError {
+    fn from(error: io::Error) -> Self {
+        LeaseError::Thread(Arc::new(error))
+    }
 }

@@ -1,6 +1,7 @@
 //! A feed that delivers the blocks of its worker.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use percolator::feed::{ConfigError, ResolvedFeed};
 use percolator::reader::ReaderError;
@@ -8,7 +9,6 @@ use percolator::record::StepId;
 use percolator::{Batch, Feed, FeedBuilder, FeedError};
 use sha2::{Digest as _, Sha256};
 
-use super::account::Account;
 use super::board::Board;
 use super::error::LeaseError;
 use super::keys::{BlockId, check_name};
@@ -17,7 +17,7 @@ use super::patience::patiently;
 use super::records::{JobRecord, VERSION};
 use super::reporter::Reporter;
 use super::taker::Taker;
-use super::worker::{HeldBlock, LeaseStats, State, Worker};
+use super::worker::{LeaseStats, State, Worker, keep};
 use super::{Confirm, LeaseOptions, Leases};
 use crate::clock::{BootClock, Clock as _};
 use crate::hexadecimal::hexadecimal;
@@ -37,11 +37,14 @@ pub struct LeasedStep {
     pub lost: Vec<BlockId>,
 }
 
+/// How long a consumer waits for a step before it looks whether the records have been silent for too long.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What a confirmation has come to.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// The steps that count now, and did not before.
+    /// The steps that count now, and did not when this was said last.
     pub steps: u64,
     /// The blocks that this worker has lost since it was told last, of which it was handed steps that count
     /// for nobody here. Others get them, or have finished them.
@@ -52,18 +55,27 @@ pub struct Confirmed {
 /// If only blocks of others are left, it waits for them, because one of those workers may die: so two leased
 /// feeds of one job do not go together on one thread.
 ///
+/// What is confirmed is said to the records beside the training: who asks for a step waits for data alone. If
+/// the records cannot be reached, all steps of the blocks that were taken come first, and then, after some
+/// [patience](Leases::patience), an error that [may pass](LeaseError::may_pass): the feed can be asked again.
+/// After any other error, it has ended. Its [canceller](Feed::canceller) ends a wait for a step at once.
+///
 /// A step counts once it is confirmed: by asking for the next one, or, if that was [chosen](Confirm::ByCall),
 /// by [`confirm`](Self::confirm). If the worker dies before, another one gets the block. If the worker was
 /// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
 /// handed over, and it goes on with other blocks.
+///
+/// Dropping it is quick. What is confirmed and was not said is said, once; after the first try that has no
+/// answer, and if the last one had none, nothing more is asked of the records: what they do not know then is
+/// lost, and its block is given out again when the worker's lease has ended. Whoever wants to wait for the
+/// records calls [`settle`](Self::settle) before, or [`confirm`](Self::confirm).
 #[derive(Debug)]
 pub struct LeasedFeed {
-    /// Dropped first: it has the worker as well.
-    _reporter: Option<Reporter>,
+    /// Dropped first: it says what is left to say while the worker has its lease.
+    _reporter: Reporter,
     /// Before the worker: its reading thread takes blocks.
     feed: Feed,
     worker: Arc<Worker>,
-    account: Account,
     options: LeaseOptions,
     has_ended: bool,
 }
@@ -86,25 +98,15 @@ impl Leases {
         let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
-        let board = patiently(&name, options.patience, &|| false, || {
-            Board::join(metadata.clone(), &job, record.clone())
-        })?;
+        let board =
+            patiently(&name, options.patience, || Board::join(metadata.clone(), &job, record.clone()))?;
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
         // Nobody else has it yet.
         let _ = joined.set(worker.clone());
         let feed = resolved.launch()?;
-        let reporter = match options.duplicates_below {
-            None => None,
-            Some(_) => Some(Reporter::start(worker.clone(), options.ttl / REPORTS)?),
-        };
-        Ok(LeasedFeed {
-            _reporter: reporter,
-            feed,
-            worker,
-            account: Account::default(),
-            options,
-            has_ended: false,
-        })
+        let reports = options.duplicates_below.map(|_| options.ttl / REPORTS);
+        let reporter = Reporter::start(worker.clone(), reports)?;
+        Ok(LeasedFeed { _reporter: reporter, feed, worker, options, has_ended: false })
     }
 }
 
@@ -155,49 +157,56 @@ impl LeasedFeed {
 
     /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
     /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
-    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again. Returns
-    /// how many count now, and which blocks were lost.
+    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again. Waits
+    /// until the records say so, as [`settle`](Self::settle) does, whose result it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
+        self.confirm_handed(1)?;
+        self.settle()
+    }
+
+    /// Waits until all that was confirmed so far counts, or is known to be lost; it confirms nothing itself.
+    /// Returns how many steps count now, and which blocks were lost.
+    ///
+    /// The feed's [canceller](Feed::canceller) does not end this wait: what a worker has done last is to
+    /// count as well.
     ///
     /// # Errors
     ///
     /// [`LeaseError`] if the records cannot be reached for as long as was [chosen](Leases::patience). What
-    /// was said then may count all the same: the next call finds out.
-    pub fn confirm(&mut self) -> Result<Confirmed, LeaseError> {
-        let steps = self.confirm_from(1)?;
+    /// was said then may count all the same, and is said again: the next call finds out. After an error that
+    /// does not [pass](LeaseError::may_pass), the feed has the same one next, and ends.
+    pub fn settle(&mut self) -> Result<Confirmed, LeaseError> {
+        let steps = self.worker.wait_for_answers()?;
         Ok(Confirmed { steps, lost: self.worker.state.lock().take_lost() })
     }
 
-    /// Confirms what was handed over; of the block under way only if it has at least this many new steps.
-    /// Returns how many steps count now.
-    fn confirm_from(&mut self, steps: u64) -> Result<u64, LeaseError> {
-        let mut counted = self.account.settle_unanswered(&self.worker)?;
+    /// Confirms what was handed over; of the block under way only if it has at least this many new steps. The
+    /// reporter says so to the records.
+    fn confirm_handed(&mut self, steps: u64) -> Result<(), LeaseError> {
         self.worker.look_at_lease();
-        loop {
-            let mut state = self.worker.state.lock();
-            let Some(block) = state.blocks.front_mut() else { return Ok(counted) };
-            if block.is_lost {
-                // The rest of it is skipped as it comes.
-                if !block.is_handed_over() {
-                    return Ok(counted);
-                }
-                state.blocks.pop_front();
-                continue;
-            }
-            let goes_on = !block.is_handed_over();
-            if goes_on {
-                let new = block.handed - block.acknowledged;
+        let mut state = self.worker.state.lock();
+        // Of others that are lost, the rest is skipped as it comes.
+        state.blocks.retain(|block| !block.is_lost || !block.is_handed_over());
+        for block in state.blocks.iter_mut().take_while(|block| !block.is_lost) {
+            if !block.is_handed_over() {
+                let new = block.handed - block.confirmed;
                 if self.options.acknowledge_every.is_none() || block.is_shared || new < steps.max(1) {
-                    return Ok(counted);
+                    break;
                 }
-                let receipt = self.feed.steps().take_receipt();
-                keep(block, receipt)?;
+                keep(&mut block.receipt, self.feed.steps().take_receipt())?;
             }
-            drop(state);
-            counted += self.account.settle_first(&self.worker)?;
-            if goes_on {
-                return Ok(counted);
+            block.confirm()?;
+            if !block.is_confirmed() {
+                break;
             }
         }
+        drop(state);
+        self.worker.has_confirmed();
+        Ok(())
     }
 
     /// Why the feed has ended: of what its reading thread could not take, the whole reason.
@@ -214,10 +223,20 @@ impl LeasedFeed {
     fn next_step(&mut self) -> Result<Option<LeasedStep>, LeaseError> {
         self.worker.state.lock().stopwatch.ask(BootClock.now());
         if self.options.confirm == Confirm::ByAsking {
-            self.confirm_from(self.options.acknowledge_every.unwrap_or(1))?;
+            self.confirm_handed(self.options.acknowledge_every.unwrap_or(1))?;
         }
+        // What cannot count is not trained on.
+        if let Some(error) = self.worker.failure() {
+            return Err(error);
+        }
+        let start = Instant::now();
         loop {
             let mut steps = self.feed.steps();
+            while !steps.wait_timeout(LOOK) {
+                if let Some(error) = self.worker.reason_to_end(start) {
+                    return Err(error);
+                }
+            }
             let batches = match steps.next().transpose() {
                 Ok(Some(batches)) => batches,
                 Ok(None) => return Ok(None),
@@ -247,21 +266,11 @@ impl LeasedFeed {
             stopwatch.hand_over(block.is_handed_over());
             let id = block.id;
             if block.is_handed_over() {
-                keep(block, steps.take_receipt())?;
+                keep(&mut block.receipt, steps.take_receipt())?;
             }
             return Ok(Some(LeasedStep { batches, step, block: id, lost: state.take_lost() }));
         }
     }
-}
-
-/// Adds what was handed over to a block's receipt.
-fn keep(block: &mut HeldBlock, receipt: Option<percolator::Receipt>) -> Result<(), LeaseError> {
-    match (&mut block.receipt, receipt) {
-        (Some(kept), Some(more)) => kept.merge(&more)?,
-        (kept @ None, more) => *kept = more,
-        (Some(_), None) => {}
-    }
-    Ok(())
 }
 
 impl Iterator for LeasedFeed {
@@ -272,7 +281,11 @@ impl Iterator for LeasedFeed {
             return None;
         }
         let step = self.next_step().transpose();
-        self.has_ended = !matches!(step, Some(Ok(_)));
+        self.has_ended = match &step {
+            Some(Ok(_)) => false,
+            Some(Err(error)) => !error.may_pass(),
+            None => true,
+        };
         step
     }
 }

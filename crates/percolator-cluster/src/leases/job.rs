@@ -44,6 +44,9 @@ pub struct JobStatus {
     pub workers: Vec<LiveWorker>,
     /// Whether no more blocks are handed out.
     pub is_drained: bool,
+    /// Whether a worker has seen that the metadata were set back to a copy: they have forgotten what was done
+    /// since, so it is done again.
+    pub was_set_back: bool,
     /// Whether the job is being removed, or its removal was cut short.
     pub is_removed: bool,
 }
@@ -143,6 +146,7 @@ impl Job {
             open,
             workers: live.workers.iter().map(|(worker, living)| live_worker(worker, living)).collect(),
             is_drained: live.is_drained,
+            was_set_back: live.was_set_back,
             is_removed: job.is_removed,
         })
     }

@@ -7,6 +7,7 @@
 //! /leases/JOB/live/held/BLOCK/WORKER  who has it, under the worker's lease
 //! /leases/JOB/live/workers/WORKER     a worker and how fast it is, under its lease
 //! /leases/JOB/live/drain              no more blocks are handed out
+//! /leases/JOB/live/set-back           the metadata were set back to a copy under the job's workers
 //! /leases/JOB/receipts/EPOCH/WORKER/LEASE-NUMBER
 //!                                     what a worker has delivered of an epoch, of blocks that are its own
 //! ```
@@ -81,6 +82,10 @@ impl Keys {
 
     pub(super) fn drain(&self) -> String {
         self.live() + "drain"
+    }
+
+    pub(super) fn set_back(&self) -> String {
+        self.live() + "set-back"
     }
 
     pub(super) fn all_open(&self) -> String {

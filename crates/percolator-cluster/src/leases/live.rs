@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::records::{JobRecord, NextRecord, OpenRecord, WhoRecord, WorkerRecord, read};
-use crate::metadata::{LeaseId, Records, Revision};
+use crate::metadata::{LeaseId, Record, Records, Revision};
 
 /// A job under way.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(super) struct Live<'r> {
     /// being removed.
     pub(super) next: Option<(BlockId, Revision)>,
     pub(super) is_drained: bool,
+    pub(super) was_set_back: bool,
     pub(super) open: BTreeMap<BlockId, Open<'r>>,
     pub(super) workers: BTreeMap<&'r str, Living>,
 }
@@ -54,13 +55,12 @@ impl<'r> Live<'r> {
             revision: records.revision,
             next: None,
             is_drained: records.get(&keys.drain()).is_some(),
+            was_set_back: records.get(&keys.set_back()).is_some(),
             open: BTreeMap::new(),
             workers: BTreeMap::new(),
         };
         if let Some(record) = records.get(&keys.next()) {
-            let next = BlockId::from(read::<NextRecord>(record)?);
-            check_next(record.key.clone(), job, next)?;
-            live.next = Some((next, record.modified));
+            live.next = Some((next_of(record, job)?, record.modified));
         }
         for record in &records.records {
             if let Some(worker) = keys.of_worker(&record.key) {
@@ -83,6 +83,13 @@ impl<'r> Live<'r> {
         }
         Ok(live)
     }
+}
+
+/// The first block that was never opened, by the record that says so.
+pub(super) fn next_of(record: &Record, job: &JobRecord) -> Result<BlockId, LeaseError> {
+    let next = BlockId::from(read::<NextRecord>(record)?);
+    check_next(record.key.clone(), job, next)?;
+    Ok(next)
 }
 
 /// A number that cannot be there would end the job early, or hand out blocks that it has not.

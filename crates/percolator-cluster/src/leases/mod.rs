@@ -57,7 +57,9 @@ use crate::metadata::Metadata;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirm {
-    /// When the next one is asked for.
+    /// When the next one is asked for. The records are told beside it, so a step is confirmed at once, and
+    /// counts a little later; it counts when the feed has ended, and, if the records can be reached, when the
+    /// feed is dropped.
     #[default]
     ByAsking,
     /// When [`LeasedFeed::confirm`] is called: for a trainer whose state is lost with it, after each of its
@@ -194,16 +196,20 @@ impl Leases {
     /// it delivered counts for nobody. While two workers have a block, none of its steps is acknowledged
     /// before it is finished.
     ///
-    /// Each worker then has a thread that makes its progress known, and looks whether others have finished
-    /// its blocks, ten times in its [ttl](Self::ttl). Who asks for a block looks at the others' progress.
+    /// Each worker then makes its progress known, and looks whether others have finished its blocks, ten
+    /// times in its [ttl](Self::ttl). Who asks for a block reads all that the workers have: a job of hundreds
+    /// of workers should not be one of small blocks as well.
     #[must_use]
     pub fn duplicate_below(mut self, share: f64) -> Self {
         self.options.duplicates_below = Some(share);
         self
     }
 
-    /// Sets for how long the worker tries again while the records cannot be reached (default: 60 s). The
-    /// feed goes on with what it has meanwhile.
+    /// Sets for how long the worker waits while the records cannot be reached, are full or refuse it
+    /// (default: 60 s): when it joins, in [`confirm`](LeasedFeed::confirm), and when the feed has handed over
+    /// all that was taken. Until then the feed goes on with what it has, however long that takes. The error
+    /// that it ends the wait with [may pass](LeaseError::may_pass): the feed tries on beside it, and can be
+    /// asked again.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;

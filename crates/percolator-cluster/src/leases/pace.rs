@@ -16,6 +16,10 @@ use crate::metadata::Revision;
 /// How often a worker makes its progress known, in the time of its lease.
 pub(super) const REPORTS: u32 = 10;
 
+/// For each worker that lives, how long a worker takes the next block without looking at all that there are:
+/// so all of them together look ten times in a second, however many they are.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// A worker's own progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stopwatch {
@@ -72,11 +76,29 @@ pub(super) struct Sight {
     /// The revision of each worker's record, and since when it is the same.
     seen: BTreeMap<String, (Revision, Duration)>,
     now: Duration,
+    /// When it is to look at all records of the job again.
+    looks_at: Duration,
 }
 
 impl Sight {
     pub(super) fn new(ttl: Duration) -> Self {
-        Sight { period: ttl / REPORTS, seen: BTreeMap::new(), now: Duration::ZERO }
+        Sight { period: ttl / REPORTS, seen: BTreeMap::new(), now: Duration::ZERO, looks_at: Duration::ZERO }
+    }
+
+    /// Whether it is time to look at all records of the job.
+    pub(super) fn is_look_due(&self) -> bool {
+        self.looks_at <= self.now
+    }
+
+    /// Looks the next time.
+    pub(super) fn look_next(&mut self) {
+        self.looks_at = Duration::ZERO;
+    }
+
+    /// It has looked, and has seen so many workers.
+    pub(super) fn has_looked(&mut self, workers: usize) {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        self.looks_at = self.now.saturating_add(LOOK_EVERY.saturating_mul(workers));
     }
 
     /// Looks from now on as of this time.
@@ -170,6 +192,7 @@ mod tests {
             revision: Revision(9),
             next: Some((block(1, 0), Revision(1))),
             is_drained: false,
+            was_set_back: false,
             open: BTreeMap::new(),
             workers: BTreeMap::new(),
         };
@@ -238,6 +261,19 @@ mod tests {
         // Within the time after which it would make itself known, nothing is said of it.
         assert_eq!(slow(sight.at(SECOND), &live, "a"), None);
         assert_eq!(slow(sight.at(2 * SECOND), &live, "a"), Some(block(0, 3)));
+    }
+
+    /// All of them together look equally often, however many they are.
+    #[test]
+    fn the_more_workers_there_are_the_more_seldom_each_of_them_looks() {
+        let mut sight = Sight::new(10 * SECOND);
+        assert!(sight.at(SECOND).is_look_due());
+        sight.has_looked(50);
+        assert!(!sight.at(SECOND + 49 * LOOK_EVERY).is_look_due());
+        assert!(sight.at(SECOND + 50 * LOOK_EVERY).is_look_due());
+        sight.has_looked(50);
+        sight.look_next();
+        assert!(sight.is_look_due());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct JobAccount {
     /// The epochs from there on of which blocks were opened and are not done, in order, and the one of which
     /// the next block is. One that is missing between two of them is done.
     pub under_way: Vec<EpochUnderWay>,
+    /// Whether a worker has seen that the metadata were set back to a copy: steps that count once may have
+    /// been trained on more often.
+    pub was_set_back: bool,
 }
 
 /// An epoch of which blocks were opened and are not done, or of which the next block is.
@@ -45,20 +48,23 @@ pub struct JobVerdict {
     pub verdict: Verdict,
     /// The epochs after them, of which nothing is said yet.
     pub under_way: Vec<EpochUnderWay>,
+    /// Whether the metadata were set back: see [`JobAccount::was_set_back`].
+    pub was_set_back: bool,
 }
 
 impl JobVerdict {
-    /// Whether each epoch that is done had every record once, and nothing else is wrong with it.
+    /// Whether each epoch that is done had every record once, and nothing else is wrong with it: the metadata
+    /// were not set back, either.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.verdict.is_sound() && self.verdict.first_not_covered(self.done).is_none()
+        !self.was_set_back && self.verdict.is_sound() && self.verdict.first_not_covered(self.done).is_none()
     }
 }
 
 impl JobAccount {
     /// Judges it.
     fn verdict(self, digest: Option<(&str, &DataDigest)>) -> Result<JobVerdict, LeaseError> {
-        let JobAccount { done, receipts, under_way } = self;
+        let JobAccount { done, receipts, under_way, was_set_back } = self;
         let named = receipts.iter().map(|(name, receipt)| (name.as_str(), receipt));
         let verdict = match digest {
             // What is missing is found by the number of epochs that are done.
@@ -68,7 +74,7 @@ impl JobAccount {
             None => Verdict::of(named)?,
             Some(digest) => Verdict::with_digest(digest, named)?,
         };
-        Ok(JobVerdict { done, verdict, under_way })
+        Ok(JobVerdict { done, verdict, under_way, was_set_back })
     }
 }
 
@@ -102,11 +108,12 @@ impl Job {
     /// [`LeaseError`] if the records cannot be read.
     pub fn account(&self) -> Result<JobAccount, LeaseError> {
         // In this order: what is done stays so.
-        let (done, under_way) = self.status()?.epochs_by_state();
+        let status = self.status()?;
+        let (done, under_way) = status.epochs_by_state();
         let receipts = self.receipts_of(|epoch| epoch < done)?;
         // They are not those of a later job of the name.
         self.check()?;
-        Ok(JobAccount { done, receipts, under_way })
+        Ok(JobAccount { done, receipts, under_way, was_set_back: status.was_set_back })
     }
 
     /// Judges what the workers have delivered: whether each epoch that is done had every record once. With

@@ -1,46 +1,81 @@
-//! The thread that makes a worker's progress known, and looks whether others have finished its blocks. Only
-//! jobs that duplicate slow blocks need it.
+//! The thread that says to the records what a worker's consumer has confirmed: so the consumer waits for no
+//! answer of theirs. If slow blocks are duplicated, it makes the worker's progress known as well, and looks
+//! whether others have finished its blocks.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use tracing::warn;
 
-use super::worker::Worker;
+use super::account::Account;
+use super::patience::Pauses;
+use super::worker::{Asks, Due, Worker};
 
-/// Reports until it is dropped.
+/// Says and reports until it is dropped. What is confirmed then is said as long as the records answer; if
+/// they did not when they were asked last, they are not asked again.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    /// None once the thread is to end.
-    stop: Option<Sender<Infallible>>,
+    worker: Arc<Worker>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reporter {
-    pub(super) fn start(worker: Arc<Worker>, period: Duration) -> std::io::Result<Self> {
-        let (stop, stopped) = bounded(0);
+    /// Starts it. It reports this often, if at all.
+    pub(super) fn start(worker: Arc<Worker>, period: Option<Duration>) -> std::io::Result<Self> {
         let name = format!("reports:{}", worker.name());
-        let thread = thread::Builder::new().name(name).spawn(move || report(&worker, period, &stopped))?;
-        Ok(Reporter { stop: Some(stop), thread: Some(thread) })
+        let works = worker.clone();
+        let thread = thread::Builder::new().name(name).spawn(move || run(&works, period))?;
+        Ok(Reporter { worker, thread: Some(thread) })
     }
 }
 
-fn report(worker: &Worker, period: Duration, stopped: &Receiver<Infallible>) {
+fn run(worker: &Worker, period: Option<Duration>) {
+    let mut account = Account::default();
+    let (mut pauses, mut settles_at) = (Pauses::new(), Instant::now());
     let mut reported = None;
-    while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
-        // It is looked at again the next time, and by the transactions that decide.
-        if let Err(error) = worker.report(&mut reported) {
-            warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
+    let after = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
+    let mut reports_at = after(period);
+    loop {
+        match worker.wait_for_due(settles_at, reports_at) {
+            Due::End => break,
+            Due::Report => {
+                // It is looked at again the next time, and by the transactions that decide.
+                if let Err(error) = worker.report(&mut reported) {
+                    warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
+                }
+                reports_at = after(period);
+            }
+            Due::Settlement => match account.settle_next(worker) {
+                Ok(_) => {
+                    worker.has_answer(Asks::Settlement);
+                    (pauses, settles_at) = (Pauses::new(), Instant::now());
+                }
+                Err(error) if error.may_pass() => {
+                    warn!(worker = worker.name(), %error, "it did not succeed: trying again");
+                    worker.has_no_answer(Asks::Settlement, error);
+                    settles_at = Instant::now() + pauses.next();
+                }
+                Err(error) => worker.fail(error),
+            },
+        }
+    }
+    while worker.has_more_to_say() {
+        if worker.is_unheard() {
+            warn!(worker = worker.name(), "it leaves, and the records do not answer: steps may not count");
+            break;
+        }
+        if let Err(error) = account.settle_next(worker) {
+            warn!(worker = worker.name(), %error, "it leaves, and steps that were confirmed may not count");
+            worker.has_no_answer(Asks::Settlement, error);
+            break;
         }
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        self.worker.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -91,6 +91,7 @@ impl Board {
         let Draft { key, after, text, .. } = &settlement.receipt;
         let value = write(&ReceiptRecord { last: settlement.last(), receipt: text.clone() });
         loop {
+            self.admit()?;
             let transaction =
                 self.transaction().when_held_by(&*held, lease).when_modified(&*open, settlement.open);
             let transaction = match after {
@@ -106,16 +107,17 @@ impl Board {
             };
             let worker = self.keys.worker(worker);
             let transaction = transaction.put(&**key, &*value).put_under(lease, worker, write(record));
-            let found = match self.metadata.transact(&transaction) {
+            let found = match self.transact(&transaction) {
                 Ok(Outcome::Committed(revision)) => return Ok(Settled::Kept(revision)),
                 Ok(Outcome::Refused(found)) => {
                     self.check_job(&found)?;
                     found
                 }
                 // The held record went with the lease; an earlier try may have happened before.
-                Err(MetadataError::LeaseExpired { .. }) => self.metadata.read(key)?,
+                Err(MetadataError::LeaseExpired { .. }) => self.read(key)?,
                 Err(error) => return Err(error.into()),
             };
+            self.admit()?;
             if let Some(settled) = self.was_settled(settlement, &held, &found)? {
                 return Ok(settled);
             }
@@ -167,7 +169,7 @@ impl Board {
         let key = self.keys.worker(worker);
         let report = self.transaction().when_held_by(&*key, lease).put_under(lease, &*key, write(record));
         // If its lease has ended, it finds out where it matters.
-        self.metadata.transact(&report)?;
+        self.transact(&report)?;
         Ok(())
     }
 
@@ -176,7 +178,7 @@ impl Board {
         if held.is_empty() {
             return Ok(Vec::new());
         }
-        let open = self.metadata.read(&self.keys.all_open())?;
+        let open = self.read(&self.keys.all_open())?;
         let is_done = |block: &BlockId| open.get(&self.keys.open(*block)).is_none();
         Ok(held.iter().copied().filter(is_done).collect())
     }
@@ -185,7 +187,7 @@ impl Board {
     pub(super) fn give_back(&self, worker: &str, lease: LeaseId, block: BlockId) -> Result<(), LeaseError> {
         let held = self.keys.held(block, worker);
         // If it is not held any more, nothing is to be done.
-        self.metadata.transact(&self.transaction().when_held_by(&*held, lease).remove(held))?;
+        self.transact(&self.transaction().when_held_by(&*held, lease).remove(held))?;
         Ok(())
     }
 }

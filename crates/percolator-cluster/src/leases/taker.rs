@@ -2,16 +2,22 @@
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use percolator::order::{Block, Blocks, Plan};
+use tracing::warn;
 
 use super::Confirm;
 use super::board::Taken;
 use super::error::LeaseError;
 use super::pace::Sight;
-use super::worker::Worker;
+use super::patience::Pauses;
+use super::worker::{Asks, Worker};
 use crate::metadata::{Lease, MetadataError, Revision};
+
+/// How long it waits before it looks whether it shall stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Takes blocks for a feed. The worker joins its job once the feed is resolved, which is before anything is
 /// read.
@@ -32,7 +38,8 @@ impl Blocks for Taker {
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>> {
         let worker = self.worker.get().ok_or("the feed was started before its worker had joined the job")?;
-        take(worker, &mut self.sight, &mut self.next_lease, is_stopping).map_err(|error| {
+        let is_stopping = || is_stopping() || worker.is_ending();
+        take(worker, &mut self.sight, &mut self.next_lease, &is_stopping).map_err(|error| {
             let message = error.to_string();
             *worker.failed.lock() = Some(error);
             message.into()
@@ -40,43 +47,104 @@ impl Blocks for Taker {
     }
 }
 
-/// Takes the next block. Returns `None` if there is none, or nobody wants it any more.
+impl Drop for Taker {
+    /// As that of the worker.
+    fn drop(&mut self) {
+        if let (Some(lease), Some(worker)) = (&self.next_lease, self.worker.get())
+            && worker.is_unheard()
+        {
+            lease.leave();
+        }
+    }
+}
+
+/// Takes the next block. Returns `None` if there is none, or nobody wants it any more. An error that may pass
+/// is told to the consumer once it has nothing left, and ends nothing.
 fn take(
     worker: &Worker,
     sight: &mut Sight,
     next_lease: &mut Option<Lease>,
     is_stopping: &dyn Fn() -> bool,
 ) -> Result<Option<Block>, LeaseError> {
-    // The work of `patiently` may be done many times.
-    let (sight, next_lease) = (std::cell::RefCell::new(sight), std::cell::RefCell::new(next_lease));
+    let mut pauses = Pauses::new();
+    // A worker that dies is not to leave more behind than it must: what is done is said first.
+    while !is_stopping() && worker.is_behind() {
+        worker.wait_for_change(LOOK);
+    }
     while !is_stopping() {
-        let lease = worker.lease.lock().clone();
-        let go_on = || worker.go_on_after(lease.id(), &next_lease, is_stopping);
-        if lease.has_ended() {
-            go_on()?;
-            continue;
-        }
-        match worker.patiently(is_stopping, || worker.ask(lease.id(), &mut sight.borrow_mut())) {
-            Ok(Taken::Block(taken)) => return Ok(Some(worker.add(taken, lease.id()))),
-            // It may be waited for itself: for the blocks that it has and does not confirm.
-            Ok(Taken::Wait(_)) if worker.options.confirm == Confirm::ByCall => return Ok(None),
-            Ok(Taken::Wait(revision)) => wait(worker, revision, is_stopping)?,
-            Ok(Taken::Over) => return Ok(None),
-            Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => go_on()?,
+        match try_to_take(worker, sight, next_lease, is_stopping) {
+            Ok(Tried::Taken(block)) => {
+                worker.has_answer(Asks::Block);
+                return Ok(Some(block));
+            }
+            Ok(Tried::Over) => {
+                worker.has_answer(Asks::Block);
+                break;
+            }
+            Ok(Tried::Again) => {
+                worker.has_answer(Asks::Block);
+                pauses = Pauses::new();
+            }
+            Err(error) if error.may_pass() => {
+                warn!(worker = worker.name(), %error, "it did not succeed: trying again");
+                worker.has_no_answer(Asks::Block, error);
+                let end = Instant::now() + pauses.next();
+                while !is_stopping() && Instant::now() < end {
+                    thread::sleep(end.saturating_duration_since(Instant::now()).min(LOOK / 4));
+                }
+            }
             Err(error) => return Err(error),
         }
     }
+    // The feed does not end before what was confirmed by asking counts, or is known to be lost.
+    while !is_stopping() && worker.options.confirm == Confirm::ByAsking && worker.has_blocks() {
+        worker.wait_for_change(LOOK);
+    }
     Ok(None)
+}
+
+/// What a try has come to.
+enum Tried {
+    Taken(Block),
+    /// Something has changed, or has been waited for.
+    Again,
+    Over,
+}
+
+fn try_to_take(
+    worker: &Worker,
+    sight: &mut Sight,
+    next_lease: &mut Option<Lease>,
+    is_stopping: &dyn Fn() -> bool,
+) -> Result<Tried, LeaseError> {
+    let lease = worker.lease.lock().clone();
+    if lease.has_ended() {
+        return worker.go_on_after(lease.id(), next_lease).map(|()| Tried::Again);
+    }
+    match worker.ask(lease.id(), sight) {
+        Ok(Taken::Block(taken)) => Ok(Tried::Taken(worker.add(taken, lease.id()))),
+        // It may be waited for itself: for the blocks that it has and does not confirm.
+        Ok(Taken::Wait(_)) if worker.options.confirm == Confirm::ByCall => Ok(Tried::Over),
+        Ok(Taken::Wait(revision)) => {
+            worker.has_answer(Asks::Block);
+            wait(worker, revision, is_stopping).map(|()| Tried::Again)
+        }
+        Ok(Taken::Over) => Ok(Tried::Over),
+        Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {
+            // If it gets no other one now, it asks for one the next time.
+            lease.note_end();
+            worker.go_on_after(lease.id(), next_lease).map(|()| Tried::Again)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Waits until it is worth asking again: something has changed, or, if slow blocks are duplicated, some time
 /// has passed.
 fn wait(worker: &Worker, revision: Revision, is_stopping: &dyn Fn() -> bool) -> Result<(), LeaseError> {
-    /// How long a worker waits for others before it looks whether it shall stop.
-    const LOOK: Duration = Duration::from_millis(100);
     let start = Instant::now();
     while !is_stopping() {
-        let has_changed = worker.patiently(is_stopping, || worker.board.wait(revision, LOOK))?;
+        let has_changed = worker.board.wait(revision, LOOK)?;
         // Metadata that were set back to a copy may not come to this revision for long: the worker asks again
         // now and then, whatever it hears.
         let is_late = start.elapsed() >= worker.options.ttl || worker.lease.lock().has_ended();

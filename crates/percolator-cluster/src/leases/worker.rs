@@ -1,11 +1,10 @@
 //! One worker: its lease, and the blocks that it has.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use percolator::Receipt;
 use percolator::order::Block;
 use percolator::record::StepId;
@@ -16,13 +15,14 @@ use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::pace::{Sight, Stopwatch};
-use super::patience::{is_same_name, patiently, patiently_while};
+use super::patience::patiently;
 use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
 use crate::clock::{BootClock, Clock as _};
 use crate::metadata::{Lease, LeaseId, MetadataError, Revision};
 
-/// A worker of a job. Its feed's reading thread takes blocks; its consumer says what is done of them.
+/// A worker of a job. Its feed's reading thread takes blocks; its consumer confirms what is done of them, and
+/// its reporter says so to the records. Only the reader and the reporter wait for these.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) board: Board,
@@ -31,6 +31,8 @@ pub(super) struct Worker {
     pub(super) options: LeaseOptions,
     pub(super) lease: Mutex<Arc<Lease>>,
     pub(super) state: Mutex<State>,
+    /// Signalled when something is confirmed or answered, or a block comes or goes.
+    changed: Condvar,
     /// Why the reading thread takes no more blocks: the feed, which ends for it, has only the message.
     pub(super) failed: Mutex<Option<LeaseError>>,
 }
@@ -44,6 +46,39 @@ pub(super) struct State {
     pub(super) stopwatch: Stopwatch,
     /// Blocks that were lost after steps of them were handed over, and of which the consumer does not know.
     lost: Vec<BlockId>,
+    /// The steps that count, and of which the consumer does not know.
+    counted: u64,
+    /// What has had no answer, for each that asks.
+    troubles: [Option<Trouble>; 2],
+    /// Nobody has answered what was asked last.
+    is_unheard: bool,
+    /// Why nothing more is said to the records, unless the consumer waits for it.
+    failed: Option<LeaseError>,
+    is_ending: bool,
+}
+
+/// Who asks the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// The reading thread, for a block.
+    Block,
+    /// The reporter, that something counts.
+    Settlement,
+}
+
+/// Why the records give no answer, and since when. The consumer may have taken the last reason.
+#[derive(Debug)]
+struct Trouble {
+    since: Instant,
+    error: Option<LeaseError>,
+}
+
+/// What the reporter is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Settlement,
+    Report,
+    End,
 }
 
 /// How a worker's blocks have fared.
@@ -78,10 +113,14 @@ pub(super) struct HeldBlock {
     pub(super) is_shared: bool,
     /// How many of `steps` were handed over.
     pub(super) handed: u64,
+    /// How many of those are confirmed: they are to count.
+    pub(super) confirmed: u64,
     /// How many of those were acknowledged.
     pub(super) acknowledged: u64,
-    /// What was handed over and not acknowledged, as far as it was taken out of the feed.
+    /// What was handed over and not confirmed, as far as it was taken out of the feed.
     pub(super) receipt: Option<Receipt>,
+    /// What is confirmed and was not said to the records.
+    pub(super) due: Option<Receipt>,
     /// Something was said of it, and no answer has come: it may be done.
     pub(super) is_in_doubt: bool,
     /// It is another worker's, or will be.
@@ -92,6 +131,43 @@ impl HeldBlock {
     pub(super) fn is_handed_over(&self) -> bool {
         self.handed == self.steps.steps
     }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed == self.steps.steps
+    }
+
+    /// Whether something can be said of it: while two workers have it, only that it is done.
+    pub(super) fn is_to_be_said(&self) -> bool {
+        !self.is_lost && !self.is_in_doubt && self.due.is_some() && (self.is_confirmed() || !self.is_shared)
+    }
+
+    /// Whether something of it waits for the records' answer.
+    fn is_open(&self) -> bool {
+        self.is_in_doubt || self.is_to_be_said()
+    }
+
+    /// Confirms what was handed over.
+    pub(super) fn confirm(&mut self) -> Result<(), LeaseError> {
+        if self.handed == self.confirmed {
+            return Ok(());
+        }
+        let Some(receipt) = self.receipt.take() else {
+            return Err(LeaseError::Unexpected { last: Some(self.id) });
+        };
+        keep(&mut self.due, Some(receipt))?;
+        self.confirmed = self.handed;
+        Ok(())
+    }
+}
+
+/// Adds to a receipt.
+pub(super) fn keep(receipt: &mut Option<Receipt>, more: Option<Receipt>) -> Result<(), LeaseError> {
+    match (receipt, more) {
+        (Some(kept), Some(more)) => kept.merge(&more)?,
+        (kept @ None, more) => *kept = more,
+        (Some(_), None) => {}
+    }
+    Ok(())
 }
 
 impl Worker {
@@ -99,11 +175,11 @@ impl Worker {
         let who = who();
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
-        let lease = patiently_while(is_same_name, &name, options.patience, &|| false, || {
+        let lease = patiently(&name, options.patience, || {
             register(&board, &name, &who, options.ttl, &mut next.lock())
         })?;
         let (lease, state, failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
-        Ok(Worker { board, name, who, options, lease, state, failed })
+        Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), failed })
     }
 
     pub(super) fn keys(&self) -> &Keys {
@@ -115,33 +191,34 @@ impl Worker {
     }
 
     /// Gets another lease in place of one that has ended: what was taken under that is lost.
-    pub(super) fn go_on_after(
-        &self,
-        ended: LeaseId,
-        next: &RefCell<&mut Option<Lease>>,
-        is_stopping: &dyn Fn() -> bool,
-    ) -> Result<(), LeaseError> {
+    pub(super) fn go_on_after(&self, ended: LeaseId, next: &mut Option<Lease>) -> Result<(), LeaseError> {
         self.lose_under(ended);
+        self.board.check_identity()?;
         // Metadata that were set back to a copy may have its name under an earlier lease, which ends by
         // itself.
-        let lease = patiently_while(is_same_name, &self.name, self.options.patience, is_stopping, || {
-            self.board.check_identity()?;
-            register(&self.board, &self.name, &self.who, self.options.ttl, &mut next.borrow_mut())
-        })?;
+        let lease = register(&self.board, &self.name, &self.who, self.options.ttl, next)?;
         warn!(worker = %self.name, "the worker's lease has ended: it goes on under another");
-        *self.lease.lock() = Arc::new(lease);
+        // The old one is not dropped under the lock, since that may wait.
+        let old = std::mem::replace(&mut *self.lease.lock(), Arc::new(lease));
+        drop(old);
+        // Meanwhile, what was in doubt may have been answered.
+        self.lose_under(ended);
         Ok(())
     }
 
     fn lose_under(&self, lease: LeaseId) {
         self.state.lock().lose(|block| block.lease == lease);
+        self.changed.notify_all();
     }
 
     /// If the lease is known to have ended, what was taken under it is lost.
     pub(super) fn look_at_lease(&self) {
-        let lease = self.lease.lock().clone();
-        if lease.has_ended() {
-            self.lose_under(lease.id());
+        // The consumer must not be who drops the lease, which may wait.
+        let lease = self.lease.lock();
+        let ended = lease.has_ended().then(|| lease.id());
+        drop(lease);
+        if let Some(ended) = ended {
+            self.lose_under(ended);
         }
     }
 
@@ -175,8 +252,10 @@ impl Worker {
             open: revision,
             is_shared,
             handed: 0,
+            confirmed: 0,
             acknowledged: 0,
             receipt: None,
+            due: None,
             is_in_doubt: false,
             is_lost: false,
         };
@@ -190,49 +269,172 @@ impl Worker {
         steps
     }
 
-    /// Says something of a block, for as long as was chosen.
+    /// Says something of a block.
     pub(super) fn settle(&self, settlement: &mut Settlement) -> Result<Settled, LeaseError> {
-        let record = self.record();
-        let settlement = RefCell::new(settlement);
-        self.patiently(&|| false, || self.board.settle(&self.name, &record, &mut settlement.borrow_mut()))
+        self.board.settle(&self.name, &self.record(), settlement)
     }
 
     /// What was said of a block is answered.
     pub(super) fn has_settled(&self, settlement: &Settlement, settled: Settled) -> Result<(), LeaseError> {
+        let lost = self.has_answered(settlement, settled);
+        self.changed.notify_all();
+        // Another worker was faster. If this fails, it goes with the lease.
+        if lost? && let Err(error) = self.board.give_back(&self.name, settlement.lease, settlement.block) {
+            warn!(%error, "a block that another worker has finished could not be given back");
+        }
+        Ok(())
+    }
+
+    /// Returns whether the block is lost.
+    fn has_answered(&self, settlement: &Settlement, settled: Settled) -> Result<bool, LeaseError> {
+        let state = &mut *self.state.lock();
+        // As of now: who gets another lease loses what is not in doubt, once it has it.
         let lease = self.lease.lock().id();
-        let mut state = self.state.lock();
         let is_it = |block: &HeldBlock| block.id == settlement.block && block.lease == settlement.lease;
-        // Only the consumer removes blocks, and it keeps one that is in doubt.
-        let Some(block) = state.blocks.front_mut().filter(|block| is_it(block)) else { return Ok(()) };
+        // One that is in doubt is removed by nobody else.
+        let Some(place) = state.blocks.iter().position(|block| block.is_in_doubt && is_it(block)) else {
+            return Ok(false);
+        };
+        let block = &mut state.blocks[place];
         block.is_in_doubt = false;
         match (settled, settlement.change) {
             (Settled::Kept(_), Change::Finish) => {
                 state.stats.finished += 1;
-                state.blocks.pop_front();
+                state.counted += settlement.steps;
+                state.blocks.remove(place);
             }
             (Settled::Kept(revision), Change::Acknowledge(steps)) => {
                 (block.open, block.acknowledged) = (revision, steps - block.before);
+                state.counted += settlement.steps;
             }
             (Settled::Shared, _) => {
-                let mut delivered = settlement.delivered.clone();
-                if let Some(since) = &block.receipt {
-                    delivered.merge(since)?;
-                }
-                (block.is_shared, block.receipt) = (true, Some(delivered));
+                let since = block.due.replace(settlement.delivered.clone());
+                block.is_shared = true;
+                keep(&mut block.due, since)?;
             }
             (Settled::Lost, _) => {
                 state.lose(is_it);
-                drop(state);
-                // Another worker was faster. If this fails, it goes with the lease.
-                if let Err(error) = self.board.give_back(&self.name, settlement.lease, settlement.block) {
-                    warn!(%error, "a block that another worker has finished could not be given back");
-                }
-                return Ok(());
+                return Ok(true);
             }
         }
         // The worker may have got another lease meanwhile.
         state.lose(|block| is_it(block) && block.lease != lease);
-        Ok(())
+        Ok(false)
+    }
+
+    /// Waits until there is something to say to the records, but not before `settles_at`, or it is time to
+    /// report.
+    pub(super) fn wait_for_due(&self, settles_at: Instant, reports_at: Option<Instant>) -> Due {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_ending {
+                return Due::End;
+            }
+            let now = Instant::now();
+            if reports_at.is_some_and(|at| at <= now) {
+                return Due::Report;
+            }
+            let is_due = state.failed.is_none() && state.blocks.iter().any(HeldBlock::is_open);
+            if is_due && settles_at <= now {
+                return Due::Settlement;
+            }
+            match [reports_at, is_due.then_some(settles_at)].into_iter().flatten().min() {
+                Some(at) => drop(self.changed.wait_until(&mut state, at)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Whether something is confirmed that has no answer.
+    pub(super) fn has_more_to_say(&self) -> bool {
+        self.state.lock().blocks.iter().any(HeldBlock::is_open)
+    }
+
+    /// Something is confirmed.
+    pub(super) fn has_confirmed(&self) {
+        self.changed.notify_all();
+    }
+
+    /// The worker leaves: its threads are to end.
+    pub(super) fn end(&self) {
+        self.state.lock().is_ending = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.state.lock().is_ending
+    }
+
+    /// Nothing more is said to the records, until the consumer waits for it.
+    pub(super) fn fail(&self, error: LeaseError) {
+        let state = &mut *self.state.lock();
+        (state.failed, state.is_unheard) = (Some(error), false);
+        self.changed.notify_all();
+    }
+
+    /// The records have answered.
+    pub(super) fn has_answer(&self, who: Asks) {
+        let state = &mut *self.state.lock();
+        (state.troubles[who as usize], state.is_unheard) = (None, false);
+    }
+
+    /// They have not: this passes, or does not.
+    pub(super) fn has_no_answer(&self, who: Asks, error: LeaseError) {
+        let state = &mut *self.state.lock();
+        state.is_unheard = matches!(error, LeaseError::Metadata(MetadataError::Unreachable { .. }));
+        let trouble = &mut state.troubles[who as usize];
+        let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
+        *trouble = Some(Trouble { since, error: Some(error) });
+        self.changed.notify_all();
+    }
+
+    /// Whether nobody has answered what was asked last.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.state.lock().is_unheard
+    }
+
+    /// Why nothing more is said to the records, if so.
+    pub(super) fn failure(&self) -> Option<LeaseError> {
+        self.state.lock().failed.clone()
+    }
+
+    /// Why whoever waits since then is to wait no longer, if so.
+    pub(super) fn reason_to_end(&self, since: Instant) -> Option<LeaseError> {
+        self.state.lock().reason_to_end(since, self.options.patience)
+    }
+
+    /// Waits until all that is confirmed counts, or is known to be lost, for as long as was chosen. What has
+    /// failed is tried again. Returns how many steps count now.
+    pub(super) fn wait_for_answers(&self) -> Result<u64, LeaseError> {
+        let start = Instant::now();
+        let mut state = self.state.lock();
+        state.failed = None;
+        self.changed.notify_all();
+        while state.blocks.iter().any(HeldBlock::is_open) {
+            if let Some(error) = state.reason_to_end(start, self.options.patience) {
+                return Err(error);
+            }
+            // Nobody signals that the time is over.
+            self.changed.wait_for(&mut state, Duration::from_millis(20));
+        }
+        Ok(std::mem::take(&mut state.counted))
+    }
+
+    /// Whether more blocks are done than the records know of, but for one.
+    pub(super) fn is_behind(&self) -> bool {
+        let state = self.state.lock();
+        let are_done = state.blocks.iter().filter(|block| !block.is_lost && block.is_confirmed());
+        are_done.count() > 1
+    }
+
+    /// Whether it has blocks that are not done.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.state.lock().blocks.iter().any(|block| !block.is_lost)
+    }
+
+    /// Waits until something has changed here, but no longer than this.
+    pub(super) fn wait_for_change(&self, at_most: Duration) {
+        self.changed.wait_for(&mut self.state.lock(), at_most);
     }
 
     /// This worker's record, as of now.
@@ -269,14 +471,14 @@ impl Worker {
         }
         Ok(())
     }
+}
 
-    /// Does what asks another process, for as long as was chosen.
-    pub(super) fn patiently<T>(
-        &self,
-        is_stopping: &dyn Fn() -> bool,
-        work: impl Fn() -> Result<T, LeaseError>,
-    ) -> Result<T, LeaseError> {
-        patiently(&self.name, self.options.patience, is_stopping, work)
+impl Drop for Worker {
+    /// A lease is given back, unless nobody would hear it: it then ends by itself.
+    fn drop(&mut self) {
+        if self.is_unheard() {
+            self.lease.get_mut().leave();
+        }
     }
 }
 
@@ -297,6 +499,18 @@ impl State {
         self.stats.lost > before
     }
 
+    fn reason_to_end(&mut self, since: Instant, patience: Duration) -> Option<LeaseError> {
+        if let Some(error) = &self.failed {
+            return Some(error.clone());
+        }
+        let mut old = self
+            .troubles
+            .iter_mut()
+            .flatten()
+            .filter(|trouble| since.max(trouble.since).elapsed() >= patience);
+        old.find_map(|trouble| trouble.error.take())
+    }
+
     /// Returns the blocks that were lost since the last time, of those of which steps were handed over that
     /// do not count.
     pub(super) fn take_lost(&mut self) -> Vec<BlockId> {
@@ -313,19 +527,19 @@ fn register(
     ttl: Duration,
     next: &mut Option<Lease>,
 ) -> Result<Lease, LeaseError> {
-    loop {
-        let lease = match next.take().filter(|lease| !lease.has_ended()) {
-            Some(lease) => lease,
-            None => Lease::keep(board.metadata.clone(), ttl)?,
-        };
-        match board.register(name, lease.id(), who) {
-            Ok(()) => return Ok(lease),
-            // The process stood still since it was granted.
-            Err(LeaseError::Metadata(MetadataError::LeaseExpired { .. })) => {}
-            Err(error) => {
-                *next = Some(lease);
-                return Err(error);
+    let lease = match next.take().filter(|lease| !lease.has_ended()) {
+        Some(lease) => lease,
+        None => Lease::keep(board.metadata.clone(), ttl)?,
+    };
+    match board.register(name, lease.id(), who) {
+        Ok(()) => Ok(lease),
+        Err(error) => {
+            // It has ended if the process stood still since it was granted.
+            match error {
+                LeaseError::Metadata(MetadataError::LeaseExpired { .. }) => lease.note_end(),
+                _ => *next = Some(lease),
             }
+            Err(error)
         }
     }
 }

@@ -45,6 +45,8 @@ struct State {
     /// It is known to have ended.
     has_ended: bool,
     is_given_up: bool,
+    /// Nobody is told that it is given up.
+    is_left: bool,
 }
 
 impl Lease {
@@ -58,7 +60,8 @@ impl Lease {
         // It may have begun as soon as it was asked for.
         let asked = BootClock.now();
         let id = metadata.grant(ttl)?;
-        let state = State { lasts_until: asked.saturating_add(ttl), has_ended: false, is_given_up: false };
+        let lasts_until = asked.saturating_add(ttl);
+        let state = State { lasts_until, has_ended: false, is_given_up: false, is_left: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), given_up: Condvar::new() });
         let keeper = Keeper { id, ttl, shared: shared.clone(), metadata: metadata.clone() };
         let spawned = thread::Builder::new().name(format!("lease:{id}")).spawn(move || keeper.run());
@@ -91,6 +94,20 @@ impl Lease {
     pub fn has_ended(&self) -> bool {
         self.shared.state.lock().has_ended
     }
+
+    /// Somebody was told that it has ended.
+    pub(crate) fn note_end(&self) {
+        let state = &mut *self.shared.state.lock();
+        (state.has_ended, state.is_given_up) = (true, true);
+        self.shared.given_up.notify_all();
+    }
+
+    /// It is not kept alive any more. When it is dropped, its end is not made known: it ends by itself.
+    pub(crate) fn leave(&self) {
+        let state = &mut *self.shared.state.lock();
+        (state.is_left, state.is_given_up) = (true, true);
+        self.shared.given_up.notify_all();
+    }
 }
 
 impl Drop for Lease {
@@ -101,9 +118,11 @@ impl Drop for Lease {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if self.shared.state.lock().has_ended {
+        let state = self.shared.state.lock();
+        if state.has_ended || state.is_left {
             return;
         }
+        drop(state);
         if let Err(error) = self.metadata.revoke(self.id) {
             warn!(lease = %self.id, %error, "a lease could not be given back, and ends by itself");
         }

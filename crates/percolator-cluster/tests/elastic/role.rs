@@ -156,11 +156,12 @@ impl Role {
     }
 
     /// The most blocks that such a worker has at one time: one that it trains on, those that it has not
-    /// confirmed, and those that its feed reads ahead from.
+    /// confirmed, those that its feed reads ahead from, and two of which it is said meanwhile that they are
+    /// done.
     pub(crate) fn blocks_held_max(&self) -> u64 {
         // What is in the ring, in the reader's queue, and under way between the two.
         let ahead = self.prefetch as u64 + 3;
         let not_confirmed = self.confirm_every.unwrap_or(1);
-        2 + (ahead + not_confirmed).div_ceil(self.job.steps_per_block)
+        4 + (ahead + not_confirmed).div_ceil(self.job.steps_per_block)
     }
 }

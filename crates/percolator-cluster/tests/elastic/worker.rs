@@ -26,10 +26,13 @@ pub(crate) fn work(role: &str) {
             notes.write(&Entry::Confirms);
         }
         let step = leased.next().transpose().unwrap();
-        if role.confirm_every.is_none() {
-            note_confirmed(&leased, &notes);
-        }
-        let Some(step) = step else { break };
+        let Some(step) = step else {
+            // What was confirmed by asking counts by now.
+            if role.confirm_every.is_none() {
+                note_confirmed(&leased, &notes);
+            }
+            break;
+        };
         notes.write(&entry(&step));
         steps += 1;
         // It trains.

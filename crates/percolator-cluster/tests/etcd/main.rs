@@ -13,6 +13,7 @@ mod collectives;
 #[path = "../metadata/contract.rs"]
 mod contract;
 mod killed;
+mod leases;
 mod model;
 #[path = "../checkpoint/numbered_state.rs"]
 mod numbered_state;

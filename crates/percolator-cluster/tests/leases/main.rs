@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod beside;
 mod faults;
 mod job;
 mod refused;
@@ -11,6 +12,7 @@ mod slow;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use percolator::reader::Registry;
 use percolator::receipt::EpochState;
@@ -69,6 +71,18 @@ fn counts(records: impl IntoIterator<Item = (u64, u64)>) -> BTreeMap<(u64, u64),
 /// Every record of every epoch, once.
 fn each_once() -> BTreeMap<(u64, u64), usize> {
     counts((0..EPOCHS).flat_map(|epoch| (0..RECORDS).map(move |index| (epoch, index))))
+}
+
+/// Waits until the records say that so many blocks are done.
+fn wait_until_done(metadata: &Arc<dyn Metadata>, blocks: u64) {
+    let job = Job::open(metadata.clone(), "numbers").unwrap();
+    loop {
+        let now = metadata.read("").unwrap().revision;
+        if job.status().unwrap().done >= blocks {
+            return;
+        }
+        metadata.wait("", now, Duration::from_secs(1)).unwrap();
+    }
 }
 
 /// The account proves every epoch, and the job is done.

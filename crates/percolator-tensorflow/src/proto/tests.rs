@@ -31,7 +31,7 @@ fn generate(folder: &Path) -> (String, Vec<u8>) {
 #[test]
 fn what_is_generated_is_current() {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let (code, descriptors) = generate(&package.join("../../proto"));
+    let (code, descriptors) = generate(&package.join("proto"));
     let (code_file, descriptors_file) =
         (package.join("src/proto/tensorflow.rs"), package.join("src/proto/tensorflow.bin"));
     if std::env::var_os(WRITE).is_some() {

@@ -117,7 +117,7 @@ impl Archive {
             let (kept, revision) = self.look_at(id)?;
             let mut checked = Vec::new();
             for entry in kept.understood().into_iter().flat_map(Record::entries) {
-                checked.push((entry.clone(), verify(&*self.store, id, entry)?.map(|whole| whole.bytes)));
+                checked.push((entry.clone(), verify(&*self.store, id, entry)?));
             }
             let verified = Verified { kept, checked };
             // A writer that put a newer one removes those that are not needed any more.

@@ -30,7 +30,7 @@ fn generate(folder: &Path) -> String {
 #[test]
 fn what_is_generated_is_current() {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let code = generate(&package.join("../../proto"));
+    let code = generate(&package.join("proto"));
     let file = package.join("src/etcd/proto/etcd.rs");
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(file, code).unwrap();

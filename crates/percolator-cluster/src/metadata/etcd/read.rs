@@ -49,9 +49,9 @@ async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>)
             async move { session.records().range(request).await.map(tonic::Response::into_inner) }
         });
         let page = match page.await {
-            // tonic's message: there is no type for it.
-            Err(Failure::Answer { message, .. })
-                if message.contains("decoded message length too large") && limit > 1 =>
+            // It is too large to be taken.
+            Err(Failure::Answer { code: Code::OutOfRange, message })
+                if !message.contains("compacted") && limit > 1 =>
             {
                 limit = (limit / 8).max(1);
                 continue;

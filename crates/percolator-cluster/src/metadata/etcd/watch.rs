@@ -42,10 +42,8 @@ pub(super) async fn changed(
             newest = newest.max(answer.header.as_ref().map_or(0, |header| header.revision));
             answer = match timeout_at(end, answers.message()).await {
                 Ok(Ok(Some(answer))) => answer,
-                // tonic's message: only changes can be as large.
-                Ok(Err(error)) if error.message().contains("decoded message length too large") => {
-                    return Ok(true);
-                }
+                // It is too large to be taken, and only changes can be as large; or they are compacted away.
+                Ok(Err(error)) if error.code() == Code::OutOfRange => return Ok(true),
                 // It was cut off. The next attempt finds out what can be done.
                 Ok(Ok(None) | Err(_)) => break,
                 Err(_) => return Ok(newest > revision && begun.elapsed() < SETTLED_AFTER),

@@ -35,7 +35,7 @@ use self::fault::Fault;
 use self::shared::{Caller, Handle};
 use self::turn::Deadline;
 use super::{Change, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
-use crate::clock::{BootClock, Clock};
+use crate::clock::{Clock, MachineClock};
 
 /// How long a call waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,8 +69,8 @@ const LOOK: Duration = Duration::from_millis(15);
 /// process at the next change.
 ///
 /// A process that forks after it opened a folder must open it again in the child; a handle that it inherited
-/// refuses every call. All processes must see the same `CLOCK_BOOTTIME`, so they must not be in different
-/// time namespaces.
+/// refuses every call. Processes may be in different time namespaces: what theirs adds to the machine's clock
+/// is taken off. That and which boot this is are in `/proc`: without it, the folder cannot be opened.
 ///
 /// ```
 /// use percolator_cluster::metadata::{FolderMetadata, Metadata, Outcome, Transaction};
@@ -89,6 +89,7 @@ pub struct FolderMetadata {
     handle: Handle,
     place: Arc<str>,
     boot: BootId,
+    clock: Arc<dyn Clock>,
     options: FolderOptions,
 }
 
@@ -105,7 +106,7 @@ pub struct FolderMetadata {
 pub struct FolderOptions {
     patience: Duration,
     bytes_max: u64,
-    clock: Arc<dyn Clock>,
+    clock: Option<Arc<dyn Clock>>,
     boot: Option<BootId>,
 }
 
@@ -125,11 +126,11 @@ impl FolderOptions {
         self
     }
 
-    /// Sets the clock by which leases end (default: [`BootClock`]). All who use the folder must have the same
-    /// one: another one is for tests.
+    /// Sets the clock by which leases end (default: the time since the machine was started). All who use the
+    /// folder must have the same one: another one is for tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = Some(Arc::new(clock));
         self
     }
 
@@ -160,7 +161,11 @@ impl FolderOptions {
             None => BootId::read()?,
         };
         let handle = Handle::open(folder, boot, Deadline::after(self.patience))?;
-        let folder = FolderMetadata { handle, place: place.into(), boot, options: self };
+        let clock = match &self.clock {
+            Some(clock) => clock.clone(),
+            None => Arc::new(MachineClock::read()?),
+        };
+        let folder = FolderMetadata { handle, place: place.into(), boot, clock, options: self };
         let (caller, handle) = (folder.caller(Reserve::Used), &folder.handle);
         // A process opens a folder after the machine was started, and before it does anything else with it.
         if handle.read(&caller, |_| Ok(()))?.is_none() {
@@ -183,13 +188,13 @@ impl FolderMetadata {
     /// Returns options, all at their defaults.
     #[must_use]
     pub fn options() -> FolderOptions {
-        FolderOptions { patience: PATIENCE, bytes_max: BYTES_MAX, clock: Arc::new(BootClock), boot: None }
+        FolderOptions { patience: PATIENCE, bytes_max: BYTES_MAX, clock: None, boot: None }
     }
 
     fn caller(&self, reserve: Reserve) -> Caller<'_> {
-        let FolderOptions { patience, bytes_max, clock, .. } = &self.options;
+        let FolderOptions { patience, bytes_max, .. } = &self.options;
         let (deadline, bytes_max) = (Deadline::after(*patience), *bytes_max);
-        Caller { clock: &**clock, boot: self.boot, deadline, bytes_max, reserve }
+        Caller { clock: &*self.clock, boot: self.boot, deadline, bytes_max, reserve }
     }
 
     /// Looks at the records, once the leases that are over have ended.

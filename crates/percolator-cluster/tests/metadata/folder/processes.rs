@@ -1,13 +1,14 @@
 //! Several processes have one folder open.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use percolator_cluster::metadata::{FolderMetadata, Lease, Metadata as _, Transaction};
 
 use super::commit;
-use crate::process::{child_command, role, this_test};
+use crate::process::need::missing;
+use crate::process::{check, child_command, role, this_test};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -64,4 +65,36 @@ fn the_lease_of_a_process_that_was_killed_ends() {
     child.wait().unwrap();
     assert!(records.wait("/member", found.revision, LONG).unwrap(), "the lease does not end");
     assert_eq!(records.read("/member").unwrap().records, []);
+}
+
+/// A container may have a time namespace, in which the machine seems to have been started long before: a
+/// lease that lasts has not ended for a process in it.
+#[test]
+fn a_process_in_another_time_namespace_sees_the_same_leases() {
+    if let Some(folder) = role() {
+        let records = FolderMetadata::open(folder).unwrap();
+        assert_eq!(records.read("/member").unwrap().records.len(), 1, "the lease lasts");
+        let lease = records.grant(LONG).unwrap();
+        commit(&records, &Transaction::new().put_under(lease, "/other", ""));
+        return;
+    }
+    const UNSHARE: [&str; 6] = ["-U", "-r", "-T", "--boottime", "100000", "--"];
+    let is_there = Command::new("unshare").args(UNSHARE).arg("true").output();
+    if !is_there.as_ref().is_ok_and(|output| output.status.success()) {
+        return missing("NAMESPACES", format_args!("no time namespaces: {is_there:?}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let records = FolderMetadata::open(folder.path()).unwrap();
+    let lease = records.grant(LONG).unwrap();
+    commit(&records, &Transaction::new().put_under(lease, "/member", "me"));
+    let child = child_command(this_test!(), folder.path().to_str().unwrap());
+    let mut command = Command::new("unshare");
+    command.args(UNSHARE).arg(child.get_program()).args(child.get_args());
+    for (name, value) in child.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    check(this_test!(), &command.output().unwrap());
+    // Nor do the other's last longer here.
+    assert_eq!(records.read("/member").unwrap().records.len(), 1);
+    assert_eq!(records.read("/other").unwrap().records.len(), 1);
 }
