@@ -234,8 +234,8 @@ proptest! {
         check(records, &faulty, fault, order, lanes, &set);
     }
 
-    /// A device that fails ends its own lane, and what is wrong behind that is nobody's. Where it fails at the
-    /// step at which the feed ends, either error is right.
+    /// A device that fails ends its own lane, and no lane is told what is wrong behind that. Where it fails at
+    /// the step at which the feed ends, either error is right.
     #[test]
     fn lanes_of_failing_devices_end_where_a_plain_model_says(
         records in 4_u64..90,
@@ -286,7 +286,8 @@ proptest! {
         let taken: Vec<usize> =
             apart.iter().map(|apart| (together + apart.min(&set.prefetch)).min(whole[0].len())).collect();
         let snapshot = must_end("lanes that are taken apart", {
-            let (first, taken) = (set_of(feed(records, &faulty).bad_records(BadRecords::skip())), taken.clone());
+            let first = set_of(feed(records, &faulty).bad_records(BadRecords::skip()));
+            let taken = taken.clone();
             move || {
                 let mut feed = first.build().unwrap();
                 let mut lanes = feed.take_lanes().unwrap();

@@ -394,8 +394,8 @@ fn ended(source: &Joined, number: usize, records: u64) -> Result<(), SourceError
 fn other_count(source: &dyn Source, index: u64, known: u64, found: &str) -> SourceError {
     let message = match source.records() {
         Some(now) if now != known => format!(
-            "the database had {known} records when it was joined, and has {now} now: something has written to \
-             it since; join it again when that is done"
+            "the database had {known} records when it was joined, and has {now} now: something has written \
+             to it since; join it again when that is done"
         ),
         _ => format!("expected {known} records, but the database {found}"),
     };
