@@ -4,6 +4,7 @@ mod report;
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -128,6 +129,8 @@ impl Feed {
     fn run_watched(&self, observers: Observers<'_>) -> anyhow::Result<ExitCode> {
         // What comes to their places while the feed is built is somebody else's.
         let outputs = self.check_places()?;
+        // Before the snapshot is read: a run that holds the receipt will write a later one.
+        let before = self.hold_receipt()?;
         let described = self.input.describe()?;
         let mut feed = self
             .with_options(described.feed)?
@@ -137,8 +140,9 @@ impl Feed {
             // Fails now, rather than after the run, if no snapshot can be taken of this feed.
             feed.snapshot()?;
         }
+        // The receipt of a run that is resumed may only just have been completed: that is another file.
+        drop(before);
         let (earlier, _held) = self.earlier_receipt(&feed)?.unzip();
-        // The receipt of a run that is resumed may only just have been completed.
         let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
         let signals =
@@ -249,27 +253,36 @@ impl Feed {
         self.resume.is_none().then(|| self.outputs()).transpose()
     }
 
-    /// The receipt of what was delivered before, if the run resumes and adds to that file; and the file,
-    /// which is locked for as long as the run goes on: another one that resumes as the same rank would add
-    /// the same records.
-    fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<(Receipt, File)>> {
-        let (Some(path), Some(_), Some(receipt)) = (&self.receipt, &self.resume, feed.receipt()) else {
-            return Ok(None);
-        };
+    /// Locks the receipt that a run adds to if it resumes, for as long as the result lives: another run that
+    /// resumes as the same rank would add the same records.
+    fn hold_receipt(&self) -> anyhow::Result<Option<File>> {
+        let (Some(path), Some(_)) = (&self.receipt, &self.resume) else { return Ok(None) };
+        let named = || shown::path(path).to_string();
         // An empty file, as `mktemp` creates it, is not a receipt.
-        if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
-            return Ok(None);
+        while std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            let held = File::open(path).with_context(named)?;
+            // Where a file system has no locks, nobody knows.
+            if matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
+                bail!(
+                    "{}: another run that has resumed adds to this receipt, and delivers the same records: \
+                     wait for its end, or stop it",
+                    named()
+                );
+            }
+            // A run that has just ended may have put another file in its place.
+            let (locked, there) = (held.metadata()?, std::fs::metadata(path).with_context(named)?);
+            if (locked.dev(), locked.ino()) == (there.dev(), there.ino()) {
+                return Ok(Some(held));
+            }
         }
+        Ok(None)
+    }
+
+    /// The receipt of what was delivered before, if the run adds to one, and the file, which is locked.
+    fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<(Receipt, File)>> {
+        let (Some(path), Some(receipt)) = (&self.receipt, feed.receipt()) else { return Ok(None) };
+        let Some(held) = self.hold_receipt()? else { return Ok(None) };
         let refused = |error| anyhow!("{error}; give this run a --receipt of its own");
-        let held = File::open(path).with_context(|| shown::path(path).to_string())?;
-        // Where a file system has no locks, nobody knows.
-        if matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
-            bail!(
-                "{}: another run that has resumed adds to this receipt, and delivers the same records: wait \
-                 for its end, or stop it",
-                shown::path(path)
-            );
-        }
         let mut earlier = Receipt::load(path).map_err(refused)?;
         // Fails before the run, rather than after it.
         earlier.merge(&receipt).map_err(refused)?;

@@ -329,6 +329,9 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     held.lock().unwrap();
     let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
     assert!(code == 2 && text.contains("r: another run that has resumed adds to this receipt"), "{text}");
+    // The run that holds it may replace the snapshot, too, which is read only after that.
+    let (code, text) = feed(&["--batch-size", "5", "--resume", "no snapshot"]);
+    assert!(code == 2 && text.contains("r: another run that has resumed adds to this receipt"), "{text}");
     assert_eq!(std::fs::read(folder.join("r")).unwrap(), before, "it is as it was");
     drop(held);
     let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
