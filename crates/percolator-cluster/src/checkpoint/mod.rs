@@ -101,7 +101,7 @@ pub trait Checkpoint {
     /// Takes the state that [`write`](Self::write) wrote, to the end of `from`. After an error the value may
     /// be anything: whoever restores one discards it. The bytes are verified while they are read, so they may
     /// be damaged: a length among them is not to be believed. The state of a file that is found to be damaged
-    /// at its end is discarded as well.
+    /// at its end is discarded as well. A panic counts as an error.
     ///
     /// # Errors
     ///

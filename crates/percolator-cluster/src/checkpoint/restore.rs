@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use percolator::shown;
@@ -13,6 +14,7 @@ use super::error::CheckpointError;
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
 use super::record::{Record, RecordError};
+use super::thread::message_of;
 use crate::store::{Id, Store, StoreError};
 
 /// Where a state comes from.
@@ -279,8 +281,11 @@ pub(super) fn restore<S: Checkpoint>(
     };
     let read = |from: &mut dyn Read| {
         let mut state = initial();
-        let read = state.read(from).map(|()| state);
-        Ok::<_, CheckpointError>(read)
+        // What a damaged file states may make it panic, and an older one is looked for all the same.
+        let read = catch_unwind(AssertUnwindSafe(|| state.read(from))).unwrap_or_else(|panic| {
+            Err(io::Error::other(format!("the state panicked: {}", message_of(&*panic))))
+        });
+        Ok::<_, CheckpointError>(read.map(|()| state))
     };
     let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
     let is_missing = |rejected: &Rejected| matches!(rejected.fault, Fault::Store(StoreError::Missing { .. }));

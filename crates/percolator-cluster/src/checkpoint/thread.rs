@@ -329,7 +329,7 @@ impl<S: Checkpoint> Thread<S> {
 }
 
 /// What a panic said.
-fn message_of(payload: &(dyn Any + Send)) -> String {
+pub(super) fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
 }

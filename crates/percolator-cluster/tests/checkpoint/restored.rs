@@ -328,3 +328,46 @@ fn each_checkpoint_is_read_once_and_one_that_is_damaged_leaves_nothing() {
     assert_eq!(*restored.state().read(), b"one");
     assert_eq!(opened.load(Ordering::Relaxed), 2);
 }
+
+/// It believes what it reads.
+struct Credulous(Vec<u8>);
+
+impl Checkpoint for Credulous {
+    fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        to.write_all(&self.0)
+    }
+
+    fn read(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        self.0.read(from)?;
+        assert!(!self.0.contains(&b'!'), "no state has that");
+        Ok(())
+    }
+}
+
+#[test]
+fn after_a_panic_of_a_state_an_older_checkpoint_is_looked_for() {
+    for is_damaged in [true, false] {
+        let files = MemoryStore::default();
+        let metadata = MemoryMetadata::new();
+        let begin = || {
+            let (store, metadata) = faulty(files.clone(), metadata.clone(), |_| Verdict::Go);
+            let checkpoints = Checkpointer::new(store, metadata, ID).unwrap().keep(2);
+            checkpoints.restore(|| Credulous(b"initial".to_vec())).unwrap()
+        };
+        let checkpoints = begin();
+        let last = if is_damaged { b"two" } else { b"tw!" };
+        for state in [b"one", last] {
+            checkpoints.state().write().0 = state.to_vec();
+            checkpoints.save_now().unwrap();
+        }
+        drop(checkpoints);
+        files.files.lock().values_mut().filter(|bytes| **bytes == b"two").for_each(|bytes| bytes[2] = b'!');
+        let restored = begin();
+        let [rejected] = &restored.restored().rejected[..] else { panic!("{:?}", restored.restored()) };
+        match &rejected.fault {
+            Fault::Sum { .. } => assert!(is_damaged, "{rejected}"),
+            fault => assert!(!is_damaged && format!("{fault:?}").contains("no state has that"), "{rejected}"),
+        }
+        assert_eq!(restored.state().read().0, b"one");
+    }
+}
