@@ -234,7 +234,7 @@ proptest! {
         check(records, &faulty, fault, order, lanes, &set);
     }
 
-    /// A device that fails ends its own lane, and no lane is told what is wrong behind that. Where it fails at
+    /// A device that fails ends its own lane, and no lane is told what is wrong behind that. If it fails at
     /// the step at which the feed ends, either error is right.
     #[test]
     fn lanes_of_failing_devices_end_where_a_plain_model_says(
