@@ -291,7 +291,7 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
         let kind = kind_of(found.file_type());
         refused(format!("{kind} is there, and only a regular file is replaced: give another path"))
     };
-    // The kernel also follows links whose target has no path: /dev/stdout may be a pipe.
+    // The kernel also follows links whose target has no path: /dev/stdout may be a pipe, or a deleted file.
     let is_there = match fs::metadata(path) {
         Ok(found) if found.is_file() => true,
         Ok(found) => return other(&found),
@@ -305,7 +305,8 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
             Ok(found) if found.is_file() => return Ok(place),
             Ok(found) => return other(&found),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Err(_) if is_there => break,
+            // Another process may have removed it meanwhile.
+            Err(_) if is_there && place != path && fs::metadata(path).is_ok() => break,
             Err(_) if !ends_in_name(&place) => {
                 let message = "it ends as only a folder's path does: end it with the file's name";
                 return refused(message.to_owned());
@@ -339,6 +340,7 @@ mod tests {
     use std::ffi::OsString;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -369,6 +371,25 @@ mod tests {
         let long = folder.path().join("n".repeat(255));
         write(&long, &[b"five"]).unwrap();
         assert_eq!(entries(folder.path()).len(), 3, "nothing is left over");
+    }
+
+    /// As when several writers give one file its name at once.
+    #[test]
+    fn a_file_that_comes_and_goes_has_its_place_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::write(&path, "").unwrap();
+                    fs::remove_file(&path).unwrap();
+                }
+            });
+            let wrong = (0..5000).map(|_| place_of(&path)).find(|found| found.as_ref().ok() != Some(&path));
+            is_over.store(true, Ordering::Relaxed);
+            assert!(wrong.is_none(), "{wrong:?}");
+        });
     }
 
     #[test]
