@@ -209,8 +209,8 @@ pub enum ConfigError {
     },
     /// Ranks, which belong to round-robin order, in a job that has steps.
     #[error(
-        "ranks({first}, {of}) deals in round-robin order, but epochs, shuffles and workers need a plan: \
-         leave them out, or use {} in place of ranks",
+        "the ranks from {first} on, of {of}, are dealt to in round-robin order, but epochs, shuffles and \
+         workers need a plan: leave them out, or use {} in place of ranks",
         words("worker(World::new(...), number)", "--workers and --worker", "rank and world_size")
     )]
     RanksInPlan {

@@ -156,9 +156,7 @@ impl From<BatchFault> for FeedError {
             BatchFault::Source(damage) => damage.into(),
             BatchFault::Quarantine(error) => (*error).into(),
             BatchFault::Rest { after, message } => {
-                let (first, last) = after.into_inner();
-                let to = if first == last { String::new() } else { format!(" to {last}") };
-                let message = format!("rest() of its decoder, after {first}{to}: {message}");
+                let message = format!("rest() of its decoder, after {after}: {message}");
                 FeedError::Panicked { name: "worker".to_owned(), message }
             }
             BatchFault::Unwritten => FeedError::Panicked {

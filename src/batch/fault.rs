@@ -1,7 +1,6 @@
 //! What can be wrong with a record, with everything that a user needs to find it: the path, the key, the
 //! record's number, what was found and what was allowed.
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::bad::QuarantineError;
@@ -200,8 +199,8 @@ pub(crate) enum BatchFault {
     Quarantine(Box<QuarantineError>),
     /// Its decoder panicked when it was to [rest](crate::RecordDecoder::rest), which is nothing of a record.
     Rest {
-        /// The records that it had decoded before.
-        after: RangeInclusive<RecordId>,
+        /// The record that it had decoded last.
+        after: RecordId,
         /// The panic's message.
         message: String,
     },

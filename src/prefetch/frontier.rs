@@ -38,7 +38,7 @@ struct Lanes {
 struct LaneState {
     /// The first step that it has yet to complete; `None` if it completes no more.
     next: Option<StepId>,
-    /// What it waits to hand over is of this step: it is to be woken when the frontier moves.
+    /// The step of the batch that it waits to hand over, if it waits: it is woken when the frontier moves.
     waits: Option<StepId>,
     wake: Sender<()>,
 }

@@ -99,8 +99,8 @@ impl Fill {
             if let Err(panic) = handled {
                 let cause = RecordCause::Panicked { message: panic_message(&*panic) };
                 self.places.fail(at, processor.error(&record, cause));
-            } else if let (Err(panic), Some(first)) = (rested, self.run.get(0)) {
-                let (after, message) = (first.id..=record.id, panic_message(&*panic));
+            } else if let Err(panic) = rested {
+                let (after, message) = (record.id, panic_message(&*panic));
                 self.places.fail(at, BatchFault::Rest { after, message });
             }
         }

@@ -18,7 +18,9 @@ use percolator::reader::{DataReader, ReaderError, Registry};
 use percolator::receipt::DigestDetail;
 use percolator::source::{Cursor, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 use percolator::transform::{DeviceTransform, TransformPlace};
-use percolator::{Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, RecordDecoder, Row, Snapshot};
+use percolator::{
+    Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, RecordDecoder, Row, Shuffle, Snapshot,
+};
 
 use crate::common;
 use crate::common::process::must_end;
@@ -392,17 +394,52 @@ fn a_panic_of_what_a_caller_implements_comes_out_of_no_call() {
     });
 }
 
+/// Its panic says which record it decoded last.
+struct PanicsAtRest;
+
+impl RecordDecoder for PanicsAtRest {
+    type Scratch = String;
+
+    fn fields(&self, _first: &percolator::source::Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(vec![Field::scalar("index", Dtype::I64)])
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) -> String {
+        String::new()
+    }
+
+    fn decode(
+        &self,
+        record: &percolator::source::Record<'_>,
+        row: &mut Row<'_>,
+        last: &mut String,
+    ) -> Decoded {
+        *last = record.id.to_string();
+        row.write("index", &[i64::try_from(record.id.index).unwrap()])?;
+        Ok(())
+    }
+
+    fn rest(&self, last: &mut String) {
+        std::panic::resume_unwind(Box::new(last.clone()));
+    }
+}
+
 /// All records of the run are good.
 #[test]
 fn a_panic_of_a_decoder_that_rests_is_blamed_on_no_record() {
-    let struck = Struck(Strikes::at("RecordDecoder::rest", 0));
-    let builder = Feed::builder().source(struck.clone()).decoder(struck).registry(&Registry::new());
-    let mut feed = builder.batch_size(4).epochs(1).threads(1).build().unwrap();
-    let error = feed.steps().next().unwrap().unwrap_err();
-    assert_eq!((error.record(), error.key()), (None, None), "{error}");
-    let due = "rest() of its decoder, after epoch 0, record 0";
-    let text = error.to_string();
-    assert!(text.starts_with("the thread worker panicked: ") && text.contains(due), "{text}");
+    for shuffle in [None, Some(Shuffle::Global)] {
+        let source = Struck(Strikes::at("nothing", 0));
+        let builder = Feed::builder().source(source).decoder(PanicsAtRest).registry(&Registry::new());
+        let builder = builder.batch_size(4).epochs(1).threads(1);
+        let builder = shuffle.into_iter().fold(builder, FeedBuilder::shuffle);
+        let error = builder.build().unwrap().steps().next().unwrap().unwrap_err();
+        assert_eq!((error.record(), error.key()), (None, None), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with("the thread worker panicked: "), "{text}");
+        let mut records = (0..8).map(|index| format!("epoch 0, record {index}"));
+        let names = |last: String| text.contains(&format!("rest() of its decoder, after {last}: {last}"));
+        assert!(records.any(names), "{text}");
+    }
 }
 
 #[test]

@@ -44,13 +44,18 @@ thread_local! {
 struct Taken(Arc<Turn>);
 
 impl Taken {
-    /// Waits for the turn. Must not have the interpreter, which whoever has the turn may need.
-    fn wait_for(turn: &Arc<Turn>) -> Self {
+    /// Waits for the turn; `None` once the feed is closed, which the thread that has the turn may be waiting
+    /// for. Must not have the interpreter, which whoever has the turn may need.
+    fn wait_for(turn: &Arc<Turn>, is_closed: &AtomicBool) -> Option<Self> {
         let mut is_taken = turn.is_taken.lock();
-        turn.given_back.wait_while(&mut is_taken, |is_taken| *is_taken);
+        let waits = |is_taken: &mut bool| *is_taken && !is_closed.load(Ordering::Acquire);
+        turn.given_back.wait_while(&mut is_taken, waits);
+        if is_closed.load(Ordering::Acquire) {
+            return None;
+        }
         *is_taken = true;
         TAKEN.with_borrow_mut(|taken| taken.push(Arc::as_ptr(turn) as usize));
-        Taken(turn.clone())
+        Some(Taken(turn.clone()))
     }
 }
 
@@ -130,14 +135,28 @@ pub(crate) struct Failures {
 impl Failures {
     /// Lets no function of Python run from now on; those that run end.
     pub(crate) fn close(&self) {
+        let turn = self.turn.get();
+        // Locked, so that no worker begins to wait between its look at this and the call that wakes it.
+        let is_taken = turn.map(|turn| turn.is_taken.lock());
         self.is_closed.store(true, Ordering::Release);
+        drop(is_taken);
+        if let Some(turn) = turn {
+            // All: feeds share the turn, and one that was woken because it is free may be this one.
+            turn.given_back.notify_all();
+        }
+    }
+
+    /// Whether this thread has the turn that the function's calls wait for.
+    pub(crate) fn has_turn(&self) -> bool {
+        let Some(turn) = self.turn.get().map(|turn| Arc::as_ptr(turn) as usize) else { return false };
+        // A thread that ends has none.
+        TAKEN.try_with(|taken| taken.borrow().contains(&turn)).unwrap_or(false)
     }
 
     /// Checks that this thread may wait for what the function decodes: that it does not have the turn itself,
     /// which the function's calls would wait for as long.
     pub(crate) fn check_turn(&self, py: Python<'_>) -> PyResult<()> {
-        let has = |turn: &Arc<Turn>| TAKEN.with_borrow(|taken| taken.contains(&(Arc::as_ptr(turn) as usize)));
-        match self.turn.get().is_some_and(has) {
+        match self.has_turn() {
             true => Err(errors::waits_for_itself(py)),
             false => Ok(()),
         }
@@ -241,8 +260,8 @@ impl PythonDecoder {
         kept: &mut Kept,
         run: impl FnOnce(Python<'_>) -> Result<T, Unfit>,
     ) -> Decoded<T> {
-        if kept.0.is_none() {
-            kept.0 = self.turn.as_ref().map(Taken::wait_for);
+        if let (None, Some(turn)) = (&kept.0, &self.turn) {
+            kept.0 = Taken::wait_for(turn, &self.failures.is_closed);
         }
         if self.failures.is_closed.load(Ordering::Acquire) {
             return Err(DecodeFailure::not_of_record("the feed is closed"));

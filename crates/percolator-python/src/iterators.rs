@@ -10,10 +10,11 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use crate::batch::{Batch, Taken};
+use crate::decoder::Failures;
 use crate::feed::Feed;
 use crate::process::OfProcess;
 use crate::receipt::Receipt;
-use crate::running::{Close, TURN, Turn, closed_at_exit, next, taken, without_interpreter};
+use crate::running::{Close, TURN, Turn, closed_at_exit, next, start, taken, without_interpreter};
 use crate::snapshot::Snapshot;
 
 /// Where an iterator ends.
@@ -172,12 +173,22 @@ struct LaneParts {
     /// `None` once it was closed.
     lane: Mutex<Option<percolator::Lane>>,
     is_iterated: AtomicBool,
+    failures: Arc<Failures>,
+}
+
+/// Ends a lane, which waits for its workers: on another thread if they wait for the turn that this one has.
+fn end(failures: &Failures, run: impl FnOnce() + Send + 'static) {
+    if failures.has_turn() {
+        let _ = start("close", run);
+    } else {
+        without_interpreter(run);
+    }
 }
 
 impl Drop for LaneParts {
     fn drop(&mut self) {
         let lane = self.lane.get_mut().take();
-        without_interpreter(|| drop(lane));
+        end(&self.failures, move || drop(lane));
     }
 }
 
@@ -193,7 +204,8 @@ impl Close for SharedLane {
 impl Lane {
     pub(crate) fn new(lane: percolator::Lane, feed: Py<Feed>) -> Self {
         let (number, device) = (lane.number(), lane.device().to_owned());
-        let parts = LaneParts { lane: Mutex::new(Some(lane)), is_iterated: AtomicBool::new(false) };
+        let failures = feed.get().running().failures().clone();
+        let parts = LaneParts { lane: Mutex::new(Some(lane)), is_iterated: AtomicBool::new(false), failures };
         let shared = Arc::new(SharedLane(OfProcess::new(parts)));
         closed_at_exit(&shared);
         Lane { shared, number, device, feed }
@@ -250,8 +262,10 @@ impl Lane {
     }
 
     /// Ends its threads.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.feed.get().running().check_turn(py)?;
         py.detach(|| self.shared.close());
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -259,7 +273,8 @@ impl Lane {
     }
 
     fn __clear__(&self) {
-        without_interpreter(|| self.shared.close());
+        let shared = self.shared.clone();
+        end(self.feed.get().running().failures(), move || shared.close());
     }
 
     fn __repr__(&self) -> String {

@@ -188,10 +188,10 @@ fn elsewhere<T: Send + 'static>(
 }
 
 /// What a thread of its own is making.
-struct Made<T>(Receiver<T>);
+pub(crate) struct Made<T>(Receiver<T>);
 
 /// Starts something on a thread of its own, which is waited for at exit at the latest.
-fn start<T: Send + 'static>(
+pub(crate) fn start<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Made<T>, FeedError> {
@@ -326,6 +326,11 @@ impl Running {
         self.0.get_anywhere().failures.exception(py, error)
     }
 
+    /// What the feed's decoder raised, and the turn of its calls.
+    pub(crate) fn failures(&self) -> &Arc<Failures> {
+        &self.0.get_anywhere().failures
+    }
+
     /// Checks that this thread may wait for the feed's decoder.
     pub(crate) fn check_turn(&self, py: Python<'_>) -> PyResult<()> {
         self.0.get_anywhere().failures.check_turn(py)
@@ -354,6 +359,7 @@ impl Running {
     ) -> PyResult<()> {
         let parts = self.0.get(py)?;
         let _turn = Turn::take(py, &parts.is_iterated)?;
+        self.check_turn(py)?;
         self.with(py, |feed| {
             let done = run(feed);
             *parts.watch.lock() = feed.watch();

@@ -388,17 +388,23 @@ def test_an_open_file_is_not_shared_by_calls_that_overlap(numbers: str, tmp_path
         percolator.Feed(tfrecord=numbers, decode_overlaps=True)
 
 
+class Both:
+    """An object of which both methods decode."""
+
+    def __init__(self) -> None:
+        self.use: Any = None
+        self.decoded: list[int] = []
+
+    def inner(self, record: percolator.Record) -> dict[str, int]:
+        self.decoded.append(record.index)
+        return {"x": record.index}
+
+    def outer(self, record: percolator.Record) -> dict[str, int]:
+        self.use()
+        return {"x": record.index}
+
+
 def test_a_function_that_would_wait_for_itself_is_an_error(numbers: str) -> None:
-    class Both:
-        use: Any
-
-        def inner(self, record: percolator.Record) -> dict[str, int]:
-            return {"x": record.index}
-
-        def outer(self, record: percolator.Record) -> dict[str, int]:
-            self.use()
-            return {"x": record.index}
-
     both, other = Both(), Both()
     declared = {"decode_fields": {"x": "i64"}, "threads": 1}
     for is_own, inner in [(True, both.inner), (False, other.inner)]:
@@ -408,6 +414,8 @@ def test_a_function_that_would_wait_for_itself_is_an_error(numbers: str) -> None
             lambda: next(iter(read)),
             lambda: next(lane),
             lambda: read.replay(0, 0),
+            lambda: read.seek(0, 1),
+            lambda: lane.close(),
             lambda: feed(numbers, inner, **declared).close(),
         ]:
             both.use = use
@@ -418,6 +426,31 @@ def test_a_function_that_would_wait_for_itself_is_an_error(numbers: str) -> None
                 assert isinstance(caught.value.__cause__, percolator.FeedError)
             else:
                 assert next(outer)["x"].numpy().tolist() == [0]
+
+
+@pytest.mark.parametrize("end", ["close", "drop", "drop of a lane"])
+def test_a_feed_ends_within_the_function_that_its_own_waits_for(numbers: str, end: str) -> None:
+    both, begun, go_on = Both(), threading.Event(), threading.Event()
+    inner: list[Any] = []
+
+    def use() -> None:
+        begun.set()
+        assert go_on.wait(HANGS_AFTER)
+        if inner and end == "close":
+            inner.pop().close()
+        inner.clear()
+
+    both.use = use
+    declared = {"decode_fields": {"x": "i64"}, "threads": 1}
+    outer = iter(feed(numbers, both.outer, batch_size=1, **declared))
+    assert begun.wait(HANGS_AFTER)
+    # Its worker waits for the turn that the other feed's worker has.
+    inner.append(feed(numbers, both.inner, **declared))
+    if end == "drop of a lane":
+        inner[:] = inner[0].take_lanes()
+    go_on.set()
+    assert next(outer)["x"].numpy().tolist() == [0]
+    assert both.decoded == [], "a worker that a close wakes decodes nothing"
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

@@ -9,6 +9,7 @@ use percolator::decoder::ImageFileDecoder;
 use percolator::example::{Example, ExampleImage, Feature, Features, ImageShapeFrom};
 use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
+use percolator::transform::DecodeError;
 use percolator::what::PixelOrder;
 
 use crate::error::MeasureError;
@@ -252,6 +253,10 @@ fn of_example(
     let floats = found.and_then(Feature::floats).ok_or_else(|| is_not(name, "an image's pixels"))?;
     let floats: Vec<f32> = floats.iter().collect();
     wanted(floats.len())?;
+    if image.is_interleaved() {
+        // The decoder refuses them, so they are no image of the feed's.
+        return Err(DecodeError::InterleavedFloats.to_string());
+    }
     Ok(Sample { label, shape, is_bytes: false, channels: of_planes(&floats, shape, f64::from) })
 }
 
