@@ -15,6 +15,7 @@ pub mod etcd;
 mod hexadecimal;
 pub mod leases;
 pub mod metadata;
+mod panics;
 pub mod store;
 
 pub use checkpoint::Checkpointer;

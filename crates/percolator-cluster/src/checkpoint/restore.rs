@@ -14,7 +14,7 @@ use super::error::CheckpointError;
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
 use super::record::{Record, RecordError};
-use super::thread::message_of;
+use crate::panics::message_of;
 use crate::store::{Id, Store, StoreError};
 
 /// Where a state comes from.

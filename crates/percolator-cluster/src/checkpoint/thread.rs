@@ -1,6 +1,5 @@
 //! The thread that writes checkpoints.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +18,7 @@ use super::files::{Target, Written, copy};
 use super::protocol::{Protocol, Put};
 use super::running::Shared;
 use crate::metadata::MetadataError;
+use crate::panics::message_of;
 
 /// How often a checkpoint is written anew because the lease ended while it was.
 const RETAKES_MAX: usize = 3;
@@ -326,10 +326,4 @@ impl<S: Checkpoint> Thread<S> {
         let answered = self.shared.control.lock().answered;
         self.answer(answered, outcome)
     }
-}
-
-/// What a panic said.
-pub(super) fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percolator::caller::words;
 use percolator::shown;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 
@@ -215,11 +216,11 @@ fn target(
     let is_here = host.eq_ignore_ascii_case("localhost")
         || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     if is_secret && !is_https && !is_here {
-        return Err(
-            "a password is given, and everybody on the way can read it over http://: say https://, or \
-                    allow it with allow_open_password (the command: --etcd-open-password)"
-                .to_owned(),
-        );
+        return Err(format!(
+            "a password is given, and everybody on the way can read it over http://: say https://, or allow \
+             it with {}",
+            words("allow_open_password", "--etcd-open-password", "allow_open_password")
+        ));
     }
     let target = Endpoint::from(uri.clone())
         .http2_keep_alive_interval(PING_EVERY)

@@ -49,6 +49,13 @@ pub enum LeaseError {
     /// The thread that makes a worker's progress known cannot be started.
     #[error("the thread that makes the worker's progress known cannot be started")]
     Thread(#[source] Arc<io::Error>),
+    /// The thread that tells the records what is confirmed has panicked: the worker can make nothing count
+    /// any more.
+    #[error("the thread that makes the worker's steps count has panicked: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
     /// The job of this name is another one.
     #[error(
         "the job {job:?} was begun with another {what}: {found} here, and {stated} there; give this one \

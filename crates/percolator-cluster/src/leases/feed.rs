@@ -65,10 +65,11 @@ pub struct Confirmed {
 /// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
 /// handed over, and it goes on with other blocks.
 ///
-/// Dropping it is quick. What is confirmed and was not said is said, once; after the first try that has no
-/// answer, and if the last one had none, nothing more is asked of the records: what they do not know then is
-/// lost, and its block is given out again when the worker's lease has ended. Whoever wants to wait for the
-/// records calls [`settle`](Self::settle) before, or [`confirm`](Self::confirm).
+/// Dropping it does not wait for an outage's end. What is confirmed and was not said is said, once; after
+/// the first try that has no answer, and if the last one had none, nothing more is asked of the records: what
+/// they do not know then is lost, and its block is given out again when the worker's lease has ended. The
+/// drop waits for the calls to the records that are under way, for each up to its deadline. Whoever wants to
+/// wait for the records calls [`settle`](Self::settle) before, or [`confirm`](Self::confirm).
 #[derive(Debug)]
 pub struct LeasedFeed {
     /// Dropped first: it says what is left to say while the worker has its lease.
@@ -86,8 +87,9 @@ impl Leases {
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] if the feed cannot be leased or started, the job is another one, or the records cannot
-    /// be reached.
+    /// [`LeaseError`] if the feed cannot be leased or started, or the job is another one. If the records
+    /// cannot be reached, are full, or deny the worker access, or another worker has its name, the error
+    /// comes when the worker's [patience](Leases::patience) has ended.
     pub fn feed(self, builder: FeedBuilder) -> Result<LeasedFeed, LeaseError> {
         let Leases { metadata, job, options } = self;
         let name = options.name();
@@ -213,7 +215,7 @@ impl LeasedFeed {
     fn failure(&self, error: FeedError) -> LeaseError {
         match error {
             FeedError::Reader(ReaderError::Blocks { .. }) => {
-                self.worker.failed.lock().take().unwrap_or(error.into())
+                self.worker.take_failed.lock().take().unwrap_or(error.into())
             }
             _ => error.into(),
         }
@@ -229,11 +231,11 @@ impl LeasedFeed {
         if let Some(error) = self.worker.failure() {
             return Err(error);
         }
-        let start = Instant::now();
+        let mut since = Instant::now();
         loop {
             let mut steps = self.feed.steps();
             while !steps.wait_timeout(LOOK) {
-                if let Some(error) = self.worker.reason_to_end(start) {
+                if let Some(error) = self.worker.reason_to_end(&mut since) {
                     return Err(error);
                 }
             }

@@ -2,6 +2,7 @@
 //! answer of theirs. If slow blocks are duplicated, it makes the worker's progress known as well, and looks
 //! whether others have finished its blocks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -9,8 +10,10 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use super::account::Account;
+use super::error::LeaseError;
 use super::patience::Pauses;
 use super::worker::{Asks, Due, Worker};
+use crate::panics::message_of;
 
 /// Says and reports until it is dropped. What is confirmed then is said as long as the records answer; if
 /// they did not when they were asked last, they are not asked again.
@@ -25,7 +28,12 @@ impl Reporter {
     pub(super) fn start(worker: Arc<Worker>, period: Option<Duration>) -> std::io::Result<Self> {
         let name = format!("reports:{}", worker.name());
         let works = worker.clone();
-        let thread = thread::Builder::new().name(name).spawn(move || run(&works, period))?;
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            // The metadata may be a user's own. Whoever waits for this thread must not wait for ever.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&works, period))) {
+                works.fail(LeaseError::Panicked { message: message_of(&*panic) });
+            }
+        })?;
         Ok(Reporter { worker, thread: Some(thread) })
     }
 }
@@ -70,6 +78,12 @@ fn run(worker: &Worker, period: Option<Duration>) {
             worker.has_no_answer(Asks::Settlement, error);
             break;
         }
+    }
+    // It may have been seen after the last thing was said.
+    if !worker.is_unheard()
+        && let Err(error) = worker.board.admit()
+    {
+        warn!(worker = worker.name(), %error, "the job's records do not say that the metadata were set back");
     }
 }
 

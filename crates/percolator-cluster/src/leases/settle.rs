@@ -108,7 +108,11 @@ impl Board {
             let worker = self.keys.worker(worker);
             let transaction = transaction.put(&**key, &*value).put_under(lease, worker, write(record));
             let found = match self.transact(&transaction) {
-                Ok(Outcome::Committed(revision)) => return Ok(Settled::Kept(revision)),
+                Ok(Outcome::Committed(revision)) => {
+                    // It may be the last thing that this worker says. If this fails, it is said again.
+                    self.admit()?;
+                    return Ok(Settled::Kept(revision));
+                }
                 Ok(Outcome::Refused(found)) => {
                     self.check_job(&found)?;
                     found

@@ -41,7 +41,7 @@ impl Blocks for Taker {
         let is_stopping = || is_stopping() || worker.is_ending();
         take(worker, &mut self.sight, &mut self.next_lease, &is_stopping).map_err(|error| {
             let message = error.to_string();
-            *worker.failed.lock() = Some(error);
+            *worker.take_failed.lock() = Some(error);
             message.into()
         })
     }

@@ -34,7 +34,7 @@ pub(super) struct Worker {
     /// Signalled when something is confirmed or answered, or a block comes or goes.
     changed: Condvar,
     /// Why the reading thread takes no more blocks: the feed, which ends for it, has only the message.
-    pub(super) failed: Mutex<Option<LeaseError>>,
+    pub(super) take_failed: Mutex<Option<LeaseError>>,
 }
 
 /// What a worker has, and has had.
@@ -178,8 +178,8 @@ impl Worker {
         let lease = patiently(&name, options.patience, || {
             register(&board, &name, &who, options.ttl, &mut next.lock())
         })?;
-        let (lease, state, failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
-        Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), failed })
+        let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
+        Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
     }
 
     pub(super) fn keys(&self) -> &Keys {
@@ -213,7 +213,7 @@ impl Worker {
 
     /// If the lease is known to have ended, what was taken under it is lost.
     pub(super) fn look_at_lease(&self) {
-        // The consumer must not be who drops the lease, which may wait.
+        // The consumer must not drop the lease: that may wait.
         let lease = self.lease.lock();
         let ended = lease.has_ended().then(|| lease.id());
         drop(lease);
@@ -365,7 +365,7 @@ impl Worker {
         self.state.lock().is_ending
     }
 
-    /// Nothing more is said to the records, until the consumer waits for it.
+    /// Nothing more is said to the records, until the consumer waits for it; after a panic, nothing ever.
     pub(super) fn fail(&self, error: LeaseError) {
         let state = &mut *self.state.lock();
         (state.failed, state.is_unheard) = (Some(error), false);
@@ -398,17 +398,25 @@ impl Worker {
         self.state.lock().failed.clone()
     }
 
-    /// Why whoever waits since then is to wait no longer, if so.
-    pub(super) fn reason_to_end(&self, since: Instant) -> Option<LeaseError> {
-        self.state.lock().reason_to_end(since, self.options.patience)
+    /// Why a consumer that waits for a step is to wait no longer, if so. As long as steps of the blocks that
+    /// it has are to come, it waits for data, and the records are not to blame: its patience begins after
+    /// that.
+    pub(super) fn reason_to_end(&self, since: &mut Instant) -> Option<LeaseError> {
+        let mut state = self.state.lock();
+        let is_to_come = |block: &HeldBlock| !block.is_lost && !block.is_handed_over();
+        if state.failed.is_none() && state.blocks.iter().any(is_to_come) {
+            *since = Instant::now();
+            return None;
+        }
+        state.reason_to_end(*since, self.options.patience)
     }
 
     /// Waits until all that is confirmed counts, or is known to be lost, for as long as was chosen. What has
-    /// failed is tried again. Returns how many steps count now.
+    /// failed is tried again, unless nobody is left to try. Returns how many steps count now.
     pub(super) fn wait_for_answers(&self) -> Result<u64, LeaseError> {
         let start = Instant::now();
         let mut state = self.state.lock();
-        state.failed = None;
+        state.failed = state.failed.take().filter(|error| matches!(error, LeaseError::Panicked { .. }));
         self.changed.notify_all();
         while state.blocks.iter().any(HeldBlock::is_open) {
             if let Some(error) = state.reason_to_end(start, self.options.patience) {

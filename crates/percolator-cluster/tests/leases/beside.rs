@@ -1,10 +1,12 @@
 //! What is said to the records is said beside the training: a consumer waits for data alone.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use percolator::FeedError;
+use percolator::source::FnSource;
 use percolator_cluster::clock::ManualClock;
 use percolator_cluster::leases::{Confirm, Job, LeaseError, LeasedFeed};
 use percolator_cluster::metadata::{
@@ -12,7 +14,8 @@ use percolator_cluster::metadata::{
 };
 
 use crate::faults::{Faulty, TTL, of, unreachable};
-use crate::{assert_proven, counts, each_once, feed, records};
+use crate::process::must_end;
+use crate::{RECORDS, assert_proven, counts, each_once, feed, feed_of, records};
 
 /// Records that do not answer when a block is said to be done, until they are let go on.
 #[derive(Debug, Default)]
@@ -82,24 +85,26 @@ impl Metadata for Hanging {
 /// to count.
 #[test]
 fn the_next_block_comes_while_nobody_answers_for_the_one_before() {
-    let metadata = Arc::new(Hanging::default());
-    let mut leased = of(metadata.clone()).feed(feed(1)).unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..4 {
-        seen.extend(records(&leased.next().unwrap().unwrap()));
-    }
-    metadata.wait_for_waiting();
-    for _ in 0..2 {
-        seen.extend(records(&leased.next().unwrap().unwrap()));
-    }
-    assert_eq!(leased.stats().finished, 0);
-    let shared: Arc<dyn Metadata> = Arc::new(metadata.records.clone());
-    assert_eq!(Job::open(shared.clone(), "numbers").unwrap().status().unwrap().done, 0);
-    metadata.go_on();
-    seen.extend(leased.by_ref().flat_map(|step| records(&step.unwrap())));
-    assert_eq!(leased.stats().finished, 18);
-    assert_eq!(counts(seen), each_once());
-    assert_proven(&shared);
+    must_end("records that hang", || {
+        let metadata = Arc::new(Hanging::default());
+        let mut leased = of(metadata.clone()).feed(feed(1)).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            seen.extend(records(&leased.next().unwrap().unwrap()));
+        }
+        metadata.wait_for_waiting();
+        for _ in 0..2 {
+            seen.extend(records(&leased.next().unwrap().unwrap()));
+        }
+        assert_eq!(leased.stats().finished, 0);
+        let shared: Arc<dyn Metadata> = Arc::new(metadata.records.clone());
+        assert_eq!(Job::open(shared.clone(), "numbers").unwrap().status().unwrap().done, 0);
+        metadata.go_on();
+        seen.extend(leased.by_ref().flat_map(|step| records(&step.unwrap())));
+        assert_eq!(leased.stats().finished, 18);
+        assert_eq!(counts(seen), each_once());
+        assert_proven(&shared);
+    });
 }
 
 /// The steps that a feed hands over until it has an error, and the error.
@@ -161,22 +166,87 @@ fn what_was_taken_is_handed_over_in_an_outage_and_the_feed_goes_on_after_it() {
     }
 }
 
+/// The disk is slow while the records cannot be reached: a consumer without any patience waits for the data
+/// all the same, and gets every step that was taken before it hears of the records.
+#[test]
+fn a_slow_disk_is_not_blamed_on_the_records() {
+    must_end("a slow disk in an outage", || {
+        let cable = Faulty::new(&MemoryMetadata::new(), 0);
+        let disk = Arc::new((Mutex::new(RECORDS), Condvar::new()));
+        let gate = disk.clone();
+        let source = FnSource::new("numbers", RECORDS, move |position, value| {
+            let (left, changed) = &*gate;
+            let mut left = changed.wait_while(left.lock().unwrap(), |left| *left == 0).unwrap();
+            *left -= 1;
+            value.extend(position.to_le_bytes());
+            Ok(())
+        });
+        let leases = of(cable.clone()).steps_per_block(26).acknowledge_every(1).patience(Duration::ZERO);
+        let mut leased = leases.feed(feed_of(source, 1)).unwrap();
+        let mut seen = records(&leased.next().unwrap().unwrap());
+        cable.cut_off();
+        *disk.0.lock().unwrap() = 0;
+        let (more, error) = thread::scope(|scope| {
+            let waits = scope.spawn(|| until_error(&mut leased));
+            // What was read before comes at once. Meanwhile the records are asked in vain, with pauses that
+            // grow.
+            while cable.refused("transact") < 8 && !waits.is_finished() {
+                thread::yield_now();
+            }
+            *disk.0.lock().unwrap() = u64::MAX;
+            disk.1.notify_all();
+            waits.join().unwrap()
+        });
+        seen.extend(more);
+        assert!(error.may_pass(), "{error}");
+        assert_eq!(seen.len() as u64, RECORDS, "{error}");
+        assert_eq!(leased.stats().taken, 1);
+    });
+}
+
+/// The metadata are a user's own, and panic: whoever waits for what they say gets an error with the panic's
+/// message, as often as it asks.
+#[test]
+fn a_panic_of_the_metadata_is_an_error() {
+    must_end("metadata that panic", || {
+        for confirm in [Confirm::ByCall, Confirm::ByAsking] {
+            let cable = Faulty::new(&MemoryMetadata::new(), 0);
+            let leases = of(cable.clone()).steps_per_block(26).acknowledge_every(1).confirm(confirm);
+            let mut leased = leases.feed(feed(1).epochs(1)).unwrap();
+            leased.next().unwrap().unwrap();
+            cable.panics.store(true, Ordering::SeqCst);
+            if confirm == Confirm::ByCall {
+                for _ in 0..2 {
+                    let error = leased.confirm().unwrap_err().to_string();
+                    assert!(error.ends_with("the cable is on fire"), "{error}");
+                }
+            }
+            let error = until_error(&mut leased).1;
+            assert!(matches!(&error, LeaseError::Panicked { message } if message == "the cable is on fire"));
+            assert!(leased.next().is_none());
+            assert_eq!(leased.settle().unwrap_err().to_string(), error.to_string());
+        }
+    });
+}
+
 /// Who waits for a block in an outage can be stopped, whatever the records do.
 #[test]
 fn a_wait_in_an_outage_is_ended_at_once() {
-    let shared = MemoryMetadata::new();
-    let cable = Faulty::new(&shared, 0);
-    let mut leased = of(cable.clone()).patience(Duration::from_secs(100_000)).feed(feed(1)).unwrap();
-    let canceller = leased.feed().canceller();
-    leased.next().unwrap().unwrap();
-    cable.cut_off();
-    let error = thread::scope(|scope| {
-        let waits = scope.spawn(|| until_error(&mut leased).1);
-        canceller.cancel();
-        waits.join().unwrap()
+    must_end("a wait that is cancelled", || {
+        let shared = MemoryMetadata::new();
+        let cable = Faulty::new(&shared, 0);
+        let mut leased = of(cable.clone()).patience(Duration::from_secs(100_000)).feed(feed(1)).unwrap();
+        let canceller = leased.feed().canceller();
+        leased.next().unwrap().unwrap();
+        cable.cut_off();
+        let error = thread::scope(|scope| {
+            let waits = scope.spawn(|| until_error(&mut leased).1);
+            canceller.cancel();
+            waits.join().unwrap()
+        });
+        assert!(matches!(error, LeaseError::Of(FeedError::Cancelled)), "{error}");
+        assert!(leased.next().is_none());
     });
-    assert!(matches!(error, LeaseError::Of(FeedError::Cancelled)), "{error}");
-    assert!(leased.next().is_none());
 }
 
 /// What was confirmed counts when the worker leaves, though nobody has waited for it.
@@ -196,52 +266,56 @@ fn what_is_confirmed_counts_when_the_worker_leaves() {
 /// when the lease has ended.
 #[test]
 fn a_worker_that_leaves_in_an_outage_does_not_wait_for_its_end() {
-    let clock = ManualClock::new();
-    let shared = MemoryMetadata::with_clock(clock.clone());
-    let cable = Faulty::new(&shared, 0);
-    let forever = Duration::from_secs(100_000);
-    let mut leased = of(cable.clone()).steps_per_block(2).patience(forever).feed(feed(1)).unwrap();
-    let taken = leased.next().unwrap().unwrap().step;
-    wait_until_taken(&leased, 2);
-    cable.cut_off();
-    // Two more, and the first block is confirmed. A second refusal comes after the first one was noted.
-    (0..2).for_each(|_| drop(leased.next().unwrap().unwrap()));
-    while cable.refused("transact") < 2 {
-        thread::yield_now();
-    }
-    drop(leased);
-    assert_eq!(cable.refused("revoke"), 0);
-    clock.advance(TTL);
-    let mut rest = of(Arc::new(shared.clone())).steps_per_block(2).feed(feed(1)).unwrap();
-    assert_eq!(rest.next().unwrap().unwrap().step, taken, "it is given out again");
-    assert!(rest.all(|step| step.is_ok()));
-    assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
+    must_end("leaving in an outage", || {
+        let clock = ManualClock::new();
+        let shared = MemoryMetadata::with_clock(clock.clone());
+        let cable = Faulty::new(&shared, 0);
+        let forever = Duration::from_secs(100_000);
+        let mut leased = of(cable.clone()).steps_per_block(2).patience(forever).feed(feed(1)).unwrap();
+        let taken = leased.next().unwrap().unwrap().step;
+        wait_until_taken(&leased, 2);
+        cable.cut_off();
+        // Two more, and the first block is confirmed. A second refusal comes after the first one was noted.
+        (0..2).for_each(|_| drop(leased.next().unwrap().unwrap()));
+        while cable.refused("transact") < 2 {
+            thread::yield_now();
+        }
+        drop(leased);
+        assert_eq!(cable.refused("revoke"), 0);
+        clock.advance(TTL);
+        let mut rest = of(Arc::new(shared.clone())).steps_per_block(2).feed(feed(1)).unwrap();
+        assert_eq!(rest.next().unwrap().unwrap().step, taken, "it is given out again");
+        assert!(rest.all(|step| step.is_ok()));
+        assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
+    });
 }
 
 /// Who wants to leave nothing behind waits for the end of the outage.
 #[test]
 fn what_was_confirmed_is_settled_after_an_outage() {
-    let shared = MemoryMetadata::new();
-    let cable = Faulty::new(&shared, 0);
-    let mut leased = of(cable.clone()).steps_per_block(2).feed(feed(1)).unwrap();
-    leased.next().unwrap().unwrap();
-    wait_until_taken(&leased, 2);
-    cable.cut_off();
-    (0..2).for_each(|_| drop(leased.next().unwrap().unwrap()));
-    let error = leased.settle().unwrap_err();
-    assert!(error.may_pass(), "{error}");
-    cable.refuse(None);
-    let settled = loop {
-        match leased.settle() {
-            Ok(settled) => break settled,
-            Err(error) => assert!(error.may_pass(), "{error}"),
-        }
-    };
-    // The third step was not confirmed.
-    assert_eq!((settled.steps, settled.lost), (2, vec![]));
-    assert_eq!(leased.stats().finished, 1);
-    assert!(leased.all(|step| step.is_ok()));
-    assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
+    must_end("settling after an outage", || {
+        let shared = MemoryMetadata::new();
+        let cable = Faulty::new(&shared, 0);
+        let mut leased = of(cable.clone()).steps_per_block(2).feed(feed(1)).unwrap();
+        leased.next().unwrap().unwrap();
+        wait_until_taken(&leased, 2);
+        cable.cut_off();
+        (0..2).for_each(|_| drop(leased.next().unwrap().unwrap()));
+        let error = leased.settle().unwrap_err();
+        assert!(error.may_pass(), "{error}");
+        cable.refuse(None);
+        let settled = loop {
+            match leased.settle() {
+                Ok(settled) => break settled,
+                Err(error) => assert!(error.may_pass(), "{error}"),
+            }
+        };
+        // The third step was not confirmed.
+        assert_eq!((settled.steps, settled.lost), (2, vec![]));
+        assert_eq!(leased.stats().finished, 1);
+        assert!(leased.all(|step| step.is_ok()));
+        assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
+    });
 }
 
 /// What does not pass by itself is the feed's end as well, though who confirmed has seen it before.
@@ -266,23 +340,25 @@ fn an_error_that_does_not_pass_is_said_by_the_next_step_too() {
 /// Whatever passes is waited for by who joins: records that are full, or refuse it, for a while.
 #[test]
 fn who_joins_waits_for_what_passes() {
-    let place = || "the cut cable".to_owned();
-    for refusal in [
-        unreachable(),
-        MetadataError::Full { place: place(), message: "it is full".to_owned() },
-        MetadataError::Denied { place: place(), what: "ask", message: "user name is empty".to_owned() },
-    ] {
-        let cable = Faulty::new(&MemoryMetadata::new(), 0);
-        cable.refuse(Some(refusal));
-        thread::scope(|scope| {
-            let joins = scope.spawn(|| of(cable.clone()).patience(TTL).feed(feed(1)).map(drop));
-            while cable.refused("transact") < 2 && !joins.is_finished() {
-                thread::yield_now();
-            }
-            cable.refuse(None);
-            joins.join().unwrap().unwrap();
-        });
-    }
+    must_end("joining", || {
+        let place = || "the cut cable".to_owned();
+        for refusal in [
+            unreachable(),
+            MetadataError::Full { place: place(), message: "it is full".to_owned() },
+            MetadataError::Denied { place: place(), what: "ask", message: "user name is empty".to_owned() },
+        ] {
+            let cable = Faulty::new(&MemoryMetadata::new(), 0);
+            cable.refuse(Some(refusal));
+            thread::scope(|scope| {
+                let joins = scope.spawn(|| of(cable.clone()).patience(TTL).feed(feed(1)).map(drop));
+                while cable.refused("transact") < 2 && !joins.is_finished() {
+                    thread::yield_now();
+                }
+                cable.refuse(None);
+                joins.join().unwrap().unwrap();
+            });
+        }
+    });
 }
 
 /// Records that hold what a worker asks for at three gates.
@@ -379,38 +455,40 @@ impl Metadata for Gated {
 /// has another lease: the rest of the block is lost, and comes once, under the new lease.
 #[test]
 fn a_block_that_was_in_doubt_when_its_lease_ended_is_lost() {
-    let clock = ManualClock::new();
-    let shared = MemoryMetadata::with_clock(clock.clone());
-    let gated = Arc::new(Gated::new(shared.clone()));
-    let leases = of(gated.clone()).steps_per_block(20).confirm(Confirm::ByCall).acknowledge_every(1);
-    gated.lets_through(TAKES, 1);
-    let mut leased = leases.patience(TTL).feed(feed(1).prefetch(40)).unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..2 {
-        seen.extend(records(&leased.next().unwrap().unwrap()));
-    }
-    // The reading thread asks for the second block.
-    gated.wait_for_somebody(TAKES);
-    gated.lets_through(ACKNOWLEDGED, 0);
-    gated.lets_through(GRANTS, 0);
-    thread::scope(|scope| {
-        let confirms = scope.spawn(|| leased.confirm().unwrap());
-        gated.wait_for_somebody(ACKNOWLEDGED);
-        clock.advance(TTL);
-        gated.lets_through(TAKES, usize::MAX);
-        gated.wait_for_somebody(GRANTS);
-        gated.lets_through(ACKNOWLEDGED, usize::MAX);
-        assert_eq!(confirms.join().unwrap().steps, 2);
+    must_end("a block in doubt", || {
+        let clock = ManualClock::new();
+        let shared = MemoryMetadata::with_clock(clock.clone());
+        let gated = Arc::new(Gated::new(shared.clone()));
+        let leases = of(gated.clone()).steps_per_block(20).confirm(Confirm::ByCall).acknowledge_every(1);
+        gated.lets_through(TAKES, 1);
+        let mut leased = leases.patience(TTL).feed(feed(1).prefetch(40)).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            seen.extend(records(&leased.next().unwrap().unwrap()));
+        }
+        // The reading thread asks for the second block.
+        gated.wait_for_somebody(TAKES);
+        gated.lets_through(ACKNOWLEDGED, 0);
+        gated.lets_through(GRANTS, 0);
+        thread::scope(|scope| {
+            let confirms = scope.spawn(|| leased.confirm().unwrap());
+            gated.wait_for_somebody(ACKNOWLEDGED);
+            clock.advance(TTL);
+            gated.lets_through(TAKES, usize::MAX);
+            gated.wait_for_somebody(GRANTS);
+            gated.lets_through(ACKNOWLEDGED, usize::MAX);
+            assert_eq!(confirms.join().unwrap().steps, 2);
+        });
+        let taken = leased.stats().taken + 1;
+        gated.lets_through(GRANTS, usize::MAX);
+        wait_until_taken(&leased, taken);
+        assert_eq!(leased.stats().lost, 1);
+        while let Some(step) = leased.next() {
+            seen.extend(records(&step.unwrap()));
+            leased.confirm().unwrap();
+        }
+        assert_eq!(counts(seen), each_once());
+        drop(leased);
+        assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
     });
-    let taken = leased.stats().taken + 1;
-    gated.lets_through(GRANTS, usize::MAX);
-    wait_until_taken(&leased, taken);
-    assert_eq!(leased.stats().lost, 1);
-    while let Some(step) = leased.next() {
-        seen.extend(records(&step.unwrap()));
-        leased.confirm().unwrap();
-    }
-    assert_eq!(counts(seen), each_once());
-    drop(leased);
-    assert_proven(&(Arc::new(shared) as Arc<dyn Metadata>));
 }

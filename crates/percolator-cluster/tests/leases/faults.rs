@@ -27,6 +27,8 @@ pub(crate) struct Faulty {
     transactions: AtomicU64,
     /// From this transaction on, counted from 0, nothing happens.
     pub(crate) fails_at: AtomicU64,
+    /// Transactions panic.
+    pub(crate) panics: AtomicBool,
     /// What was refused.
     refused: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -40,6 +42,7 @@ impl Faulty {
             loses_every,
             transactions: AtomicU64::new(0),
             fails_at: AtomicU64::new(u64::MAX),
+            panics: AtomicBool::new(false),
             refused: Mutex::default(),
         })
     }
@@ -88,6 +91,7 @@ impl Metadata for Faulty {
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
         self.check("transact")?;
+        assert!(!self.panics.load(Ordering::SeqCst), "the cable is on fire");
         let number = self.transactions.fetch_add(1, Ordering::SeqCst) + 1;
         if number > self.fails_at.load(Ordering::SeqCst) {
             return Err(unreachable());

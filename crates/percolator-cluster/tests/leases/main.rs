@@ -5,6 +5,9 @@
 mod beside;
 mod faults;
 mod job;
+#[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../../tests/common/process.rs"]
+mod process;
 mod refused;
 mod reset;
 mod set_back;
@@ -16,7 +19,7 @@ use std::time::Duration;
 
 use percolator::reader::Registry;
 use percolator::receipt::EpochState;
-use percolator::source::FnSource;
+use percolator::source::{FnSource, Source};
 use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{Job, LeasedStep, Leases};
 use percolator_cluster::metadata::{MemoryMetadata, Metadata};
@@ -31,6 +34,11 @@ fn feed(lanes: usize) -> FeedBuilder {
         value.extend(position.to_le_bytes());
         Ok(())
     });
+    feed_of(source, lanes)
+}
+
+/// The same of another source.
+fn feed_of(source: impl Source + 'static, lanes: usize) -> FeedBuilder {
     Feed::builder()
         .source(source)
         .decoder(RawBytes::fixed())
