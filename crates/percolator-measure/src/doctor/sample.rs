@@ -291,7 +291,25 @@ fn shape_of(name: &str, features: &Features<'_>, is_interleaved: bool) -> Result
 
 #[cfg(test)]
 mod tests {
+    use percolator::ColorMode;
+    use percolator::example::ExampleWriter;
+
     use super::*;
+
+    #[test]
+    fn floats_with_their_channels_side_by_side_are_bad_as_they_are_to_the_decoder() {
+        let shape = ImageShapeFrom::Fixed(ImageShape { channels: 3, height: 1, width: 2 });
+        let mut example = ExampleWriter::new();
+        example.floats("image", [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+        let sample_of = |image: &ExampleImage| {
+            let mut decoder = ImageFileDecoder::new(ColorMode::default());
+            of_example(&mut decoder, image, &example.to_bytes(), &mut PixelOrder::default())
+        };
+        let planes = sample_of(&ExampleImage::raw("image", shape.clone())).unwrap();
+        assert_eq!(planes.channels.len(), 3);
+        let reason = sample_of(&ExampleImage::interleaved("image", shape)).unwrap_err();
+        assert_eq!(reason, DecodeError::InterleavedFloats.to_string());
+    }
 
     #[test]
     fn moments_are_those_of_all_pixels() {
