@@ -55,7 +55,7 @@ pub struct Confirmed {
 /// If only blocks of others are left, it waits for them, because one of those workers may die: so two leased
 /// feeds of one job do not go together on one thread.
 ///
-/// What is confirmed is said to the records beside the training: who asks for a step waits for data alone. If
+/// What is confirmed is said to the records beside the training: asking for a step waits for data alone. If
 /// the records cannot be reached, all steps of the blocks that were taken come first, and then, after some
 /// [patience](Leases::patience), an error that [may pass](LeaseError::may_pass): the feed can be asked again.
 /// After any other error, it has ended. Its [canceller](Feed::canceller) ends a wait for a step at once.

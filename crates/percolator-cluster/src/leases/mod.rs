@@ -197,8 +197,8 @@ impl Leases {
     /// before it is finished.
     ///
     /// Each worker then makes its progress known, and looks whether others have finished its blocks, ten
-    /// times in its [ttl](Self::ttl). Who asks for a block reads all that the workers have: a job of hundreds
-    /// of workers should not be one of small blocks as well.
+    /// times in its [ttl](Self::ttl). A worker that asks for a block reads all that the workers have:
+    /// a job of hundreds of workers should not be one of small blocks as well.
     #[must_use]
     pub fn duplicate_below(mut self, share: f64) -> Self {
         self.options.duplicates_below = Some(share);

@@ -57,7 +57,7 @@ pub(super) struct State {
     is_ending: bool,
 }
 
-/// Who asks the records.
+/// The thread that asks the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
     /// The reading thread, for a block.
@@ -288,7 +288,7 @@ impl Worker {
     /// Returns whether the block is lost.
     fn has_answered(&self, settlement: &Settlement, settled: Settled) -> Result<bool, LeaseError> {
         let state = &mut *self.state.lock();
-        // As of now: who gets another lease loses what is not in doubt, once it has it.
+        // As of now: a worker that gets another lease then loses what is not in doubt.
         let lease = self.lease.lock().id();
         let is_it = |block: &HeldBlock| block.id == settlement.block && block.lease == settlement.lease;
         // One that is in doubt is removed by nobody else.

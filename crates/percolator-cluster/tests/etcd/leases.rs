@@ -147,7 +147,7 @@ fn a_feed_goes_on_with_an_etcd_that_was_killed() {
     assert_proven(etcd.records(""), &seen);
 }
 
-/// Who waits for a block is stopped while etcd stands still.
+/// A worker that waits for a block can be stopped while etcd stands still.
 #[test]
 fn a_worker_is_stopped_while_etcd_stands_still() {
     let Some(etcd) = Etcd::start(&[]) else { return };

@@ -229,7 +229,7 @@ fn a_panic_of_the_metadata_is_an_error() {
     });
 }
 
-/// Who waits for a block in an outage can be stopped, whatever the records do.
+/// A worker that waits for a block in an outage can be stopped, whatever the records do.
 #[test]
 fn a_wait_in_an_outage_is_ended_at_once() {
     must_end("a wait that is cancelled", || {
@@ -262,8 +262,8 @@ fn what_is_confirmed_counts_when_the_worker_leaves() {
     assert_eq!(rest.next().unwrap().unwrap().step.step, 3 + 6);
 }
 
-/// Who leaves in an outage asks nobody any more: what was said and not heard is lost, and given out again
-/// when the lease has ended.
+/// A worker that leaves in an outage asks nobody any more: what was said and not heard is lost, and given out
+/// again when the lease has ended.
 #[test]
 fn a_worker_that_leaves_in_an_outage_does_not_wait_for_its_end() {
     must_end("leaving in an outage", || {
@@ -337,7 +337,7 @@ fn an_error_that_does_not_pass_is_said_by_the_next_step_too() {
     assert!(leased.next().is_none());
 }
 
-/// Whatever passes is waited for by who joins: records that are full, or refuse it, for a while.
+/// A worker that joins waits for whatever passes: records that are full, or refuse it, for a while.
 #[test]
 fn who_joins_waits_for_what_passes() {
     must_end("joining", || {
