@@ -4,6 +4,10 @@
 //! the records are there; without one, or with `-`, they are in memory, and in a folder for temporary files.
 //! Processes are threads with connections of their own.
 
+#[macro_use]
+#[path = "../tests/metadata/passes_on.rs"]
+mod passes_on;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -33,6 +37,8 @@ struct Counted {
 }
 
 impl Metadata for Counted {
+    passes_on!(inner: grant keep_alive revoke place);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.counts.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.read(prefix)
@@ -43,25 +49,9 @@ impl Metadata for Counted {
         self.inner.transact(transaction)
     }
 
-    fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.inner.grant(ttl)
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.inner.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.inner.revoke(lease)
-    }
-
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
         self.counts.waits.fetch_add(1, Ordering::Relaxed);
         self.inner.wait(prefix, revision, at_most)
-    }
-
-    fn place(&self) -> String {
-        self.inner.place()
     }
 }
 

@@ -7,6 +7,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot continue has failed")]
 
+#[macro_use]
+#[path = "../tests/metadata/passes_on.rs"]
+mod passes_on;
 #[allow(dead_code, reason = "it is shared with tests, which use the rest")]
 #[path = "../tests/etcd/server.rs"]
 mod server;
@@ -68,6 +71,8 @@ fn add(count: &AtomicU64, by: usize) {
 }
 
 impl Metadata for Counted {
+    passes_on!(records: grant keep_alive revoke wait place);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         let found = self.records.read(prefix)?;
         add(&self.counts.reads, 1);
@@ -89,26 +94,6 @@ impl Metadata for Counted {
         });
         add(&self.counts.bytes_put, bytes.sum());
         Ok(outcome)
-    }
-
-    fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.records.grant(ttl)
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.records.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.records.revoke(lease)
-    }
-
-    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.records.wait(prefix, revision, at_most)
-    }
-
-    fn place(&self) -> String {
-        self.records.place()
     }
 }
 

@@ -8,6 +8,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+#[macro_use]
+#[path = "../metadata/passes_on.rs"]
+mod passes_on;
+
 mod account;
 #[cfg(feature = "etcd")]
 mod etcd_faults;

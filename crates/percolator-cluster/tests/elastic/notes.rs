@@ -110,6 +110,8 @@ impl Holds {
 }
 
 impl Metadata for Noted {
+    passes_on!(records: keep_alive revoke wait place);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.records.read(prefix)
     }
@@ -142,21 +144,5 @@ impl Metadata for Noted {
             self.notes.write(&Entry::Granted { lease });
         }
         granted
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.records.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.records.revoke(lease)
-    }
-
-    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.records.wait(prefix, revision, at_most)
-    }
-
-    fn place(&self) -> String {
-        self.records.place()
     }
 }

@@ -44,6 +44,8 @@ impl Hanging {
 }
 
 impl Metadata for Hanging {
+    passes_on!(records: grant keep_alive revoke wait);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.records.read(prefix)
     }
@@ -58,22 +60,6 @@ impl Metadata for Hanging {
             drop(self.changed.wait_while(state, |state| !state.is_free).unwrap());
         }
         self.records.transact(transaction)
-    }
-
-    fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.records.grant(ttl)
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.records.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.records.revoke(lease)
-    }
-
-    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.records.wait(prefix, revision, at_most)
     }
 
     fn place(&self) -> String {
@@ -409,6 +395,8 @@ impl Gated {
 }
 
 impl Metadata for Gated {
+    passes_on!(records: keep_alive revoke wait);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.records.read(prefix)
     }
@@ -432,18 +420,6 @@ impl Metadata for Gated {
     fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
         self.pass(GRANTS);
         self.records.grant(ttl)
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.records.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.records.revoke(lease)
-    }
-
-    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.records.wait(prefix, revision, at_most)
     }
 
     fn place(&self) -> String {

@@ -120,6 +120,8 @@ impl std::fmt::Debug for Late {
 }
 
 impl Metadata for Late {
+    passes_on!(records: grant keep_alive revoke wait place);
+
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
         self.records.read(prefix)
     }
@@ -129,26 +131,6 @@ impl Metadata for Late {
             (self.meanwhile)(&(Arc::new(self.records.clone()) as Arc<dyn Metadata>));
         }
         self.records.transact(transaction)
-    }
-
-    fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.records.grant(ttl)
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.records.keep_alive(lease)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.records.revoke(lease)
-    }
-
-    fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        self.records.wait(prefix, revision, at_most)
-    }
-
-    fn place(&self) -> String {
-        self.records.place()
     }
 }
 
