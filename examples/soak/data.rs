@@ -45,12 +45,13 @@ impl DataSet {
 }
 
 fn feed(folder: &Path, lanes: usize) -> FeedBuilder {
-    Feed::builder()
-        .lmdb(folder.join("lmdb"))
-        .and_leveldb(folder.join("leveldb"))
-        .and_tfrecord(folder.join("part.tfrecord"))
-        .dtype(Dtype::U8)
-        .devices((0..lanes).map(Device::host))
+    let parts = sourceless(lanes).lmdb(folder.join("lmdb"));
+    parts.and_leveldb(folder.join("leveldb")).and_tfrecord(folder.join("part.tfrecord"))
+}
+
+/// A feed to this many lanes on the host, whose source its caller sets.
+pub(crate) fn sourceless(lanes: usize) -> FeedBuilder {
+    Feed::builder().dtype(Dtype::U8).devices((0..lanes).map(Device::host))
 }
 
 /// All records of a job in one stream, however many workers there are.

@@ -16,7 +16,7 @@ use percolator::record::RecordId;
 use percolator::source::Lmdb;
 use percolator::{Device, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Snapshot};
 
-use crate::data::{DataSet, PART, POLICY, RECORDS, check};
+use crate::data::{DataSet, PART, POLICY, RECORDS, check, sourceless};
 
 /// What was done so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +97,7 @@ fn lanes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Resu
 
 /// A whole run by a plan, paused and with other threads on the way.
 fn epochs(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let mut feed = planned(data, draws.number(1, 3), draws).build()?;
+    let mut feed = planned(data, data.feed(draws.number(1, 3)), draws).build()?;
     let control = feed.control();
     let mut steps = feed.steps();
     for number in 1.. {
@@ -119,14 +119,14 @@ fn epochs(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Res
 const EPOCHS: u64 = 2;
 
 /// A feed by a plan of two epochs, with receipts of its records' bytes.
-fn planned(data: &DataSet, lanes: usize, draws: &mut Draws) -> FeedBuilder {
-    scheduled(data, lanes, draws).receipt_contents(true).with_digest(&data.digest)
+fn planned(data: &DataSet, feed: FeedBuilder, draws: &mut Draws) -> FeedBuilder {
+    scheduled(feed, draws).receipt_contents(true).with_digest(&data.digest)
 }
 
-/// A feed by a plan of two epochs.
-fn scheduled(data: &DataSet, lanes: usize, draws: &mut Draws) -> FeedBuilder {
+/// This feed by a plan of two epochs.
+fn scheduled(feed: FeedBuilder, draws: &mut Draws) -> FeedBuilder {
     let last = [LastBatch::Keep, LastBatch::Pad][draws.number(0, 1)];
-    let feed = data.feed(lanes).batch_size(draws.number(1, 24)).shuffle(draws.shuffle()).seed(draws.next());
+    let feed = feed.batch_size(draws.number(1, 24)).shuffle(draws.shuffle()).seed(draws.next());
     feed.epochs(EPOCHS).last_batch(last).threads(draws.number(1, 3))
 }
 
@@ -143,7 +143,7 @@ fn prove(data: &DataSet, counts: &mut Counts, receipts: &[Receipt]) -> anyhow::R
 
 /// A run that is cut several times, and resumes from the files that it saved.
 fn resumes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let described = planned(data, draws.number(1, 3), draws);
+    let described = planned(data, data.feed(draws.number(1, 3)), draws);
     let at = |name: String| data.folder.path().join(name);
     let snapshot_path = at("snapshot".to_owned());
     let mut receipts = Vec::new();
@@ -170,7 +170,7 @@ fn resumes(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Re
 
 /// A run that goes on in other worlds: with other workers, and other lanes.
 fn worlds(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
-    let described = planned(data, 1, draws).policy(POLICY);
+    let described = planned(data, data.feed(1), draws).policy(POLICY);
     let mut receipts = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
     let legs = draws.number(2, 4);
@@ -217,7 +217,7 @@ fn run(feed: FeedBuilder, steps: usize) -> anyhow::Result<(u64, Receipt, Snapsho
 fn faults(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
     let chaos = Chaos::new(Faults::drawn(draws.next(), Reach::records(RECORDS).and_batches(40)));
     let lanes = draws.number(1, 2);
-    let described = planned(data, lanes, draws);
+    let described = planned(data, sourceless(lanes), draws);
     let builds_unharmed = draws.number(0, 1) == 0;
     let source = joined(data)?;
     let devices = (0..lanes).map(|lane| chaos.device(Device::host(lane)));
@@ -358,7 +358,7 @@ fn bad_records(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow
     let path = data.folder.path().join("bad.tfrecord");
     let policy = [BadRecords::skip, BadRecords::replace][draws.number(0, 1)]();
     let policy = policy.at_most_rate(1.0).quarantine(&path);
-    let described = scheduled(data, draws.number(1, 2), draws).receipts(true).bad_records(policy);
+    let described = scheduled(sourceless(draws.number(1, 2)), draws).receipts(true).bad_records(policy);
     let leg = || anyhow::Ok(described.clone().source(wear.source(joined(data)?)));
     let (records, first, snapshot) = run(leg()?, draws.number(1, 8))?;
     let (rest, last, _) = run(leg()?.resume(&snapshot), usize::MAX)?;
@@ -381,7 +381,7 @@ fn bad_records(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow
 /// weights say, and none twice in a pass over its part.
 fn mixtures(data: &DataSet, draws: &mut Draws, counts: &mut Counts) -> anyhow::Result<()> {
     let weights = [1, 2, 3].map(|most| draws.number(1, most) as u64);
-    let described = scheduled(data, draws.number(1, 2), draws).last_batch(LastBatch::Keep).mix(weights);
+    let described = scheduled(data.feed(draws.number(1, 2)), draws).last_batch(LastBatch::Keep).mix(weights);
     let (mut seen, mut records) = (HashSet::<RecordId>::new(), 0);
     let mut snapshot: Option<Snapshot> = None;
     for cut in [draws.number(1, 8), usize::MAX] {
