@@ -13,7 +13,7 @@ use super::board::Taken;
 use super::error::LeaseError;
 use super::pace::Sight;
 use super::patience::Pauses;
-use super::worker::{Asks, Worker};
+use super::worker::{Asks, State, Worker};
 use crate::metadata::{Lease, MetadataError, Revision};
 
 /// How long it waits before it looks whether it shall stop.
@@ -68,9 +68,7 @@ fn take(
 ) -> Result<Option<Block>, LeaseError> {
     let mut pauses = Pauses::new();
     // A worker that dies is not to leave more behind than it must: what is done is said first.
-    while !is_stopping() && worker.is_behind() {
-        worker.wait_for_change(LOOK);
-    }
+    while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
     while !is_stopping() {
         match try_to_take(worker, sight, next_lease, is_stopping) {
             Ok(Tried::Taken(block)) => {
@@ -97,9 +95,8 @@ fn take(
         }
     }
     // The feed does not end before what was confirmed by asking counts, or is known to be lost.
-    while !is_stopping() && worker.options.confirm == Confirm::ByAsking && worker.has_blocks() {
-        worker.wait_for_change(LOOK);
-    }
+    let waits = worker.options.confirm == Confirm::ByAsking;
+    while waits && !is_stopping() && worker.wait_while(State::has_blocks, LOOK) {}
     Ok(None)
 }
 

@@ -428,21 +428,11 @@ impl Worker {
         Ok(std::mem::take(&mut state.counted))
     }
 
-    /// Whether more blocks are done than the records know of, but for one.
-    pub(super) fn is_behind(&self) -> bool {
-        let state = self.state.lock();
-        let are_done = state.blocks.iter().filter(|block| !block.is_lost && block.is_confirmed());
-        are_done.count() > 1
-    }
-
-    /// Whether it has blocks that are not done.
-    pub(super) fn has_blocks(&self) -> bool {
-        self.state.lock().blocks.iter().any(|block| !block.is_lost)
-    }
-
-    /// Waits until something has changed here, but no longer than this.
-    pub(super) fn wait_for_change(&self, at_most: Duration) {
-        self.changed.wait_for(&mut self.state.lock(), at_most);
+    /// Waits while this holds, but no longer than this. Returns whether it still does.
+    pub(super) fn wait_while(&self, holds: fn(&State) -> bool, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| holds(state), at_most);
+        holds(&state)
     }
 
     /// This worker's record, as of now.
@@ -505,6 +495,17 @@ impl State {
             warn!(block = %block.id, "the block is lost: its lease has ended, or another worker was faster");
         }
         self.stats.lost > before
+    }
+
+    /// Whether more blocks are done than the records know of, but for one.
+    pub(super) fn is_behind(&self) -> bool {
+        let are_done = self.blocks.iter().filter(|block| !block.is_lost && block.is_confirmed());
+        are_done.count() > 1
+    }
+
+    /// Whether it has blocks that are not done.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.blocks.iter().any(|block| !block.is_lost)
     }
 
     fn reason_to_end(&mut self, since: Instant, patience: Duration) -> Option<LeaseError> {

@@ -208,11 +208,21 @@ impl Etcd {
     pub(crate) fn restore(&self, copy: &Path) {
         let data = self.folder.path().join(&self.name);
         std::fs::remove_dir_all(&data).unwrap();
-        let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(copy).arg("--data-dir").arg(data);
-        command.args(["--name", &self.name, "--initial-advertise-peer-urls", &self.peer]);
-        command.args(["--initial-cluster", &format!("{}={}", self.name, self.peer)]);
-        let output = command.output().expect("etcdctl comes with Debian's package etcd-client");
+        let cluster = format!("{}={}", self.name, self.peer);
+        let restore = |program| {
+            let mut command = Command::new(program);
+            command
+                .env("ETCDCTL_API", "3")
+                .args(["snapshot", "restore"])
+                .arg(copy)
+                .arg("--data-dir")
+                .arg(&data);
+            command.args(["--name", &self.name, "--initial-cluster", &cluster]);
+            command.args(["--initial-advertise-peer-urls", &self.peer]).output()
+        };
+        // Since etcd 3.6, etcdctl does not restore.
+        let output = restore("etcdutl").or_else(|_| restore("etcdctl"));
+        let output = output.expect("etcdctl comes with Debian's package etcd-client");
         assert!(output.status.success(), "{output:?}");
     }
 

@@ -12,7 +12,7 @@ const PAGE_FIRST: usize = 32;
 const PAGE_MAX: usize = 4096;
 /// Pages grow while they have fewer bytes.
 const PAGE_BYTES: usize = 1 << 20;
-/// How often reading starts over because the revision that is read has been compacted away.
+/// How often reading starts over because the revision that is read is not there any more.
 const STARTS_MAX: usize = 3;
 
 /// Reads a range. Returns the revision, and what was there then, in the order of the keys.
@@ -21,13 +21,19 @@ pub(super) async fn pages(calls: Calls, range: Range) -> Result<(i64, Vec<KeyVal
     loop {
         match pages_once(&calls, &range).await {
             Err(Failure::Answer { code: Code::OutOfRange, message })
-                if message.contains("compacted") && starts < STARTS_MAX =>
+                if is_of_revision(&message) && starts < STARTS_MAX =>
             {
                 starts += 1;
             }
             result => return result,
         }
     }
+}
+
+/// Whether an answer that something is out of range means the revision: it has been compacted away, or is one of
+/// the future, since the metadata were set back to a copy. Otherwise the answer is too large to be taken.
+fn is_of_revision(message: &str) -> bool {
+    message.contains("required revision")
 }
 
 async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>), Failure> {
@@ -51,7 +57,7 @@ async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>)
         let page = match page.await {
             // It is too large to be taken.
             Err(Failure::Answer { code: Code::OutOfRange, message })
-                if !message.contains("compacted") && limit > 1 =>
+                if !is_of_revision(&message) && limit > 1 =>
             {
                 limit = (limit / 8).max(1);
                 continue;
