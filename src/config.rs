@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::base::caller::{option, words};
 use crate::base::memory_limit::{LimitSource, MemoryLimit};
-use crate::base::shown;
 use crate::batch::field::FieldsError;
 use crate::decoder::example::ExampleFieldsError;
 use crate::order::OrderError;
 use crate::record::{RecordId, StepId};
 use crate::transform::Draw;
+use percolator_files::caller::{option, words};
+use percolator_files::shown;
 
 /// Options that cannot be met.
 #[non_exhaustive]

@@ -181,14 +181,14 @@ pub mod limits;
 pub mod bench_support;
 
 #[doc(inline)]
+pub use base::trace;
+#[doc(inline)]
 pub use feed::dlpack;
 #[doc(inline)]
 pub use source::{leveldb, tfrecord};
 
 #[doc(inline)]
 pub use bad::BadRecords;
-#[doc(inline)]
-pub use base::progress::Progress;
 #[doc(inline)]
 pub use batch::{Dtype, Field, Layout};
 #[doc(inline)]
@@ -202,6 +202,8 @@ pub use net::Net;
 #[doc(inline)]
 pub use order::{LastBatch, Shuffle};
 #[doc(inline)]
+pub use percolator_files::Progress;
+#[doc(inline)]
 pub use receipt::Receipt;
 #[doc(inline)]
 pub use snapshot::Snapshot;
@@ -210,9 +212,6 @@ pub use transform::{ColorMode, Phase, Transform};
 
 /// The elements of [`Dtype::F16`] and [`Dtype::Bf16`].
 pub use half;
-
-#[doc(hidden)]
-pub use base::{caller, folder_turn, glob, input_file, shown, trace, whole_file};
 
 #[cfg(test)]
 #[cfg(not(shuttle))]

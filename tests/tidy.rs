@@ -1,13 +1,9 @@
 //! The text of the project itself: one line width, one convention for modules, no word that the glossary of
-//! docs/design.md has replaced, and a line in docs/dependencies.md on every dependency.
+//! docs/design.md has replaced.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use serde_json::Value;
 
 /// The most characters of a line, in code, comments and Markdown.
 const WIDTH: usize = 110;
@@ -104,7 +100,7 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// A path may move the cursor of a terminal: `base::shown` escapes it.
+/// A path may move the cursor of a terminal: `percolator_files::shown` escapes it.
 #[test]
 fn no_path_is_shown_as_it_is() {
     /// What a snapshot or a receipt calls its source, which is data.
@@ -170,78 +166,4 @@ fn a_module_with_files_of_its_own_is_a_folder_with_mod_rs() {
         .filter(|path| path.starts_with(root().join("src")) && path.with_extension("").is_dir())
         .collect();
     assert!(both.is_empty(), "{both:?}");
-}
-
-/// One dependency: the package that has it, the crate, its version, its use and its features, as a row of
-/// docs/dependencies.md has them.
-type Dependency = [String; 5];
-
-/// What the packages' Cargo.toml ask for, without Percolator's own packages.
-fn asked_for() -> BTreeSet<Dependency> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let metadata = Command::new(cargo)
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
-    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
-    let mut asked_for = BTreeSet::new();
-    for package in metadata["packages"].as_array().unwrap() {
-        let dependencies = package["dependencies"].as_array().unwrap();
-        for dependency in dependencies.iter().filter(|dependency| dependency["path"].is_null()) {
-            let text = |value: &Value| value.as_str().unwrap().to_owned();
-            let version = text(&dependency["req"]).trim_start_matches('^').to_owned();
-            let (used, features) = (use_of(dependency), features_of(dependency));
-            asked_for.insert([text(&package["name"]), text(&dependency["name"]), version, used, features]);
-        }
-    }
-    asked_for
-}
-
-fn use_of(dependency: &Value) -> String {
-    let target = dependency["target"].as_str().unwrap_or_default();
-    let used = match dependency["kind"].as_str() {
-        Some("dev") => "tests",
-        Some("build") => "build script",
-        _ if dependency["optional"] == true => "optional",
-        _ if target.contains("linux") => "Linux",
-        _ if target.contains("shuttle") => "model check",
-        _ if target.contains("fuzzing") => "fuzzing",
-        _ => "build",
-    };
-    used.to_owned()
-}
-
-fn features_of(dependency: &Value) -> String {
-    let mut features: Vec<_> = dependency["features"].as_array().unwrap().iter().collect();
-    features.sort_by_key(|feature| feature.as_str());
-    let features = features.iter().map(|feature| format!("`{}`", feature.as_str().unwrap()));
-    let defaults = (dependency["uses_default_features"] == false).then(|| "no defaults".to_owned());
-    defaults.into_iter().chain(features).collect::<Vec<_>>().join(", ")
-}
-
-#[test]
-fn every_dependency_has_a_line_on_why_it_is_there_and_every_line_a_dependency() {
-    let text = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
-    let (mut package, mut listed) = (String::new(), BTreeSet::new());
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix("## ") {
-            package = name.to_owned();
-        }
-        let Some(row) = line.strip_prefix("| `").and_then(|row| row.strip_suffix(" |")) else { continue };
-        let cells: Vec<&str> = row.split(" | ").map(str::trim).collect();
-        let [name, version, used, features, why, without] = cells[..] else {
-            panic!("{package}: a row has 6 cells: {line}")
-        };
-        assert!(why.len() > 10 && without.len() > 5, "{package}: why it is there, what without it: {line}");
-        let cells = [&package, name.trim_end_matches('`'), version, used, features].map(str::to_owned);
-        assert!(listed.insert(cells), "{package}: two rows: {line}");
-    }
-    let asked_for = asked_for();
-    let no_row: Vec<_> = asked_for.difference(&listed).collect();
-    let no_dependency: Vec<_> = listed.difference(&asked_for).collect();
-    assert!(no_row.is_empty(), "dependencies without a row in docs/dependencies.md: {no_row:#?}");
-    assert!(no_dependency.is_empty(), "rows in docs/dependencies.md of no dependency: {no_dependency:#?}");
-    assert!(asked_for.len() > 200, "cargo metadata has all packages: {}", asked_for.len());
 }

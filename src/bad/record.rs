@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::base::shown;
 use crate::record::{Key, RecordId};
+use percolator_files::shown;
 
 /// A bad record that its batch goes without.
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 //! of a control group, and whoever exceeds it is killed without a word. So it is read before anything is
 //! allocated.
 
-use crate::base::shown;
+use percolator_files::shown;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 

@@ -2,25 +2,16 @@
 //! files and texts, the shapes and types of arrays. Nothing here knows what a record is.
 
 pub(crate) mod cache_lines;
-pub mod caller;
-pub(crate) mod checked_text;
-pub(crate) mod file_lock;
 pub(crate) mod first_error;
-pub mod folder_turn;
-pub mod glob;
-pub mod input_file;
 pub(crate) mod keyed;
 pub(crate) mod memory_limit;
 pub(crate) mod meter;
 pub(crate) mod numa;
 pub(crate) mod offload;
-pub(crate) mod progress;
 pub(crate) mod return_queue;
 pub(crate) mod shape;
-pub mod shown;
 pub(crate) mod simd;
 pub(crate) mod slot_account;
 pub(crate) mod splitmix;
 pub(crate) mod sync;
 pub mod trace;
-pub mod whole_file;

@@ -4,9 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bad::QuarantineError;
-use crate::base::caller::words;
 use crate::base::shape::ImageShape;
-use crate::base::shown;
 use crate::batch::field::FieldError;
 use crate::image::DecodeError;
 use crate::record::datum::DatumError;
@@ -15,6 +13,8 @@ use crate::record::{Key, RecordId};
 use crate::source::{Damage, Record, SourceError};
 use crate::transform::TransformError;
 use crate::what::{self, Value};
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 /// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

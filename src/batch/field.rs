@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::caller::words;
 use crate::base::shape::{AXES_MAX, BatchShape, Dtype, Extents, ImageShape, Layout};
+use percolator_files::caller::words;
 
 /// The most fields that a batch can have.
 pub const FIELDS_MAX: usize = 64;

@@ -13,10 +13,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::base::caller::words;
 use crate::base::shape::{Dtype, Extents};
 use crate::batch::{BatchLayout, Filled};
 use crate::transform::{DeviceTransform, Staged};
+use percolator_files::caller::words;
 
 pub use crate::batch::{Capacity, HostMemory, PageMemory};
 

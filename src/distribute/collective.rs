@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::shown;
+use percolator_files::shown;
 
 /// One process's end of the connection between a job's processes. Each process has a rank. All processes go
 /// through the same rounds in the same order, and no process leaves a round before all have entered it.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::builder::FeedBuilder;
 use super::spec::DecoderSpec;
-use crate::base::caller::words;
 use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
 use crate::batch::field::Field;
@@ -14,6 +13,7 @@ use crate::decoder::example::{ExampleDecoder, ExampleFields, ExampleFieldsError,
 use crate::decoder::{Closure, Decoded, ErasedDecoder, RecordDecoder};
 use crate::source::Record;
 use crate::transform::{Transform, TransformPlace};
+use percolator_files::caller::words;
 
 /// A decoder's closure.
 type DecodeFn = dyn Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::FeedBuilder;
 use super::resolve::of_source;
-use crate::base::progress::Progress;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::receipt::{DataDigest, DigestDetail};
 use crate::source::{Identity, Passes, Source};
+use percolator_files::Progress;
 
 impl FeedBuilder {
     /// Makes the digest of what the feed would read, including its targets' companions. The feed is not

@@ -16,7 +16,6 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
-use crate::base::shown;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Sender, bounded, thread};
@@ -33,6 +32,7 @@ use crate::reader::{DataReader, Watch};
 use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
+use percolator_files::shown;
 
 /// The most records whose random numbers are drawn again when Caffe's sequence resumes: some seconds' work.
 const DRAWN_AGAIN_MAX: u64 = 1 << 31;

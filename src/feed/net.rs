@@ -6,12 +6,12 @@ use super::Feed;
 use super::builder::FeedBuilder;
 use super::spec::SourceSpec;
 use crate::base::shape::Phase;
-use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::image::ColorMode;
 use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
 use crate::transform::{Taken, Transform};
+use percolator_files::shown;
 
 /// A feed's layer in its net.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use super::builder::FeedBuilder;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
 use crate::bad::{BadAction, BadCount};
-use crate::base::checked_text::TextWriter;
 use crate::base::sync::Mutex;
 use crate::config::ConfigError;
 use crate::reader::schedule_slice::ScheduleSlice;
@@ -16,6 +15,7 @@ use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes};
+use percolator_files::checked_text::TextWriter;
 
 /// What all snapshots of a feed have in common.
 #[derive(Debug)]

@@ -17,7 +17,6 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::base::numa::Topology;
 use crate::base::offload::OFFLOADED_MAX;
 use crate::base::shape::{ImageShape, Phase};
-use crate::base::shown;
 use crate::batch::field::Field;
 use crate::batch::{BatchLayout, Capacity, LayoutError};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
@@ -36,6 +35,7 @@ use crate::source::{
 use crate::transform::{CaffeEra, LayerSeeds, Randomness, SetUp, Taken, Transform};
 use crate::workers::Task;
 use crate::workers::processor::Processor;
+use percolator_files::shown;
 
 /// The most workers, and the most lanes. Starting threads without bound aborts the process in the system's
 /// own library, where it cannot become an error.

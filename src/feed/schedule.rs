@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::builder::FeedBuilder;
 use super::spec::Seed;
 use crate::base::shape::Phase;
-use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::order::{BatchSize, Job, JobWorker, OrderError, Ranks, World};
@@ -15,6 +14,7 @@ use crate::reader::schedule_slice::ScheduleSlice;
 use crate::record::StepId;
 use crate::snapshot::{Resumed, RoundRobin, Snapshot, SnapshotError};
 use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
+use percolator_files::shown;
 
 /// Which of a job's replicas the lanes of a feed are: the first, and those that follow it.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::spec::{FeedSpec, SourceSpec};
-use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::source::image_list::ImageList;
@@ -14,6 +13,7 @@ use crate::source::lmdb::Lmdb;
 use crate::source::tfrecord::{Compression, TfRecord};
 use crate::source::{Source, SourceError};
 use crate::transform::{LayerKind, LayerSeeds};
+use percolator_files::shown;
 
 /// What changes the order of a source's records.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use memmap2::Mmap;
 
 use super::together;
-use crate::base::input_file;
+use percolator_files::input_file;
 
 /// The most that is read of the files: more than any cache holds.
 const READ_BYTES_MAX: usize = 1 << 30;

@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Ignored;
-use crate::base::input_file;
 use crate::proto::NetParameter;
 use crate::what;
+use percolator_files::input_file;
 
 pub use self::error::{LayerError, NetCause, NetError, TextPlace};
 pub use self::layer::{LayerSource, TransformSpec};

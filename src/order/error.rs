@@ -1,7 +1,7 @@
 //! Why a job cannot be divided as requested.
 
-use crate::base::shown;
 use crate::record::StepId;
+use percolator_files::shown;
 
 /// The configuration does not divide a data set among the replicas of a job.
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use super::remainder::Remainder;
 use super::sharding::{Files, Shard, ShardName};
 use super::world::MEMBERS_MAX;
 use super::{AutoShardPolicy, OrderError, Plan, Shuffle, World};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter};
+use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
 
 const POLICIES: [(AutoShardPolicy, &str); 5] = [
     (AutoShardPolicy::Auto, "auto"),

@@ -26,10 +26,10 @@ use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
 use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
 use crate::base::offload::Helpers;
-use crate::base::shown;
 use crate::base::trace::{self, TARGET};
 use crate::record::{RecordId, StepEnd};
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
+use percolator_files::shown;
 
 /// A consumer as the dealer sees it.
 struct ConsumerState {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::base::shape::Phase;
-use crate::base::shown;
+use percolator_files::shown;
 
 /// Handles with equal keys share one reader.
 ///

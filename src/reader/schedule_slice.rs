@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::ReaderError;
 use super::dealer::{Dealer, NobodyLeft, Step};
 use super::thread::Activity;
-use crate::base::shown::with_sources;
 use crate::order::{Block, BlockSource, Blocks, OrderError, Plan, ReplicaShare};
 use crate::record::{RecordId, StepEnd, StepId};
 use crate::source::{Cursor, Source, SourceError};
+use percolator_files::shown::with_sources;
 
 /// The steps that a reader deals, and to whom: consumer `i` is replica `first_replica + i` of the plan's job.
 #[derive(Clone, Debug, PartialEq, Eq)]

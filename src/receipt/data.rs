@@ -8,11 +8,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::{Digest, ReceiptError, file, one_line, shortened};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter};
-use crate::base::progress::Progress;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
+use percolator_files::Progress;
+use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
 
 /// A digest of the contents of all records of a data set. Receipts that keep
 /// [contents](crate::FeedBuilder::receipt_contents) are compared with it.

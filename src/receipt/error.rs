@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::data::KIND as DIGEST;
-use crate::base::caller::words;
-use crate::base::checked_text::TextFault;
-use crate::base::shown;
 use crate::order::OrderError;
+use percolator_files::caller::words;
+use percolator_files::checked_text::TextFault;
+use percolator_files::shown;
 
 /// A receipt cannot be read or written, or receipts do not go together.
 #[non_exhaustive]

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use super::text::KIND;
 use super::{Receipt, ReceiptError};
-use crate::base::checked_text::{TextFault, text_of};
-use crate::base::input_file;
-use crate::base::whole_file;
+use percolator_files::checked_text::{TextFault, text_of};
+use percolator_files::input_file;
+use percolator_files::whole_file;
 
 /// The largest file that is read, and so the largest that is written: a receipt of more than a million
 /// epochs, or a digest with the hashes of about 500 million records.

@@ -33,12 +33,12 @@ pub use self::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
     GivenSteps, MissingSteps, Positions, Verdict,
 };
-pub use crate::base::checked_text::TextFault;
+pub use percolator_files::checked_text::TextFault;
 
 use self::ledger::Entries;
-use crate::base::checked_text::TextWriter;
 use crate::order::Plan;
 use crate::source::Identity;
+use percolator_files::checked_text::TextWriter;
 
 /// What some lanes of a training run were given. [`Feed::receipt`](crate::Feed::receipt) and
 /// [`Lane::receipt`](crate::Lane::receipt) return one, and [`Verdict::of`] takes those of the whole run.

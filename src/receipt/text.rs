@@ -25,9 +25,9 @@ use std::str::FromStr;
 use super::ledger::{Entries, Entry};
 use super::multiset::Multiset;
 use super::{Digest, Receipt};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 use crate::order::Plan;
 use crate::source::Identity;
+use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
 
 pub(super) const KIND: &str = "receipt";
 /// Version 1 had neither samples ("clue" lines) nor contents.

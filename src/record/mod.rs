@@ -14,7 +14,7 @@ use std::fmt;
 pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use self::wire::WireError;
 
-use crate::base::shown;
+use percolator_files::shown;
 
 /// Identifies a record: its number, and the pass over the database.
 ///

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::base::caller::words;
-use crate::base::checked_text::TextFault;
-use crate::base::shown;
 use crate::order::OrderError;
 use crate::receipt::ReceiptError;
+use percolator_files::caller::words;
+use percolator_files::checked_text::TextFault;
+use percolator_files::shown;
 
 /// A snapshot cannot be taken, read or resumed from.
 #[non_exhaustive]

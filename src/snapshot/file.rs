@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 
 use super::text::{KIND, read};
 use super::{Snapshot, SnapshotError};
-use crate::base::checked_text::{TextFault, TextReader, TextWriter, lines, text_of};
-use crate::base::input_file;
-use crate::base::shown;
-use crate::base::whole_file::{self, folder_of, place_of};
 use crate::receipt::{self, Receipt};
+use percolator_files::checked_text::{TextFault, TextReader, TextWriter, lines, text_of};
+use percolator_files::input_file;
+use percolator_files::shown;
+use percolator_files::whole_file::{self, folder_of, place_of};
 
 const CARRIED: &str = "carried-receipt";
 const CARRIED_VERSION: u32 = 1;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::{DealtBy, DrawnFrom, RoundRobin, Snapshot, SnapshotError};
 use crate::bad::BadCount;
-use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::order::{COUNTED_MAX, Plan};
 use crate::record::StepId;
 use crate::source::Identity;
 use crate::transform::CaffeEra;
+use percolator_files::checked_text::{OneLine, TextFault, TextReader, TextWriter};
 
 pub(super) const KIND: &str = "snapshot";
 /// Version 1 had no samples ("clue" lines).

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
-use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter, lines};
+use percolator_files::checked_text::{OneLine, TextFault, TextReader, TextWriter, lines};
 
 /// The name of the sample of a data set's index, which depends on the database's pages.
 pub(crate) const INDEX: &str = "index";

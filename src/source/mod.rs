@@ -35,10 +35,10 @@ use std::path::{Path, PathBuf};
 
 use self::leveldb::LevelDbError;
 use self::tfrecord::TfRecordError;
-use crate::base::caller::words;
-use crate::base::shown;
 use crate::record::Key;
 use crate::what;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 pub use self::access::Access;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::base::shown;
 use crate::record::Key;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers, VerifiesLater};
+use percolator_files::shown;
 
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};

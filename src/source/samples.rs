@@ -2,8 +2,8 @@
 //! some that a seed picks.
 
 use super::{INDEX, Identity, Passes, Source, SourceError};
-use crate::base::shown;
 use crate::base::splitmix::{SplitMix, fold};
+use percolator_files::shown;
 
 /// The most records sampled besides the last one: each may take two disk reads.
 const RECORDS: u64 = 8;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::base::input_file;
 use crate::base::shape::ImageShape;
-use crate::base::shown;
 use crate::proto::BlobProto;
 use crate::what;
+use percolator_files::input_file;
+use percolator_files::shown;
 
 /// The largest mean file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;

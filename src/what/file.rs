@@ -8,7 +8,7 @@ use std::path::Path;
 use percolator_table::checksum::masked_crc32c;
 
 use super::{COPY, Kind, Thing, UNREAD, text};
-use crate::base::input_file;
+use percolator_files::input_file;
 
 /// How much of a file is looked at, from its front and from its end.
 const HEAD_BYTES: u64 = 4096;

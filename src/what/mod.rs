@@ -20,8 +20,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::base::caller::words;
-use crate::base::shown;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 pub(crate) use file::begins_with_record;
 pub use pixels::PixelOrder;

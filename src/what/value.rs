@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::file::picture;
-use crate::base::caller::words;
 use crate::record::datum::Datum;
 use crate::record::example::{Example, SequenceExample};
+use percolator_files::caller::words;
 
 /// What the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, Net, Phase, Transform, shown, tfrecord};
+use percolator::{ColorMode, Feed, Net, Phase, Transform, tfrecord};
 use percolator_data::{ChannelOrder, Content};
+use percolator_files::shown;
 
 use crate::described::{Database, Described};
 

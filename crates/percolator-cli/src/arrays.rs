@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
-use percolator::whole_file::{self, Existing};
-use percolator::{Batch, Dtype, Field, input_file, shown};
+use percolator::{Batch, Dtype, Field};
+use percolator_files::whole_file::{self, Existing};
+use percolator_files::{input_file, shown};
 use serde_json::{Value, json};
 
 use super::npy::{NpyType, NpyWriter, WholeNpy};

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use percolator::shown::count;
-use percolator::{Progress, shown, tfrecord};
+use percolator::{Progress, tfrecord};
 use percolator_data::Kind;
 use percolator_data::convert::{
     self as conversion, Encoded, Encoding, ExampleNames, ImageOptions, RecordOptions, Summary,
@@ -20,6 +19,8 @@ use percolator_data::input::{
     Cifar, CifarKind, CifarLabel, CifarSplit, ClassFolders, Idx, Input, ListedImages, Records,
 };
 use percolator_data::store::Backend;
+use percolator_files::shown;
+use percolator_files::shown::count;
 use serde_json::json;
 
 use crate::data_set::OpenArgs;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use clap::Args;
 use percolator::leveldb::LogGaps;
-use percolator::{Progress, shown, tfrecord};
+use percolator::{Progress, tfrecord};
 use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
+use percolator_files::shown;
 
 use crate::args::AccessArg;
 use crate::out::Out;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
 use percolator::{Feed, FeedBuilder};
+use percolator_files::shown;
 
 /// A database given by itself, without a net.
 #[derive(Clone, Debug)]

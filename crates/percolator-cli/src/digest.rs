@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
+use percolator::Progress;
 use percolator::receipt::{DataDigest, DigestDetail};
-use percolator::{Progress, shown};
+use percolator_files::shown;
 use serde_json::{Value, json};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};

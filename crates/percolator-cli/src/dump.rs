@@ -9,10 +9,11 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::batch::BatchShape;
 use percolator::example::ExampleFields;
-use percolator::folder_turn::FolderTurn;
 use percolator::transform::CaffeEra;
-use percolator::whole_file::{self, Existing};
-use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown};
+use percolator::{Batch, FeedBuilder, Field, Layout, Phase};
+use percolator_files::folder_turn::FolderTurn;
+use percolator_files::shown;
+use percolator_files::whole_file::{self, Existing};
 use serde_json::{Value, json};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};

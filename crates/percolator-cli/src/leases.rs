@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use percolator::shown;
 use percolator_cluster::leases::{BlockId, EpochUnderWay, Holder, Job, JobStatus, LiveWorker, OpenBlock};
+use percolator_files::shown;
 use serde_json::{Value, json};
 
 use crate::metadata::MetadataArgs;

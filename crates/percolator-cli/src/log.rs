@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_observe::{nvtx, trace::TraceFile};
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::format::debug_fn;

@@ -44,8 +44,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use percolator::caller::{self, Caller};
-use percolator::shown;
+use percolator_files::caller::{self, Caller};
+use percolator_files::shown;
 
 fn main() -> ExitCode {
     caller::is(Caller::Command);

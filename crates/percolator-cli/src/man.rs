@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
-use percolator::{shown, whole_file};
+use percolator_files::{shown, whole_file};
 
 use crate::command::Cli;
 

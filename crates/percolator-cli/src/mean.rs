@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown::{self, count};
 use percolator_data::mean::{self, MeanOptions, Sums};
+use percolator_files::shown::{self, count};
 use serde_json::json;
 
 use crate::args::{ChannelsArg, ColorArg, ContentArg, size};

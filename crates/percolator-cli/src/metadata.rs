@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use percolator::shown;
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, FolderMetadata, Metadata};
+use percolator_files::shown;
 
 /// The variable that has the password of --etcd-user: other users of a machine see its processes' arguments.
 const PASSWORD: &str = "PERCOLATOR_ETCD_PASSWORD";

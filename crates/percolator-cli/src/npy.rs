@@ -4,8 +4,8 @@ use std::io::{BufWriter, ErrorKind, IntoInnerError, Seek as _, SeekFrom, Write a
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use percolator::shown;
-use percolator::whole_file::{Existing, WholeFile};
+use percolator_files::shown;
+use percolator_files::whole_file::{Existing, WholeFile};
 use percolator_tensorflow::convert::npy_header;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
 use percolator::proto::BlobProto;
-use percolator::whole_file::{self, Existing};
-use percolator::{input_file, shown};
+use percolator_files::whole_file::{self, Existing};
+use percolator_files::{input_file, shown};
 use prost::Message as _;
 
 /// What a file is.

@@ -10,7 +10,8 @@ use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
 use percolator::record::StepId;
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, TfRecord};
-use percolator::{LastBatch, Snapshot, shown, tfrecord};
+use percolator::{LastBatch, Snapshot, tfrecord};
+use percolator_files::shown;
 use serde_json::json;
 
 use super::args::AccessArg;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use percolator::shown::{self, count};
+use percolator_files::shown::{self, count};
 use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split, Summary};
 use serde_json::{Value, json};
 

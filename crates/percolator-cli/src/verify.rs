@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use percolator::bad::Quarantined;
-use percolator::{shown, whole_file};
 use percolator_data::scan::Progress;
 use percolator_data::verify::{self, Fault, Repaired, Since, Verified, VerifyOptions};
 use percolator_data::{Content, DataSet, inspect};
+use percolator_files::{shown, whole_file};
 use serde_json::json;
 
 use crate::args::ContentArg;

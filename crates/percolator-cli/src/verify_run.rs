@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator::Receipt;
 use percolator::receipt::{
     ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
 };
-use percolator::shown::count;
-use percolator::{Receipt, shown};
 use percolator_cluster::leases::{EpochUnderWay, Job, JobAccount};
+use percolator_files::shown;
+use percolator_files::shown::count;
 use serde_json::{Value, json};
 
 use super::exit;

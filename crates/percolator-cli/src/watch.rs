@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use percolator::{Progress, shown};
+use percolator::Progress;
+use percolator_files::shown;
 
 use crate::stop::Signals;
 

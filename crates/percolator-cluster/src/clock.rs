@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use percolator::shown;
+use percolator_files::shown;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Says how much time has passed since a moment that is the same for all who use the clock.

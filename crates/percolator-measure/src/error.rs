@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use percolator::FeedError;
 use percolator::device::DeviceError;
 use percolator::source::SourceError;
 use percolator::transform::MeanImageError;
-use percolator::{FeedError, shown};
+use percolator_files::shown;
 
 /// What keeps a feed from being measured.
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use percolator::input_file;
+use percolator_files::input_file;
 
 use crate::error::MeasureError;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use percolator::batch::FieldError;
 use percolator::reader::ReaderError;
 use percolator::receipt::ReceiptError;
-use percolator::shown;
 use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
+use percolator_files::shown;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

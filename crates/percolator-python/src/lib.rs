@@ -34,7 +34,7 @@ use pyo3::prelude::*;
 /// What `percolator` consists of. The package re-exports it.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    percolator::caller::is(percolator::caller::Caller::Python);
+    percolator_files::caller::is(percolator_files::caller::Caller::Python);
     log::listen();
     running::close_at_exit(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

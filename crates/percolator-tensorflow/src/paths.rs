@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-pub(crate) use percolator::input_file::open as open_regular;
+pub(crate) use percolator_files::input_file::open as open_regular;
 
 /// Returns a path with a text behind it. Unlike `set_extension`, it replaces nothing.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

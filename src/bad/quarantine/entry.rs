@@ -13,10 +13,10 @@ use percolator_table::checksum::Crc32c;
 
 use super::QuarantineError;
 use crate::bad::BadRecord;
-use crate::base::input_file;
 use crate::record::Key;
 use crate::record::example::{Example, ExampleWriter, NameFirst};
 use crate::source::tfrecord::{FrameFault, HEAD_BYTES, read_frame};
+use percolator_files::input_file;
 
 /// The features of an entry.
 pub(super) mod feature {

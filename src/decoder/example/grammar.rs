@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::fields::{BYTES_MAX, Elements, ExampleField, ExampleFields, Missing};
 use crate::base::shape::{AXES_MAX, Dtype};
-use crate::base::shown;
 use crate::batch::field::{FIELDS_MAX, Field, FieldKind, Pad};
+use percolator_files::shown;
 
 /// The types, as they are written.
 const DTYPES: [Dtype; 12] = [

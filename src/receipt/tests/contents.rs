@@ -1,9 +1,9 @@
 //! Receipts that keep contents, against the digest of a data set.
 
 use super::*;
-use crate::base::checked_text::TextWriter;
 use crate::base::splitmix;
 use crate::receipt::content::ContentHash;
+use percolator_files::checked_text::TextWriter;
 
 /// The content hash of a record in these tests.
 fn content(index: u64) -> ContentHash {

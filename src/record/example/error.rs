@@ -2,8 +2,8 @@
 
 use super::Kind;
 use crate::base::shape::Dtype;
-use crate::base::shown;
 use crate::record::wire::WireError;
+use percolator_files::shown;
 
 /// Why a record is not an `Example`, or not a `SequenceExample`. Offsets count from its first byte.
 #[non_exhaustive]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::base::shown;
 use crate::source::SourceError;
+use percolator_files::shown;
 
 /// One line of the list.
 #[derive(Clone, Copy, Debug)]

@@ -18,8 +18,8 @@ use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
 use super::Identity;
-use crate::base::caller::words;
-use crate::base::shown;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 /// Where the index of a database's records is kept.
 ///

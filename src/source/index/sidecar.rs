@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use once_cell::sync::OnceCell;
 use percolator_table::checksum::crc32c;
 
-use crate::base::{input_file, shown, whole_file};
 use crate::source::Identity;
+use percolator_files::{input_file, shown, whole_file};
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";
 const VERSION: u32 = 1;

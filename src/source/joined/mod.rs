@@ -11,9 +11,9 @@ use percolator_table::checksum::crc32c;
 use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
-use crate::base::shown;
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
+use percolator_files::shown;
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::database::Database;
-use crate::base::shown;
 use crate::source::Dealt;
 use crate::source::page_cache::behind::{Trail, Way};
+use percolator_files::shown;
 
 #[derive(Debug)]
 pub(super) struct Behind {

@@ -12,12 +12,12 @@ use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::TableBytes;
 use super::merge::MergeCursor;
 use super::opened::OpenTable;
-use crate::base::shown;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
+use percolator_files::shown;
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
 const STEPS_APART: u32 = 32;

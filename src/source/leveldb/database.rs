@@ -14,11 +14,11 @@ use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
 use super::opened::{OpenTable, OpenTables};
-use crate::base::shown;
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 use crate::source::file_id::FileState;
+use percolator_files::shown;
 
 /// A table of a level.
 #[derive(Debug)]

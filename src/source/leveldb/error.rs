@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use percolator_table::TableError;
 
 use super::log::LogFault;
-use crate::base::caller::words;
-use crate::base::shown;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 /// Why a LevelDB cannot be read. Offsets count from the start of the file.
 #[non_exhaustive]

@@ -7,9 +7,9 @@ use percolator_table::EntryPlace;
 
 use super::LevelDb;
 use super::merge::MergeCursor;
-use crate::base::shown;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 use crate::source::{Source as _, SourceError};
+use percolator_files::shown;
 
 /// Where a record is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

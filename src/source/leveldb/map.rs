@@ -13,12 +13,12 @@ use memmap2::{Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
-use crate::base::input_file::open_without_waiting;
-use crate::base::shown;
 use crate::source::access::Reading;
 use crate::source::file_id::{FileId, FileState};
 use crate::source::kept_maps::KeptMaps;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableChecksum};
+use percolator_files::input_file::open_without_waiting;
+use percolator_files::shown;
 
 /// The most bytes the kernel reads for one request, however many are requested.
 pub(super) const PIECE_BYTES: usize = 128 << 10;

@@ -93,8 +93,8 @@ use self::log::Cut;
 use self::merge::MergeCursor;
 use super::access::Access;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::base::shown;
 use crate::source::internals::SourceInternals;
+use percolator_files::shown;
 
 /// The most tables of one database that stay mapped, unless fewer maps are left to the process
 /// (`kept_maps.rs`). Each cursor maps the others for itself, and lends their values only until it moves.

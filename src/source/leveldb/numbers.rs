@@ -20,9 +20,9 @@ use super::error::LevelDbError;
 use super::folder::Folder;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::{FileBytes, open_table};
-use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::access::Reading;
+use percolator_files::shown;
 
 /// What is known of a database's sequence numbers besides its logs.
 #[derive(Debug)]

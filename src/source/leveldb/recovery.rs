@@ -31,11 +31,11 @@ use super::numbers::Numbers;
 use super::opened::OpenTables;
 use super::replay::{Replay, damaged};
 use super::{LevelDbOptions, LogCut};
-use crate::base::shown;
 use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 use crate::source::file_id::FileState;
+use percolator_files::shown;
 
 /// Opens the database at `path`; at most `held` of its tables stay mapped or open.
 pub(super) fn open(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {

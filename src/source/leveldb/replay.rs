@@ -10,9 +10,9 @@ use super::log::{BLOCK_BYTES, LogError, LogReader};
 use super::map::FileBytes;
 use super::numbers::Numbers;
 use super::{LogCut, LogGaps};
-use crate::base::caller::words;
 use crate::source::Identity;
 use crate::source::SourceError;
+use percolator_files::caller::words;
 
 /// The most gaps that are kept, of those that were allowed.
 const GAPS_MAX: usize = 100;

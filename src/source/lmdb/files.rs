@@ -5,10 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::meta::{self, Foreign};
-use crate::base::input_file::open_without_waiting;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 use crate::what::Kind;
+use percolator_files::input_file::open_without_waiting;
 
 /// The name of the data file in a database's folder.
 const DATA: &str = "data.mdb";

@@ -11,9 +11,9 @@ use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Tree};
 use super::pages::Pages;
-use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
+use percolator_files::shown;
 
 /// An index, and the commit that it belongs to.
 #[derive(Clone, Debug)]

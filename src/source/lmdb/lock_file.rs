@@ -22,8 +22,8 @@ use rustix::{
     io::Errno,
 };
 
-use crate::base::input_file::is_of_file;
 use crate::source::file_id::FileId;
+use percolator_files::input_file::is_of_file;
 
 /// The lock files of our environments.
 ///

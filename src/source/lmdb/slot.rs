@@ -22,10 +22,10 @@ use parking_lot::Mutex;
 use super::files::Files;
 use super::lock_file::{LockFile, Turn};
 use super::room::Room;
-use crate::base::caller::words;
-use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 /// The most read transactions that may be open at once, over all processes. LMDB's own default is 126; a
 /// server that makes one reader for each connection needs more. Only the process that creates the lock file

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::ahead::{CHUNK_BYTES, STEPS_FORWARD, Selectivity, Window};
 use super::behind::{Trail, Way};
 use super::mapped::{Mapped, steps};
-use crate::base::shown;
 use crate::source::file_id::FileId;
 use crate::source::{Dealt, READ_AHEAD_BYTES};
+use percolator_files::shown;
 
 /// The unit of dropping: a few system calls for a thousand pages.
 const PART_BYTES: u64 = 4 << 20;

@@ -15,10 +15,10 @@ use rustix::fs::{Advice, fadvise};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
 use super::dropped::drop_pages;
-use crate::base::input_file::open_without_waiting;
-use crate::base::shown;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
+use percolator_files::input_file::open_without_waiting;
+use percolator_files::shown;
 
 /// The kernel reads this much for one request, however long the request: Linux cuts it to the disk's setting.
 const PIECE_BYTES: u64 = 128 << 10;

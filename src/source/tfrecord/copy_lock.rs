@@ -12,9 +12,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::shown;
-use crate::base::{file_lock, whole_file};
 use crate::source::file_id::FileId;
+use percolator_files::shown;
+use percolator_files::{file_lock, whole_file};
 
 const ENDING: &str = ".percolator-lock";
 
@@ -79,7 +79,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::base::whole_file::WholeFile;
+    use percolator_files::whole_file::WholeFile;
 
     #[test]
     #[cfg_attr(miri, ignore = "locks files")]

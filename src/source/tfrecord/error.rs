@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::Compression;
-use crate::base::caller::words;
-use crate::base::shown;
+use percolator_files::caller::words;
+use percolator_files::shown;
 
 /// Why a TFRecord file cannot be read.
 #[non_exhaustive]

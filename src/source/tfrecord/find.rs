@@ -8,11 +8,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::error::TfRecordError;
-use crate::base::glob::{self, Rules};
-use crate::base::input_file;
-use crate::base::whole_file::{self, kind_of};
 use crate::source::SourceError;
 use crate::what::Kind;
+use percolator_files::glob::{self, Rules};
+use percolator_files::input_file;
+use percolator_files::whole_file::{self, kind_of};
 
 /// The endings of files that lie beside records: what this crate keeps there, files that are being written
 /// and their locks, outputs of runs that found another file at their paths; the lists that a conversion

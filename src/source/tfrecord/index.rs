@@ -9,9 +9,9 @@ use super::packed_walk::PackedWalk;
 use super::plain::Plain;
 use super::walk::Walk;
 use super::{Body, TfRecord, unpacked};
-use crate::base::shown;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
+use percolator_files::shown;
 
 /// An index, and the file that it belongs to.
 #[derive(Clone, Debug)]

@@ -66,8 +66,8 @@ use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::base::shown;
 use crate::what::{self, Kind};
+use percolator_files::shown;
 
 /// How a TFRecord file is compressed: TensorFlow's `compression_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

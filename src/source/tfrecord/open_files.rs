@@ -9,10 +9,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::error::TfRecordError;
-use crate::base::input_file::open_without_waiting;
-use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 use crate::source::file_id::FileState;
+use percolator_files::input_file::open_without_waiting;
+use percolator_files::whole_file::kind_of;
 
 /// The most files that stay open, over all data sets, besides those being read: a process is often limited to
 /// 1,024 open files.

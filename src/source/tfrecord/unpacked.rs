@@ -38,11 +38,11 @@ use super::open_files::{self, open_again};
 use super::packed::{ENDS_MAX, Packed};
 use super::packed_walk::PackedWalk;
 use super::plain::Plain;
-use crate::base::shown;
-use crate::base::whole_file::{self, WholeFile, folder_of};
 use crate::source::SourceError;
 use crate::source::file_id::{FileId, FileState};
 use crate::source::index::{IndexPlace, file_in};
+use percolator_files::shown;
+use percolator_files::whole_file::{self, WholeFile, folder_of};
 
 const EXTENSION: &str = "percolator-unpacked";
 const MAGIC: [u8; 8] = *b"PRCLunp\n";

@@ -9,8 +9,8 @@ use percolator_table::checksum::Crc32c;
 
 use super::Compression;
 use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, head_of};
-use crate::base::whole_file::WholeFile;
 use crate::source::SourceError;
+use percolator_files::whole_file::WholeFile;
 
 /// Bytes that are gathered before the system is asked to write them.
 const BUFFER_BYTES: usize = 256 << 10;

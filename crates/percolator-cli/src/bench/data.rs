@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use percolator::{Progress, shown};
+use percolator::Progress;
+use percolator_files::shown;
 
 use super::photos::Photos;
 use super::synthetic::Kind;

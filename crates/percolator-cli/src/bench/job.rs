@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use percolator::{Dtype, FeedBuilder, Progress, Transform, shown};
+use percolator::{Dtype, FeedBuilder, Progress, Transform};
+use percolator_files::shown;
 use percolator_measure::Job;
 
 use super::Bench;

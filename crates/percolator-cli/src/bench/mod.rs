@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{ArgGroup, Args};
-use percolator::whole_file::Existing;
+use percolator_files::whole_file::Existing;
 
 use super::args::seconds;
 use super::input::InputArgs;

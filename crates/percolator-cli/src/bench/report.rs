@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_measure::{Limit, Stage};
 
 use super::figures::Figures;

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use percolator::shown;
 use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
+use percolator_files::shown;
 
 use crate::metadata::MetadataArgs;
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown;
 use percolator_cluster::checkpoint::{ArchiveError, Existing, Origin};
 use percolator_cluster::store::Id;
+use percolator_files::shown;
 use serde_json::json;
 
 use super::{Place, id, printable};

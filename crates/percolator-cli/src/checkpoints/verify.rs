@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown;
 use percolator_cluster::checkpoint::Verified;
 use percolator_cluster::store::Id;
+use percolator_files::shown;
 use serde_json::{Value, json};
 
 use super::{Place, complain, id, ids, printable};

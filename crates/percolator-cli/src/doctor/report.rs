@@ -1,6 +1,6 @@
 //! The diagnosis for people: as wide as the terminal, and 100 columns at most, but for paths.
 
-use percolator::shown::{self, count};
+use percolator_files::shown::{self, count};
 use percolator_measure::doctor::{Binds, Diagnosis, Pipeline, Trial, Verdict};
 
 use super::options;

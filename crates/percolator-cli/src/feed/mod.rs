@@ -16,7 +16,8 @@ use percolator::feed::ConfigError;
 use percolator::order::{Process, World};
 use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
-use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, shown, whole_file};
+use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats};
+use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 
 use crate::args::{millis, seconds};

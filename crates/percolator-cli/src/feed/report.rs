@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use percolator::feed::{Bottleneck, BudgetLine};
-use percolator::{Feed, Stats, limits, shown};
+use percolator::{Feed, Stats, limits};
+use percolator_files::shown;
 use percolator_observe::Numbers;
 use percolator_observe::trace::Summary;
 use serde_json::{Value, json};

@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use percolator::{shown, whole_file};
 use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture, PictureOptions};
 use percolator_data::scan::Progress;
 use percolator_data::{DataSet, Found};
+use percolator_files::{shown, whole_file};
 
 use crate::args::{ChannelsArg, ContentArg};
 use crate::data_set::{DataArgs, stdout};

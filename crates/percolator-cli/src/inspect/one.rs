@@ -5,9 +5,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use percolator::shown;
 use percolator_data::DataSet;
 use percolator_data::inspect::{self, Pixels, Which, half_blocks, key_text};
+use percolator_files::shown;
 use serde_json::{Map, Value, json};
 
 use super::Inspect;

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use percolator::shown::{self, count};
 use percolator_data::inspect::{Duplicates, LabelCount, Labels, Report};
+use percolator_files::shown::{self, count};
 
 /// The most lines for labels, and for shapes.
 const LABELS_MAX: usize = 20;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use percolator::shown::{self, count};
+use percolator_files::shown::{self, count};
 use percolator_tensorflow::convert::{
     Conversion, ConvertError, Existing, Format, LeftOut, Model, Options, Rules, Unmatched, UnusedRule,
 };

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
 use clap::Args;
-use percolator::folder_turn::FolderTurn;
-use percolator::shown::{self, count};
+use percolator_files::folder_turn::FolderTurn;
+use percolator_files::shown::{self, count};
 use percolator_tensorflow::checkpoint::StateFile;
 use percolator_tensorflow::convert::{CopyOptions, Existing, Format, Model, copy_checkpoint};
 use serde_json::json;

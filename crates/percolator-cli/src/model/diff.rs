@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::convert::{ConvertError, Model, Progress};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde_json::{Value as Json, json};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Args;
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::latest_checkpoint;
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown::count;
+use percolator_files::shown::count;
 use percolator_tensorflow::convert::{ConvertError, Model, Progress, TensorInfo};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::convert::ConvertError;
 
 use crate::out::Out;

@@ -242,7 +242,7 @@ pub(super) fn line(
 ) -> std::io::Result<()> {
     let mut whole = String::new();
     let _ = write!(whole, "{text}");
-    writeln!(out, "{}{}", "  ".repeat(depth), percolator::shown::message(&whole))
+    writeln!(out, "{}{}", "  ".repeat(depth), percolator_files::shown::message(&whole))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator::shown::{self, count};
+use percolator_files::shown::{self, count};
 use percolator_tensorflow::Checkpoint;
 use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;

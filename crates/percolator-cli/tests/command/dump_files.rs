@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use percolator::folder_turn::FolderTurn;
+use percolator_files::folder_turn::FolderTurn;
 use rustix::io::Errno;
 
 use crate::common::words_of;

@@ -123,7 +123,7 @@ impl Server {
                 Err(ServerError::Length { found: weights.len(), expected: numbers })
             }
             Some(Said::Refused(Refused { message, may_pass })) => {
-                let message = percolator::shown::message(&message).to_string();
+                let message = percolator_files::shown::message(&message).to_string();
                 Err(ServerError::Refused { message, may_pass })
             }
             Some(Said::Present(_)) | None => Err(ServerError::Other),
@@ -224,7 +224,7 @@ pub(crate) async fn probe(address: std::net::SocketAddr) -> Result<String, Serve
     let expected = Expected { peer: "parameter server", numbers: 0, begins_within: ANSWER_WITHIN };
     match wire::receive::<Answer>(&mut stream, expected).await?.said {
         Some(Said::Present(wire::Present { job, shard, updates })) => {
-            let job = percolator::shown::message(&job).to_string();
+            let job = percolator_files::shown::message(&job).to_string();
             Ok(format!("shard {shard} of {job}, {updates} updates"))
         }
         _ => Err(ServerError::Other),

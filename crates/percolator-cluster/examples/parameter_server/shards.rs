@@ -46,7 +46,7 @@ impl Shard {
 
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shard {} of {} of {}", self.number, self.of, percolator::shown::message(&self.job))
+        write!(f, "shard {} of {} of {}", self.number, self.of, percolator_files::shown::message(&self.job))
     }
 }
 

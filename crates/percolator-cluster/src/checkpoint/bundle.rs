@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::checkpoint::{WriteError, data_file_bytes, write_data_file};
 use percolator_tensorflow::{
     Checkpoint as Files, CheckpointError as FilesError, CheckpointWriter, Element, Tensor, TensorError,

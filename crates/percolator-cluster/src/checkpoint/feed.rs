@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use percolator::Snapshot;
-use percolator::shown;
+use percolator_files::shown;
 
 use super::{Checkpoint, invalid};
 

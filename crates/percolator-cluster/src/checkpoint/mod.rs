@@ -82,7 +82,7 @@ pub use self::running::Checkpoints;
 pub use self::stats::CheckpointStats;
 pub use self::tensors::{Element, Tensor, TensorError, Tensors};
 #[doc(inline)]
-pub use percolator::whole_file::Existing;
+pub use percolator_files::whole_file::Existing;
 pub use safetensors::Dtype;
 
 /// A state that can be written, and read again.

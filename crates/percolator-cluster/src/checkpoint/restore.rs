@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use percolator::shown;
+use percolator_files::shown;
 use tracing::{info, warn};
 
 use super::Checkpoint;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use percolator::shown;
+use percolator_files::shown;
 use tonic::{Code, ConnectError, Status};
 
 /// Why a request has no result.

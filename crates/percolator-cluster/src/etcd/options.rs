@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use percolator::caller::words;
-use percolator::shown;
+use percolator_files::caller::words;
+use percolator_files::shown;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 
 use crate::metadata::KEY_BYTES_MAX;

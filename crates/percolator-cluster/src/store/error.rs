@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator::shown;
+use percolator_files::shown;
 
 /// Why a file cannot be written, read, listed or removed.
 #[non_exhaustive]

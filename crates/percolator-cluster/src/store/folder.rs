@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::WholeFile;
+use percolator_files::whole_file::WholeFile;
 use uuid::Uuid;
 
 use super::error::StoreError;
@@ -43,7 +43,7 @@ impl FolderStore {
         match found {
             Ok(folder) => Ok(FolderStore { folder }),
             Err(error) => {
-                let path = percolator::shown::path(&folder).to_string();
+                let path = percolator_files::shown::path(&folder).to_string();
                 Err(StoreError::NoStore { path, source: error.into() })
             }
         }
@@ -77,7 +77,7 @@ impl FolderStore {
     fn at_file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         move |error| match error.kind() {
             io::ErrorKind::NotFound => {
-                StoreError::Missing { path: percolator::shown::path(path).to_string() }
+                StoreError::Missing { path: percolator_files::shown::path(path).to_string() }
             }
             _ => StoreError::at(what, path)(error),
         }
@@ -151,7 +151,7 @@ impl Store for FolderStore {
 
     fn open<'a>(&'a self, id: &Id, name: Uuid) -> Result<Box<dyn Read + Send + 'a>, StoreError> {
         let path = self.path_of(id, name);
-        let (file, _) = percolator::input_file::open(&path).map_err(Self::at_file("open", &path))?;
+        let (file, _) = percolator_files::input_file::open(&path).map_err(Self::at_file("open", &path))?;
         Ok(Box::new(file))
     }
 
@@ -201,7 +201,7 @@ impl Store for FolderStore {
     }
 
     fn place(&self) -> String {
-        percolator::shown::path(&self.folder).to_string()
+        percolator_files::shown::path(&self.folder).to_string()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use percolator::shown::{self, count};
+use percolator_files::shown::{self, count};
 
 use super::report::Skipped;
 use crate::input::InputError;

@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
-use percolator::input_file::is_of_file;
 use percolator::record::Pixels;
 use percolator::transform::DecodeError;
-use percolator::{ColorMode, shown};
+use percolator_files::input_file::is_of_file;
+use percolator_files::shown;
 
 use super::image::ImageOptions;
 use super::record::{RecordOptions, put_file, put_pixels};

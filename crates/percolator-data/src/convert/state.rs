@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use percolator::{input_file, whole_file};
+use percolator_files::{input_file, whole_file};
 use serde::{Deserialize, Serialize};
 
 use super::maker::Size;

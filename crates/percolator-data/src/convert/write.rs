@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
-use percolator::whole_file;
+use percolator_files::whole_file;
 
 use super::maker::Size;
 use super::pipeline::{self, Made};

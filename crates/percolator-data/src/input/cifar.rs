@@ -8,7 +8,7 @@
 use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use percolator::input_file;
+use percolator_files::input_file;
 
 use super::identity;
 use super::idx::{ended, pass};

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use percolator::input_file;
+use percolator_files::input_file;
 use sha2::{Digest as _, Sha256};
 
 use super::{Input, InputError, Item, ItemReader, file_key};

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
 use percolator::source::SourceError;
 use percolator::transform::DecodeError;
+use percolator_files::shown;
 
 /// Why an input cannot be read.
 #[non_exhaustive]

@@ -9,8 +9,8 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
-use percolator::input_file;
-use percolator::shown;
+use percolator_files::input_file;
+use percolator_files::shown;
 
 use super::identity;
 use super::{Input, InputError, Item, ItemReader};

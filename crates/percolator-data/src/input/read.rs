@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use percolator::input_file;
+use percolator_files::input_file;
 
 /// The longest image file that is read. Each worker has one in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use percolator::shown::count;
+use percolator_files::shown::count;
 
 use super::duplicates::Duplicates;
 use super::pictures::{Picture, Pixels};

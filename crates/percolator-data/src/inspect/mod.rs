@@ -27,7 +27,7 @@ mod terminal;
 use std::num::NonZeroUsize;
 
 use percolator::decoder::ImageFileDecoder;
-use percolator::shown;
+use percolator_files::shown;
 
 use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};

@@ -8,7 +8,8 @@ use std::path::Path;
 use percolator::batch::FIELDS_MAX;
 use percolator::example::{ExampleField, ExampleFields};
 use percolator::what::Value;
-use percolator::{Dtype, Field, shown};
+use percolator::{Dtype, Field};
+use percolator_files::shown;
 
 use super::features::FeatureReport;
 use super::report::Report;

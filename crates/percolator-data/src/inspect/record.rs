@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use percolator::decoder::ImageFileDecoder;
 use percolator::example::{Example, Feature, Features, SequenceExample};
 use percolator::record::{Datum, Key};
-use percolator::shown;
 use percolator::source::{Cursor, Source, SourceError};
+use percolator_files::shown;
 use serde::Serialize;
 
 use super::features::values;

@@ -4,7 +4,7 @@ use std::io;
 
 use percolator::batch::{ImageShape, RecordCause};
 use percolator::record::Key;
-use percolator::shown;
+use percolator_files::shown;
 
 use crate::scan::ScanError;
 

@@ -13,9 +13,10 @@ mod work;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use percolator::ColorMode;
 use percolator::batch::ImageShape;
 use percolator::proto::BlobProto;
-use percolator::{ColorMode, whole_file};
+use percolator_files::whole_file;
 use prost::Message as _;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
 use percolator::source::SourceError;
 use percolator::what::{self, Kind};
+use percolator_files::shown;
 
 /// Why a path cannot be opened as a data set.
 #[non_exhaustive]

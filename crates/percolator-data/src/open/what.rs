@@ -8,7 +8,7 @@ use std::path::Path;
 
 use percolator::source::{Source as _, SourceError, TfRecord};
 use percolator::tfrecord::TfRecordError;
-use percolator::{input_file, shown};
+use percolator_files::{input_file, shown};
 
 use super::Kind;
 use super::error::{OpenError, cannot, unknown};

@@ -35,8 +35,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use percolator::batch::RecordCause;
 use percolator::record::Key;
-use percolator::shown;
 use percolator::source::SourceError;
+use percolator_files::shown;
 
 use crate::content::Content;
 use crate::open::DataSet;

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_table::BuildError;
 
 use super::Backend;

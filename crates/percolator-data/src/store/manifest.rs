@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator::{input_file, whole_file};
+use percolator_files::{input_file, whole_file};
 use percolator_table::checksum::Crc32c;
 use percolator_table::coding::{Coded, put_varint};
 

@@ -38,7 +38,7 @@ pub use self::new_store::NewStore;
 pub(crate) use self::partial::{LABELS, SKIPPED, STATE};
 pub(crate) use self::place::{Earlier, Output, Place, followed, with_ending};
 #[doc(inline)]
-pub use percolator::whole_file::Existing;
+pub use percolator_files::whole_file::Existing;
 
 /// The longest key that an LMDB has, in bytes.
 pub const LMDB_KEY_BYTES_MAX: usize = 511;

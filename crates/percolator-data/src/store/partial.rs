@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use percolator::whole_file;
+use percolator_files::whole_file;
 use rustix::fs::OFlags;
 
 use super::StoreError;

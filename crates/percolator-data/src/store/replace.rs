@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::input_file;
 use percolator::source::{Source as _, TfRecord};
-use percolator::whole_file::{Existing, rename_to_free};
+use percolator_files::input_file;
+use percolator_files::whole_file::{Existing, rename_to_free};
 
 use super::StoreError;
 use super::place::with_ending;

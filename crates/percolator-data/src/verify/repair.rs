@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::Datum;
 use percolator::source::ImageList;
-use percolator::{shown, tfrecord, whole_file};
+use percolator::tfrecord;
+use percolator_files::{shown, whole_file};
 use serde::Serialize;
 
 use super::{Fault, Verified, VerifyOptions, check, scan};

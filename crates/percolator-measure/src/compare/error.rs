@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::results::BYTES_MAX;
 

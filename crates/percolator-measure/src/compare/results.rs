@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use percolator::shown;
+use percolator_files::shown;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use percolator::FeedBuilder;
 use percolator::feed::{ResolvedFeed, SourceSpec};
 use percolator::source::Access;
-use percolator::{FeedBuilder, input_file};
+use percolator_files::input_file;
 use serde::Serialize;
 
 use crate::job::Job;

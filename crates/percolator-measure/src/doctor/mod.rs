@@ -14,9 +14,9 @@ use std::time::Duration;
 use percolator::example::ExampleImage;
 use percolator::feed::ResolvedFeed;
 use percolator::order::{BatchSize, ShuffleSpec};
-use percolator::shown;
 use percolator::source::{IndexPlace, Passes};
 use percolator::{Phase, Shuffle};
+use percolator_files::shown;
 use serde::{Serialize, Serializer};
 
 pub use self::advice::Advice;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator::shown;
+use percolator_files::shown;
 use ureq::Agent;
 
 use crate::numbers::{Numbers, ParseError, parse};

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
-use percolator::shown;
-use percolator::whole_file::{Existing, WholeFile};
+use percolator_files::shown;
+use percolator_files::whole_file::{Existing, WholeFile};
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 pub use self::file::{Summary, TraceError, TraceFile};
 #[doc(inline)]
-pub use percolator::whole_file::Existing;
+pub use percolator_files::whole_file::Existing;
 
 /// What the layer passes to the thread that writes.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use percolator::Stats;
 use percolator::feed::{Bottleneck, LaneStats};
-use percolator::shown;
+use percolator_files::shown;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};

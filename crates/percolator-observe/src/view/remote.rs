@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use percolator::feed::FeedControl;
-use percolator::shown;
+use percolator_files::shown;
 
 use super::Subject;
 use crate::Numbers;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use percolator::shown;
+use percolator_files::shown;
 use percolator_observe::metrics::{Endpoint, Facade, Feeds, describe, scrape};
 use percolator_observe::{Numbers, parse};
 

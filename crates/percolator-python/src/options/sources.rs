@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use percolator::feed::{FeedSpec, SourceSpec};
-use percolator::shown;
 use percolator::source::IndexPlace;
+use percolator_files::shown;
 use pyo3::prelude::*;
 
 use super::Keywords;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_table::TableError;
 
 use crate::DataType;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::error::CheckpointError;
 use crate::paths::{folder_of, open_regular, with_suffix};

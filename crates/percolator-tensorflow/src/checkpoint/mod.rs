@@ -40,7 +40,7 @@ pub use self::writer::{
 };
 pub(crate) use self::writer::{PREVIOUS, new_prefix};
 #[doc(inline)]
-pub use percolator::whole_file::Existing;
+pub use percolator_files::whole_file::Existing;
 
 use self::data::DataFiles;
 use self::index::Index;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::{self, Existing, WholeFile};
+use percolator_files::whole_file::{self, Existing, WholeFile};
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use percolator::input_file;
-use percolator::whole_file::{self, Existing};
+use percolator_files::input_file;
+use percolator_files::whole_file::{self, Existing};
 
 use super::{ConvertError, Progress, Summary, checkpoint};
 use crate::Checkpoint;

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::{Progress, shown};
+use percolator::Progress;
+use percolator_files::shown;
 
 use super::{Format, UnusedRule};
 use crate::checkpoint::{StateError, WriteError};

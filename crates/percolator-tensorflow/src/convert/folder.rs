@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::temporary_of;
+use percolator_files::whole_file::temporary_of;
 
 use super::file::InputFile;
 use super::npy::{self, Header};

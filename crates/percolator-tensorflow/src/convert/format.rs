@@ -204,7 +204,7 @@ fn in_folder(path: &Path) -> Result<Found, ConvertError> {
             "the folder has {} checkpoints and no file \"checkpoint\" that names the latest: give a prefix, \
              such as {}",
             prefixes.len(),
-            percolator::shown::path(first)
+            percolator_files::shown::path(first)
         ),
     };
     Err(ConvertError::NoFormat { path: path.to_owned(), found })

@@ -50,7 +50,7 @@ use crate::tensor::elements;
 use crate::{Checkpoint, DataType, Tensor};
 pub use percolator::Progress;
 #[doc(inline)]
-pub use percolator::whole_file::Existing;
+pub use percolator_files::whole_file::Existing;
 
 /// What a tensor is, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::fs::{self, DirEntry, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::{self, TemporaryFolder, temporary_of};
+use percolator_files::whole_file::{self, TemporaryFolder, temporary_of};
 
 use super::ConvertError;
 use crate::paths::folder_of;
@@ -46,7 +46,7 @@ fn link_to_nowhere(target: &Path) -> Option<(&Path, PathBuf)> {
 }
 
 fn shown(path: &Path) -> String {
-    percolator::shown::path(path).to_string()
+    percolator_files::shown::path(path).to_string()
 }
 
 /// Checks that nothing is in a folder. What killed conversions left in it is removed first.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use percolator::{Layout, shown};
+use percolator::Layout;
+use percolator_files::shown;
 
 use crate::DataType;
 use crate::graph::Shape;

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use percolator::input_file;
+use percolator_files::input_file;
 use prost::Message;
 use prost::bytes::Bytes;
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::fmt;
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::error::{GraphError, list};
 use super::meta_graph::MetaGraph;

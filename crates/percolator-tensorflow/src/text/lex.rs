@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use percolator::shown;
+use percolator_files::shown;
 
 /// Why text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use percolator::shown;
+use percolator_files::shown;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::lex::{Lexer, TextFault, Token};

@@ -19,7 +19,7 @@ mod viterbi;
 use std::collections::HashMap;
 use std::path::Path;
 
-use percolator::input_file;
+use percolator_files::input_file;
 
 pub use error::{ModelError, TooLong};
 

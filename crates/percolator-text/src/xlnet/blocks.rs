@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use percolator::{input_file, shown};
+use percolator_files::{input_file, shown};
 
 use super::PrepareError;
 

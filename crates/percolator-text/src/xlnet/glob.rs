@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::glob::{self, Rules};
-use percolator::shown;
+use percolator_files::glob::{self, Rules};
+use percolator_files::shown;
 
 use super::PrepareError;
 

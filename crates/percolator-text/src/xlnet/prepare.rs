@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use percolator::{input_file, shown, whole_file};
+use percolator_files::{input_file, shown, whole_file};
 
 use super::DataFlags;
 use super::PrepareError;

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::PrepareError;
 use super::Progress;

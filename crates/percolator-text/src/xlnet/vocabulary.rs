@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::PrepareError;
 use super::preparation::Hash;

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use percolator::{Progress, shown};
+use percolator::Progress;
+use percolator_files::shown;
 use percolator_measure::compare::Results;
 use rustix::process::{Pid, Signal};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
-use percolator::shown;
+use percolator_files::shown;
 use percolator_measure::compare::{Comparison, Results, Verdict};
 
 use self::builds::Build;

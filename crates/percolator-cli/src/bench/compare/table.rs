@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_measure::Ratio;
 use percolator_measure::compare::{Comparison, Row, Verdict};
 

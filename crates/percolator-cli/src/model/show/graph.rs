@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::graph::{
     Constant, ConstantError, Shape, Signature, SignatureTensor, Variable, VariableKind,
 };

@@ -89,7 +89,7 @@ impl Show {
             (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how)?,
             (None, _) if self.dot => bail!(
                 "{}: --dot draws the graph of a SavedModel or of a .meta, .pb or .pbtxt file: this is none",
-                percolator::shown::path(&self.path)
+                percolator_files::shown::path(&self.path)
             ),
             (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how)?,
             (None, None) => self.model(how)?,
@@ -137,7 +137,7 @@ impl Show {
 
         let graphs = graphs.chosen(&self.tags)?;
         let Some(graph) = graphs.first() else {
-            bail!("{}: the model has no graph", percolator::shown::path(&self.path));
+            bail!("{}: the model has no graph", percolator_files::shown::path(&self.path));
         };
         let dot = match &self.signature {
             None => graph.to_dot(),

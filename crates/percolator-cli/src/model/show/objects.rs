@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::Checkpoint;
 use percolator_tensorflow::checkpoint::{Object, ObjectGraph};
 use serde_json::{Value as Json, json};

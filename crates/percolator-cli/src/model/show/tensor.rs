@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::bail;
-use percolator::shown;
+use percolator_files::shown;
 use percolator_tensorflow::Tensor;
 use percolator_tensorflow::convert::Model;
 use serde_json::json;

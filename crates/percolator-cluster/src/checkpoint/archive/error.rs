@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use percolator::shown;
+use percolator_files::shown;
 
 use crate::checkpoint::{CheckpointError, Rejected};
 use crate::metadata::MetadataError;

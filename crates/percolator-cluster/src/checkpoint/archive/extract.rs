@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator::whole_file::{Existing, WholeFile};
+use percolator_files::whole_file::{Existing, WholeFile};
 
 use super::{Archive, ArchiveError};
 use crate::checkpoint::parts::copy_part;

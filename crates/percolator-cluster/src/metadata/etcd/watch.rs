@@ -93,5 +93,5 @@ fn canceled(answer: &WatchResponse) -> Failure {
         "" => "the watch was refused, or cancelled, without a reason",
         reason => reason,
     };
-    Failure::Answer { code: Code::Cancelled, message: percolator::shown::message(reason).to_string() }
+    Failure::Answer { code: Code::Cancelled, message: percolator_files::shown::message(reason).to_string() }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 
 use super::boot::BootId;
 use super::environment;

@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use percolator::input_file;
-use percolator::whole_file::{self, Existing};
+use percolator_files::input_file;
+use percolator_files::whole_file::{self, Existing};
 
 use super::StoreError;
 use super::partial::{self, LOCK, STATE, WHOLE, store_name};

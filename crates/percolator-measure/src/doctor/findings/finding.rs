@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use percolator::caller::words;
+use percolator_files::caller::words;
 use serde::Serialize;
 
 /// Something that looks wrong in the data, or in how they are used.

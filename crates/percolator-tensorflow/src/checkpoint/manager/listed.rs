@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 
 use crate::checkpoint::state::{StateError, StateFile};
 use crate::checkpoint::writer::{ends_in_name, new_prefix};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use percolator::shown;
+use percolator_files::shown;
 
 use crate::checkpoint::{StateError, WriteError};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::shown;
+use percolator_files::shown;
 
 use crate::checkpoint::WriteError;
 

@@ -6,7 +6,7 @@ mod text;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
-use percolator::whole_file;
+use percolator_files::whole_file;
 
 pub use self::error::StateError;
 use super::writer::{index_path, new_prefix, previous_prefix};

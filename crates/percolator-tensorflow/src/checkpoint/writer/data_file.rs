@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::{Existing, WholeFile};
+use percolator_files::whole_file::{Existing, WholeFile};
 use percolator_table::checksum::Crc32c;
 
 use crate::paths::with_suffix;

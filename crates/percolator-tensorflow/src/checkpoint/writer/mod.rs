@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use percolator::whole_file::{Existing, WholeFile};
+use percolator_files::whole_file::{Existing, WholeFile};
 use percolator_table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 

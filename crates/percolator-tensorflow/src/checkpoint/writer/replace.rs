@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator::folder_turn::FolderTurn;
-use percolator::whole_file::{self, Existing, WholeFile};
+use percolator_files::folder_turn::FolderTurn;
+use percolator_files::whole_file::{self, Existing, WholeFile};
 
 use super::data_file::{DataFile, index_path};
 use super::error::WriteError;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use percolator::shown;
 use percolator::source::SourceError;
+use percolator_files::shown;
 
 use super::DataFlags;
 use crate::xlnet::Split;

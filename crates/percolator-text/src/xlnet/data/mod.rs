@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use percolator::source::{IndexPlace, Source as _, TfRecord};
-use percolator::{Feed, FeedBuilder, Shuffle, input_file};
+use percolator::{Feed, FeedBuilder, Shuffle};
+use percolator_files::input_file;
 
 pub use self::error::DataError;
 pub use self::name::DataFlags;

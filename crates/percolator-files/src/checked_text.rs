@@ -11,7 +11,7 @@
 use std::fmt::{self, Display, Write as _};
 use std::str::{FromStr, SplitTerminator};
 
-use crate::base::shown;
+use crate::shown;
 
 /// The name of the last line.
 const CHECKSUM: &str = "checksum";
@@ -73,7 +73,7 @@ pub enum TextFault {
 
 /// A text on one line: control characters are escaped as in a Rust string.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OneLine<'a>(pub(crate) &'a str);
+pub struct OneLine<'a>(pub &'a str);
 
 impl Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,12 +86,16 @@ impl Display for OneLine<'_> {
 
 /// The lines of a text. A carriage return is a part of its line, unlike for [`str::lines`]: what was read is
 /// what is written.
-pub(crate) fn lines(text: &str) -> SplitTerminator<'_, char> {
+pub fn lines(text: &str) -> SplitTerminator<'_, char> {
     text.split_terminator('\n')
 }
 
 /// The text in a file of this kind.
-pub(crate) fn text_of<'a>(kind: &'static str, bytes: &'a [u8]) -> Result<&'a str, TextFault> {
+///
+/// # Errors
+///
+/// [`TextFault`] if the bytes are not of this kind, or not UTF-8.
+pub fn text_of<'a>(kind: &'static str, bytes: &'a [u8]) -> Result<&'a str, TextFault> {
     /// What a message shows of a line.
     const SHOWN_BYTES: usize = 60;
 
@@ -113,21 +117,21 @@ pub(crate) fn text_of<'a>(kind: &'static str, bytes: &'a [u8]) -> Result<&'a str
 
 /// A text that is being written.
 #[derive(Debug)]
-pub(crate) struct TextWriter(String);
+pub struct TextWriter(String);
 
 impl TextWriter {
     /// Starts a text of this kind and version.
-    pub(crate) fn new(kind: &str, version: u32) -> Self {
+    pub fn new(kind: &str, version: u32) -> Self {
         TextWriter(format!("percolator {kind} {version}\n"))
     }
 
     /// Adds a fact. Neither name nor value has line breaks, and the name has no spaces.
-    pub(crate) fn fact(&mut self, name: &str, value: impl Display) {
+    pub fn fact(&mut self, name: &str, value: impl Display) {
         writeln!(self.0, "{name} {value}").expect("a String takes what is written to it");
     }
 
     /// Ends the text with its checksum and returns it.
-    pub(crate) fn checksum(mut self) -> String {
+    pub fn checksum(mut self) -> String {
         let checksum = checksum(self.0.as_bytes());
         self.fact(CHECKSUM, format_args!("{checksum:08x}"));
         self.0
@@ -136,7 +140,7 @@ impl TextWriter {
 
 /// Reads a text's facts in the order in which they were written.
 #[derive(Clone, Debug)]
-pub(crate) struct TextReader<'a> {
+pub struct TextReader<'a> {
     lines: SplitTerminator<'a, char>,
     /// The number of the next line.
     line: usize,
@@ -144,7 +148,11 @@ pub(crate) struct TextReader<'a> {
 
 impl<'a> TextReader<'a> {
     /// Checks a text of this kind and returns its facts and its version, which is `newest` or earlier.
-    pub(crate) fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
+    ///
+    /// # Errors
+    ///
+    /// [`TextFault`] if the text is of another kind, newer, cut short or edited.
+    pub fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
         // A copy with other ends of lines is still of this kind, and was edited.
         let first = text.lines().next().unwrap_or_default();
         let other = || TextFault::Other { wanted: kind, found: first.chars().take(60).collect() };
@@ -171,7 +179,7 @@ impl<'a> TextReader<'a> {
     }
 
     /// Returns the value of the next fact, if it has this name.
-    pub(crate) fn next_if(&mut self, name: &str) -> Option<&'a str> {
+    pub fn next_if(&mut self, name: &str) -> Option<&'a str> {
         let mut ahead = self.lines.clone();
         let value = ahead.next()?.strip_prefix(name)?.strip_prefix(' ')?;
         self.lines = ahead;
@@ -180,7 +188,11 @@ impl<'a> TextReader<'a> {
     }
 
     /// Returns the value of the next fact, which must have this name.
-    pub(crate) fn value(&mut self, name: &str) -> Result<&'a str, TextFault> {
+    ///
+    /// # Errors
+    ///
+    /// [`TextFault::Line`] if the next line is another fact, or there is none.
+    pub fn value(&mut self, name: &str) -> Result<&'a str, TextFault> {
         self.next_if(name).ok_or_else(|| TextFault::Line {
             line: self.line,
             wanted: format!("\"{name} ...\""),
@@ -189,13 +201,21 @@ impl<'a> TextReader<'a> {
     }
 
     /// Like [`value`](Self::value), parsed.
-    pub(crate) fn parse<T: FromStr>(&mut self, name: &str, wanted: &str) -> Result<T, TextFault> {
+    ///
+    /// # Errors
+    ///
+    /// As [`value_by`](Self::value_by).
+    pub fn parse<T: FromStr>(&mut self, name: &str, wanted: &str) -> Result<T, TextFault> {
         self.value_by(name, wanted, |value| value.parse().ok())
     }
 
     /// Like [`value`](Self::value), converted by `read`, which returns `None` if the value is not what is
     /// `wanted`.
-    pub(crate) fn value_by<T>(
+    ///
+    /// # Errors
+    ///
+    /// [`TextFault::Line`] if the next line is another fact, or its value is not what is wanted.
+    pub fn value_by<T>(
         &mut self,
         name: &str,
         wanted: &str,
@@ -206,12 +226,16 @@ impl<'a> TextReader<'a> {
     }
 
     /// The fault for the value that was read last.
-    pub(crate) fn fault_before(&self, wanted: &str, found: &str) -> TextFault {
+    pub fn fault_before(&self, wanted: &str, found: &str) -> TextFault {
         TextFault::Line { line: self.line - 1, wanted: wanted.to_owned(), found: found.to_owned() }
     }
 
     /// Checks that there are no more facts.
-    pub(crate) fn end(mut self) -> Result<(), TextFault> {
+    ///
+    /// # Errors
+    ///
+    /// [`TextFault::Line`] if there is one.
+    pub fn end(mut self) -> Result<(), TextFault> {
         match self.lines.next() {
             None => Ok(()),
             Some(found) => Err(TextFault::Line {

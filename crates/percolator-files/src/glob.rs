@@ -1,4 +1,4 @@
-//! Which files a pattern names. Shared with the other packages; not part of the interface.
+//! Which files a pattern names.
 //!
 //! The rules are `fnmatch`'s, name by name: `*`, `?`, `[...]` with ranges, negation and classes, and `\`
 //! before a character that stands for itself. No element matches a slash. A name that is not UTF-8 is matched
@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::base::shown;
-use crate::base::whole_file::folder_of;
+use crate::shown;
+use crate::whole_file::folder_of;
 
 /// What a caller decides about the names that match.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub fn would_match(root: &Path, pattern: &Path, rules: &Rules, file: &Path) -> i
 }
 
 /// Whether a name is one that the last part of a pattern means.
-pub(crate) fn is_name(last: &OsStr, rules: &Rules, name: &OsStr) -> bool {
+pub fn is_name(last: &OsStr, rules: &Rules, name: &OsStr) -> bool {
     !(rules.is_left_out)(name) && Names::new(last, rules).have(name)
 }
 

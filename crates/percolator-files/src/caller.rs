@@ -1,5 +1,5 @@
 //! In whose terms a message names a remedy: those of Rust, of the command or of Python. A process has one
-//! caller, which says so when it starts. Shared with the command and Python; not part of the interface.
+//! caller, which says so when it starts.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,7 +34,7 @@ pub fn words<'a>(rust: &'a str, command: &'a str, python: &'a str) -> &'a str {
 }
 
 /// An option with its value, as this process's caller sets it.
-pub(crate) fn option(name: &str, value: impl Display) -> String {
+pub fn option(name: &str, value: impl Display) -> String {
     let between = words("(", " ", "=");
     format!("{}{name}{between}{value}{}", words("", "--", ""), words(")", "", ""))
 }

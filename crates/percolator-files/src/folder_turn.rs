@@ -1,5 +1,4 @@
-//! Lets one process at a time name files of a folder that belong together. Shared with the other packages;
-//! not part of the interface.
+//! Lets one process at a time name files of a folder that belong together.
 //!
 //! No system renames several files at once. Two processes that name the files of one checkpoint at the same
 //! time would leave some of one and some of the other. So whoever has the folder's lock (`flock`) names all
@@ -14,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::base::{file_lock, shown};
+use crate::{file_lock, shown};
 
 /// Longer than it takes to name files.
 const PATIENCE: Duration = Duration::from_secs(60);

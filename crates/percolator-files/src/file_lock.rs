@@ -14,11 +14,7 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis
 /// # Errors
 ///
 /// [`io::Error`] if the file cannot be locked.
-pub(crate) fn lock<P: PartialEq>(
-    file: &File,
-    patience: Duration,
-    progress: impl Fn() -> P,
-) -> io::Result<bool> {
+pub fn lock<P: PartialEq>(file: &File, patience: Duration, progress: impl Fn() -> P) -> io::Result<bool> {
     let [mut pause, longest] = PAUSES;
     let (mut start, mut known) = (Instant::now(), None);
     loop {

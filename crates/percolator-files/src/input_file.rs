@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::base::whole_file::kind_of;
+use crate::whole_file::kind_of;
 
 /// Opens a regular file without blocking, and returns it with its length in bytes.
 ///
@@ -44,7 +44,11 @@ fn open_any(path: &Path) -> io::Result<(File, Metadata)> {
 }
 
 /// Opens a path that should be a regular file's. If it is a FIFO's, this does not wait for a writer.
-pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+///
+/// [`io::Error`] if the file cannot be opened.
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     // Miri does not know the flag.
     let flags = if cfg!(miri) { 0 } else { libc::O_NONBLOCK };
     File::options().read(true).custom_flags(flags).open(path)
@@ -152,7 +156,11 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file if it starts with `beginning`; of any other file, reads only enough for a message.
-pub(crate) fn read_if_begins(path: &Path, beginning: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_if_begins(path: &Path, beginning: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
     /// How much of an unexpected file a message shows.
     const LOOK_BYTES: u64 = 256;
 

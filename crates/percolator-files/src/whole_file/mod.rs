@@ -1,4 +1,4 @@
-//! Files that are either complete or absent. Shared with the command; not part of the interface.
+//! Files that are either complete or absent.
 //!
 //! A file is written under a temporary name beside its final path, synced, and then renamed. Symbolic links
 //! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced. The
@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-pub(crate) use self::temporary::unfinished_bytes;
+pub use self::temporary::unfinished_bytes;
 pub use self::temporary::{TemporaryFolder, temporary_of};
-use crate::base::input_file;
+use crate::input_file;
 
 /// What happens to a file that is already at an output's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -275,14 +275,17 @@ impl Drop for WholeFile {
 }
 
 /// The folder that contains a path.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     // The parent of a bare name is the empty path, which cannot be opened.
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where a file with this path is, or would be, once all symbolic links are followed. Fails if something
-/// other than a regular file is there.
-pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
+/// Where a file with this path is, or would be, once all symbolic links are followed.
+///
+/// # Errors
+///
+/// [`io::Error`] if something else is there, or the path cannot be followed.
+pub fn place_of(path: &Path) -> io::Result<PathBuf> {
     /// The most that Linux follows.
     const LINKS_MAX: usize = 40;
 
@@ -324,7 +327,7 @@ fn ends_in_name(path: &Path) -> bool {
 }
 
 /// The kind of a file that is not regular, with its article.
-pub(crate) fn kind_of(kind: FileType) -> &'static str {
+pub fn kind_of(kind: FileType) -> &'static str {
     match () {
         () if kind.is_dir() => "a folder",
         () if kind.is_fifo() => "a FIFO",

@@ -171,7 +171,7 @@ pub(super) fn sweep(folder: &Path) -> usize {
 
 /// The bytes of the unfinished files that are to have this path, as far as they can be seen: they grow while
 /// somebody writes one.
-pub(crate) fn unfinished_bytes(path: &Path) -> u64 {
+pub fn unfinished_bytes(path: &Path) -> u64 {
     let Some(name) = path.file_name() else { return 0 };
     let mut front = stem(name);
     front.push(".");

@@ -1,5 +1,5 @@
 //! Displays foreign text (paths, keys, words from files) in messages: on one line, without terminal control
-//! characters, and no longer than is useful. Shared with the command; not part of the interface.
+//! characters, and no longer than is useful.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -21,7 +21,7 @@ pub fn path(path: &Path) -> impl Display {
 }
 
 /// Displays a line of a text, as far as it is useful.
-pub(crate) fn line(line: &str) -> impl Display {
+pub fn line(line: &str) -> impl Display {
     Shown { text: line.into(), characters_max: PATH_MAX }
 }
 
@@ -67,7 +67,7 @@ pub fn shell_text(text: &str) -> impl Display {
 }
 
 /// The front of a word, to be quoted.
-pub(crate) fn front(word: &str) -> Cow<'_, str> {
+pub fn front(word: &str) -> Cow<'_, str> {
     match word.char_indices().nth(WORD_MAX) {
         Some((end, _)) => format!("{}...", &word[..end]).into(),
         None => word.into(),
@@ -75,12 +75,12 @@ pub(crate) fn front(word: &str) -> Cow<'_, str> {
 }
 
 /// Displays bytes that should be text; bytes other than printable ASCII are escaped.
-pub(crate) fn bytes(bytes: &[u8]) -> impl Display {
+pub fn bytes(bytes: &[u8]) -> impl Display {
     Bytes { bytes, quote: "" }
 }
 
 /// Like `bytes`, in quotes.
-pub(crate) fn quoted(bytes: &[u8]) -> impl Display {
+pub fn quoted(bytes: &[u8]) -> impl Display {
     Bytes { bytes, quote: "\"" }
 }
 

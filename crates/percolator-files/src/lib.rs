@@ -1,0 +1,29 @@
+//! What programs that read and write data files do around the files themselves.
+//!
+//! - [`whole_file`]: outputs that are complete or absent, whatever happens while they are written.
+//! - [`folder_turn`]: one process at a time names files of a folder that belong together.
+//! - [`file_lock`]: waits for a file's lock as long as whoever has it goes on.
+//! - [`input_file`]: inputs that cannot hang or fill the memory.
+//! - [`glob`]: which files a pattern names.
+//! - [`checked_text`]: small values as text that shows whether it was cut or edited.
+//! - [`shown`]: paths, keys and other foreign text in messages, safe for a terminal.
+//! - [`caller`]: a message's remedy in the terms of who calls: Rust, a shell or Python.
+//! - [`Progress`]: how far long work is, and the way to end it.
+//!
+//! It is built for Percolator, and knows nothing of its records and feeds. Unix only.
+
+pub mod caller;
+pub mod checked_text;
+pub mod file_lock;
+pub mod folder_turn;
+pub mod glob;
+pub mod input_file;
+mod progress;
+pub mod shown;
+pub mod whole_file;
+
+pub use self::progress::Progress;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
