@@ -11,7 +11,6 @@ use crate::batch::memory::PageMemory;
 use crate::batch::{BatchLayout, Frame};
 use crate::decoder::example::{ExampleDecoder, ExampleFields, Found};
 use crate::decoder::{Decoded, RecordDecoder as _, WorkerSetup};
-use crate::image::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::order::Plan;
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
 use crate::receipt::content::ContentHash;
@@ -100,69 +99,6 @@ impl<'a> ReceiptBench<'a> {
         let mut receipt = Receipt::new("bench", &Identity::new(), self.plan);
         receipt.add(&self.ledger);
         receipt
-    }
-}
-
-/// An image decoder as a worker has it.
-#[derive(Debug, Default)]
-pub struct DecodeBench {
-    wanted: Decode,
-    decoder: Decoder,
-}
-
-impl DecodeBench {
-    /// A decoder to this color mode and, if given, this height and width.
-    #[must_use]
-    pub fn new(color: ColorMode, resize: Option<(usize, usize)>) -> Self {
-        Self { wanted: Decode { color, resize, scaled: false }, decoder: Decoder::default() }
-    }
-
-    /// Returns the same decoder, decoding a JPEG as small as the resize allows.
-    #[must_use]
-    pub fn scaled(mut self) -> Self {
-        self.wanted.scaled = true;
-        self
-    }
-
-    /// The shape of a file's image after decoding and resizing.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file's head cannot be read.
-    pub fn shape(&self, file: &[u8]) -> Result<ImageShape, DecodeError> {
-        shape(file, &self.wanted)
-    }
-
-    /// Decodes a file; returns the image's shape and its pixels.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be decoded.
-    pub fn decode(&mut self, file: &[u8]) -> Result<(ImageShape, &[u8]), DecodeError> {
-        let image = self.decoder.decode(file, &self.wanted, |_| None)?;
-        let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
-        Ok((image.shape, pixels))
-    }
-
-    /// Like [`decode`](Self::decode) when a part of the image is enough, given as top, left, height and
-    /// width. Pixels outside the part are unspecified.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be decoded.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the part is not within the image.
-    pub fn decode_window(
-        &mut self,
-        file: &[u8],
-        [top, left, height, width]: [usize; 4],
-    ) -> Result<(ImageShape, &[u8]), DecodeError> {
-        let window = Window { top, left, height, width };
-        let image = self.decoder.decode(file, &self.wanted, |_| Some(window))?;
-        let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
-        Ok((image.shape, pixels))
     }
 }
 

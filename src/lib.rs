@@ -135,8 +135,6 @@ pub mod receipt;
 
 pub mod bad;
 
-mod image;
-
 #[doc(hidden)]
 pub mod what;
 

@@ -10,7 +10,6 @@ pub(crate) mod numa;
 pub(crate) mod offload;
 pub(crate) mod return_queue;
 pub(crate) mod shape;
-pub(crate) mod simd;
 pub(crate) mod slot_account;
 pub(crate) mod splitmix;
 pub(crate) mod sync;

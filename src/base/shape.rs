@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
+pub use percolator_image::ImageShape;
 
 /// Whether a feed is for training or for testing, like Caffe's `Phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -23,32 +24,6 @@ impl fmt::Display for Phase {
             Phase::Train => "TRAIN",
             Phase::Test => "TEST",
         })
-    }
-}
-
-/// Channels, height and width of one image, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
-pub struct ImageShape {
-    /// Number of channels.
-    pub channels: usize,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
-}
-
-impl ImageShape {
-    /// The number of elements, or `None` if it does not fit a `usize`.
-    #[must_use]
-    pub fn checked_elements(self) -> Option<usize> {
-        self.channels.checked_mul(self.height)?.checked_mul(self.width)
-    }
-}
-
-impl fmt::Display for ImageShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.channels, self.height, self.width)
     }
 }
 

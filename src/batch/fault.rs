@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::bad::QuarantineError;
 use crate::base::shape::ImageShape;
 use crate::batch::field::FieldError;
-use crate::image::DecodeError;
 use crate::record::datum::DatumError;
 use crate::record::example::{ExampleError, FeatureError};
 use crate::record::{Key, RecordId};
@@ -15,6 +14,7 @@ use crate::transform::TransformError;
 use crate::what::{self, Value};
 use percolator_files::caller::words;
 use percolator_files::shown;
+use percolator_image::DecodeError;
 
 /// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use crate::batch::fault::RecordCause;
-use crate::image::DecodeError;
 use percolator_files::shown;
+use percolator_image::DecodeError;
 
 /// A decoder's result: what it made, or what is wrong with the record. `?` converts anything that implements
 /// [`std::error::Error`]; [`DecodeFailure::from_error`] converts the rest.

@@ -7,12 +7,12 @@ use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
-use crate::image::{self, Decoder};
 use crate::record::datum::{Datum, Floats, Image, Pixels};
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
 use crate::what::Value;
+use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes};
 
 /// The names of an image record's fields.
 pub(crate) mod name {
@@ -81,8 +81,8 @@ impl ToolBytes {
     fn of(transformer: &Transformer, datum: &Datum<'_>, input: ImageShape) -> Result<Self, RecordCause> {
         let elements = input.checked_elements().unwrap_or(usize::MAX);
         let decoder = if datum.encoded {
-            let pixels = image::file_pixels(datum.data, transformer.decode())?;
-            pixels.max(input.height * input.width).saturating_mul(image::PIXEL_BYTES_MAX)
+            let pixels = percolator_image::file_pixels(datum.data, transformer.decode())?;
+            pixels.max(input.height * input.width).saturating_mul(PIXEL_BYTES_MAX)
         } else if transformer.decode().resize.is_some() {
             elements
         } else {
@@ -313,10 +313,15 @@ fn as_caffe_label(label: i32) -> f32 {
 /// The shape of a record's image, from its header alone; reads no pixels.
 fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
     if datum.encoded {
-        return Ok(image::shape(datum.data, transformer.decode())?);
+        return Ok(percolator_image::shape(datum.data, transformer.decode())?);
     }
-    let image = datum.image()?;
-    Ok(transformer.decode().resized(&image)?)
+    let Image { shape, pixels } = datum.image()?;
+    let wanted = transformer.decode();
+    match pixels {
+        Pixels::U8(_) => Ok(wanted.resized(shape)?),
+        Pixels::F32(_) if wanted.resize.is_none() => Ok(shape),
+        Pixels::F32(_) => Err(DecodeError::ResizeOfFloats.into()),
+    }
 }
 
 /// A record's image: decoded if it is encoded, put in planes, resized if requested, and otherwise in place.
@@ -328,14 +333,36 @@ fn image<'a>(
     is_interleaved: bool,
     decoder: &'a mut Decoder,
 ) -> Result<Image<'a>, RecordCause> {
+    let wanted = transformer.decode();
     if datum.encoded {
-        return Ok(decoder.decode(datum.data, transformer.decode(), |shape| transformer.part(shape, draw))?);
+        return Ok(decoder.decode(datum.data, wanted, |shape| transformer.part(shape, draw))?.into());
     }
     let image = datum.image()?;
-    if is_interleaved {
-        return Ok(decoder.planes_of(image, transformer.decode())?);
+    match image.pixels {
+        Pixels::U8(bytes) if is_interleaved => Ok(decoder.planes_of(image.shape, bytes, wanted)?.into()),
+        Pixels::U8(bytes) => Ok(decoder.resize(Planes { shape: image.shape, bytes }, wanted)?.into()),
+        Pixels::F32(_) if is_interleaved => Err(DecodeError::InterleavedFloats.into()),
+        Pixels::F32(_) if wanted.resize.is_some() => Err(DecodeError::ResizeOfFloats.into()),
+        Pixels::F32(_) => Ok(image),
     }
-    Ok(decoder.resize(image, transformer.decode())?)
+}
+
+/// A record's image for tools: decoded if it is encoded, resized if that is wanted, otherwise in place. A raw
+/// image keeps its channels.
+///
+/// # Errors
+///
+/// [`RecordCause`] if the record has no image, or one that cannot be decoded or resized.
+pub fn image_of<'a>(datum: &Datum<'a>, decoder: &'a mut ImageFileDecoder) -> Result<Image<'a>, RecordCause> {
+    if datum.encoded {
+        return Ok(decoder.decode(datum.data)?.into());
+    }
+    let image = datum.image()?;
+    match image.pixels {
+        Pixels::U8(bytes) => Ok(decoder.planes(Planes { shape: image.shape, bytes })?.into()),
+        Pixels::F32(_) if decoder.resizes() => Err(DecodeError::ResizeOfFloats.into()),
+        Pixels::F32(_) => Ok(image),
+    }
 }
 
 /// The shape of a batch of one record whose image has the shape `input`.
@@ -463,8 +490,8 @@ mod tests {
     use super::*;
     use crate::base::shape::Phase;
     use crate::decoder::example::{ExampleFields, ExampleImage, ImageShapeFrom};
-    use crate::image::ColorMode;
     use crate::transform::{MeanImage, Transform};
+    use percolator_image::ColorMode;
 
     #[test]
     fn only_pictures_whose_shape_may_differ_decide_that_of_their_batch() {

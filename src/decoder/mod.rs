@@ -14,14 +14,14 @@ mod erased;
 pub(crate) mod example;
 mod failure;
 pub(crate) mod image;
-mod image_file;
 
 pub use self::blocks::{RawBytes, Tokens};
 pub(crate) use self::closure::Closure;
 pub(crate) use self::erased::{ErasedDecoder, Scratch};
 pub use self::failure::{DecodeFailure, Decoded};
-pub use self::image_file::ImageFileDecoder;
+pub use self::image::image_of;
 pub use crate::batch::{RecordCause, RecordError, RecordRandom, Row};
+pub use percolator_image::ImageFileDecoder;
 
 use crate::batch::field::Field;
 use crate::source::Record;

@@ -8,10 +8,10 @@ use super::spec::SourceSpec;
 use crate::base::shape::Phase;
 use crate::config::ConfigError;
 use crate::error::FeedError;
-use crate::image::ColorMode;
 use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
 use crate::transform::{Taken, Transform};
 use percolator_files::shown;
+use percolator_image::ColorMode;
 
 /// A feed's layer in its net.
 #[derive(Clone, Debug, PartialEq, Eq)]

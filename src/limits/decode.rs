@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::batch::fault::{RecordCause, RecordError};
 use crate::error::FeedError;
-use crate::image::{ColorMode, Decode, Decoder};
 use crate::record::datum::Datum;
 use crate::record::{Key, RecordId};
 use crate::source::{Entry, Source, SourceError};
+use percolator_image::{ColorMode, Decode, Decoder};
 
 /// Measures how many of a source's encoded records one thread decodes a second, whole and without a
 /// transform. It reads the source for about `time`, from the start again when it ends. `None` if the first

@@ -17,16 +17,16 @@ mod transformer;
 
 use std::path::{Path, PathBuf};
 
-use crate::image::Decode;
+use percolator_image::Decode;
 
 pub use crate::base::shape::Phase;
-pub use crate::image::{ColorMode, DecodeError};
 pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
 pub(crate) use on_device::Cutter;
 pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
+pub use percolator_image::{ColorMode, DecodeError};
 pub(crate) use random::{Draw, Draws, Randomness};
 pub(crate) use transformer::{Scratch, Transformer};
 

@@ -9,9 +9,9 @@ use prost::Message as _;
 use super::random::Reduction;
 use super::{Draw, MeanChoice, MeanImage, Scratch, Transform, Transformer};
 use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
-use crate::base::simd::InstructionSet;
 use crate::proto::Datum;
 use crate::record::datum::{Image, Pixels};
+use percolator_image::simd::InstructionSet;
 
 /// How a record's pixels are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,9 +10,9 @@ use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
-use crate::base::simd::InstructionSet;
-use crate::image::{self, Decode};
 use crate::record::datum::{Floats, Image, Pixels};
+use percolator_image::Decode;
+use percolator_image::simd::InstructionSet;
 
 /// What is subtracted: one of the two, which Caffe treats as exclusive.
 #[derive(Clone, Debug)]
@@ -245,10 +245,10 @@ impl Transformer {
     }
 
     /// The part of an image of this shape that the transform reads, if it can be applied.
-    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<image::Window> {
+    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<percolator_image::Window> {
         let output = self.output_shape(image).ok()?;
         let Window { top, left, height, width, .. } = self.window(image, output, draw);
-        Some(image::Window { top, left, height, width })
+        Some(percolator_image::Window { top, left, height, width })
     }
 
     /// The part of the image that is transformed.

@@ -15,10 +15,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use percolator::batch::ImageShape;
-use percolator::bench_support::DecodeBench;
+use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
 use percolator::source::{ImageList, Matching};
 use percolator::{Batch, ColorMode, Dtype, Feed, FeedBuilder, Phase, Target, Transform};
+use percolator_image::Planes;
 use prost::Message as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -66,10 +67,10 @@ fn decoded([height, width]: [usize; 2], wanted: (usize, usize)) -> (usize, usize
 
 /// A file's pixels, decoded as small as `wanted` allows and not resized.
 fn reduced(file: &[u8], color: ColorMode, wanted: (usize, usize)) -> (ImageShape, Vec<u8>) {
-    let whole = DecodeBench::new(color, None).shape(file).unwrap();
+    let whole = ImageFileDecoder::new(color).shape(file).unwrap();
     let size = decoded([whole.height, whole.width], wanted);
-    let mut bench = DecodeBench::new(color, Some(size)).scaled();
-    bench.decode(file).map(|(shape, pixels)| (shape, pixels.to_vec())).unwrap()
+    let mut bench = ImageFileDecoder::new(color).resize(size.0, size.1).scaled();
+    bench.decode(file).map(|Planes { shape, bytes }| (shape, bytes.to_vec())).unwrap()
 }
 
 #[test]
@@ -81,11 +82,11 @@ fn reduced_files_come_to_what_libjpeg_turbo_reads() {
         let numbers: Vec<usize> =
             line["shape"].as_array().unwrap().iter().map(|side| side.as_u64().unwrap() as usize).collect();
         let size = (numbers[1], numbers[2]);
-        let mut bench = DecodeBench::new(ColorMode::Native, Some(size)).scaled();
+        let mut bench = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
         let file = read(name);
-        let (shape, pixels) = bench.decode(&file).unwrap();
+        let Planes { shape, bytes } = bench.decode(&file).unwrap();
         assert_eq!([shape.channels, shape.height, shape.width], numbers[..], "{name}");
-        assert_eq!(hex(pixels), line["sha256"].as_str().unwrap(), "{name} at {size:?}");
+        assert_eq!(hex(bytes), line["sha256"].as_str().unwrap(), "{name} at {size:?}");
     }
     assert!(lines.len() > 70, "only {} were compared", lines.len());
 }
@@ -152,7 +153,7 @@ fn nothing_changes_where_nothing_is_made_half_as_large() {
     let mut unchanged = 0;
     for color in MODES {
         for (name, file) in files("g") {
-            let Ok(shape) = DecodeBench::new(color, None).shape(&file) else { continue };
+            let Ok(shape) = ImageFileDecoder::new(color).shape(&file) else { continue };
             let (height, width) = (shape.height, shape.width);
             let half = (height.div_ceil(2), width.div_ceil(2));
             let mut sizes = vec![None, Some((height, width)), Some((2 * height, 3)), Some((3, 2 * width))];
@@ -161,9 +162,12 @@ fn nothing_changes_where_nothing_is_made_half_as_large() {
                 sizes.extend([Some(half), Some((1, 1))]);
             }
             for size in sizes {
-                let mut whole = DecodeBench::new(color, size);
+                let of = || {
+                    let decoder = ImageFileDecoder::new(color);
+                    if let Some((height, width)) = size { decoder.resize(height, width) } else { decoder }
+                };
+                let (mut whole, mut scaled) = (of(), of().scaled());
                 let Ok(wanted) = whole.decode(&file) else { continue };
-                let mut scaled = DecodeBench::new(color, size).scaled();
                 assert!(scaled.decode(&file).unwrap() == wanted, "{name} {color:?} {size:?}");
                 unchanged += 1;
             }
@@ -178,7 +182,7 @@ fn damage_is_found_whatever_the_size() {
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
         let whole = read(&format!("images/{name}"));
         for size in [(1, 1), (9, 15), (22, 30)] {
-            let mut bench = DecodeBench::new(ColorMode::Native, Some(size)).scaled();
+            let mut bench = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
             assert!(bench.decode(&whole).is_ok());
             for len in (whole.len() - 120..whole.len() - 4).step_by(3) {
                 let closed = [&whole[..len], b"\xff\xd9"].concat();

@@ -13,10 +13,11 @@
 use std::path::Path;
 
 use percolator::batch::ImageShape;
-use percolator::bench_support::DecodeBench;
+use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
 use percolator::source::Matching;
 use percolator::{Batch, ColorMode, Dtype, Feed, Phase, Target, Transform};
+use percolator_image::{Planes, Window};
 use proptest::prelude::*;
 use prost::Message as _;
 
@@ -39,18 +40,19 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 /// A window within the shape.
-fn window(shape: ImageShape, numbers: &mut Numbers) -> [usize; 4] {
+fn window(shape: ImageShape, numbers: &mut Numbers) -> Window {
     let (top, left) = (numbers.below(shape.height), numbers.below(shape.width));
-    [top, left, 1 + numbers.below(shape.height - top), 1 + numbers.below(shape.width - left)]
+    let (height, width) = (1 + numbers.below(shape.height - top), 1 + numbers.below(shape.width - left));
+    Window { top, left, height, width }
 }
 
 /// Checks that the window holds what the whole image does. `bench` has read other files before.
-fn check(bench: &mut DecodeBench, whole: &mut DecodeBench, file: &[u8], numbers: &mut Numbers) {
-    let Ok((shape, wanted)) = whole.decode(file) else { return };
+fn check(bench: &mut ImageFileDecoder, whole: &mut ImageFileDecoder, file: &[u8], numbers: &mut Numbers) {
+    let Ok(Planes { shape, bytes: wanted }) = whole.decode(file) else { return };
     for _ in 0..4 {
         let window = window(shape, numbers);
-        let [top, left, height, width] = window;
-        let (found_shape, found) = bench.decode_window(file, window).unwrap();
+        let Window { top, left, height, width } = window;
+        let Planes { shape: found_shape, bytes: found } = bench.decode_window(file, window).unwrap();
         assert_eq!((found_shape, found.len()), (shape, wanted.len()));
         for (channel, y) in
             (0..shape.channels).flat_map(|channel| (top..top + height).map(move |y| (channel, y)))
@@ -66,8 +68,12 @@ fn check(bench: &mut DecodeBench, whole: &mut DecodeBench, file: &[u8], numbers:
 fn a_window_of_a_file_holds_what_the_whole_file_does() {
     let mut numbers = Numbers(1);
     for color in MODES {
-        for resize in [None, Some((20, 30))] {
-            let (mut bench, mut whole) = (DecodeBench::new(color, resize), DecodeBench::new(color, resize));
+        for is_resized in [false, true] {
+            let of = || {
+                let decoder = ImageFileDecoder::new(color);
+                if is_resized { decoder.resize(20, 30) } else { decoder }
+            };
+            let (mut bench, mut whole) = (of(), of());
             for file in files() {
                 let Ok(shape) = whole.shape(&file) else { continue };
                 assert!(shape.height > 0);
@@ -80,7 +86,7 @@ fn a_window_of_a_file_holds_what_the_whole_file_does() {
 #[test]
 fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
     let mut numbers = Numbers(2);
-    let mut benches = MODES.map(|color| [DecodeBench::new(color, None), DecodeBench::new(color, None)]);
+    let mut benches = MODES.map(|color| [ImageFileDecoder::new(color), ImageFileDecoder::new(color)]);
     for at in 0..400 {
         let file = match at % 4 {
             3 => forge::progressive::twins(&mut numbers).progressive,
@@ -96,10 +102,10 @@ fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
 #[test]
 fn damage_below_the_window_is_an_error() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
-    let mut bench = DecodeBench::new(ColorMode::Native, None);
+    let mut bench = ImageFileDecoder::new(ColorMode::Native);
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
         let whole = std::fs::read(folder.join(name)).unwrap();
-        let window = [0, 0, 2, 3];
+        let window = Window { top: 0, left: 0, height: 2, width: 3 };
         assert!(bench.decode_window(&whole, window).is_ok());
         for len in (whole.len() - 120..whole.len() - 4).step_by(3) {
             let closed = [&whole[..len], b"\xff\xd9"].concat();
@@ -110,10 +116,11 @@ fn damage_below_the_window_is_an_error() {
 
 /// The record of a file, and the record of what the file is decoded to.
 fn records(index: usize, file: &[u8], color: ColorMode) -> [(Vec<u8>, Vec<u8>); 2] {
-    let (shape, pixels) = DecodeBench::new(color, None).decode(file).map(|(s, p)| (s, p.to_vec())).unwrap();
+    let mut decoder = ImageFileDecoder::new(color);
+    let Planes { shape, bytes } = decoder.decode(file).unwrap();
     let encoded = Datum { data: Some(file.to_vec()), encoded: Some(true), ..Datum::default() };
     let [channels, height, width] = [shape.channels, shape.height, shape.width].map(|side| side as i32);
-    let raw = datum(channels, height, width, 0, pixels);
+    let raw = datum(channels, height, width, 0, bytes.to_vec());
     [(key(index), encoded.encode_to_vec()), (key(index), raw)]
 }
 
@@ -144,7 +151,7 @@ proptest! {
         let mut numbers = Numbers(seed);
         let files: Vec<Vec<u8>> = std::iter::from_fn(|| Some(forge::file(&mut numbers)))
             .filter(|file| {
-                DecodeBench::new(ColorMode::Color, None)
+                ImageFileDecoder::new(ColorMode::Color)
                     .shape(file)
                     .is_ok_and(|shape| shape.height.min(shape.width) >= 16)
             })

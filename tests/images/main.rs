@@ -1,13 +1,10 @@
-//! Records: the image decoders against OpenCV and libjpeg-turbo, and the wire format of a `Datum`.
+//! Feeds of images: encoded records beside the pixels that they are decoded to, and the wire format of a
+//! `Datum`.
 
 #[path = "../common/mod.rs"]
 mod common;
 mod datum_view;
-mod decode;
+#[path = "../../crates/percolator-image/tests/image/forge.rs"]
 mod forge;
-mod jpeg_progressive;
 mod jpeg_scaled;
-#[cfg(feature = "turbojpeg")]
-mod jpeg_twin;
 mod jpeg_window;
-mod variants;

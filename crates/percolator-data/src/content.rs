@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use percolator::batch::ImageShape;
-use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
+use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
 use percolator::what::{self, PixelOrder, Value};
@@ -133,8 +133,8 @@ impl<'a> Picture<'a> {
     /// [`RecordCause`] if it is damaged.
     pub fn decode<'d>(&'d self, decoder: &'d mut ImageFileDecoder) -> Result<Image<'d>, RecordCause> {
         Ok(match self {
-            Picture::Datum(datum) => decoder.image(datum)?,
-            Picture::File(file) => decoder.decode(file)?,
+            Picture::Datum(datum) => image_of(datum, decoder)?,
+            Picture::File(file) => decoder.decode(file)?.into(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Encoded images: PNG, JPEG, and the EXIF in them.
 
-use percolator::bench_support::DecodeBench;
 use percolator::{ColorMode, batch::ImageShape};
+use percolator_image::{ImageFileDecoder, Planes, Window};
 
 use crate::accepted::accepted;
 use crate::memory::{Budget, within};
@@ -45,7 +45,7 @@ pub fn exif(bytes: &[u8]) {
     const BLOCK_BYTES_MAX: usize = 60_000;
 
     let block = &bytes[..bytes.len().min(BLOCK_BYTES_MAX)];
-    let mut decoder = DecodeBench::new(ColorMode::Color, None);
+    let mut decoder = ImageFileDecoder::new(ColorMode::Color);
     let (jpeg, png) = (jpeg_with(block), png_with(block));
     let plain = planes(&mut decoder, &jpeg_with(b""));
     let turned = planes(&mut decoder, &jpeg);
@@ -61,9 +61,9 @@ pub fn exif(bytes: &[u8]) {
     }
 }
 
-fn planes(decoder: &mut DecodeBench, file: &[u8]) -> (ImageShape, Vec<u8>) {
-    let (shape, pixels) = decoder.decode(file).expect("the image itself is whole");
-    (shape, pixels.to_vec())
+fn planes(decoder: &mut ImageFileDecoder, file: &[u8]) -> (ImageShape, Vec<u8>) {
+    let Planes { shape, bytes } = decoder.decode(file).expect("the image itself is whole");
+    (shape, bytes.to_vec())
 }
 
 fn check_turned((shape, pixels): &(ImageShape, Vec<u8>), (turned_shape, turned): &(ImageShape, Vec<u8>)) {
@@ -112,10 +112,10 @@ fn png_with(block: &[u8]) -> Vec<u8> {
 /// pixels as a new one, and a window has those of the whole.
 fn decode(file: &[u8]) {
     for color in COLORS {
-        let mut decoder = DecodeBench::new(color, None);
+        let mut decoder = ImageFileDecoder::new(color);
         let shape = within(file, DECODED, || decoder.shape(file)).ok();
         let decoded = within(file, DECODED, || {
-            decoder.decode(file).ok().map(|(shape, pixels)| (shape, pixels.to_vec()))
+            decoder.decode(file).ok().map(|Planes { shape, bytes }| (shape, bytes.to_vec()))
         });
         let Some((found, pixels)) = decoded else { continue };
         accepted();
@@ -125,12 +125,11 @@ fn decode(file: &[u8]) {
             continue;
         }
         let again = decoder.decode(file).expect("what was decoded once is decoded twice");
-        assert!(again == (found, &pixels[..]), "decoded twice, there are two images");
+        assert!(again == (Planes { shape: found, bytes: &pixels }), "decoded twice, there are two images");
         check_window(file, color, found, &pixels);
-        for resized in [DecodeBench::new(color, Some((5, 7))), DecodeBench::new(color, Some((5, 7))).scaled()]
-        {
-            let mut resized = resized;
-            let (shape, _) = resized.decode(file).expect("what is decoded can be resized");
+        let resized = || ImageFileDecoder::new(color).resize(5, 7);
+        for mut resized in [resized(), resized().scaled()] {
+            let Planes { shape, .. } = resized.decode(file).expect("what is decoded can be resized");
             assert_eq!((shape.height, shape.width), (5, 7));
         }
     }
@@ -139,14 +138,15 @@ fn decode(file: &[u8]) {
 fn check_window(file: &[u8], color: ColorMode, shape: ImageShape, pixels: &[u8]) {
     let ImageShape { channels, height, width } = shape;
     let (top, left) = (height / 3, width / 3);
-    let window = [top, left, (height - top).div_ceil(2), (width - left).div_ceil(2)];
-    let mut decoder = DecodeBench::new(color, None);
-    let (found, part) = decoder.decode_window(file, window).expect("a part can be decoded as well");
+    let window = Window { top, left, height: (height - top).div_ceil(2), width: (width - left).div_ceil(2) };
+    let mut decoder = ImageFileDecoder::new(color);
+    let Planes { shape: found, bytes: part } =
+        decoder.decode_window(file, window).expect("a part can be decoded as well");
     assert_eq!(found, shape);
     for channel in 0..channels {
-        for row in top..top + window[2] {
+        for row in top..top + window.height {
             let start = (channel * height + row) * width + left;
-            assert!(part[start..start + window[3]] == pixels[start..start + window[3]], "row {row}");
+            assert!(part[start..start + window.width] == pixels[start..start + window.width], "row {row}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Records: Caffe's Datum and TensorFlow's Example, each compared with prost's decoding of the same bytes.
 
 use percolator::bench_support::ExampleBench;
-use percolator::decoder::ImageFileDecoder;
+use percolator::decoder::{ImageFileDecoder, image_of};
 use percolator::example::{
     Example, ExampleField, ExampleFields, ExampleWriter, Feature, Features, SequenceExample,
 };
@@ -57,7 +57,7 @@ pub fn datum(bytes: &[u8]) {
         assert!(elements == view.data.len() || elements == view.floats.len());
     }
     let _ = within(bytes, crate::images::DECODED, || {
-        ImageFileDecoder::new(ColorMode::Native).image(&view).map(|image| image.shape)
+        image_of(&view, &mut ImageFileDecoder::new(ColorMode::Native)).map(|image| image.shape)
     });
 }
 

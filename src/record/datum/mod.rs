@@ -22,6 +22,8 @@ pub use error::DatumError;
 pub use floats::{Floats, Strided};
 
 use super::wire::{Key, Wire};
+use percolator_image::Planes;
+
 use crate::base::shape::ImageShape;
 
 /// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
@@ -173,6 +175,12 @@ pub struct Image<'a> {
     pub shape: ImageShape,
     /// Channel by channel and row by row.
     pub pixels: Pixels<'a>,
+}
+
+impl<'a> From<Planes<'a>> for Image<'a> {
+    fn from(Planes { shape, bytes }: Planes<'a>) -> Self {
+        Image { shape, pixels: Pixels::U8(bytes) }
+    }
 }
 
 /// The pixels of an image.

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use percolator::ColorMode;
 use percolator::batch::ImageShape;
-use percolator::bench_support::DecodeBench;
+use percolator::decoder::ImageFileDecoder;
 
 use super::dice::Dice;
 
@@ -37,10 +37,10 @@ struct Window {
 
 impl Photos {
     pub(super) fn open() -> anyhow::Result<Self> {
-        let mut decoder = DecodeBench::new(ColorMode::Color, None);
+        let mut decoder = ImageFileDecoder::new(ColorMode::Color);
         let open = |file| {
-            let (shape, planes) = decoder.decode(file).context("a photograph of this program's own")?;
-            Ok(Photo { shape, planes: planes.to_owned() })
+            let image = decoder.decode(file).context("a photograph of this program's own")?;
+            Ok(Photo { shape: image.shape, planes: image.bytes.to_owned() })
         };
         Ok(Photos(FILES.into_iter().map(open).collect::<anyhow::Result<_>>()?))
     }

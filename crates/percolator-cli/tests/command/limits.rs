@@ -185,7 +185,7 @@ fn an_image_that_there_is_no_memory_for_is_not_damaged() {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     copy_command(&at("percolator"));
-    fs::write(at("giant.jpg"), common::giant_jpeg()).unwrap();
+    fs::write(at("giant.jpg"), crate::giant::giant_jpeg()).unwrap();
     fs::write(at("list.txt"), "giant.jpg 1\n").unwrap();
     let refused = "there is no memory to decode the image: the system refused 2147483648 bytes";
     for task in [

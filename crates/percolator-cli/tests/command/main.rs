@@ -53,6 +53,8 @@ mod example;
 mod exit_codes;
 mod feed;
 mod full_disk;
+#[path = "../../../percolator-image/tests/image/giant.rs"]
+mod giant;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod jobs;

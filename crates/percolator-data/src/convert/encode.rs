@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use jpeg_encoder::{ColorType, SamplingFactor};
-use percolator::record::{Image, Pixels};
+use percolator_image::Planes;
 
 /// The quality with which OpenCV writes JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -45,8 +45,8 @@ impl Encoding {
     }
 
     /// Appends the file of an image of 1 or 3 channels: grey, or blue, green and red.
-    pub(super) fn encode(self, image: &Image<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-        let Pixels::U8(planes) = image.pixels else { return Err("only bytes are encoded".to_owned()) };
+    pub(super) fn encode(self, image: Planes<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+        let planes = image.bytes;
         let (height, width) = (image.shape.height, image.shape.width);
         match self {
             Encoding::Jpeg => {
@@ -108,15 +108,14 @@ mod tests {
         for (channels, color) in [(1, ColorMode::Gray), (3, ColorMode::Color)] {
             let shape = ImageShape { channels, height: 29, width: 41 };
             let planes = planes(channels, 29, 41);
-            let image = Image { shape, pixels: Pixels::U8(&planes) };
+            let image = Planes { shape, bytes: &planes };
             for (encoding, allowed) in [(Encoding::Png, 0), (Encoding::Jpeg, 4)] {
                 let mut file = Vec::new();
-                encoding.encode(&image, &mut file).unwrap();
+                encoding.encode(image, &mut file).unwrap();
                 let mut decoder = ImageFileDecoder::new(color);
                 let decoded = decoder.decode(&file).unwrap();
                 assert_eq!(decoded.shape, shape);
-                let Pixels::U8(found) = decoded.pixels else { panic!("bytes") };
-                let worst = found.iter().zip(&planes).map(|(one, other)| one.abs_diff(*other)).max();
+                let worst = decoded.bytes.iter().zip(&planes).map(|(one, other)| one.abs_diff(*other)).max();
                 assert!(worst <= Some(allowed), "{encoding:?}, {channels} channels: {worst:?}");
             }
         }

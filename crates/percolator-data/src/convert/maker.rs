@@ -5,7 +5,6 @@ use std::path::Path;
 
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
-use percolator::record::Pixels;
 use percolator::transform::DecodeError;
 use percolator_files::input_file::is_of_file;
 use percolator_files::shown;
@@ -104,17 +103,16 @@ impl<'a> Maker<'a> {
             _ => Unmade::Item(error.to_string()),
         })?;
         let size = [image.shape.channels, image.shape.height, image.shape.width];
-        match (encoding, image.pixels) {
-            (Some((_, true)), _) if is_kept => {
+        match encoding {
+            Some((_, true)) if is_kept => {
                 put_file(&self.file, label, out);
             }
-            (Some((encoding, _)), _) => {
+            Some((encoding, _)) => {
                 let mut file = Vec::new();
-                encoding.encode(&image, &mut file)?;
+                encoding.encode(image, &mut file)?;
                 put_file(&file, label, out);
             }
-            (None, Pixels::U8(pixels)) => put_pixels(size, pixels, label, true, out)?,
-            (None, Pixels::F32(_)) => return Err(Unmade::Item("its pixels are not bytes".to_owned())),
+            None => put_pixels(size, image.bytes, label, true, out)?,
         }
         Ok(size)
     }

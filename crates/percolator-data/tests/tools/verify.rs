@@ -421,7 +421,7 @@ fn raw_images_in_another_order_are_told() {
     let file = fs::read(data("images/420.jpg")).unwrap();
     let mut decoder = percolator::decoder::ImageFileDecoder::default();
     let image = decoder.decode(&file).unwrap();
-    let percolator::record::Pixels::U8(planes) = image.pixels else { panic!("bytes") };
+    let planes = image.bytes;
     let [channels, height, width] = [image.shape.channels, image.shape.height, image.shape.width];
     let pixels = height * width;
     let side_by_side: Vec<u8> =

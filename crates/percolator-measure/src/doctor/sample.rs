@@ -5,7 +5,7 @@ use std::thread;
 
 use percolator::Progress;
 use percolator::batch::ImageShape;
-use percolator::decoder::ImageFileDecoder;
+use percolator::decoder::{ImageFileDecoder, image_of};
 use percolator::example::{Example, ExampleImage, Feature, Features, ImageShapeFrom};
 use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
@@ -206,7 +206,7 @@ fn sample(
     if let (false, Ok(Image { shape, pixels: Pixels::U8(bytes) })) = (datum.encoded, datum.image()) {
         order.add(shape, bytes);
     }
-    Ok(Sample::of(datum.label, decoder.image(&datum).map_err(|error| error.to_string())?))
+    Ok(Sample::of(datum.label, image_of(&datum, decoder).map_err(|error| error.to_string())?))
 }
 
 fn of_example(
@@ -222,7 +222,7 @@ fn of_example(
     let bytes = found.and_then(Feature::bytes).and_then(|list| list.iter().next());
     let Some(from) = image.shape_from() else {
         let file = bytes.ok_or_else(|| is_not(name, "an image's file"))?;
-        return Ok(Sample::of(label, decoder.decode(file).map_err(|error| error.to_string())?));
+        return Ok(Sample::of(label, decoder.decode(file).map_err(|error| error.to_string())?.into()));
     };
     let shape = match from {
         ImageShapeFrom::Feature(name) => shape_of(name, &features, image.is_interleaved())?,

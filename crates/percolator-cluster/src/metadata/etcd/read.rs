@@ -30,8 +30,8 @@ pub(super) async fn pages(calls: Calls, range: Range) -> Result<(i64, Vec<KeyVal
     }
 }
 
-/// Whether an answer that something is out of range means the revision: it has been compacted away, or is one of
-/// the future, since the metadata were set back to a copy. Otherwise the answer is too large to be taken.
+/// Whether an answer that something is out of range means the revision: it has been compacted away, or is one
+/// of the future, since the metadata were set back to a copy. Otherwise the answer is too large to be taken.
 fn is_of_revision(message: &str) -> bool {
     message.contains("required revision")
 }

@@ -1,0 +1,138 @@
+//! Errors of an encoded file.
+
+use super::{ELEMENTS_MAX, PIXELS_MAX, SIDE_MAX};
+use crate::ImageShape;
+
+/// Why an encoded file cannot be read. Offsets count from the file's first byte.
+///
+/// When Caffe gives up, it says `Could not decode datum`, and so do these messages.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The file is of another format.
+    #[error("Could not decode datum: found {found}: allowed are JPEG and PNG files")]
+    Format {
+        /// The format that its first bytes suggest.
+        found: &'static str,
+    },
+    /// The file is truncated.
+    #[error(
+        "Could not decode datum: the {format} file is cut short: it ends at byte {offset}, inside {inside}"
+    )]
+    Truncated {
+        /// JPEG or PNG.
+        format: &'static str,
+        /// The file's length.
+        offset: usize,
+        /// What is not complete.
+        inside: &'static str,
+    },
+    /// The file does not follow its format.
+    #[error("Could not decode datum: the {format} file is damaged: at byte {offset} there is {found}")]
+    Damaged {
+        /// JPEG or PNG.
+        format: &'static str,
+        /// The offset in the file.
+        offset: usize,
+        /// What is there, and what should be.
+        found: String,
+    },
+    /// The library that reads the format failed.
+    #[error("Could not decode datum: the {format} file is damaged: {message}")]
+    Library {
+        /// JPEG or PNG.
+        format: &'static str,
+        /// The library's message.
+        message: String,
+    },
+    /// The file uses a feature that is not supported.
+    #[error("Could not decode datum: the {format} file has {found}: allowed are {allowed}")]
+    Unsupported {
+        /// JPEG or PNG.
+        format: &'static str,
+        /// What was found.
+        found: String,
+        /// What is supported.
+        allowed: &'static str,
+    },
+    /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
+    #[error(
+        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, \
+         or any with force_color or force_gray"
+    )]
+    Depth {
+        /// The number of bits per sample.
+        bits: u8,
+    },
+    /// The channels are stated to lie side by side, but the record holds floats.
+    #[error("only pixels of bytes are read with their channels side by side, found a record of floats")]
+    InterleavedFloats,
+    /// A resize is requested, but the record holds floats.
+    #[error("only images of bytes are resized, found a record of floats")]
+    ResizeOfFloats,
+    /// The image is empty, or larger than OpenCV or Caffe can count.
+    #[error(
+        "Could not decode datum: the image is {found}: allowed are sides of 1 to {SIDE_MAX}, {PIXELS_MAX} \
+         pixels and {ELEMENTS_MAX} elements"
+    )]
+    Size {
+        /// Channels, rows and columns, after the resize if there is one.
+        found: ImageShape,
+    },
+    /// The image has a size that is allowed, but the system has no memory to decode it.
+    #[error("there is no memory to decode the image: the system refused {bytes} bytes")]
+    Memory {
+        /// The length of the buffer that could not be had.
+        bytes: usize,
+    },
+    /// The image is larger than the file could hold.
+    #[error(
+        "Could not decode datum: the {format} file claims an image of {found}, which takes at least \
+         {wanted} bytes of data, but has {bytes}"
+    )]
+    Claim {
+        /// JPEG or PNG.
+        format: &'static str,
+        /// Channels, rows and columns.
+        found: ImageShape,
+        /// The minimum number of bytes for an image of this size.
+        wanted: usize,
+        /// The number of bytes found.
+        bytes: usize,
+    },
+}
+
+/// The name of a file format that is neither JPEG nor PNG, as far as its first bytes tell.
+pub(super) fn format_name(file: &[u8]) -> &'static str {
+    const NAMES: [(&[u8], &str); 16] = [
+        (b"BM", "a BMP file"),
+        (b"GIF8", "a GIF file"),
+        (b"II*\0", "a TIFF file"),
+        (b"MM\0*", "a TIFF file"),
+        (b"\xff\x4f\xff\x51", "a JPEG 2000 file"),
+        (b"\0\0\0\x0cjP  ", "a JPEG 2000 file"),
+        (b"\0\0\0\x0cJXL ", "a JPEG XL file"),
+        (b"\xff\x0a", "a JPEG XL file"),
+        (b"\x76\x2f\x31\x01", "an OpenEXR file"),
+        (b"#?R", "a Radiance HDR file"),
+        (b"\x59\xa6\x6a\x95", "a Sun raster file"),
+        (b"8BPS", "a Photoshop file"),
+        (b"\x1f\x8b", "a gzip file"),
+        (b"PK\x03\x04", "a zip file"),
+        (b"<svg", "an SVG file"),
+        (b"<", "text"),
+    ];
+    if file.is_empty() {
+        return "no data";
+    }
+    if file.starts_with(b"RIFF") && file.get(8..12) == Some(b"WEBP") {
+        return "a WebP file";
+    }
+    match (file.get(4..8), file) {
+        (Some(b"ftyp"), _) => return "a HEIF, AVIF or video file",
+        (_, [b'P', b'1'..=b'7', b' ' | b'\n' | b'\r' | b'\t', ..]) => return "a PNM file",
+        _ => {}
+    }
+    let known = NAMES.iter().find(|(magic, _)| file.starts_with(magic));
+    known.map_or("a file of no known format", |&(_, name)| name)
+}

@@ -1,0 +1,19 @@
+//! The decoders against OpenCV and libjpeg-turbo.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test that cannot continue has failed"
+)]
+
+mod decode;
+mod forge;
+mod giant;
+mod jpeg_progressive;
+#[cfg(feature = "turbojpeg")]
+mod jpeg_twin;
+#[allow(dead_code, reason = "shared by tests, each of which uses a part of it")]
+#[path = "../../../../tests/common/process.rs"]
+mod process;
+mod variants;
