@@ -71,8 +71,8 @@ fn records(builder: FeedBuilder) -> Duration {
 }
 
 fn main() {
-    println!("| shards | open | .and() | build | in order | drop_behind | cursor | by position | handles |");
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("| shards | open | .and() | build | in order | cursor | by position | handles |");
+    println!("|---|---|---|---|---|---|---|---|");
     for shards in SHARDS {
         let folder = tfrecords(shards);
         let open_all = || TfRecord::options().open_all([&folder]).unwrap();
@@ -86,7 +86,6 @@ fn main() {
         });
         let build = least(|| timed(|| over(&folder).build().unwrap()).0);
         let in_order = least(|| records(over(&folder)));
-        let dropped = least(|| records(over(&folder).drop_behind(true)));
         let joined = open_all();
         joined.index(&IndexPlace::Memory).unwrap();
         let mut cursor = joined.cursor().unwrap();
@@ -102,10 +101,10 @@ fn main() {
             };
             timed(|| (0..READ).for_each(walk)).0
         });
-        let [in_order, dropped, walk, seek] = [in_order, dropped, walk, seek].map(nanos_a_record);
+        let [in_order, walk, seek] = [in_order, walk, seek].map(nanos_a_record);
         let open_now = handles() - before;
         println!(
-            "| {shards} | {open:.1?} | {and:.1?} | {build:.1?} | {in_order} ns | {dropped} ns | {walk} ns | \
+            "| {shards} | {open:.1?} | {and:.1?} | {build:.1?} | {in_order} ns | {walk} ns | \
              {seek} ns | {open_now} |"
         );
     }

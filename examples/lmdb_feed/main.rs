@@ -48,7 +48,6 @@ fn survey(path: &Path, options: &Options) -> anyhow::Result<()> {
         .transform(options.transform())
         .devices(options.devices()?)
         .batch_size(options.batch_size)
-        .drop_behind(options.drop_behind)
         .seed(options.seed);
     let feed = options.extent(feed);
     let feed = if options.once { feed.once() } else { feed };

@@ -37,9 +37,6 @@ pub(crate) struct Options {
     /// Multiply by this; 1/256 scales bytes to values between 0 and 1.
     #[arg(long, default_value_t = 1.0 / 256.0, allow_negative_numbers = true)]
     scale: f32,
-    /// Drop the used parts of PATH from the page cache: for databases larger than memory.
-    #[arg(long, requires = "path")]
-    pub(crate) drop_behind: bool,
     /// The seed of random crops and mirroring.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

@@ -11,9 +11,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::record::RecordId;
 use crate::source::files::Files;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
-use crate::source::{
-    Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater,
-};
+use crate::source::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 
 /// Separates the bytes of damaged records from all other draws of a seed.
 const DAMAGE: u64 = 0x6461_6d61_6765;
@@ -255,14 +253,6 @@ impl CursorInternals for ChaosCursor {
 
     fn check_end(&mut self) -> Result<(), SourceError> {
         self.inner.check_end()
-    }
-
-    fn drop_behind(&mut self) -> bool {
-        self.inner.drop_behind()
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.inner.dealt(dealt);
     }
 
     fn leave(&mut self) {

@@ -502,38 +502,6 @@ impl FeedBuilder {
         self
     }
 
-    /// Drops from the page cache what the feed has used of its database (default: off). Use it for a database
-    /// larger than memory: its next pass would find nothing in the cache anyway, and would push out what
-    /// other programs have there.
-    ///
-    /// What the feed keeps in memory of the database's files is then bounded:
-    ///
-    /// - Of an LMDB: the 64 MiB that are read ahead of the reader, the records being processed, and 8 MiB
-    ///   that the reader is in or has just left. Each lane has [`prefetch`](Self::prefetch) batches of
-    ///   records being processed. If the lanes are [some of many ranks](Self::ranks), what is stored between
-    ///   these records counts as well.
-    /// - Of a LevelDB: on each level the 64 MiB of tables that are read ahead, and, whole, the tables that
-    ///   hold the records being processed and the record that the reader is at. If the reader leaves a table
-    ///   for another level's, and returns to it after more records than are being processed, the table is
-    ///   dropped meanwhile and read again.
-    ///
-    /// The same amount is left when the feed ends. The bound holds if the records are stored in the file in
-    /// the order of their keys, or nearly so.
-    ///
-    /// No batch changes. Another feed of the same files, in this process or another, must read from the disk
-    /// again what this one dropped. What another process has mapped and touched stays in memory until that
-    /// process drops it as well. So if the [ranks](Self::ranks) of one job are several processes on one
-    /// machine, set this option for all of them: memory then keeps only what the slowest process has yet to
-    /// drop. If they are not in step, the one ahead drops what was read ahead for the others, which read it
-    /// from the disk again. One process with a lane for each device reads everything once.
-    ///
-    /// It works on Linux, for LMDB, LevelDB, and TFRecord files that are mapped and not compressed.
-    /// Elsewhere, and for other sources, a warning says that it has no effect.
-    pub fn drop_behind(mut self, drops: bool) -> Self {
-        self.spec.drop_behind = drops;
-        self
-    }
-
     /// Keeps [receipts](crate::Receipt) of what is delivered (default: off). The feed must follow a plan: see
     /// [`epochs`](Self::epochs). Receipts cost some nanoseconds a record, and 5 KiB of memory for each epoch
     /// and lane.

@@ -290,7 +290,6 @@ impl FeedBuilder {
             schedule_slice: schedule_slice.cloned(),
             share: self.ranks_of_job().map(Share::from),
             is_for_workers: true,
-            drops_behind: self.spec.drop_behind,
             feed: 0,
             value_bytes: None,
         }

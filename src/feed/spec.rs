@@ -61,8 +61,6 @@ pub struct FeedSpec {
     pub log_gaps: LogGaps,
     /// Where [indexes](crate::FeedBuilder::index) are kept.
     pub index: IndexPlace,
-    /// Whether used pages are [dropped](crate::FeedBuilder::drop_behind) from the page cache.
-    pub drop_behind: bool,
     /// The layer's [name](crate::FeedBuilder::layer).
     pub layer: String,
     /// The layer's place in its net, if it is of a net.
@@ -301,7 +299,6 @@ impl Default for FeedSpec {
             access: Access::default(),
             log_gaps: LogGaps::default(),
             index: IndexPlace::default(),
-            drop_behind: false,
             layer: "data".to_owned(),
             net: None,
             phase: Phase::Train,

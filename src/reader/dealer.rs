@@ -22,14 +22,12 @@ use tracing::span::EnteredSpan;
 
 use super::ReaderError;
 use super::key::ReaderKey;
-use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
-use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
+use super::thread::{Activity, ReaderMeters, Share, Shared};
 use crate::base::offload::Helpers;
 use crate::base::trace::{self, TARGET};
 use crate::record::{RecordId, StepEnd};
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
-use percolator_files::shown;
 
 /// A consumer as the dealer sees it.
 struct ConsumerState {
@@ -70,8 +68,6 @@ pub(super) struct Dealer<'a> {
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
-    /// The outstanding runs, if the cursor drops behind.
-    outstanding: Option<Outstanding>,
     /// What was done since a run was handed over, for traces. While dealing, it is `Some` except between two
     /// of them.
     span: Option<EnteredSpan>,
@@ -92,7 +88,7 @@ impl<'a> Dealer<'a> {
         };
         let consumers = ends.into_iter().map(consumer).collect();
         let share = shared.terms.share();
-        Dealer { shared, consumers, share, rank: 0, outstanding: None, span: None }
+        Dealer { shared, consumers, share, rank: 0, span: None }
     }
 
     /// Reads the source until everything requested has been dealt, or all consumers have left.
@@ -107,7 +103,10 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         shared.set_activity(Activity::Reading);
         self.span = Some(deal_span());
-        let cursor = self.open(source, helpers)?;
+        let cursor = match shared.terms.is_for_workers {
+            true => source.deferring_cursor(VerifiesLater::promised(helpers))?,
+            false => source.cursor()?,
+        };
         match &shared.terms.schedule_slice {
             Some(schedule_slice) => self.deal_steps(schedule_slice, source, cursor),
             None => self.deal_round_robin(source, cursor),
@@ -158,29 +157,6 @@ impl<'a> Dealer<'a> {
             epoch += 1;
         }
         Ok(())
-    }
-
-    /// Opens the cursor.
-    fn open(
-        &mut self,
-        source: &dyn Source,
-        helpers: Option<Arc<dyn Helpers>>,
-    ) -> Result<Box<dyn Cursor>, SourceError> {
-        let Terms { is_for_workers, drops_behind, .. } = self.shared.terms;
-        let mut cursor = match is_for_workers {
-            true => source.deferring_cursor(VerifiesLater::promised(helpers))?,
-            false => source.cursor()?,
-        };
-        if drops_behind && cursor.drop_behind() {
-            self.outstanding = Some(Outstanding::of(self.shared.pool.runs * self.consumers.len()));
-        } else if drops_behind {
-            tracing::warn!(
-                source = %shown::path(source.path()),
-                "drop_behind has no effect on this source: it is for LMDB, LevelDB and mapped TFRecords, on \
-                 Linux"
-            );
-        }
-        Ok(cursor)
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -239,9 +215,6 @@ impl<'a> Dealer<'a> {
         let dealt = dealt.map_err(|error: TryReserveError| {
             SourceError::io(&self.shared.key.source, "keep a record", &error.into())
         })?;
-        if let Some(outstanding) = self.outstanding.as_ref().filter(|_| dealt.is_ok()) {
-            cursor.dealt(outstanding.dealt());
-        }
         Ok(Some(dealt))
     }
 
@@ -268,13 +241,6 @@ impl<'a> Dealer<'a> {
             return Ok(self.consumer_left(turn, records));
         }
         let slot = consumer.slot.as_mut().expect("a slot was taken just now");
-        if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
-            // The run that this slot held before came back with it.
-            if let Some(before) = slot.number.take() {
-                outstanding.end(before);
-            }
-            slot.number = Some(outstanding.begin(turn));
-        }
         add(&mut slot.run)?;
         let end = match step {
             Step::RoundRobin => consumer.round_robin.count(shared.terms.batch_size),
@@ -312,9 +278,6 @@ impl<'a> Dealer<'a> {
     /// others stay the same. `lost` records were held for it.
     fn consumer_left(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
         self.consumers[turn].left = true;
-        if let Some(outstanding) = &mut self.outstanding {
-            outstanding.consumer_left(turn);
-        }
         if self.consumers.iter().all(|consumer| consumer.left) {
             return Err(NobodyLeft);
         }

@@ -5,7 +5,6 @@
 
 mod dealer;
 mod key;
-mod outstanding;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 pub(crate) mod schedule_slice;
@@ -226,7 +225,6 @@ impl DataReader {
                 share: None,
                 // Callers that pop runs expect them to be verified, and may keep them.
                 is_for_workers: false,
-                drops_behind: false,
                 feed: 0,
                 value_bytes: None,
             },

@@ -39,7 +39,7 @@ pub(crate) fn queue_pair_of(
     let (full_sender, full_receiver) = bounded(slots);
     let account = SlotAccount::open();
     for _ in 0..slots {
-        let slot = Slot { run: run(), number: None, _token: account.token() };
+        let slot = Slot { run: run(), _token: account.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
     let kept = Vec::with_capacity(together);
@@ -53,8 +53,6 @@ pub(crate) fn queue_pair_of(
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) run: Run,
-    /// The number that the reader gave to the last run in this slot, if it counts runs.
-    pub(super) number: Option<u64>,
     _token: SlotToken,
 }
 

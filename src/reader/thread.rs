@@ -51,8 +51,6 @@ pub(crate) struct Terms {
     /// Whether the runs are for a feed's workers. Workers verify deferred checksums before they use the
     /// values, and release every run, so runs may return in groups.
     pub(crate) is_for_workers: bool,
-    /// Whether used pages are dropped from memory.
-    pub(crate) drops_behind: bool,
     /// The number of the feed, for [traces](crate::trace); 0 if there is none.
     pub(crate) feed: u64,
     /// The length of a typical value, if the consumers know one; otherwise the first record's counts.
@@ -107,9 +105,6 @@ impl fmt::Display for Terms {
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
         if self.is_for_workers {
             f.write_str("for a feed's workers, ")?;
-        }
-        if self.drops_behind {
-            f.write_str("dropping used pages from memory, ")?;
         }
         match (schedule_slice, passes) {
             (Some(schedule_slice), _) => write!(f, "{schedule_slice}"),
@@ -465,7 +460,6 @@ mod tests {
             schedule_slice: None,
             share: None,
             is_for_workers: false,
-            drops_behind: false,
             feed: 0,
             value_bytes: None,
         }

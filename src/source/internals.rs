@@ -46,15 +46,6 @@ impl VerifiesLater {
     }
 }
 
-/// Progress of the runs that hold a cursor's records. Runs are counted as they begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dealt {
-    /// The number of runs that have begun.
-    pub(crate) begun: u64,
-    /// The number of leading runs that are used completely.
-    pub(crate) used: u64,
-}
-
 /// The buffers of a cursor that copies its records.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
@@ -167,18 +158,7 @@ pub trait CursorInternals {
         Ok(())
     }
 
-    /// From now on, asks the kernel to drop from memory what the cursor has passed and nobody uses any more,
-    /// as [`dealt`](Self::dealt) reports. Returns `false` if the cursor cannot. Called before the first step.
-    fn drop_behind(&mut self) -> bool {
-        false
-    }
-
-    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind)
-    /// is on: before the next step whenever a run has begun.
-    fn dealt(&mut self, _dealt: Dealt) {}
-
-    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
-    /// its records are used. If nothing is dropped, the cursor may close what it had open for read-ahead.
+    /// Reading continues in another database: the cursor may close what it had open for read-ahead.
     fn leave(&mut self) {}
 
     /// A hint: the cursor will seek to this position soon.
@@ -273,16 +253,6 @@ impl dyn Cursor + '_ {
 
     pub(crate) fn check_end(&mut self) -> Result<(), SourceError> {
         self.internals().map_or(Ok(()), CursorInternals::check_end)
-    }
-
-    pub(crate) fn drop_behind(&mut self) -> bool {
-        self.internals().is_some_and(CursorInternals::drop_behind)
-    }
-
-    pub(crate) fn dealt(&mut self, dealt: Dealt) {
-        if let Some(own) = self.internals() {
-            own.dealt(dealt);
-        }
     }
 
     pub(crate) fn leave(&mut self) {

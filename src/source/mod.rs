@@ -49,7 +49,7 @@ pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::image_list::{ImageList, ListedFile};
 pub use self::index::IndexPlace;
-pub(crate) use self::internals::{Dealt, VerifiesLater};
+pub(crate) use self::internals::VerifiesLater;
 pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use crate::record::Key;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers, VerifiesLater};
-use percolator_files::shown;
 
 use super::files::Files;
-use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
+use super::{Cursor, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -248,21 +247,6 @@ impl CursorInternals for PairedCursor {
     fn check_end(&mut self) -> Result<(), SourceError> {
         self.first.check_end()?;
         self.second.check_end()
-    }
-
-    fn drop_behind(&mut self) -> bool {
-        let drops = [self.first.drop_behind(), self.second.drop_behind()];
-        for (path, _) in
-            self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
-        {
-            tracing::warn!(source = %shown::path(path), "drop_behind has no effect on this source");
-        }
-        drops.contains(&true)
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.first.dealt(dealt);
-        self.second.dealt(dealt);
     }
 
     fn reads_until(&mut self, position: u64) {

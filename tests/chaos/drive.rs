@@ -395,7 +395,7 @@ impl Phase<'_> {
         let feed = Feed::builder().source(source).registry(&self.run.registry);
         let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size);
         let feed = s.threads.into_iter().fold(feed, FeedBuilder::threads);
-        let feed = feed.prefetch(s.prefetch).drop_behind(s.drops_behind).receipts(s.has_receipts);
+        let feed = feed.prefetch(s.prefetch).receipts(s.has_receipts);
         let feed = feed.give_up_after(None).index(index).bad_records(bad_records);
         let feed = match s.order {
             Order::Once => feed.once(),

@@ -106,7 +106,6 @@ pub(crate) struct Scenario {
     /// The weights of the files of a plan's joined data set, if they are mixed.
     pub mix: Option<[u64; 3]>,
     pub has_receipts: bool,
-    pub drops_behind: bool,
     /// What is done with records that cannot be used.
     pub(crate) bad: BadAction,
     /// Whether the feed is paused and has other threads on the way.
@@ -166,7 +165,6 @@ impl Scenario {
             change: Change::Nothing,
             mix: None,
             has_receipts: is_planned && draws.below(2) == 0,
-            drops_behind: draws.below(4) == 0,
             bad: draws.of(&[BadAction::Fail, BadAction::Fail, BadAction::Skip, BadAction::Replace]),
             is_controlled: draws.below(3) == 0,
             cut: (draws.below(3) == 0).then(|| draws.below(6)),

@@ -1,6 +1,5 @@
 //! Without readahead a feed stops at every page fault. A rank of eight that reads everything ahead reads
-//! eight times what it needs. A feed of more data than memory holds evicts what others have there. These
-//! tests look, page by page, at which parts of a file are in memory.
+//! eight times what it needs. These tests look, page by page, at which parts of a file are in memory.
 //!
 //! The kernel may drop pages at any time, so the tests require only a good part of what must be there.
 
@@ -13,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use percolator::order::{AutoShardPolicy, World};
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source};
-use percolator::{Device, Dtype, Feed, FeedBuilder, Shuffle};
+use percolator::{Dtype, Feed, FeedBuilder};
 use rusty_leveldb::Options;
 use tempfile::TempDir;
 
 use crate::common;
-use crate::common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
+use crate::common::resident::{PAGE_BYTES, evict, pages, picture, share};
 
 /// Each record has pages of its own.
 const RECORD_BYTES: usize = 150_000;
@@ -142,100 +141,6 @@ fn feed(path: &Path, is_leveldb: bool) -> FeedBuilder {
     feed.dtype(Dtype::U8).batch_size(4).prefetch(2).threads(2)
 }
 
-/// Takes this many batches of the first lane, and checks each byte.
-fn take(feed: FeedBuilder, batches: usize, records: usize) {
-    let mut feed = feed.build().unwrap();
-    let mut labels = Vec::new();
-    for batch in feed.take_lanes().unwrap().remove(0).take(batches) {
-        let batch = batch.unwrap();
-        let (pixels, all) = (batch.pixels::<u8>().unwrap(), batch.labels().unwrap());
-        for (pixels, &label) in pixels.chunks(pixels.len() / all.len()).zip(all) {
-            let number = (label as u32).to_le_bytes();
-            assert!(pixels.as_chunks::<4>().0.iter().all(|bytes| *bytes == number), "record {label}");
-        }
-        labels.extend(all.iter().map(|&label| label as usize));
-    }
-    assert!(labels.iter().enumerate().all(|(at, &label)| label == at % records), "{labels:?}");
-}
-
-#[test]
-fn what_was_used_of_an_lmdb_is_dropped_where_that_was_asked_for() {
-    const RECORDS: usize = 700;
-
-    let folder = folder();
-    let file = lmdb(folder.path(), RECORDS);
-    if !evict(&file) {
-        return;
-    }
-    warm(&file);
-    take(feed(folder.path(), false).once(), usize::MAX, RECORDS);
-    assert!(share(&pages(&file)) > PRESENT, "without the option it stays");
-    take(feed(folder.path(), false).drop_behind(true).once(), usize::MAX, RECORDS);
-    let after = pages(&file);
-    let kept = after.iter().filter(|&&is_resident| is_resident).count() * PAGE_BYTES;
-    println!("{kept} bytes are kept of {}", after.len() * PAGE_BYTES);
-    assert!(share(&after[..after.len() / 2]) < 0.01, "{kept} bytes");
-    assert!(kept < 16 << 20, "{kept} bytes: what was under way at the end, and 8 MiB; {}", picture(&after));
-    // Two and a half passes, mostly from the disk.
-    take(feed(folder.path(), false).drop_behind(true), RECORDS * 5 / 8, RECORDS);
-}
-
-#[test]
-fn of_several_databases_each_is_dropped_when_the_walk_has_left_it() {
-    const RECORDS: usize = 200;
-
-    let folder = folder();
-    let path = |number: usize| folder.path().join(number.to_string());
-    let files: Vec<PathBuf> =
-        (0..3).map(|number| lmdb_from(&path(number), number * RECORDS, RECORDS)).collect();
-    let tables = leveldb_from(&path(3), 3 * RECORDS, RECORDS, RECORD_BYTES);
-    if !files.iter().chain(&tables).all(|file| evict(file)) {
-        return;
-    }
-    let feed = |is_planned: bool| {
-        let feed = feed(&path(0), false).and_lmdb(path(1)).and_lmdb(path(2)).and_leveldb(path(3));
-        let feed = feed.drop_behind(true).index(IndexPlace::Memory);
-        // One worker of one: the cursor seeks from one epoch to the next.
-        if is_planned { feed.epochs(1) } else { feed.once() }
-    };
-    for is_planned in [false, true] {
-        files.iter().chain(&tables).for_each(|file| warm(file));
-        take(feed(is_planned), usize::MAX, 4 * RECORDS);
-        let kept =
-            |file: &PathBuf| pages(file).iter().filter(|&&is_resident| is_resident).count() * PAGE_BYTES;
-        for file in &files {
-            let kept = kept(file);
-            println!("{kept} bytes are kept of {}", file.display());
-            // The branch pages above the leaves, and what follows the last record.
-            assert!(kept < 4 << 20, "planned: {is_planned}: {}", picture(&pages(file)));
-        }
-        let kept: Vec<usize> = tables.iter().map(kept).collect();
-        println!("{kept:?} bytes are kept of the tables");
-        assert!(kept.iter().filter(|&&kept| kept > 1 << 16).count() <= 4, "planned: {is_planned}: {kept:?}");
-    }
-}
-
-#[test]
-fn a_lane_that_left_does_not_keep_pages_from_being_dropped() {
-    const RECORDS: usize = 500;
-
-    let folder = folder();
-    let file = lmdb(folder.path(), RECORDS);
-    if !evict(&file) {
-        return;
-    }
-    let feed = feed(folder.path(), false).drop_behind(true).once();
-    let mut feed = feed.devices([Device::host(0), Device::host(1)]).build().unwrap();
-    let mut lanes = feed.take_lanes().unwrap();
-    let mut leaving = lanes.pop().unwrap();
-    let staying = lanes.pop().unwrap();
-    drop(leaving.next().unwrap().unwrap());
-    drop(leaving);
-    assert_eq!(staying.map(|batch| batch.unwrap().labels().unwrap().len()).sum::<usize>(), RECORDS / 2);
-    let after = pages(&file);
-    assert!(share(&after[..after.len() / 2]) < 0.05, "{}", share(&after[..after.len() / 2]));
-}
-
 /// Writes a LevelDB; returns its tables, in the order of their keys if the writer has merged none.
 fn leveldb(folder: &Path, records: usize, bytes: usize) -> Vec<PathBuf> {
     leveldb_from(folder, 0, records, bytes)
@@ -278,28 +183,6 @@ fn the_tables_of_a_cold_leveldb_are_read_ahead_of_the_walk() {
     }
     let wanted = tables.len() - 1;
     assert!(comes_true(|| present() >= wanted), "{} of {} tables are in memory", present(), tables.len());
-}
-
-#[test]
-fn what_was_used_of_a_leveldb_is_dropped_table_by_table() {
-    const RECORDS: usize = 400;
-    const BYTES: usize = 60_000;
-
-    let folder = folder();
-    let tables = leveldb(folder.path(), RECORDS, BYTES);
-    if !tables.iter().all(|table| evict(table)) {
-        return;
-    }
-    let resident = || {
-        let share = |table: &PathBuf| share(&pages(table));
-        tables.iter().map(share).filter(|&share| share > 0.01).count()
-    };
-    take(feed(folder.path(), true).once(), usize::MAX, RECORDS);
-    assert_eq!(resident(), tables.len(), "without the option they stay");
-    take(feed(folder.path(), true).drop_behind(true).once(), usize::MAX, RECORDS);
-    println!("{} of {} tables are kept", resident(), tables.len());
-    assert!(resident() <= 3, "{} of {} tables", resident(), tables.len());
-    take(feed(folder.path(), true).drop_behind(true), RECORDS * 5 / 8, RECORDS);
 }
 
 /// The first of two workers, with an index: it takes the first `batch` of each 2 * `batch` records.
@@ -348,41 +231,7 @@ fn what_is_read_ahead_of_a_share_ends_where_the_share_does() {
 }
 
 #[test]
-fn what_was_used_of_a_share_is_dropped_from_its_first_record_on() {
-    const RECORDS: usize = 8 * BATCH;
-
-    let folder = folder();
-    let path = folder.path().join("lmdb");
-    let file = lmdb(&path, RECORDS);
-    let places = places(&file, RECORDS);
-    if !evict(&file) {
-        return;
-    }
-    let kept = |feed: FeedBuilder, records: &dyn Fn(usize) -> bool| {
-        warm(&file);
-        run(feed.drop_behind(true));
-        let pages = pages(&file);
-        let shares = places.iter().enumerate().filter(|(record, _)| records(*record));
-        let shares: Vec<f64> = shares.map(|(_, place)| share(&pages[place.clone()])).collect();
-        println!("{}", picture(&pages));
-        shares.iter().sum::<f64>() / shares.len() as f64
-    };
-    // Records of the last step are in flight to the end, and runs of the step before may be.
-    let is_own = |record: usize| (record / BATCH).is_multiple_of(2) && record < RECORDS - 4 * BATCH;
-    let own = kept(half(&path, false, BATCH), &is_own);
-    assert!(own < 0.01, "{own} of the worker's own");
-    // Far enough from the worker's own records to be in other parts of the file.
-    let is_far = |record: usize| record / BATCH % 2 == 1 && (28..36).contains(&(record % BATCH));
-    let others = kept(half(&path, false, BATCH), &is_far);
-    assert!(others > PRESENT, "of the other worker's {others} is left");
-    let place = IndexPlace::Folder(path.with_extension("indexes"));
-    let shuffled = feed(&path, false).index(place).epochs(1).shuffle(Shuffle::Global);
-    let all = kept(shuffled, &|_| true);
-    assert!(all < 0.3, "{all} of all, in no order");
-}
-
-#[test]
-fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead_and_all_of_them_are_dropped() {
+fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead() {
     const BYTES: usize = 60_000;
     const RECORDS: usize = 8 * BATCH;
 
@@ -417,10 +266,4 @@ fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead_and_all_of_them_are_dr
     // kernel reads around it.
     let read_ahead = others.iter().filter(|table| share(&pages(table)) > 0.5).count();
     assert_eq!(read_ahead, 0);
-    tables.iter().for_each(|table| warm(table));
-    run(half(&path, true, BATCH).drop_behind(true));
-    println!("{} of {}, {} of {} others", resident(&own), own.len(), resident(&others), others.len());
-    // Records of the last step are in flight to the end.
-    assert!(resident(&own) <= own.len() / 3 + 1);
-    assert_eq!(resident(&others), others.len());
 }

@@ -28,9 +28,6 @@ pub(super) struct PipelineArgs {
     /// Where to transform pixels: on the host, or, after cropping and copying, on the devices.
     #[arg(long, value_enum, default_value_t)]
     pub(super) transform_on: PlaceArg,
-    /// Drop the used parts of the database from the page cache: for a database larger than memory.
-    #[arg(long)]
-    pub(super) drop_behind: bool,
     /// Decode JPEGs that are resized to fewer pixels at a half, a quarter or an eighth of their size: the
     /// smallest that is large enough. Faster, but the pixels are not Caffe's.
     #[arg(long)]
@@ -95,7 +92,6 @@ impl PipelineArgs {
                 LayoutArg::Nhwc => Layout::Nhwc,
             })
             .transform_on(self.transform_on.place())
-            .drop_behind(self.drop_behind)
             .seed(self.seed);
         // Even a `false` would be an option for images, which not all records are.
         if self.scaled_decode {

@@ -30,7 +30,7 @@ use crate::{errors, values};
 /// Keywords, each as in Rust's `FeedBuilder`; `None` counts as not given:
 ///
 /// - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
-///   in a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
+///   in a list; `root`, `access`, `log_gaps`, `index`
 /// - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
 ///   `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`. Pixels
 ///   are in the order BGR, as OpenCV and Caffe have them, and so are `mean_values`

@@ -10,10 +10,9 @@ use percolator_table::checksum::crc32c;
 
 use super::each_source::for_each;
 use super::files::Files;
-use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
+use super::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
-use percolator_files::shown;
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -116,7 +115,7 @@ impl Joined {
             let mut cursor = open(&**source)?;
             cursor.share_buffers(&spare);
             cursor.seek(0)?;
-            Ok(Member { cursor, at: 0, visit: Visit { stay: Stay::Away, is_noted: false } })
+            Ok(Member { cursor, at: 0 })
         };
         let members = self.sources.iter().map(open_member).collect::<Result<Vec<_>, SourceError>>()?;
         let mut begins = Vec::with_capacity(members.len());
@@ -127,8 +126,6 @@ impl Joined {
             here: 0,
             begins,
             until: Until { number: 0, end: u64::MAX },
-            left: None,
-            dealt: Dealt::default(),
         }))
     }
 }
@@ -246,39 +243,6 @@ struct Member {
     cursor: Box<dyn Cursor>,
     /// The position in its source of the next record.
     at: u64,
-    visit: Visit,
-}
-
-/// The joined cursor's last visit to a source.
-struct Visit {
-    stay: Stay,
-    /// Whether the source is among those that were left.
-    is_noted: bool,
-}
-
-impl Visit {
-    /// Notes that the joined cursor leaves the source, which has this number.
-    fn end(&mut self, number: usize, left: &mut Option<Vec<usize>>) {
-        self.stay = Stay::Left;
-        if let Some(left) = left.as_mut().filter(|_| !self.is_noted) {
-            left.push(number);
-            self.is_noted = true;
-        }
-    }
-}
-
-/// Whether the joined cursor is in a source, and how long its records stay in use after it left. This matters
-/// for dropping behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stay {
-    /// No record is in use.
-    Away,
-    Here,
-    /// The joined cursor has left, and the source's cursor has not been notified yet.
-    Left,
-    /// The source's cursor is notified of the progress of runs until this many runs are used: all that had
-    /// begun when the joined cursor left.
-    Until(u64),
 }
 
 /// Reads all sources one after the other.
@@ -289,7 +253,6 @@ enum Stay {
 /// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
 ///    known: at least one, and no more than there are sources.
 /// 3. All cursors but that of `here` have put their buffers where the next one finds them.
-/// 4. If there is `left`, it has every source whose stay is `Left` or `Until`, once.
 ///
 /// A step looks at no source but the one that it is in, so that its cost does not grow with their number.
 struct JoinedCursor {
@@ -299,10 +262,6 @@ struct JoinedCursor {
     here: usize,
     begins: Vec<u64>,
     until: Until,
-    /// If cursors are notified of runs, the sources that were left and whose records may be in use: a source
-    /// is then left only once all runs that had begun are used. Otherwise it is left at once.
-    left: Option<Vec<usize>>,
-    dealt: Dealt,
 }
 
 /// Where reading ends after the next seek.
@@ -359,15 +318,11 @@ impl JoinedCursor {
 
     fn come_to(&mut self, number: usize) {
         if self.here != number {
-            if self.left.is_none() {
-                self.members[self.here].cursor.leave();
-            }
-            self.members[self.here].visit.end(self.here, &mut self.left);
+            self.members[self.here].cursor.leave();
             self.members[self.here].cursor.leave_buffers();
             self.here = number;
             self.until.tell(number, &mut *self.members[number].cursor);
         }
-        self.members[number].visit.stay = Stay::Here;
     }
 
     /// Seeks to a position in the source that the cursor has come to, unless its cursor is there.
@@ -409,13 +364,13 @@ impl Cursor for JoinedCursor {
                 return Ok(None);
             }
         }
-        let JoinedCursor { source, members, here, until, left, .. } = self;
+        let JoinedCursor { source, members, here, until, .. } = self;
         let before = |number: usize| {
             let add = |sum: u64, number| Some(sum.saturating_add(source.files.records(number)?));
             (0..number).try_fold(0, add)
         };
         let first = *here;
-        for (number, Member { cursor, at, visit }) in members.iter_mut().enumerate().skip(first) {
+        for (number, Member { cursor, at }) in members.iter_mut().enumerate().skip(first) {
             if number > first {
                 until.tell(number, &mut **cursor);
                 if *at > 0 {
@@ -423,7 +378,7 @@ impl Cursor for JoinedCursor {
                     *at = 0;
                 }
             }
-            (*here, visit.stay) = (number, Stay::Here);
+            *here = number;
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
                 // Rare, and then only of a list of files that shuffles itself. Others number by place here.
@@ -431,9 +386,8 @@ impl Cursor for JoinedCursor {
                 let of_all = |own: u64| Some(own.saturating_add(before(number)?));
                 return Ok(Some(entry.numbered(own.and_then(of_all))));
             }
-            ended(source, number, *at)?;
             // At its end, it has put its buffers where the next one finds them.
-            visit.end(number, left);
+            ended(source, number, *at)?;
         }
         Ok(None)
     }
@@ -507,44 +461,8 @@ impl CursorInternals for JoinedCursor {
         Err(other_count(&*self.source.sources[here], known, known, "continues"))
     }
 
-    fn drop_behind(&mut self) -> bool {
-        let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
-        let drops_any = drops.contains(&true);
-        let mut others = self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this);
-        if let Some((source, _)) = others.next() {
-            let (source, more) = (shown::path(source.path()), others.count());
-            tracing::warn!(%source, more, "drop_behind has no effect on this source, and as many more");
-        }
-        self.left = drops_any.then(Vec::new);
-        drops_any
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.members[self.here].cursor.dealt(dealt);
-        if dealt.begun == self.dealt.begun {
-            return;
-        }
-        self.dealt = dealt;
-        let JoinedCursor { members, left: Some(left), .. } = self else { return };
-        left.retain(|&number| {
-            let Member { cursor, visit: Visit { stay, is_noted }, .. } = &mut members[number];
-            if *stay == Stay::Left {
-                cursor.leave();
-                *stay = Stay::Until(dealt.begun);
-            }
-            if let Stay::Until(runs) = *stay {
-                cursor.dealt(dealt);
-                if runs <= dealt.used {
-                    *stay = Stay::Away;
-                }
-            }
-            *is_noted = matches!(stay, Stay::Until(_));
-            *is_noted
-        });
-    }
-
     fn leave(&mut self) {
-        self.members[self.here].visit.end(self.here, &mut self.left);
+        self.members[self.here].cursor.leave();
     }
 
     fn foresee(&mut self, position: u64) {

@@ -27,7 +27,7 @@ fn records_of_a_list_that_skips_lines_are_numbered_by_their_place() {
     assert!(cursor.advance().unwrap().is_none());
 }
 
-/// A source of one record, dropped behind, that counts what is asked of it.
+/// A source of one record that counts what is asked of it.
 #[derive(Debug)]
 struct Counted(PathBuf, Arc<AtomicUsize>);
 
@@ -83,11 +83,7 @@ impl Cursor for CountedCursor {
     }
 }
 
-impl CursorInternals for CountedCursor {
-    fn drop_behind(&mut self) -> bool {
-        true
-    }
-}
+impl CursorInternals for CountedCursor {}
 
 /// Joining, and each record in order or out of it, asks as much of a source if there are many others.
 #[test]
@@ -98,20 +94,16 @@ fn what_is_asked_of_the_sources_does_not_grow_with_their_number() {
         let joined = (1..sources).fold(Joined::new(source(0)), |joined, number| joined.and(source(number)));
         let joining = asked.swap(0, Relaxed);
         let mut cursor = joined.cursor().unwrap();
-        assert!(cursor.drop_behind());
         asked.store(0, Relaxed);
-        let mut runs = 0..;
-        let mut deal = |cursor: &mut Box<dyn Cursor>| {
-            let begun = runs.next().unwrap();
-            cursor.dealt(Dealt { begun, used: begun.saturating_sub(3) });
+        let step = |cursor: &mut Box<dyn Cursor>| {
             assert_eq!(cursor.advance().unwrap().unwrap().value(), b"value");
         };
-        (0..20).for_each(|_| deal(&mut cursor));
+        (0..20).for_each(|_| step(&mut cursor));
         let in_order = asked.swap(0, Relaxed);
         for position in (20..40).rev() {
             cursor.reads_until(position + 1);
             cursor.seek(position).unwrap();
-            deal(&mut cursor);
+            step(&mut cursor);
         }
         (joining.div_ceil(sources), in_order, asked.load(Relaxed))
     };

@@ -16,7 +16,7 @@ use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::internals::{CursorInternals, HeldBytes};
-use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
+use crate::source::{Cursor, Entry, Run, SourceError, UnverifiedTable};
 use percolator_files::shown;
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
@@ -57,9 +57,6 @@ impl LevelDbCursor {
     fn step(&mut self) -> Result<bool, SourceError> {
         let Some(by_position) = &mut self.by_position else { return Ok(false) };
         let is_there = by_position.step(&self.source, self.position, self.verify)?;
-        if let (At::Table, Some(table)) = (&by_position.at, &by_position.table) {
-            self.merge.came_to(table.slot);
-        }
         self.position = self.position.saturating_add(u64::from(is_there));
         Ok(is_there)
     }
@@ -135,14 +132,6 @@ impl Cursor for LevelDbCursor {
 }
 
 impl CursorInternals for LevelDbCursor {
-    fn drop_behind(&mut self) -> bool {
-        self.merge.drop_behind()
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.merge.dealt(dealt);
-    }
-
     fn reads_until(&mut self, position: u64) {
         // Looked up outside the lock: a part of the index may have to be read.
         let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());

@@ -147,15 +147,6 @@ impl FileBytes {
             tracing::debug!(%error, table = %shown::path(path), "the kernel does not read ahead");
         }
     }
-
-    /// Takes all pages out of the map. Reading one brings it back.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    fn empty(&self) -> io::Result<()> {
-        let FileBytes::Mapped(map) = self else { return Ok(()) };
-        // SAFETY: the map is shared and read-only, so on Linux a page that is read again has the file's
-        // contents, as before: the file was mapped on the assumption that nobody writes to it.
-        unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
-    }
 }
 
 impl AsRef<[u8]> for FileBytes {
@@ -246,12 +237,6 @@ impl Store {
         };
         let end = place.start.checked_add(place.bytes as usize);
         end.and_then(|end| home.get(place.start..end)).unwrap_or_default()
-    }
-
-    /// Takes the pages of a table out of its map, if it is mapped. Reading one brings it back.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    pub(super) fn empty_map(&self, table: usize) -> io::Result<()> {
-        self.tables.get(table).and_then(OnceCell::get).map_or(Ok(()), |table| table.map.empty())
     }
 
     /// Asks the kernel to read the first bytes of a mapped table, at most `bytes_max`, without waiting for

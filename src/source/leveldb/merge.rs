@@ -22,7 +22,6 @@ use percolator_table::Verify;
 use super::BY_THE_USER;
 use super::ahead::{Ahead, Pool};
 use super::batch::Write;
-use super::behind::Behind;
 use super::database::Database;
 use super::index::RecordPlace;
 use super::key::{self, Tag};
@@ -30,7 +29,7 @@ use super::level::LevelCursor;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::internals::{CursorInternals, HeldBytes};
-use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
+use crate::source::{Cursor, Entry, Run, SourceError};
 
 /// A walk over the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Debug)]
@@ -50,8 +49,6 @@ pub(super) struct MergeCursor {
     /// What helpers unpack ahead of the children, if there are helpers.
     pool: Option<Rc<Pool>>,
     state: State,
-    /// The tables to drop from the page cache once they are used, if that was requested.
-    behind: Option<Behind>,
 }
 
 #[derive(Debug)]
@@ -108,7 +105,6 @@ impl MergeCursor {
             tag: Tag::default(),
             pool,
             state: State::Start,
-            behind: None,
         }
     }
 
@@ -163,14 +159,6 @@ impl MergeCursor {
         }
     }
 
-    /// Notes that the cursor that reads in place of this walk is at a record of this table.
-    #[inline]
-    pub(super) fn came_to(&mut self, slot: usize) {
-        if let Some(behind) = &mut self.behind {
-            behind.came_to(slot);
-        }
-    }
-
     /// Moves to the next record and returns its place; `None` past the last one.
     ///
     /// If the record is alone in an unverified block, its value is not touched: the next reader of its place
@@ -205,9 +193,6 @@ impl MergeCursor {
         let mut has_key = !is_first;
         while let Some(&top) = self.heap.first() {
             let child = &self.children[top];
-            if let (Some(behind), Some(slot)) = (&mut self.behind, child.slot()) {
-                behind.came_to(slot);
-            }
             let (key, tag) = (child.user_key(), child.tag());
             if self.end.as_deref().is_some_and(|end| key >= end) {
                 break;
@@ -303,27 +288,10 @@ impl Cursor for MergeCursor {
 }
 
 impl CursorInternals for MergeCursor {
-    fn drop_behind(&mut self) -> bool {
-        self.behind = Behind::new(&self.database);
-        self.behind.is_some()
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        if let Some(behind) = &mut self.behind {
-            behind.dealt(dealt);
-        }
-    }
-
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         match self.heap.first().map(|&top| &mut self.children[top]) {
             Some(Child::Level(level)) => level.give(id, run),
             _ => false,
-        }
-    }
-
-    fn leave(&mut self) {
-        if let Some(behind) = &mut self.behind {
-            behind.leave();
         }
     }
 
@@ -394,15 +362,6 @@ impl Child {
         match self {
             Child::Memory(_) => true,
             Child::Level(level) => level.may_reach(key),
-        }
-    }
-
-    /// Returns the number in the store of the entry's table, if the entry is in a table.
-    #[inline]
-    fn slot(&self) -> Option<usize> {
-        match self {
-            Child::Memory(_) => None,
-            Child::Level(level) => level.slot(),
         }
     }
 

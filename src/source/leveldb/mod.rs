@@ -45,7 +45,6 @@
 
 mod ahead;
 mod batch;
-mod behind;
 mod by_position;
 mod database;
 // Miri maps no files, as these tests and those at the end do.

@@ -15,7 +15,7 @@ use super::page::{Bounds, Holds, Leaf, Place};
 use super::pages::Held;
 use crate::source::index::Damage;
 use crate::source::page_cache::PageCache;
-use crate::source::{Dealt, Lender, SourceError};
+use crate::source::{Lender, SourceError};
 
 /// After this many steps since a jump, the cursor counts as moving through the file, which is then read ahead
 /// of it.
@@ -44,7 +44,6 @@ pub(super) struct PositionCursor {
     /// The page cache of the map, once the cursor continues from record to record. Declared, hence dropped,
     /// before the view, which keeps the map.
     page_cache: Option<PageCache>,
-    drops_behind: bool,
     /// The position before which the cursor stops or seeks elsewhere (`u64::MAX` if unknown), and whether
     /// `page_cache` knows it.
     until: u64,
@@ -63,7 +62,7 @@ impl fmt::Debug for PositionCursor {
 }
 
 impl PositionCursor {
-    pub(super) fn new(indexed: Indexed, view: &View, drops_behind: bool) -> Self {
+    pub(super) fn new(indexed: Indexed, view: &View) -> Self {
         let view = Arc::new(view.on(indexed.pages.clone()));
         let lender = Lender::keeping(view.clone());
         PositionCursor {
@@ -72,7 +71,6 @@ impl PositionCursor {
             held_number: 0,
             steps: 0,
             page_cache: None,
-            drops_behind,
             until: u64::MAX,
             is_end_set: true,
             foreseen: [None; FORESEEN],
@@ -85,8 +83,7 @@ impl PositionCursor {
         &self.view
     }
 
-    /// The next step is somewhere else. `page_cache` stays: it notices by itself that the cursor has moved,
-    /// and what is behind the cursor must still be dropped.
+    /// The next step is somewhere else. `page_cache` stays: it notices by itself that the cursor has moved.
     pub(super) fn jump(&mut self) {
         // While the cursor continued from record to record, the kernel may have been advised so.
         if self.steps >= STEPS_APART {
@@ -101,18 +98,6 @@ impl PositionCursor {
     /// Ends read-ahead before this position.
     pub(super) fn reads_until(&mut self, position: u64) {
         (self.until, self.is_end_set) = (position, false);
-    }
-
-    pub(super) fn leave(&mut self) {
-        if let Some(page_cache) = &mut self.page_cache {
-            page_cache.leave();
-        }
-    }
-
-    pub(super) fn dealt(&mut self, dealt: Dealt) {
-        if let Some(page_cache) = &mut self.page_cache {
-            page_cache.dealt(dealt);
-        }
     }
 
     /// Prefetches what the step to a position will read: the head of its page, and, once that has arrived,
@@ -206,9 +191,8 @@ impl PositionCursor {
     /// The record of a mapped file that the last step reached. `is_taken` is whether its value will be used.
     #[inline]
     pub(super) fn record_at(&mut self, place: Place, is_taken: bool) -> Result<Mapped<'_>, SourceError> {
-        // A cursor that drops what is behind it tracks it from the first record on. The end is set before
-        // anything is read ahead, because read-ahead ends there.
-        let continues = self.steps >= STEPS_APART || self.drops_behind;
+        // The end is set before anything is read ahead, because read-ahead ends there.
+        let continues = self.steps >= STEPS_APART;
         if continues && !(self.page_cache.is_some() && self.is_end_set) {
             self.start_read_ahead();
         }
@@ -217,8 +201,8 @@ impl PositionCursor {
             self.view.pages().will_need_bytes(record.value);
         }
         match &mut self.page_cache {
-            Some(page_cache) if continues && is_taken => page_cache.took(record.key, record.value),
-            Some(page_cache) if continues => page_cache.passed_over(record.key, record.value),
+            Some(page_cache) if continues && is_taken => page_cache.took(record.value),
+            Some(page_cache) if continues => page_cache.passed_over(record.value),
             _ => {}
         }
         Ok(record)
@@ -231,11 +215,7 @@ impl PositionCursor {
         let page_cache = self.page_cache.get_or_insert_with(|| {
             // SAFETY: what this cursor reads is in the view's map, which exists, and which `view` keeps for
             // longer than this is kept.
-            let mut page_cache = unsafe { self.view.page_cache() };
-            if self.drops_behind {
-                page_cache.drop_behind();
-            }
-            page_cache
+            unsafe { self.view.page_cache() }
         });
         if self.is_end_set {
             return;

@@ -16,7 +16,7 @@ use super::values::Values;
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::page_cache::PageCache;
-use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
+use crate::source::{Cursor, Entry, Lender, Run, SourceError};
 
 /// Who checks the page that a large value starts on. Checking it may mean waiting for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,6 @@ pub(super) struct LmdbCursor {
     page_cache: PageCache,
     /// The cursor by position, after a seek; `None` while this one walks the tree.
     by_position: Option<PositionCursor>,
-    drops_behind: bool,
     /// The position before which the cursor stops or seeks elsewhere after its next seek.
     until: u64,
     heads: Heads,
@@ -68,7 +67,6 @@ impl LmdbCursor {
             walk: view.walk(tree, Holds::Records),
             page_cache,
             by_position: None,
-            drops_behind: false,
             until: u64::MAX,
             heads,
             values: Values::default(),
@@ -86,10 +84,9 @@ impl LmdbCursor {
         if self.by_position.is_some() {
             return;
         }
-        let by_position = |indexed| PositionCursor::new(indexed, &self.view, self.drops_behind);
+        let by_position = |indexed| PositionCursor::new(indexed, &self.view);
         self.by_position = self.source.index_within(self.view.transaction()).map(by_position);
         if let Some(by_position) = &mut self.by_position {
-            self.page_cache.leave();
             by_position.reads_until(self.until);
         }
     }
@@ -209,7 +206,7 @@ impl Cursor for LmdbCursor {
                     ask_for_heads(self.view.pages(), place);
                 }
                 let record = Mapped::at(place, &self.view, &self.lender)?;
-                self.page_cache.took(record.key, record.value);
+                self.page_cache.took(record.value);
                 record
             }
         };
@@ -230,7 +227,7 @@ impl Cursor for LmdbCursor {
                 Some(by_position) => by_position.record_at(place, false).map(|_| ())?,
                 None => {
                     let record = Mapped::at(place, &self.view, &self.lender)?;
-                    self.page_cache.passed_over(record.key, record.value);
+                    self.page_cache.passed_over(record.value);
                 }
             }
         }
@@ -268,25 +265,6 @@ impl Cursor for LmdbCursor {
 impl CursorInternals for LmdbCursor {
     fn commit(&mut self) -> u64 {
         self.view.transaction()
-    }
-
-    fn drop_behind(&mut self) -> bool {
-        self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
-        self.drops_behind
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.page_cache.dealt(dealt);
-        if let Some(by_position) = &mut self.by_position {
-            by_position.dealt(dealt);
-        }
-    }
-
-    fn leave(&mut self) {
-        self.page_cache.leave();
-        if let Some(by_position) = &mut self.by_position {
-            by_position.leave();
-        }
     }
 
     fn reads_until(&mut self, position: u64) {

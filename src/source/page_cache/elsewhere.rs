@@ -1,7 +1,5 @@
 //! Does nothing on systems other than Linux, and under Miri.
 
-use crate::source::Dealt;
-
 /// Has the same interface as on Linux.
 #[derive(Debug)]
 pub(in crate::source) struct PageCache;
@@ -19,17 +17,9 @@ impl PageCache {
         PageCache
     }
 
-    pub(in crate::source) fn took(&mut self, _key: &[u8], _value: &[u8]) {}
+    pub(in crate::source) fn took(&mut self, _value: &[u8]) {}
 
-    pub(in crate::source) fn passed_over(&mut self, _key: &[u8], _value: &[u8]) {}
-
-    pub(in crate::source) fn drop_behind(&mut self) -> bool {
-        false
-    }
-
-    pub(in crate::source) fn dealt(&mut self, _dealt: Dealt) {}
-
-    pub(in crate::source) fn leave(&mut self) {}
+    pub(in crate::source) fn passed_over(&mut self, _value: &[u8]) {}
 
     pub(in crate::source) fn close(&mut self) {}
 

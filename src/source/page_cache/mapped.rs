@@ -1,4 +1,4 @@
-//! A mapped file in the page cache: requesting its pages, and giving them up.
+//! A mapped file in the page cache: requesting its pages.
 //!
 //! Nothing here changes what is read: touching a page that is not in memory brings it back.
 
@@ -14,7 +14,6 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
-use super::dropped::drop_pages;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
 use percolator_files::input_file::open_without_waiting;
@@ -76,13 +75,6 @@ impl Mapped {
         is_in_memory(&self.file, at)
     }
 
-    /// Asks the kernel to drop a part of the file from memory. The kernel keeps pages that another process,
-    /// or another map in this process, has mapped.
-    pub(super) fn drop_from_memory(&self, part: Range<u64>) {
-        let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) else { return };
-        drop_pages(&self.file, part.start, Some(len), || self.advise(&part, MapAdvice::LinuxDontNeed));
-    }
-
     /// Sets whether a page fault also reads the neighbouring pages.
     pub(super) fn reads_around(&self, is_so: bool) {
         let advice = if is_so { MapAdvice::Normal } else { MapAdvice::Random };
@@ -98,9 +90,7 @@ impl Mapped {
         }
         let start = std::ptr::without_provenance_mut::<c_void>(addresses.start);
         // SAFETY: by `of`, the addresses are those of a shared map of a file, and it still exists. `Normal`
-        // and `Random` are hints. After `LinuxDontNeed`, reading the pages gives the file's bytes again. They
-        // are the same bytes as before: nobody writes to a database that is open (docs/design.md), nor can
-        // anyone through this map.
+        // and `Random` are hints.
         let advised = unsafe { madvise(start, addresses.len(), advice) };
         Ok(advised?)
     }
@@ -146,8 +136,6 @@ mod tests {
         let open = || unsafe { Mapped::of(&path, id, addresses(&map)) };
         let mapped = open().unwrap();
         assert_eq!(mapped.place_of(&map[4096..5000]), 4096..5000);
-        mapped.drop_from_memory(0..8192);
-        assert!(map.iter().all(|&byte| byte == 1), "what was dropped is read again");
         let other = folder.path().join("other");
         std::fs::write(&other, [2; 8192]).unwrap();
         std::fs::rename(&other, &path).unwrap();

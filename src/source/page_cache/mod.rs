@@ -1,11 +1,7 @@
-//! What the kernel keeps in memory of a mapped file for one cursor: what the cursor will reach, and, if it
-//! drops what is behind it, nothing else.
+//! What the kernel reads of a mapped file for one cursor, before the cursor reaches it.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod ahead;
-pub(super) mod behind;
-#[cfg(all(target_os = "linux", not(miri)))]
-pub(super) mod dropped;
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod elsewhere;
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -18,7 +18,7 @@ use crate::record::RecordId;
 use crate::source::index::Damage;
 use crate::source::internals::{CursorInternals, HeldBytes, SpareBuffers};
 use crate::source::page_cache::PageCache;
-use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
+use crate::source::{Cursor, Entry, Lender, Run, SourceError};
 
 /// After this many steps since a seek, the cursor is assumed to continue from record to record.
 const STEPS_APART: u32 = 4;
@@ -47,7 +47,6 @@ pub(super) struct TfRecordCursor {
     key: DecimalKey,
     /// What is wrong with the last record, if its user is to find out.
     damage: Option<SourceError>,
-    drops_behind: bool,
     spare: Option<Rc<SpareBuffers>>,
 }
 
@@ -82,19 +81,9 @@ struct PlainCursor {
     is_end_set: bool,
     /// Where the last value is, if the walk's buffer holds only that value.
     alone: Option<Range<usize>>,
-    left: Left,
 }
 
-/// Whether the joined cursor that this one is part of has moved on to another file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    No,
-    Now,
-    /// Yes, and files stay open until this many runs are used.
-    Until(u64),
-}
-
-/// A map, and what the kernel keeps in memory of it for the cursor.
+/// A map, and what the kernel reads of it ahead of the cursor.
 struct Mapped {
     /// Declared, hence dropped, before the map.
     page_cache: PageCache,
@@ -103,22 +92,18 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn new(plain: &Plain, map: &Arc<Map>, verify: Verify, drops_behind: bool) -> Self {
+    fn new(plain: &Plain, map: &Arc<Map>, verify: Verify) -> Self {
         let (map, lender) = (map.clone(), map.lender(verify == Verify::ByCursor));
-        let page_cache = new_page_cache(plain, &map, drops_behind);
+        let page_cache = new_page_cache(plain, &map);
         Mapped { page_cache, map, lender }
     }
 }
 
 /// The page cache of one of this file's maps. Its holder must keep the map for longer than the result.
-fn new_page_cache(plain: &Plain, map: &Map, drops_behind: bool) -> PageCache {
+fn new_page_cache(plain: &Plain, map: &Map) -> PageCache {
     // SAFETY: the result is kept in a `Mapped`, beside the map whose records it gets, and the map is dropped
     // after it.
-    let mut page_cache = unsafe { plain.page_cache(map) };
-    if drops_behind {
-        page_cache.drop_behind();
-    }
-    page_cache
+    unsafe { plain.page_cache(map) }
 }
 
 impl TfRecordCursor {
@@ -131,7 +116,7 @@ impl TfRecordCursor {
             }
         };
         let (source, key) = (source.clone(), DecimalKey::new());
-        TfRecordCursor { source, verify, at, key, damage: None, drops_behind: false, spare: None }
+        TfRecordCursor { source, verify, at, key, damage: None, spare: None }
     }
 
     fn position(&self) -> u64 {
@@ -162,12 +147,12 @@ impl TfRecordCursor {
 
 impl Cursor for TfRecordCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        let TfRecordCursor { source, verify, at, key, damage, drops_behind, .. } = self;
+        let TfRecordCursor { source, verify, at, key, damage, .. } = self;
         match at {
             At::Plain(plain) => {
-                let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(None) };
+                let Some(frame) = plain.step(source, *verify)? else { return Ok(None) };
                 key.go_to(plain.walk.position - 1);
-                plain.entry(frame, *verify, *drops_behind, key.bytes(), damage).map(Some)
+                plain.entry(frame, *verify, key.bytes(), damage).map(Some)
             }
             At::Packed { walk, whole } => {
                 *whole = None;
@@ -197,11 +182,11 @@ impl Cursor for TfRecordCursor {
     }
 
     fn skip(&mut self) -> Result<bool, SourceError> {
-        let TfRecordCursor { source, verify, at, drops_behind, .. } = self;
+        let TfRecordCursor { source, verify, at, .. } = self;
         match at {
             At::Plain(plain) => {
-                let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(false) };
-                plain.came_to(frame, *drops_behind, false);
+                let Some(frame) = plain.step(source, *verify)? else { return Ok(false) };
+                plain.came_to(frame, false);
                 Ok(true)
             }
             At::Packed { walk, .. } => {
@@ -232,7 +217,7 @@ impl Cursor for TfRecordCursor {
         }
         self.use_index();
         if let At::Plain(plain) = &mut self.at
-            && plain.jump(position, self.verify, self.drops_behind)?
+            && plain.jump(position, self.verify)?
         {
             return Ok(());
         }
@@ -252,7 +237,7 @@ impl PlainCursor {
     fn new(plain: &Arc<Plain>, verify: Verify) -> Self {
         PlainCursor {
             walk: Walk::new(plain),
-            forward: plain.map().map(|map| Mapped::new(plain, map, verify, false)),
+            forward: plain.map().map(|map| Mapped::new(plain, map, verify)),
             by_position: None,
             is_by_position: false,
             indexed: None,
@@ -262,7 +247,6 @@ impl PlainCursor {
             until: u64::MAX,
             is_end_set: true,
             alone: None,
-            left: Left::No,
         }
     }
 
@@ -280,7 +264,7 @@ impl PlainCursor {
     }
 
     /// Seeks by the index; `false` if there is none.
-    fn jump(&mut self, position: u64, verify: Verify, drops_behind: bool) -> Result<bool, SourceError> {
+    fn jump(&mut self, position: u64, verify: Verify) -> Result<bool, SourceError> {
         let Some(indexed) = &self.indexed else { return Ok(false) };
         let plain = indexed.plain.clone();
         match indexed.place(position) {
@@ -302,7 +286,7 @@ impl PlainCursor {
         if self.by_position.is_none()
             && let Some(map) = plain.map_by_position()?
         {
-            self.by_position = Some(Mapped::new(&plain, map, verify, drops_behind));
+            self.by_position = Some(Mapped::new(&plain, map, verify));
         }
         self.is_by_position = true;
         let is_end_known = self.until != u64::MAX;
@@ -315,13 +299,7 @@ impl PlainCursor {
 
     /// Passes the next record; `None` at the end.
     #[inline]
-    fn step(
-        &mut self,
-        source: &TfRecord,
-        verify: Verify,
-        drops_behind: bool,
-    ) -> Result<Option<Frame>, SourceError> {
-        self.left = Left::No;
+    fn step(&mut self, source: &TfRecord, verify: Verify) -> Result<Option<Frame>, SourceError> {
         let here = if self.is_by_position { &self.by_position } else { &self.forward };
         let map = here.as_ref().map(|here| &*here.map);
         let position = self.walk.position;
@@ -332,7 +310,7 @@ impl PlainCursor {
                 // Nothing was read that could be wrong.
                 Err(error @ SourceError::Io { .. }) => return Err(error),
                 // Either the file is damaged here, or the index is of another state of the file.
-                _ => return self.step_by_new_index(position, source, verify, drops_behind),
+                _ => return self.step_by_new_index(position, source, verify),
             },
         };
         self.steps = self.steps.saturating_add(1);
@@ -340,7 +318,7 @@ impl PlainCursor {
             self.walk.goes_on();
         }
         if found.is_none() {
-            self.ended(source, drops_behind)?;
+            self.ended(source)?;
         }
         Ok(found)
     }
@@ -353,7 +331,6 @@ impl PlainCursor {
         position: u64,
         source: &TfRecord,
         verify: Verify,
-        drops_behind: bool,
     ) -> Result<Option<Frame>, SourceError> {
         let Some(wrong) = self.indexed.take() else {
             // Only a seek by the index sets the end that was not met. To end here would lose records.
@@ -365,20 +342,18 @@ impl PlainCursor {
             None => format!("record {position} is not where it says"),
         };
         self.indexed = Some(source.rebuild_index(&wrong, &why)?);
-        self.jump(position, verify, drops_behind)?;
+        self.jump(position, verify)?;
         self.end_by_index = None;
-        self.step(source, verify, drops_behind)
+        self.step(source, verify)
     }
 
     /// At the end: checks the number of records, and closes the file that is kept open for read-ahead.
     #[cold]
-    fn ended(&mut self, source: &TfRecord, drops_behind: bool) -> Result<(), SourceError> {
+    fn ended(&mut self, source: &TfRecord) -> Result<(), SourceError> {
         if !self.is_by_position {
             source.learn(self.walk.position)?;
         }
-        if !drops_behind {
-            self.close();
-        }
+        self.close();
         self.leave_buffers();
         Ok(())
     }
@@ -390,10 +365,10 @@ impl PlainCursor {
         }
     }
 
-    /// Asks the kernel to read ahead of the record, and to drop what is behind it.
+    /// Asks the kernel to read ahead of the record.
     #[inline]
-    fn came_to(&mut self, frame: Frame, drops_behind: bool, is_taken: bool) {
-        let continues = self.steps > STEPS_APART || drops_behind;
+    fn came_to(&mut self, frame: Frame, is_taken: bool) {
+        let continues = self.steps > STEPS_APART;
         if continues && !self.is_end_set {
             self.set_end();
         }
@@ -401,9 +376,9 @@ impl PlainCursor {
         let Some(Mapped { page_cache, map, .. }) = here else { return };
         let bytes = map.frame(frame);
         if continues && is_taken {
-            page_cache.took(bytes, bytes);
+            page_cache.took(bytes);
         } else if continues {
-            page_cache.passed_over(bytes, bytes);
+            page_cache.passed_over(bytes);
         }
         if is_taken && self.steps < STEPS_ASKED_FOR && frame.length >= ASKED_FOR_BYTES {
             map.will_need(frame);
@@ -427,11 +402,10 @@ impl PlainCursor {
         &'a mut self,
         frame: Frame,
         verify: Verify,
-        drops_behind: bool,
         key: &'a [u8],
         damage: &'a mut Option<SourceError>,
     ) -> Result<Entry<'a>, SourceError> {
-        self.came_to(frame, drops_behind, true);
+        self.came_to(frame, true);
         let here = if self.is_by_position { &self.by_position } else { &self.forward };
         let Some(Mapped { map, lender, .. }) = here else {
             self.alone = None;
@@ -461,42 +435,10 @@ impl PlainCursor {
 }
 
 impl CursorInternals for TfRecordCursor {
-    fn drop_behind(&mut self) -> bool {
-        self.drops_behind = match &mut self.at {
-            At::Plain(plain) => match &mut plain.forward {
-                Some(forward) => forward.page_cache.drop_behind(),
-                None => false,
-            },
-            At::Packed { .. } => false,
-        };
-        self.drops_behind
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        let At::Plain(plain) = &mut self.at else { return };
-        for mapped in plain.forward.iter_mut().chain(&mut plain.by_position) {
-            mapped.page_cache.dealt(dealt);
-        }
-        if plain.left == Left::Now {
-            plain.left = Left::Until(dealt.begun);
-        }
-        if let Left::Until(runs) = plain.left
-            && runs <= dealt.used
-        {
-            plain.close();
-            plain.left = Left::No;
-        }
-    }
-
     fn leave(&mut self) {
-        let At::Plain(plain) = &mut self.at else { return };
-        if !self.drops_behind {
-            return plain.close();
+        if let At::Plain(plain) = &mut self.at {
+            plain.close();
         }
-        for mapped in plain.forward.iter_mut().chain(&mut plain.by_position) {
-            mapped.page_cache.leave();
-        }
-        plain.left = Left::Now;
     }
 
     fn foresee(&mut self, position: u64) {

@@ -25,7 +25,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::ensure;
 use clap::{ArgGroup, Args};
 use percolator_files::whole_file::Existing;
 
@@ -121,12 +120,6 @@ impl Bench {
         if let [old, new] = &*self.compare {
             return self.compare([old, new]);
         }
-        ensure!(
-            self.cold || !self.input.pipeline.drop_behind,
-            "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops \
-             what it used reads from the disk; add --cold, so that both read from the disk, or leave out \
-             --drop-behind"
-        );
         // Fails now, rather than after minutes, if the file cannot be written.
         let existing = Existing::replaced_if(self.force);
         let plot =

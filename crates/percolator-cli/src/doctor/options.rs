@@ -9,7 +9,6 @@ pub(super) fn of_change(change: Change) -> String {
         Change::Ring { batches, .. } => format!("--prefetch {batches}"),
         Change::ReadFiles => "--access read".to_owned(),
         Change::MapFiles => "--access mapped".to_owned(),
-        Change::DropBehind => "--drop-behind".to_owned(),
         // The command is built with the library.
         other => other.to_string(),
     }
@@ -18,7 +17,6 @@ pub(super) fn of_change(change: Change) -> String {
 /// The option that follows an advice.
 pub(super) fn of_advice(advice: Advice) -> Option<&'static str> {
     match advice {
-        Advice::DropBehind => Some("--drop-behind"),
         Advice::ScaledDecode => Some("--scaled-decode"),
         Advice::Bytes => Some("--dtype u8"),
         Advice::HalfFloats => Some("--dtype f16"),

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use crate::common;
 use crate::common::need::missing;
 #[cfg(target_os = "linux")]
-use crate::common::resident;
 use crate::common::words_of;
 use crate::copy_command;
 
@@ -55,13 +54,6 @@ fn a_global_batch_is_divided_among_the_devices() {
     assert_eq!(of_three, batches(&["--lmdb", "raw_lmdb", "--batch-size", "3"]));
     assert_eq!(batches(&source), batches(&["--lmdb", "raw_lmdb", "--batch-size", "6"]), "one device has all");
     assert_ne!(of_three, batches(&source));
-}
-
-#[test]
-fn dropping_what_was_used_changes_no_batch() {
-    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"]] {
-        assert_eq!(batches(&[&source[..], &["--drop-behind"]].concat()), batches(&source));
-    }
 }
 
 #[test]
@@ -127,39 +119,6 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
         "{planned}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// An LMDB of about 40 MB, on the disk of the build folder: a temporary folder may be in memory.
-#[cfg(target_os = "linux")]
-#[test]
-fn what_was_used_is_dropped_where_the_command_is_told_so() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let record = |index| (common::key(index), common::datum(1, 1, 100_000, 0, vec![7; 100_000]));
-    common::write_lmdb(folder.path(), (0..400).map(record));
-    let file = folder.path().join("data.mdb");
-    if !resident::evict(&file) {
-        return;
-    }
-    let args =
-        ["--lmdb", folder.path().to_str().unwrap(), "--batch-size", "4", "--prefetch", "2", "--dtype", "u8"];
-    let kept_after = |more: &[&str]| {
-        resident::warm(&file);
-        let output = command("feed").args(args).arg("--once").args(more).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        resident::share(&resident::pages(&file)[..(20 << 20) / resident::PAGE_BYTES])
-    };
-    assert!(kept_after(&[]) > 0.3, "without the option it stays");
-    let kept = kept_after(&["--drop-behind"]);
-    assert!(kept < 0.01, "{kept} of the first half is kept");
-}
-
-#[test]
-fn a_bench_that_drops_what_it_used_is_not_compared_with_the_page_cache() {
-    let args = ["--lmdb", "raw_lmdb", "--drop-behind"];
-    let output = command("bench").args(args).output().unwrap();
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("add --cold"), "{message}");
 }
 
 #[test]
@@ -553,7 +512,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     assert!(!message.contains('\u{1b}') && message.contains("db\\u{1b}[2J\\npercolator"), "{message}");
     // Also in output that is not an error, and in warnings.
     common::write_images(&hostile, 8, 1, 4, 4);
-    let output = command_with("feed", &["--once", "--scaled-decode", "--drop-behind", "--lmdb"])
+    let output = command_with("feed", &["--once", "--scaled-decode", "--lmdb"])
         .arg(&hostile)
         .env("RUST_LOG", "debug")
         .output()

@@ -34,7 +34,7 @@
 //! The record is put by a transaction. It compares the revision that this process saw last, and asks that
 //! this process holds the id: that the record `/checkpoints-held/ID` is under its lease. So a process that
 //! was cut off, and whose successor has begun, cannot put its older checkpoint over a newer one; it gets
-//! [`CheckpointError::Superseded`]. docs/design.md has the protocol and its invariants.
+//! [`CheckpointError::Superseded`]. DESIGN.md has the protocol and its invariants.
 //!
 //! # Trade-offs
 //!

@@ -18,8 +18,6 @@ pub enum Advice {
     MoreMemory,
     /// A faster disk.
     FasterDisk,
-    /// [Used pages dropped](FeedBuilder::drop_behind) from the page cache.
-    DropBehind,
     /// Several databases, each with a reader of its own.
     SeveralDatabases,
     /// Larger records.
@@ -55,7 +53,6 @@ impl fmt::Display for Advice {
         f.write_str(match self {
             Advice::MoreMemory => "more memory, so that the files stay in it",
             Advice::FasterDisk => "a faster disk",
-            Advice::DropBehind => "used pages dropped from memory, in which the files do not fit",
             Advice::SeveralDatabases => "several databases read at once",
             Advice::LargerRecords => "larger records",
             Advice::Lmdb => "records in an LMDB",
@@ -79,9 +76,7 @@ impl Advice {
     fn against(binds: Binds) -> &'static [Advice] {
         match binds {
             Binds::Consumer => &[],
-            Binds::Disk => {
-                &[Advice::MoreMemory, Advice::FasterDisk, Advice::SmallerRecords, Advice::DropBehind]
-            }
+            Binds::Disk => &[Advice::MoreMemory, Advice::FasterDisk, Advice::SmallerRecords],
             Binds::Reader => &[Advice::SeveralDatabases, Advice::LargerRecords, Advice::Lmdb],
             Binds::Decode => {
                 &[Advice::MoreCores, Advice::ResizeOnce, Advice::ScaledDecode, Advice::RawRecords]
@@ -108,7 +103,6 @@ impl Advice {
     /// Whether the feed does not do it yet.
     fn is_new(self, spec: &FeedSpec) -> bool {
         match self {
-            Advice::DropBehind => !spec.drop_behind,
             Advice::Lmdb => !spec.sources.iter().all(|source| matches!(source, SourceSpec::Lmdb { .. })),
             Advice::ScaledDecode => {
                 // The feed's own choice replaces the transform's.
@@ -134,7 +128,6 @@ impl Advice {
     fn applied(self, feed: &FeedBuilder) -> Option<FeedBuilder> {
         let feed = feed.clone();
         match self {
-            Advice::DropBehind => Some(feed.drop_behind(true)),
             Advice::ScaledDecode => Some(feed.scaled_decode(true)),
             Advice::Bytes => Some(feed.dtype(Dtype::U8)),
             Advice::HalfFloats => Some(feed.dtype(Dtype::F16)),

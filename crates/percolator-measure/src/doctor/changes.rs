@@ -37,8 +37,6 @@ pub enum Change {
     ReadFiles,
     /// Files are [mapped](Access::Mapped) instead of read.
     MapFiles,
-    /// Used pages are [dropped](FeedBuilder::drop_behind) from the page cache.
-    DropBehind,
 }
 
 impl fmt::Display for Change {
@@ -56,7 +54,6 @@ impl fmt::Display for Change {
             }
             Change::ReadFiles => f.write_str("files read instead of mapped"),
             Change::MapFiles => f.write_str("files mapped instead of read"),
-            Change::DropBehind => f.write_str("used pages dropped from memory"),
         }
     }
 }
@@ -70,7 +67,6 @@ impl Change {
             Change::Ring { batches, .. } => feed.prefetch(batches),
             Change::ReadFiles => feed.access(Access::Read),
             Change::MapFiles => feed.access(Access::Mapped),
-            Change::DropBehind => feed.drop_behind(true),
         }
     }
 }
@@ -103,11 +99,6 @@ pub(super) fn changes(job: &Job, feed: &ResolvedFeed, ring: usize) -> Vec<Change
     } else if is_mapped(Access::Auto) {
         // A file system that can fail is never mapped unless the user says so.
         changes.push(Change::MapFiles);
-    }
-    let can_drop = cfg!(target_os = "linux")
-        && spec.sources.iter().any(|it| matches!(it, SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. }));
-    if job.is_cold() && can_drop && !spec.drop_behind {
-        changes.push(Change::DropBehind);
     }
     // A change that the feed refuses, perhaps because it needs too much memory, is no choice.
     changes.retain(|change| change.of(job.feed()).resolve().is_ok());
@@ -156,12 +147,7 @@ pub(super) mod tests {
         assert_eq!(changes_of(feed.clone(), false), [workers, ring, Change::ReadFiles]);
         let read = feed.clone().access(Access::Read);
         assert_eq!(changes_of(read, false), [workers, ring, Change::MapFiles]);
-        let dropping = feed.clone().drop_behind(true);
-        assert_eq!(changes_of(dropping, true), [workers, ring, Change::ReadFiles]);
-        if cfg!(target_os = "linux") {
-            let due = [workers, ring, Change::ReadFiles, Change::DropBehind];
-            assert_eq!(changes_of(feed, true), due, "it does not fit in memory");
-        }
+        assert_eq!(changes_of(feed, true), [workers, ring, Change::ReadFiles]);
     }
 
     #[test]

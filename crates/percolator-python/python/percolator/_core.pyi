@@ -73,7 +73,6 @@ class _LoaderOptions(_TransformOptions, total=False):
     root: _Path | None
     access: Literal["auto", "mapped", "read"] | None
     log_gaps: Literal["refuse", "allow"] | None
-    drop_behind: bool | None
     index: _Path | None
     # What becomes of them.
     transform: Transform | None
@@ -128,7 +127,7 @@ class Feed:
     Keywords, each as in Rust's `FeedBuilder`; `None` counts as not given:
 
     - the data: `lmdb` (`lmdb_name`), `leveldb`, `tfrecord`, `image_list` (`root_folder`): a path, or several
-      in a list; `root`, `access`, `log_gaps`, `drop_behind`, `index`
+      in a list; `root`, `access`, `log_gaps`, `index`
     - images: `crop`, `mirror`, `mean_values`, `mean_file`, `scale`, `color`, `resize`, `scaled_decode`, or a
       `transform` of them; `transform_on`, `dtype`, `layout`, `labels_i64`, `target`, `phase`, `layer`. Pixels
       are in the order BGR, as OpenCV and Caffe have them, and so are `mean_values`

@@ -85,9 +85,6 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     if let Some(gaps) = keywords.named("log_gaps")? {
         spec.log_gaps = gaps;
     }
-    if let Some(drops) = keywords.take("drop_behind")? {
-        spec.drop_behind = drops;
-    }
     // A word, or a folder.
     if let Some(place) = keywords.take::<PathBuf>("index")? {
         spec.index = match place.to_str() {
