@@ -1,7 +1,7 @@
 //! Feeds a training loop from a Caffe LMDB.
 //!
 //! ```text
-//! cargo run --release --example lmdb_feed            # trains on digits that ship with Percolator
+//! cargo run --example lmdb_feed                      # trains on digits that ship with Percolator
 //! cargo run --release --example lmdb_feed -- PATH    # feeds an LMDB of yours, and says what is in it
 //! ```
 //!
