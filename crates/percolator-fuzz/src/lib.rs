@@ -10,7 +10,7 @@
 //! - A file of which every checksum is right is as harmless as another: repaired inputs are tried
 //!   as well.
 //!
-//! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/`) and, with inputs of a fixed
+//! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/fuzz.rs`) and, with inputs of a fixed
 //! number, the tests of this package on a stable toolchain. The README has the commands.
 
 mod accepted;
@@ -118,21 +118,10 @@ pub const TARGETS: &[Target] = &[
     ("unpacked", unpacked),
 ];
 
-/// The whole of a fuzz target: under `cargo fuzz`, its body for libFuzzer; in any other build, a program that
-/// runs the body on the files that it is given.
-#[macro_export]
-macro_rules! target {
-    ($body:ident) => {
-        #[cfg(fuzzing)]
-        use $crate::libfuzzer as libfuzzer_sys;
-        #[cfg(fuzzing)]
-        $crate::libfuzzer::fuzz_target!(|bytes: &[u8]| $crate::$body(bytes));
-
-        #[cfg(not(fuzzing))]
-        fn main() -> ::std::process::ExitCode {
-            $crate::replay($crate::$body)
-        }
-    };
+/// The body of the target with this name.
+#[must_use]
+pub fn body_of(name: &str) -> Option<fn(&[u8])> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, body)| *body)
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs a body on each of the files, and on the files of each of the folders, that the program was called
-/// with. A property that does not hold ends it, after it has named the file.
+/// Runs a body on each of these files, and on the files of each of these folders. A property that does not
+/// hold ends it, after it has named the file.
 #[must_use]
-pub fn replay(body: fn(&[u8])) -> ExitCode {
+pub fn replay(body: fn(&[u8]), given: impl Iterator<Item = PathBuf>) -> ExitCode {
     let mut inputs = Vec::new();
-    for given in std::env::args_os().skip(1).map(PathBuf::from) {
+    for given in given {
         match given.is_dir() {
             true => inputs.extend(files_of(&given)),
             false => inputs.push(given),

@@ -1,5 +1,0 @@
-//! Fuzzes `percolator_fuzz::net_text`.
-#![cfg_attr(fuzzing, no_main)]
-#![cfg_attr(fuzzing, allow(unsafe_code, missing_docs, reason = "libFuzzer calls a C function"))]
-
-percolator_fuzz::target!(net_text);
