@@ -10,8 +10,8 @@
 //! - A file of which every checksum is right is as harmless as another: repaired inputs are tried
 //!   as well.
 //!
-//! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/fuzz.rs`) and, with inputs of a fixed
-//! number, the tests of this package on a stable toolchain. The README has the commands.
+//! The same functions are the fuzz targets of `cargo fuzz` (`fuzz_targets/fuzz.rs`) and, with inputs of a
+//! fixed number, the tests of this package on a stable toolchain. The README has the commands.
 
 mod accepted;
 mod cluster;
