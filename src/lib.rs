@@ -120,7 +120,6 @@ mod base;
 mod config;
 mod error;
 
-pub mod proto;
 pub mod record;
 
 pub mod source;
@@ -140,7 +139,15 @@ pub mod what;
 
 pub mod transform;
 
-pub mod net;
+/// Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.
+/// [`Feed::from_prototxt`] and [`Feed::layers_of`] make feeds of them.
+pub mod net {
+    #[doc(inline)]
+    pub use percolator_net::{
+        DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
+        TransformSpec, WarningKind, rooted,
+    };
+}
 
 pub mod batch;
 pub mod decoder;
@@ -201,6 +208,8 @@ pub use net::Net;
 pub use order::{LastBatch, Shuffle};
 #[doc(inline)]
 pub use percolator_files::Progress;
+#[doc(inline)]
+pub use percolator_net::proto;
 #[doc(inline)]
 pub use receipt::Receipt;
 #[doc(inline)]

@@ -6,26 +6,7 @@ use std::ops::Deref;
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 pub use percolator_image::ImageShape;
-
-/// Whether a feed is for training or for testing, like Caffe's `Phase`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-pub enum Phase {
-    /// Crops are random.
-    #[default]
-    Train,
-    /// Crops are central. Mirroring stays random, as in Caffe.
-    Test,
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Phase::Train => "TRAIN",
-            Phase::Test => "TEST",
-        })
-    }
-}
+pub use percolator_net::Phase;
 
 /// The type of an element of a batch's array. Image arrays are [`F32`](Self::F32), [`U8`](Self::U8),
 /// [`F16`](Self::F16) or [`Bf16`](Self::Bf16); a custom decoder's [field](crate::Field) may have any of these

@@ -1,12 +1,6 @@
-//! Caffe's nets: how they are read, what is refused, and what their feeds deliver.
+//! What the feeds of Caffe's nets deliver. How nets are read is tested in `crates/percolator-net`.
 
 mod caffe_random;
 #[path = "../common/mod.rs"]
 mod common;
-mod format;
 mod golden;
-mod layers;
-mod prototxt;
-mod refused;
-mod rules;
-mod text;

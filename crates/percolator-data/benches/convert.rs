@@ -21,7 +21,6 @@ use jpeg_encoder::{ColorType, Encoder};
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
 use percolator::limits::decodes_per_second;
-use percolator::record::Pixels;
 use percolator::source::ImageList;
 use percolator_data::convert::{Convert, Encoded, ImageOptions, Progress};
 use percolator_data::input::ListedImages;
@@ -140,8 +139,7 @@ fn write_images(folder: &Path, images: usize) -> Done<PathBuf> {
             // Larger than a window by up to a quarter.
             let (height, width) = (HEIGHT + window % 94, WIDTH + (window * 7) % 125);
             let mut decoder = ImageFileDecoder::new(ColorMode::Color).resize(height, width);
-            let image = decoder.decode(&file)?;
-            let Pixels::U8(planes) = image.pixels else { return Err("photographs have bytes".into()) };
+            let planes = decoder.decode(&file)?.bytes;
             let (top, left) = ((height - HEIGHT) * (number + 1) / 5, (width - WIDTH) * (number + 1) / 5);
             let pixel =
                 |y: usize, x: usize, plane: usize| planes[(plane * height + top + y) * width + left + x];

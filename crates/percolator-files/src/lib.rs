@@ -6,11 +6,12 @@
 //! - [`input_file`]: inputs that cannot hang or fill the memory.
 //! - [`glob`]: which files a pattern names.
 //! - [`checked_text`]: small values as text that shows whether it was cut or edited.
+//! - [`what`]: what a file or folder is when it is not what was wanted, and what to do about it.
 //! - [`shown`]: paths, keys and other foreign text in messages, safe for a terminal.
 //! - [`caller`]: a message's remedy in the terms of who calls: Rust, a shell or Python.
 //! - [`Progress`]: how far long work is, and the way to end it.
 //!
-//! It is built for Percolator, and knows nothing of its records and feeds. Unix only.
+//! It is built for Percolator, and knows nothing of its feeds. Unix only.
 
 pub mod caller;
 pub mod checked_text;
@@ -20,6 +21,7 @@ pub mod glob;
 pub mod input_file;
 mod progress;
 pub mod shown;
+pub mod what;
 pub mod whole_file;
 
 pub use self::progress::Progress;

@@ -66,8 +66,9 @@ use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::what::{self, Kind};
+use crate::what::Kind;
 use percolator_files::shown;
+use percolator_files::what::begins_with_record;
 
 /// How a TFRecord file is compressed: TensorFlow's `compression_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -248,7 +249,7 @@ impl TfRecord {
         let is_detected = options.compression.is_none() && compression == Compression::Plain;
         if is_detected
             && bytes > 0
-            && !what::begins_with_record(head, bytes)
+            && !begins_with_record(head, bytes)
             && let Some(error) =
                 SourceError::instead(path, "a TFRecord file", &[Kind::TfRecord, Kind::Damaged])
         {

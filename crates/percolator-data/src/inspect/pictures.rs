@@ -282,7 +282,7 @@ mod tests {
             let rgb: Vec<u8> = bytes.take(3 * width * height).collect();
             let file = Pixels { width, height, rgb: rgb.clone() }.to_png().unwrap();
             let mut decoder = ImageFileDecoder::default();
-            let image = decoder.decode(&file).unwrap();
+            let image = decoder.decode(&file).unwrap().into();
             prop_assert_eq!(Pixels::of(&image, ChannelOrder::Bgr), Pixels { width, height, rgb });
         }
 

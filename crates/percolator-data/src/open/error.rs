@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator::source::SourceError;
-use percolator::what::{self, Kind};
 use percolator_files::shown;
+use percolator_files::what::{self, Kind};
 
 /// Why a path cannot be opened as a data set.
 #[non_exhaustive]

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
 use percolator::proto::Datum;
-use percolator::record::Pixels;
 use percolator_data::convert::{Convert, Encoded, Encoding, ImageOptions, Progress, Summary};
 use percolator_data::input::{ListedImages, Records as StoredRecords};
 use percolator_data::store::Backend;
@@ -105,8 +104,7 @@ fn encoded_files_are_gray_if_that_is_asked_for() {
                 let file = Datum::decode(value).unwrap().data.unwrap();
                 let mut decoder = ImageFileDecoder::new(color);
                 let image = decoder.decode(&file).unwrap();
-                let Pixels::U8(pixels) = image.pixels else { panic!("floats") };
-                (image.shape, pixels.to_vec())
+                (image.shape, image.bytes.to_vec())
             };
             let (shape, found) = gray(value, ColorMode::Native);
             let (wanted_shape, wanted) = gray(wanted, ColorMode::Gray);
@@ -122,8 +120,7 @@ fn pixels(value: &[u8]) -> Vec<u8> {
     let datum = Datum::decode(value).unwrap();
     assert_eq!((datum.encoded, datum.channels, datum.height), (Some(true), None, None));
     let mut decoder = ImageFileDecoder::new(ColorMode::Color);
-    let Pixels::U8(pixels) = decoder.decode(&datum.data.unwrap()).unwrap().pixels else { panic!("floats") };
-    pixels.to_vec()
+    decoder.decode(&datum.data.unwrap()).unwrap().bytes.to_vec()
 }
 
 #[test]

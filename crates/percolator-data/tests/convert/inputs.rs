@@ -9,7 +9,6 @@ use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
 use percolator::example::ExampleWriter;
 use percolator::proto::Datum;
-use percolator::record::Pixels;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator_data::convert::{
     Convert, ConvertError, Encoded, ExampleNames, ImageOptions, Progress, RecordOptions,
@@ -142,8 +141,7 @@ fn samples_of_16_bits_are_encoded_anew() {
     // As a feed decodes it that does not choose the channels.
     let mut decoder = ImageFileDecoder::new(ColorMode::Native);
     assert!(decoder.decode(&file).is_err());
-    let Pixels::U8(pixels) = decoder.decode(&stored).unwrap().pixels else { panic!("bytes") };
-    assert_eq!(pixels, [0x12, 0xff].repeat(3));
+    assert_eq!(decoder.decode(&stored).unwrap().bytes, [0x12, 0xff].repeat(3));
 }
 
 #[test]

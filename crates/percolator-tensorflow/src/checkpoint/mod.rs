@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use percolator::source::Access;
-use percolator::what::{self, Kind};
+use percolator_files::what::{self, Kind};
 
 pub use self::error::CheckpointError;
 pub use self::index::{Place, Slice, TensorInfo};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use percolator::what::{self, Thing};
+use percolator_files::what::{self, Thing};
 
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};

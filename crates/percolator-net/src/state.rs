@@ -5,8 +5,27 @@ use std::fmt;
 
 use super::error::{LayerError, clip_list};
 use super::warning::WarningKind;
-use crate::base::shape::Phase;
 use crate::proto::{self, LayerParameter, NetStateRule};
+
+/// Whether a net is trained or tested, like Caffe's `Phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Phase {
+    /// Crops are random.
+    #[default]
+    Train,
+    /// Crops are central. Mirroring stays random, as in Caffe.
+    Test,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Train => "TRAIN",
+            Phase::Test => "TEST",
+        })
+    }
+}
 
 /// The state that the rules of a net's layers are matched against.
 ///

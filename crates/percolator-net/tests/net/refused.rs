@@ -5,11 +5,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
-use percolator::net::{NetCause, NetError, NetState, TextPlace};
-use percolator::{Net, Phase};
+use percolator_net::{Net, NetCause, NetError, NetState, Phase, TextPlace};
 use prost::Message as _;
 
-use crate::common::process::must_end;
+use crate::process::must_end;
 
 /// What a Data layer needs.
 const SOURCE: &str = "data_param { source: 's' batch_size: 4 }";
@@ -110,7 +109,7 @@ fn refusal(net: &str) -> Option<String> {
     let from_text = Net::from_text(net).unwrap();
     let refusal = |net: Net| net.data_layers(&NetState::default()).err();
     // Its wire bytes have the same fields, but no line numbers.
-    let bytes = percolator::proto::NetParameter::from_text(net).unwrap().encode_to_vec();
+    let bytes = percolator_net::proto::NetParameter::from_text(net).unwrap().encode_to_vec();
     let of_bytes = refusal(Net::from_binary(&bytes).unwrap()).map(|error| error.cause);
     let of_text = refusal(from_text);
     assert_eq!(of_text.as_ref().map(|error| &error.cause), of_bytes.as_ref());
@@ -233,7 +232,7 @@ fn a_transform_that_caffe_would_not_make_is_refused() {
 #[test]
 fn an_unknown_backend_can_only_come_in_wire_bytes() {
     let text = "layer { type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 backend: LMDB } }";
-    let mut parameter = percolator::proto::NetParameter::from_text(text).unwrap();
+    let mut parameter = percolator_net::proto::NetParameter::from_text(text).unwrap();
     parameter.layer[0].data_param.as_mut().unwrap().backend = Some(7);
     let net = Net::from_binary(&parameter.encode_to_vec()).unwrap();
     let error = net.data_layers(&NetState::default()).unwrap_err().to_string();
@@ -334,7 +333,7 @@ fn a_field_behind_a_layer_is_the_nets() {
 #[test]
 fn a_fork_field_is_refused_where_it_would_be_lost() {
     let text = "layer { name: 'd' transform_param { display: true resize_param { } } }";
-    let error = percolator::proto::NetParameter::from_text(text).unwrap_err();
+    let error = percolator_net::proto::NetParameter::from_text(text).unwrap_err();
     assert!(
         error.to_string().starts_with(
             "1:51: layer number 0 (without a name): transform_param.resize_param is a field of SSD, NVCaffe \
@@ -343,5 +342,5 @@ fn a_fork_field_is_refused_where_it_would_be_lost() {
         "{error}"
     );
     assert!(Net::from_text(text).is_ok());
-    assert!(percolator::proto::NetParameter::from_text(&text.replace("resize_param { }", "")).is_ok());
+    assert!(percolator_net::proto::NetParameter::from_text(&text.replace("resize_param { }", "")).is_ok());
 }

@@ -3,8 +3,8 @@
 use super::lexer::Token;
 use super::literal;
 use super::reader::Reader;
-use crate::net::error::NetError;
-use crate::net::forks::Harmless;
+use crate::error::NetError;
+use crate::forks::Harmless;
 
 /// A skipped value.
 #[derive(Clone, Copy, Debug)]

@@ -13,13 +13,14 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::net::{DataLayer, LayerSource, NetCause, NetState, TextPlace, TransformSpec, rooted};
-use percolator::{Net, Phase};
+use percolator_net::{
+    DataLayer, LayerSource, Net, NetCause, NetState, Phase, TextPlace, TransformSpec, rooted,
+};
 use prost::Message as _;
 use serde_json::Value;
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
 }
 
 fn open(name: &str) -> Net {
@@ -391,9 +392,9 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
     for name in ["caffenet_train_val", "v1_imagenet", "v0_imagenet", "image_list", "siamese"] {
         let file = data("nets").join(format!("{name}.prototxt"));
         let text = std::fs::read_to_string(&file).unwrap();
-        let parameter = percolator::proto::NetParameter::from_text(&text).unwrap();
+        let parameter = percolator_net::proto::NetParameter::from_text(&text).unwrap();
         let wire = parameter.encode_to_vec();
-        assert_eq!(percolator::proto::NetParameter::from_binary(&wire).unwrap(), parameter);
+        assert_eq!(percolator_net::proto::NetParameter::from_binary(&wire).unwrap(), parameter);
         std::fs::write(&path, &wire).unwrap();
         let (binary, text) = (Net::open(&path).unwrap(), Net::open(&file).unwrap());
         // Wire bytes lose what the schema does not have: here, the type of a fork.
@@ -411,7 +412,7 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
     let text =
         "layer { type: 'ReLU' } layer { type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 } }";
     for (text, preceded) in [(text, false), (&text.replace("ReLU", "InnerProduct"), true)] {
-        let wire = percolator::proto::NetParameter::from_text(text).unwrap().encode_to_vec();
+        let wire = percolator_net::proto::NetParameter::from_text(text).unwrap().encode_to_vec();
         assert_eq!(layers(&Net::from_binary(&wire).unwrap(), Phase::Train)[0].preceded_by_other, preceded);
         assert!(!layers(&Net::from_text(text).unwrap(), Phase::Train)[0].preceded_by_other);
     }
@@ -420,7 +421,7 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
 #[test]
 fn weights_are_skipped_where_they_lie() {
     let text = "layer { name: 'd' type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 } }";
-    let mut wire = percolator::proto::NetParameter::from_text(text).unwrap().encode_to_vec();
+    let mut wire = percolator_net::proto::NetParameter::from_text(text).unwrap().encode_to_vec();
     // Another layer, with a mebibyte of weights: LayerParameter.blobs is field 7.
     let mut layer = vec![7 << 3 | 2];
     prost::encoding::encode_varint(1 << 20, &mut layer);

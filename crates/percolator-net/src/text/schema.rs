@@ -3,7 +3,7 @@
 use super::notes::Form;
 use super::reader::{Message, Others, Reader};
 use super::value::{Enumeration, EnumerationSlot as _, Slot as _};
-use crate::net::error::NetError;
+use crate::error::NetError;
 use crate::proto;
 
 /// Implements [`Message`] for fields that are each read by their own type: `name`, or `name: Type` for an
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_field_of_the_schema_is_read() {
-        let schema = include_str!("../../../proto/caffe.proto");
+        let schema = include_str!("../../../../proto/caffe.proto");
         let messages = [
             fields::<proto::NetParameter>(),
             fields::<proto::BlobShape>(),

@@ -6,9 +6,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
-use percolator::net::NetState;
-use percolator::proto::NetParameter;
-use percolator::{Net, Phase};
+use percolator_net::proto::NetParameter;
+use percolator_net::{Net, NetState, Phase};
 
 /// What a Data layer needs.
 const SOURCE: &str = "data_param { source: 's' batch_size: 4 }";

@@ -10,9 +10,8 @@
 
 use std::sync::OnceLock;
 
-use percolator::Net;
-use percolator::net::NetState;
-use percolator::proto::{self, NetParameter};
+use percolator_net::proto::{self, NetParameter};
+use percolator_net::{Net, NetState, Phase};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -38,7 +37,7 @@ fn transform(text: &str) -> Result<proto::TransformationParameter, String> {
 fn descriptor() -> MessageDescriptor {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto");
         DescriptorPool::from_file_descriptor_set(protox::compile(["caffe.proto"], [folder]).unwrap()).unwrap()
     });
     pool.get_message_by_name("caffe.NetParameter").unwrap()
@@ -441,13 +440,13 @@ proptest! {
 
 /// Valid nets to begin with.
 const SEEDS: &[&str] = &[
-    include_str!("../data/nets/caffenet_train_val.prototxt"),
-    include_str!("../data/nets/googlenet_stages.prototxt"),
-    include_str!("../data/nets/image_list.prototxt"),
-    include_str!("../data/nets/nvcaffe.prototxt"),
-    include_str!("../data/nets/ssd.prototxt"),
-    include_str!("../data/nets/v0_imagenet.prototxt"),
-    include_str!("../data/nets/v1_imagenet.prototxt"),
+    include_str!("../../../../tests/data/nets/caffenet_train_val.prototxt"),
+    include_str!("../../../../tests/data/nets/googlenet_stages.prototxt"),
+    include_str!("../../../../tests/data/nets/image_list.prototxt"),
+    include_str!("../../../../tests/data/nets/nvcaffe.prototxt"),
+    include_str!("../../../../tests/data/nets/ssd.prototxt"),
+    include_str!("../../../../tests/data/nets/v0_imagenet.prototxt"),
+    include_str!("../../../../tests/data/nets/v1_imagenet.prototxt"),
 ];
 
 /// Fragments that a parser may trip over.
@@ -547,12 +546,12 @@ fn check_message(message: &str) {
 }
 
 /// Reads a net completely, whatever it is.
-fn exercise(net: Result<Net, percolator::net::NetError>) {
+fn exercise(net: Result<Net, percolator_net::NetError>) {
     let net = match net {
         Ok(net) => net,
         Err(error) => return check_message(&error.to_string()),
     };
-    for phase in [percolator::Phase::Train, percolator::Phase::Test] {
+    for phase in [Phase::Train, Phase::Test] {
         let state = NetState::from(phase);
         let warnings = net
             .data_layers(&state)

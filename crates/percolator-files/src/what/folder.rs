@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::{COPY, Kind, Thing, UNREAD};
-use percolator_files::shown;
+use crate::shown;
 
 /// The endings of images' names.
 pub(super) const IMAGE_ENDINGS: [&str; 9] =

@@ -1,6 +1,6 @@
 //! Decodes the numbers and the quoted strings of protobuf's text format.
 
-use crate::net::error::{NetCause, clip_written};
+use crate::error::{NetCause, clip_written};
 
 /// Whether these are the digits of one base: decimal, `0x` hexadecimal, or octal after a `0`.
 pub(super) fn is_integer(text: &str) -> bool {

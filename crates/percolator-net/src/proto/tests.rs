@@ -8,7 +8,7 @@ const WRITE: &str = "PERCOLATOR_WRITE_PROTO";
 const HEAD: &str = "\
 // Generated from proto/caffe.proto by protox and prost-build. Do not edit: change the schema, then run
 //
-//     PERCOLATOR_WRITE_PROTO=1 cargo test --lib proto::
+//     PERCOLATOR_WRITE_PROTO=1 cargo test -p percolator-net --lib proto::
 //
 // which writes this file. Without the variable, the same test compares it with what the schema generates.
 
@@ -25,8 +25,8 @@ fn generate(folder: &Path) -> String {
 #[test]
 #[cfg_attr(miri, ignore = "generates and formats code, for hours")]
 fn the_generated_code_is_current() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let (generated, path) = (generate(&root.join("proto")), root.join("src/proto/caffe.rs"));
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let (generated, path) = (generate(&package.join("../../proto")), package.join("src/proto/caffe.rs"));
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, generated).unwrap();
         return;
@@ -37,7 +37,7 @@ fn the_generated_code_is_current() {
         let line = |text: &str| text.lines().nth(same).unwrap_or("no more lines").to_owned();
         panic!(
             "{}:{}: the file has {:?}, and proto/caffe.proto generates {:?}; to write the file anew, run \
-             {WRITE}=1 cargo test --lib proto::",
+             {WRITE}=1 cargo test -p percolator-net --lib proto::",
             path.display(),
             same + 1,
             line(&checked_in),

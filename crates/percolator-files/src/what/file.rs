@@ -8,7 +8,7 @@ use std::path::Path;
 use percolator_table::checksum::masked_crc32c;
 
 use super::{COPY, Kind, Thing, UNREAD, text};
-use percolator_files::input_file;
+use crate::input_file;
 
 /// How much of a file is looked at, from its front and from its end.
 const HEAD_BYTES: u64 = 4096;
@@ -255,7 +255,8 @@ fn container(file: &Looked<'_>) -> Option<Thing> {
 }
 
 /// The name of an image's or a sound's format, with its article, by the first bytes of a file.
-pub(super) fn picture(bytes: &[u8], length: u64) -> Option<&'static str> {
+#[must_use]
+pub fn picture(bytes: &[u8], length: u64) -> Option<&'static str> {
     let begins = |magic: &[u8]| bytes.starts_with(magic);
     let of_bitmap = |bytes: &[u8]| Some(u64::from(u32::from_le_bytes(*bytes.get(2..)?.first_chunk()?)));
     Some(match bytes {
@@ -306,7 +307,8 @@ fn records(file: &Looked<'_>) -> Option<Thing> {
 
 /// Whether a file of this many bytes, which begins like this, has a record of TensorFlow's at its start: a
 /// length, and the length's checksum.
-pub(crate) fn begins_with_record(head: &[u8], bytes: u64) -> bool {
+#[must_use]
+pub fn begins_with_record(head: &[u8], bytes: u64) -> bool {
     /// What a record takes besides its data.
     const BESIDE: u64 = 16;
 

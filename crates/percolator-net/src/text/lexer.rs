@@ -1,7 +1,7 @@
 //! Splits bytes into tokens of protobuf's text format, each with its place.
 
 use super::literal;
-use crate::net::error::{NetCause, NetError, TextPlace, clip, clip_written};
+use crate::error::{NetCause, NetError, TextPlace, clip, clip_written};
 
 /// A token, which borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,10 @@
 //! Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.
 //!
-//! A net is read (`text`, `binary`), upgraded to the current format (`upgrade`) and filtered by a state
-//! (`state`). The data layers that remain are checked (`layer`) and returned (`select`). No file but
-//! the net's own is opened.
+//! A [`Net`] is read (`text`, `binary`), upgraded to the current format (`upgrade`) and filtered by a
+//! [`NetState`] (`state`). The data layers that remain are checked (`layer`) and returned (`select`). No file
+//! but the net's own is opened. [`proto`] has Caffe's messages as they are.
+//!
+//! It is built for Percolator, and knows nothing of its feeds. Unix only.
 
 mod binary;
 mod error;
@@ -10,6 +12,7 @@ mod forks;
 mod ignored;
 mod kinds;
 mod layer;
+pub mod proto;
 mod select;
 mod state;
 mod text;
@@ -19,16 +22,16 @@ mod warning;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percolator_files::{input_file, what};
+
+use self::proto::NetParameter;
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Ignored;
-use crate::proto::NetParameter;
-use crate::what;
-use percolator_files::input_file;
 
 pub use self::error::{LayerError, NetCause, NetError, TextPlace};
 pub use self::layer::{LayerSource, TransformSpec};
 pub use self::select::DataLayer;
-pub use self::state::NetState;
+pub use self::state::{NetState, Phase};
 pub use self::warning::{NetWarning, WarningKind};
 
 /// The largest net file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
@@ -45,8 +48,7 @@ const LAYERS_MAX: usize = 1 << 16;
 /// A Caffe net, upgraded to the current format.
 ///
 /// ```
-/// use percolator::{Net, Phase};
-/// use percolator::net::{LayerSource, NetState};
+/// use percolator_net::{LayerSource, Net, NetState, Phase};
 ///
 /// let net = Net::from_text(
 ///     r#"
@@ -62,7 +64,7 @@ const LAYERS_MAX: usize = 1 << 16;
 /// let layers = net.data_layers(&NetState::from(Phase::Train))?;
 /// assert_eq!((layers.len(), layers[0].batch_size), (1, 64));
 /// assert_eq!(layers[0].source, LayerSource::Lmdb { path: "mnist_train_lmdb".into() });
-/// # Ok::<(), percolator::net::NetError>(())
+/// # Ok::<(), percolator_net::NetError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Net {
@@ -159,8 +161,9 @@ impl Net {
         &self.parameter
     }
 
-    /// The prefix of messages about the feed of one of the net's layers: the file, the place, the layer.
-    pub(crate) fn title_of(&self, layer: &DataLayer) -> String {
+    /// The prefix of messages about what reads one of the net's layers: the file, the place, the layer.
+    #[must_use]
+    pub fn title_of(&self, layer: &DataLayer) -> String {
         let origin = error::Origin { path: self.path(), at: layer.at };
         format!("{origin}layer \"{}\"", error::clip(&layer.name))
     }
@@ -249,3 +252,7 @@ fn read(path: &Path) -> Result<Vec<u8>, NetError> {
         })
     })
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

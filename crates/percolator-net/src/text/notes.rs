@@ -1,12 +1,12 @@
 //! What is noted about a net's layers beyond the messages that the text is read into.
 
-use crate::net::error::{NetCause, NetError, TextPlace, clip};
-use crate::net::forks::Fork;
-use crate::net::warning::{Ignored, WarningKind};
+use crate::error::{NetCause, NetError, TextPlace, clip};
+use crate::forks::Fork;
+use crate::warning::{Ignored, WarningKind};
 
 /// Which of a net's two fields a layer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::net) enum Form {
+pub(crate) enum Form {
     /// `layers`, which holds V0 layers too.
     V1,
     /// `layer`.
@@ -15,13 +15,13 @@ pub(in crate::net) enum Form {
 
 /// A fork's field that was found.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::net) struct Foreign {
+pub(crate) struct Foreign {
     /// The field.
-    pub(in crate::net) fork: &'static Fork,
+    pub(crate) fork: &'static Fork,
     /// Its place.
-    pub(in crate::net) at: TextPlace,
+    pub(crate) at: TextPlace,
     /// Whether its value does not affect the arrays.
-    pub(in crate::net) harmless: bool,
+    pub(crate) harmless: bool,
 }
 
 /// The maximum number of unknown field names that are kept.
@@ -29,7 +29,7 @@ const NAMES_MAX: usize = 32;
 
 /// The unknown fields, each name once.
 #[derive(Clone, Debug, Default)]
-pub(in crate::net) struct Unknown {
+pub(crate) struct Unknown {
     names: Vec<(String, TextPlace)>,
     /// The number of fields beyond [`NAMES_MAX`].
     more: usize,
@@ -37,7 +37,7 @@ pub(in crate::net) struct Unknown {
 
 impl Unknown {
     /// Notes a field.
-    pub(in crate::net) fn note(&mut self, name: &str, at: TextPlace) {
+    pub(crate) fn note(&mut self, name: &str, at: TextPlace) {
         let name = clip(name);
         if self.names.iter().any(|(noted, _)| *noted == name) {
             return;
@@ -50,7 +50,7 @@ impl Unknown {
     }
 
     /// The warnings about them.
-    pub(in crate::net) fn warnings(&self) -> impl Iterator<Item = Ignored> {
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = Ignored> {
         let known = self.names.iter().map(|(field, at)| {
             let kind = WarningKind::Unknown { field: field.clone() };
             (Some(*at), kind)
@@ -61,7 +61,7 @@ impl Unknown {
 
 /// Whether a layer's parameters have fillers, which may draw random numbers at set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(in crate::net) enum Fillers {
+pub(crate) enum Fillers {
     /// The text has none.
     #[default]
     Absent,
@@ -73,23 +73,23 @@ pub(in crate::net) enum Fillers {
 
 /// What is noted about one layer.
 #[derive(Clone, Debug, Default)]
-pub(in crate::net) struct LayerNotes {
+pub(crate) struct LayerNotes {
     /// The place of the layer's field name, or of its brace in a list; `None` for wire bytes.
-    pub(in crate::net) at: Option<TextPlace>,
+    pub(crate) at: Option<TextPlace>,
     /// The first place of each schema field, by message and field. Never longer than the schema.
-    pub(in crate::net) fields: Vec<(&'static str, &'static str, TextPlace)>,
+    pub(crate) fields: Vec<(&'static str, &'static str, TextPlace)>,
     /// Fork fields: for each, the first harmless occurrence and the first other one.
-    pub(in crate::net) foreign: Vec<Foreign>,
+    pub(crate) foreign: Vec<Foreign>,
     /// Unknown fields.
-    pub(in crate::net) unknown: Unknown,
+    pub(crate) unknown: Unknown,
     /// Whether there are fillers at any depth.
-    pub(in crate::net) fillers: Fillers,
+    pub(crate) fillers: Fillers,
     /// A V1 or V0 type that the schema does not have.
-    pub(in crate::net) kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// Why Caffe refuses the layer. While the layer is read, it is unknown whether it will be requested.
-    pub(in crate::net) refused: Option<(TextPlace, Box<NetCause>)>,
+    pub(crate) refused: Option<(TextPlace, Box<NetCause>)>,
     /// The places of the first tops, in order.
-    pub(in crate::net) tops: Vec<TextPlace>,
+    pub(crate) tops: Vec<TextPlace>,
 }
 
 /// The maximum number of tops whose places are kept: a place takes as much memory as several tops take in the
@@ -98,7 +98,7 @@ const TOPS_MAX: usize = 64;
 
 impl LayerNotes {
     /// Notes a fork's field.
-    pub(in crate::net) fn note_foreign(&mut self, found: Foreign) {
+    pub(crate) fn note_foreign(&mut self, found: Foreign) {
         let same = |noted: &Foreign| std::ptr::eq(noted.fork, found.fork) && noted.harmless == found.harmless;
         if !self.foreign.iter().any(same) {
             self.foreign.push(found);
@@ -106,36 +106,36 @@ impl LayerNotes {
     }
 
     /// Notes the reason to refuse the layer, if it is the first.
-    pub(in crate::net) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) {
+    pub(crate) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) {
         if self.refused.is_none() {
             self.refused = Some((at, Box::new(cause())));
         }
     }
 
     /// The reason to refuse the layer if it is fed.
-    pub(in crate::net) fn refusal(&self) -> Option<NetError> {
+    pub(crate) fn refusal(&self) -> Option<NetError> {
         self.refused.as_ref().map(|(at, cause)| NetError::at(*at, NetCause::clone(cause)))
     }
 
     /// Notes the place of the next top.
-    pub(in crate::net) fn note_top(&mut self, at: TextPlace) {
+    pub(crate) fn note_top(&mut self, at: TextPlace) {
         if self.tops.len() < TOPS_MAX {
             self.tops.push(at);
         }
     }
 
     /// The place of a top, or else of the layer.
-    pub(in crate::net) fn top(&self, index: usize) -> Option<TextPlace> {
+    pub(crate) fn top(&self, index: usize) -> Option<TextPlace> {
         self.tops.get(index).copied().or(self.at)
     }
 
     /// Whether the text has this field of this message.
-    pub(in crate::net) fn has(&self, wanted: (&str, &str)) -> bool {
+    pub(crate) fn has(&self, wanted: (&str, &str)) -> bool {
         self.fields.iter().any(|&(message, field, _)| (message, field) == wanted)
     }
 
     /// The place of the first of these fields (message, field) that is set, or else of the layer.
-    pub(in crate::net) fn place(&self, wanted: &[(&str, &str)]) -> Option<TextPlace> {
+    pub(crate) fn place(&self, wanted: &[(&str, &str)]) -> Option<TextPlace> {
         let found = wanted
             .iter()
             .find_map(|wanted| self.fields.iter().find(|(message, field, _)| (*message, *field) == *wanted));
@@ -145,9 +145,9 @@ impl LayerNotes {
 
 /// What is noted about a net.
 #[derive(Debug, Default)]
-pub(in crate::net) struct Notes {
+pub(crate) struct Notes {
     /// The layers of either format, in the order of the text.
-    pub(in crate::net) layers: Vec<(Form, LayerNotes)>,
+    pub(crate) layers: Vec<(Form, LayerNotes)>,
     /// Unknown top-level fields.
-    pub(in crate::net) unknown: Unknown,
+    pub(crate) unknown: Unknown,
 }

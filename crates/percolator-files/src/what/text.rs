@@ -2,7 +2,7 @@
 
 use super::file::Looked;
 use super::{COPY, Kind, Thing};
-use percolator_files::shown;
+use crate::shown;
 
 /// The words that begin a line of a net, and of a solver.
 const NET: [&str; 5] = ["layer {", "layers {", "layer{", "layers{", "input_param"];

@@ -1,6 +1,6 @@
 // Generated from proto/caffe.proto by protox and prost-build. Do not edit: change the schema, then run
 //
-//     PERCOLATOR_WRITE_PROTO=1 cargo test --lib proto::
+//     PERCOLATOR_WRITE_PROTO=1 cargo test -p percolator-net --lib proto::
 //
 // which writes this file. Without the variable, the same test compares it with what the schema generates.
 

@@ -2,8 +2,8 @@
 
 use super::lexer::{Lexer, Token};
 use super::notes::{Fillers, Foreign, Form, LayerNotes, Notes};
-use crate::net::error::{NetCause, NetError, TextPlace, clip};
-use crate::net::forks;
+use crate::error::{NetCause, NetError, TextPlace, clip};
+use crate::forks;
 
 /// The maximum nesting depth of messages: protobuf's own limit for wire bytes.
 const DEPTH_MAX: usize = 100;
@@ -112,8 +112,8 @@ impl<'a> Reader<'a> {
 
     fn start_layer(&mut self, form: Form) -> Result<(), NetError> {
         let layers = &mut self.notes.layers;
-        if layers.len() == crate::net::LAYERS_MAX {
-            let cause = NetCause::TooManyLayers { allowed: crate::net::LAYERS_MAX };
+        if layers.len() == crate::LAYERS_MAX {
+            let cause = NetCause::TooManyLayers { allowed: crate::LAYERS_MAX };
             return Err(NetError::at(self.field_at, cause));
         }
         layers.push((form, LayerNotes { at: Some(self.field_at), ..LayerNotes::default() }));

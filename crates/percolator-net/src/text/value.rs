@@ -3,7 +3,7 @@
 use super::lexer::Token;
 use super::literal;
 use super::reader::{Message, Reader};
-use crate::net::error::{NetCause, NetError, clip};
+use crate::error::{NetCause, NetError, clip};
 
 /// A value that a field may hold.
 pub(super) trait Value: Sized {

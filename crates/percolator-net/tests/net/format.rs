@@ -8,9 +8,9 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use percolator::Net;
+use percolator_net::Net;
 
-use crate::common::need::missing;
+use crate::process::need::missing;
 
 /// Both read these.
 const GOOD: &[&str] = &[
@@ -100,13 +100,13 @@ const OURS: &[&str] = &[
 
 /// Whether Percolator reads a text as a net, including the data layers that are requested.
 fn is_ours(text: &str) -> bool {
-    percolator::proto::NetParameter::from_text(text).is_ok() && Net::from_text(text).is_ok()
+    percolator_net::proto::NetParameter::from_text(text).is_ok() && Net::from_text(text).is_ok()
 }
 
 /// Whether protobuf reads it; `None` without protoc.
 fn is_theirs(text: &str) -> Option<bool> {
     let protoc = Command::new("protoc")
-        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/proto"))
+        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../proto"))
         .args(["--encode=caffe.NetParameter", "caffe.proto"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use super::error::{LISTED_MAX, LayerError, NetCause, NetError, TextPlace, clip, clip_list};
 use super::kinds::{self, Role};
 use super::layer::{self, LayerSource, TransformSpec};
-use super::state::{self, NetState};
+use super::state::{self, NetState, Phase};
 use super::warning::{NetWarning, WarningKind};
 use super::{LayerInfo, Net, layer_name, upgrade};
-use crate::base::shape::Phase;
 use crate::proto::LayerParameter;
 
 /// A layer that reads records from a database, or images from a list, as the net defines it.
