@@ -68,19 +68,19 @@ pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// As [`write`], and [`io::ErrorKind::AlreadyExists`] if a file is there that is to stay.
+/// As [`write()`], and [`io::ErrorKind::AlreadyExists`] if a file is there that is to stay.
 pub fn write_over(path: &Path, pieces: &[&[u8]], existing: Existing) -> io::Result<()> {
     let mut file = WholeFile::create(path)?;
     pieces.iter().try_for_each(|piece| file.write_all(piece))?;
     file.finish_over(existing)
 }
 
-/// The same as [`write`] without waiting for the disk, for a file that is verified whenever it is read, and
+/// The same as [`write()`] without waiting for the disk, for a file that is verified whenever it is read, and
 /// that can be made again: if the machine loses its power, the file may be cut or empty.
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub fn write_unsynced(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let mut file = WholeFile::create(path)?;
     pieces.iter().try_for_each(|piece| file.write_all(piece))?;
