@@ -6,7 +6,6 @@
 //! that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers, and
 //! keep an index of where each record is ([`IndexPlace`]).
 
-pub(crate) mod access;
 mod checksum;
 mod each_source;
 mod entry;
@@ -40,7 +39,6 @@ use crate::what;
 use percolator_files::caller::words;
 use percolator_files::shown;
 
-pub use self::access::Access;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
 pub(crate) use self::entry::Damage;
 pub use self::entry::Entry;
@@ -59,6 +57,7 @@ pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, NUMBER_BYTES, PLACE_BYTES};
 pub use self::run::{Record, Run};
 pub use self::tfrecord::TfRecord;
+pub use percolator_files::Access;
 
 /// How far ahead of a cursor its files are read when they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;

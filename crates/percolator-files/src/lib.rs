@@ -4,6 +4,7 @@
 //! - [`folder_turn`]: one process at a time names files of a folder that belong together.
 //! - [`file_lock`]: waits for a file's lock as long as whoever has it goes on.
 //! - [`input_file`]: inputs that cannot hang or fill the memory.
+//! - [`Access`]: whether a file is mapped or read, by its file system if nobody says.
 //! - [`glob`]: which files a pattern names.
 //! - [`checked_text`]: small values as text that shows whether it was cut or edited.
 //! - [`what`]: what a file or folder is when it is not what was wanted, and what to do about it.
@@ -13,6 +14,7 @@
 //!
 //! It is built for Percolator, and knows nothing of its feeds. Unix only.
 
+mod access;
 pub mod caller;
 pub mod checked_text;
 pub mod file_lock;
@@ -24,6 +26,7 @@ pub mod shown;
 pub mod what;
 pub mod whole_file;
 
+pub use self::access::{Access, Reading};
 pub use self::progress::Progress;
 
 #[cfg(doctest)]

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod convert;
 mod data_type;
+#[cfg(feature = "feed")]
 mod feed;
 pub mod graph;
 mod paths;
@@ -13,6 +14,7 @@ mod wire;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, latest_checkpoint};
 pub use data_type::{DataType, UnknownType};
+#[cfg(feature = "feed")]
 pub use feed::{CheckSignature, SignatureFault, SignatureMismatch};
 pub use graph::{GraphError, MetaGraph, SavedModel};
 pub use tensor::{Element, Elements, Tensor, TensorError};

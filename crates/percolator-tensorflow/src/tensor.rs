@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use percolator::half::{bf16, f16};
+use half::{bf16, f16};
 
 use crate::DataType;
 

@@ -13,10 +13,10 @@ use super::map::TableBytes;
 use super::merge::MergeCursor;
 use super::opened::OpenTable;
 use crate::record::RecordId;
-use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::{Cursor, Entry, Run, SourceError, UnverifiedTable};
+use percolator_files::Reading;
 use percolator_files::shown;
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.

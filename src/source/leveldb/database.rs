@@ -16,8 +16,8 @@ use super::memtable::Memtable;
 use super::opened::{OpenTable, OpenTables};
 use crate::source::Identity;
 use crate::source::SourceError;
-use crate::source::access::Reading;
 use crate::source::file_id::FileState;
+use percolator_files::Reading;
 use percolator_files::shown;
 
 /// A table of a level.

@@ -13,10 +13,10 @@ use memmap2::{Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
-use crate::source::access::Reading;
 use crate::source::file_id::{FileId, FileState};
 use crate::source::kept_maps::KeptMaps;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableChecksum};
+use percolator_files::Reading;
 use percolator_files::input_file::open_without_waiting;
 use percolator_files::shown;
 

@@ -27,9 +27,9 @@ use super::index::RecordPlace;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::record::RecordId;
-use crate::source::access::Reading;
 use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::{Cursor, Entry, Run, SourceError};
+use percolator_files::Reading;
 
 /// A walk over the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Debug)]

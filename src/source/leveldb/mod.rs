@@ -90,9 +90,9 @@ use self::database::Database;
 use self::index::Indexed;
 use self::log::Cut;
 use self::merge::MergeCursor;
-use super::access::Access;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 use crate::source::internals::SourceInternals;
+use percolator_files::Access;
 use percolator_files::shown;
 
 /// The most tables of one database that stay mapped, unless fewer maps are left to the process

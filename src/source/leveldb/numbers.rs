@@ -21,7 +21,7 @@ use super::folder::Folder;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::{FileBytes, open_table};
 use crate::source::SourceError;
-use crate::source::access::Reading;
+use percolator_files::Reading;
 use percolator_files::shown;
 
 /// What is known of a database's sequence numbers besides its logs.

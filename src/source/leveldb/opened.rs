@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::error::LevelDbError;
 use super::map::{FileBytes, open_table, read_at};
 use crate::source::SourceError;
-use crate::source::access::Reading;
 use crate::source::file_id::FileState;
+use percolator_files::Reading;
 use percolator_files::shown;
 
 /// The most tables that stay open, over all databases: a process is often limited to 1,024 open files.

@@ -33,8 +33,8 @@ use super::replay::{Replay, damaged};
 use super::{LevelDbOptions, LogCut};
 use crate::source::Identity;
 use crate::source::SourceError;
-use crate::source::access::Reading;
 use crate::source::file_id::FileState;
+use percolator_files::Reading;
 use percolator_files::shown;
 
 /// Opens the database at `path`; at most `held` of its tables stay mapped or open.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::LevelDb;
 use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
-use crate::source::access::Access;
 use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, IndexPlace, Source, SourceError, VerifiesLater};
+use percolator_files::Access;
 
 fn open(path: &Path, access: Access) -> LevelDb {
     LevelDb::options().access(access).open(path).unwrap()

@@ -53,9 +53,9 @@ use self::fault::Fault;
 use self::files::Files;
 use self::index::Indexed;
 use self::page::{Holds, IS_READ_HERE, Tree};
-use super::access::{Access, Reading};
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 use crate::source::internals::SourceInternals;
+use percolator_files::{Access, Reading};
 
 /// A Caffe LMDB, opened for reading.
 ///

@@ -16,8 +16,8 @@ use super::fault::{Fault, fault};
 use super::page::{ASKED_BYTES, HEAD_BYTES, Leaf, METAS, Place, Tree, check_overflow, half};
 use crate::base::cache_lines;
 use crate::source::Identity;
-use crate::source::access::Reading;
 use crate::source::in_memory::is_in_memory;
+use percolator_files::Reading;
 
 /// The most bytes that the kernel reads for one request, however long the requested range is.
 const PIECE_BYTES: usize = 128 << 10;

@@ -125,7 +125,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::source::access::Reading;
+    use percolator_files::Reading;
 
     /// Neighbouring values are read together. One that cannot be read costs none of those before it.
     #[test]

@@ -62,11 +62,11 @@ use self::index::Indexed;
 use self::packed::Packed;
 use self::plain::Plain;
 pub(crate) use self::writer::frame_around;
-use super::access::Access;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 use crate::what::Kind;
+use percolator_files::Access;
 use percolator_files::shown;
 use percolator_files::what::begins_with_record;
 

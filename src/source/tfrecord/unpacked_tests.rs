@@ -23,7 +23,7 @@ fn write_stored(path: &Path, seed: u8) {
 
 fn packed(path: &Path) -> Packed {
     let (_, state) = open_files::open(path).unwrap();
-    let (compression, access) = (Compression::Gzip, crate::source::access::Access::Mapped);
+    let (compression, access) = (Compression::Gzip, percolator_files::Access::Mapped);
     Packed { path: path.to_owned(), state, compression, access }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use percolator::FeedBuilder;
 use percolator::feed::{ResolvedFeed, SourceSpec};
 use percolator::source::Access;
-use percolator_files::input_file;
+use percolator_files::{Reading, input_file};
 use serde::Serialize;
 
 use crate::job::Job;
@@ -92,7 +92,7 @@ pub(super) fn changes(job: &Job, feed: &ResolvedFeed, ring: usize) -> Vec<Change
     });
     let open = |path: &PathBuf| input_file::open(path).ok();
     let is_mapped = |access: Access| {
-        has_maps && job.files().iter().filter_map(open).any(|(file, _)| access.is_mapped(&file))
+        has_maps && job.files().iter().filter_map(open).any(|(file, _)| access.of(&file) == Reading::Mapped)
     };
     if is_mapped(spec.access) {
         changes.push(Change::ReadFiles);

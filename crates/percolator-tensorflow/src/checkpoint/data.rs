@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions};
-use percolator::source::Access;
+use percolator_files::{Access, Reading};
 
 use super::error::CheckpointError;
 use super::index::Place;
@@ -114,7 +114,7 @@ impl DataFiles {
 impl DataFile {
     fn open(path: &Path, access: Access) -> io::Result<Self> {
         let (file, bytes) = open_regular(path)?;
-        let map = if access.is_mapped(&file) && bytes > 0 { map(&file, bytes)? } else { None };
+        let map = if access.of(&file) == Reading::Mapped && bytes > 0 { map(&file, bytes)? } else { None };
         Ok(DataFile { path: path.to_owned(), bytes, from: Bytes::File(file, map) })
     }
 

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_files::what::{self, Kind};
 
 pub use self::error::CheckpointError;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::Progress;
+use percolator_files::Progress;
 use percolator_files::shown;
 
 use super::{Format, UnusedRule};
@@ -200,7 +200,7 @@ pub enum ConvertError {
     /// A checkpoint cannot be written.
     #[error(transparent)]
     Write(Box<WriteError>),
-    /// [`Progress::stop`](percolator::Progress::stop) was called.
+    /// [`Progress::stop`](percolator_files::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,
 }

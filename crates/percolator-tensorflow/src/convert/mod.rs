@@ -48,7 +48,7 @@ pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
 use crate::{Checkpoint, DataType, Tensor};
-pub use percolator::Progress;
+pub use percolator_files::Progress;
 #[doc(inline)]
 pub use percolator_files::whole_file::Existing;
 

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_tensorflow::checkpoint::{StateError, StateFile};
 use percolator_tensorflow::{Checkpoint, CheckpointError, Tensor};
 

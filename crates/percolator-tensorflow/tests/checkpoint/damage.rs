@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_tensorflow::{Checkpoint, CheckpointError, Tensor};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_table::checksum::masked_crc32c;
 use percolator_table::{TableCursor, Verify};
 use percolator_tensorflow::{Checkpoint, DataType, Elements};

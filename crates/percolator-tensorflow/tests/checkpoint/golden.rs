@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_tensorflow::{Checkpoint, Elements, Tensor};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use percolator::source::Access;
+use percolator_files::Access;
 use percolator_tensorflow::{Checkpoint, CheckpointError, Elements};
 use serde_json::Value;
 

@@ -19,30 +19,24 @@ pub enum Access {
     /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
-    /// commits to it meanwhile, the cursor, and a feed with it, ends with
-    /// [`SourceError::WrittenTo`](crate::source::SourceError::WrittenTo).
-    /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) describes the memory that a
-    /// LevelDB's cursors then hold.
+    /// commits to it meanwhile, the cursor, and a feed with it, ends with `SourceError::WrittenTo`.
+    /// `LevelDbOptions::access` describes the memory that a LevelDB's cursors then hold.
     Read,
 }
 
 /// The access method chosen for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Reading {
+pub enum Reading {
+    /// Mapped.
     Mapped,
+    /// With `pread`.
     Read,
 }
 
 impl Access {
-    /// Whether this file is mapped, and not read. For the packages of this project; not part of the
-    /// interface.
-    #[doc(hidden)]
+    /// How this file is read.
     #[must_use]
-    pub fn is_mapped(self, file: &File) -> bool {
-        self.of(file) == Reading::Mapped
-    }
-
-    pub(super) fn of(self, file: &File) -> Reading {
+    pub fn of(self, file: &File) -> Reading {
         match self {
             Access::Mapped => Reading::Mapped,
             Access::Read => Reading::Read,
