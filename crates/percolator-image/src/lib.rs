@@ -26,10 +26,9 @@
 //!
 //! Our buffers grow to the largest image and are then reused. The PNG library allocates its own for each
 //! image. A file that claims to be larger than it can be cannot make either allocate more: its claims are
-//! checked against what its number of bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`],
-//! [`png::INFLATED_PER_BYTE_MAX`]). A byte of a JPEG is at most 512 pixels. A byte of a PNG is at most 1032
-//! bytes of samples, which are 8256 pixels of one-bit samples. A pixel takes at most [`PIXEL_BYTES_MAX`]
-//! bytes, with a JPEG's pixels counted in whole groups of blocks ([`file_pixels`]):
+//! checked against what its number of bytes can hold. A byte of a JPEG is at most 512 pixels. A byte of a PNG
+//! is at most 1032 bytes of samples, which are 8256 pixels of one-bit samples. A pixel takes at most
+//! [`PIXEL_BYTES_MAX`] bytes, with a JPEG's pixels counted in whole groups of blocks ([`file_pixels`]):
 //!
 //! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits |
 //! |---|---|---|---|---|

@@ -1,4 +1,4 @@
-//! Tests of the decoder as a worker uses it; `tests/images/decode.rs` tests the decoded content.
+//! Tests of the decoder as a worker uses it; `tests/image/decode.rs` tests the decoded content.
 
 use super::*;
 

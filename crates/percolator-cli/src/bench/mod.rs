@@ -60,7 +60,6 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// half while the workers are at work four fifths of the time, cpu binds. GB are 10^9 bytes, and copies are
 /// counted in bytes written. The measurement starts once the pipeline has been through its source, or has run
 /// as long as a round lasts. With --cold it starts when the pipeline is built, and ends with the first pass.
-/// --drop-behind needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
     group = ArgGroup::new("work").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic", "compare"])

@@ -4,13 +4,13 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use percolator_observe::parse;
 use rustix::io::Errno;
+use rustix::termios::{Action, tcflow};
 
 use crate::common;
 use crate::common::process::must_end;
@@ -321,9 +321,9 @@ fn a_terminal_of_any_size_is_drawn_on() {
     }
 }
 
-/// A run that is drawn in a terminal which nobody reads any more, as when a connection stands still: a write
-/// to it waits. Returns the ends of the terminal, too, ours first.
-fn unread(folder: &Path, args: &[&str]) -> (Child, [File; 3]) {
+/// A run that is drawn in a terminal which is stopped, as when a connection stands still: a write to it
+/// waits. Returns the ends of the terminal, too, ours first.
+fn unread(folder: &Path, args: &[&str]) -> (Child, [File; 2]) {
     let (mut ours, theirs) = crate::pty::terminal(80, 24);
     let end = || theirs.try_clone().unwrap();
     let child = percolator(folder, args).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
@@ -332,11 +332,9 @@ fn unread(folder: &Path, args: &[&str]) -> (Child, [File; 3]) {
         let count = ours.read(&mut bytes).unwrap();
         drawn += &String::from_utf8_lossy(&bytes[..count]);
     }
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
-    let path = rustix::termios::ttyname(&theirs, Vec::new()).unwrap().into_string().unwrap();
-    let mut filling = File::options().write(true).custom_flags(nonblocking).open(path).unwrap();
-    while filling.write(b"x").is_ok() {}
-    (child, [ours, theirs, filling])
+    // Nobody can fill it: a write that must not wait is refused also while another one is under way.
+    tcflow(&theirs, Action::OOff).unwrap();
+    (child, [ours, theirs])
 }
 
 /// Waits until a run has written its outputs.
@@ -372,7 +370,7 @@ fn a_terminal_that_nobody_reads_does_not_keep_a_run_from_its_end() {
         let limit = if how == "--seconds" { ["--seconds", "3"] } else { LONG };
         let outputs = ["--epochs", "0", "--snapshot", "s", "--receipt", "r"];
         let args = [&FEED[..], &["--watch", "--step-ms", "1"], &outputs, &limit].concat();
-        let (mut child, [mut ours, theirs, filling]) = unread(folder.path(), &args);
+        let (mut child, [mut ours, theirs]) = unread(folder.path(), &args);
         match how {
             "TERM" => {
                 let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
@@ -383,11 +381,12 @@ fn a_terminal_that_nobody_reads_does_not_keep_a_run_from_its_end() {
         }
         let outputs = ["s", "r"].map(|name| folder.path().join(name));
         wait_for_outputs(&mut child, &outputs);
-        // Now somebody reads, to the end of what the program says.
+        // Now it goes on, and somebody reads to the end of what the program says.
+        tcflow(&theirs, Action::OOn).unwrap();
         let mut bytes = [0; 4096];
         let reader = std::thread::spawn(move || while ours.read(&mut bytes).is_ok_and(|count| count > 0) {});
         assert_eq!(child.wait().unwrap().code(), Some(code), "{how}");
-        drop((theirs, filling));
+        drop(theirs);
         reader.join().unwrap();
         outputs.iter().for_each(|path| fs::remove_file(path).unwrap());
     }
