@@ -51,8 +51,3 @@ pub fn evict(path: &Path) -> bool {
     }
     is_gone
 }
-
-/// Brings a whole file into memory.
-pub fn warm(path: &Path) {
-    drop(std::fs::read(path).unwrap());
-}

@@ -69,8 +69,8 @@ fn decoded([height, width]: [usize; 2], wanted: (usize, usize)) -> (usize, usize
 fn reduced(file: &[u8], color: ColorMode, wanted: (usize, usize)) -> (ImageShape, Vec<u8>) {
     let whole = ImageFileDecoder::new(color).shape(file).unwrap();
     let size = decoded([whole.height, whole.width], wanted);
-    let mut bench = ImageFileDecoder::new(color).resize(size.0, size.1).scaled();
-    bench.decode(file).map(|Planes { shape, bytes }| (shape, bytes.to_vec())).unwrap()
+    let mut decoder = ImageFileDecoder::new(color).resize(size.0, size.1).scaled();
+    decoder.decode(file).map(|Planes { shape, bytes }| (shape, bytes.to_vec())).unwrap()
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn reduced_files_come_to_what_libjpeg_turbo_reads() {
         let numbers: Vec<usize> =
             line["shape"].as_array().unwrap().iter().map(|side| side.as_u64().unwrap() as usize).collect();
         let size = (numbers[1], numbers[2]);
-        let mut bench = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
+        let mut decoder = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
         let file = read(name);
-        let Planes { shape, bytes } = bench.decode(&file).unwrap();
+        let Planes { shape, bytes } = decoder.decode(&file).unwrap();
         assert_eq!([shape.channels, shape.height, shape.width], numbers[..], "{name}");
         assert_eq!(hex(bytes), line["sha256"].as_str().unwrap(), "{name} at {size:?}");
     }
@@ -182,14 +182,14 @@ fn damage_is_found_whatever_the_size() {
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
         let whole = read(&format!("images/{name}"));
         for size in [(1, 1), (9, 15), (22, 30)] {
-            let mut bench = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
-            assert!(bench.decode(&whole).is_ok());
+            let mut decoder = ImageFileDecoder::new(ColorMode::Native).resize(size.0, size.1).scaled();
+            assert!(decoder.decode(&whole).is_ok());
             for len in (whole.len() - 120..whole.len() - 4).step_by(3) {
                 let closed = [&whole[..len], b"\xff\xd9"].concat();
-                assert!(bench.decode(&closed).is_err(), "{name}, closed at {len}");
-                assert!(bench.decode(&whole[..len]).is_err(), "{name}, cut to {len}");
+                assert!(decoder.decode(&closed).is_err(), "{name}, closed at {len}");
+                assert!(decoder.decode(&whole[..len]).is_err(), "{name}, cut to {len}");
             }
-            assert!(bench.decode(&whole).is_ok());
+            assert!(decoder.decode(&whole).is_ok());
         }
     }
 }

@@ -46,13 +46,13 @@ fn window(shape: ImageShape, numbers: &mut Numbers) -> Window {
     Window { top, left, height, width }
 }
 
-/// Checks that the window holds what the whole image does. `bench` has read other files before.
-fn check(bench: &mut ImageFileDecoder, whole: &mut ImageFileDecoder, file: &[u8], numbers: &mut Numbers) {
+/// Checks that the window holds what the whole image does. `decoder` has read other files before.
+fn check(decoder: &mut ImageFileDecoder, whole: &mut ImageFileDecoder, file: &[u8], numbers: &mut Numbers) {
     let Ok(Planes { shape, bytes: wanted }) = whole.decode(file) else { return };
     for _ in 0..4 {
         let window = window(shape, numbers);
         let Window { top, left, height, width } = window;
-        let Planes { shape: found_shape, bytes: found } = bench.decode_window(file, window).unwrap();
+        let Planes { shape: found_shape, bytes: found } = decoder.decode_window(file, window).unwrap();
         assert_eq!((found_shape, found.len()), (shape, wanted.len()));
         for (channel, y) in
             (0..shape.channels).flat_map(|channel| (top..top + height).map(move |y| (channel, y)))
@@ -73,11 +73,11 @@ fn a_window_of_a_file_holds_what_the_whole_file_does() {
                 let decoder = ImageFileDecoder::new(color);
                 if is_resized { decoder.resize(20, 30) } else { decoder }
             };
-            let (mut bench, mut whole) = (of(), of());
+            let (mut decoder, mut whole) = (of(), of());
             for file in files() {
                 let Ok(shape) = whole.shape(&file) else { continue };
                 assert!(shape.height > 0);
-                check(&mut bench, &mut whole, &file, &mut numbers);
+                check(&mut decoder, &mut whole, &file, &mut numbers);
             }
         }
     }
@@ -86,15 +86,15 @@ fn a_window_of_a_file_holds_what_the_whole_file_does() {
 #[test]
 fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
     let mut numbers = Numbers(2);
-    let mut benches = MODES.map(|color| [ImageFileDecoder::new(color), ImageFileDecoder::new(color)]);
+    let mut pairs = MODES.map(|color| [ImageFileDecoder::new(color), ImageFileDecoder::new(color)]);
     for at in 0..400 {
         let file = match at % 4 {
             3 => forge::progressive::twins(&mut numbers).progressive,
             _ => forge::file(&mut numbers),
         };
-        for [bench, whole] in &mut benches {
+        for [decoder, whole] in &mut pairs {
             assert!(whole.decode(&file).is_ok());
-            check(bench, whole, &file, &mut numbers);
+            check(decoder, whole, &file, &mut numbers);
         }
     }
 }
@@ -102,14 +102,14 @@ fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
 #[test]
 fn damage_below_the_window_is_an_error() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
-    let mut bench = ImageFileDecoder::new(ColorMode::Native);
+    let mut decoder = ImageFileDecoder::new(ColorMode::Native);
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
         let whole = std::fs::read(folder.join(name)).unwrap();
         let window = Window { top: 0, left: 0, height: 2, width: 3 };
-        assert!(bench.decode_window(&whole, window).is_ok());
+        assert!(decoder.decode_window(&whole, window).is_ok());
         for len in (whole.len() - 120..whole.len() - 4).step_by(3) {
             let closed = [&whole[..len], b"\xff\xd9"].concat();
-            assert!(bench.decode_window(&closed, window).is_err(), "{name}, closed at {len}");
+            assert!(decoder.decode_window(&closed, window).is_err(), "{name}, closed at {len}");
         }
     }
 }

@@ -29,7 +29,7 @@ fn main() -> std::process::ExitCode {
     match name.to_str().and_then(percolator_fuzz::body_of) {
         Some(body) => percolator_fuzz::replay(body, arguments.map(Into::into)),
         None => {
-            eprintln!("fuzz: there is no target {}: without arguments, it prints them", name.display());
+            eprintln!("fuzz: there is no target {name:?}: without arguments, the program prints them");
             std::process::ExitCode::from(2)
         }
     }

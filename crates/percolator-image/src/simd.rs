@@ -9,7 +9,7 @@
 
 /// Work that is compiled for every instruction set.
 pub trait Kernel {
-    /// What it results in.
+    /// The result of the work.
     type Output;
 
     /// Does the work. An implementation is `inline(always)`.

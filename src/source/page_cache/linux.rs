@@ -143,9 +143,7 @@ impl Active {
     fn ask(&self, wanted: Range<u64>) {
         for start in steps(wanted.clone(), CHUNK_BYTES) {
             let end = (start + CHUNK_BYTES).min(wanted.end);
-            // With `is_narrow`, faults read no neighbours, so the last page being in memory says nothing
-            // about the pages before it.
-            if self.is_narrow || !self.mapped.is_in_memory(end - 1) {
+            if !self.mapped.is_in_memory(end - 1) {
                 self.mapped.will_need(start..end);
             }
         }

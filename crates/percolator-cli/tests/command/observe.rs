@@ -332,7 +332,7 @@ fn unread(folder: &Path, args: &[&str]) -> (Child, [File; 2]) {
         let count = ours.read(&mut bytes).unwrap();
         drawn += &String::from_utf8_lossy(&bytes[..count]);
     }
-    // Nobody can fill it: a write that must not wait is refused also while another one is under way.
+    // Filling it would not tell: a write that must not wait is refused while another one is under way, too.
     tcflow(&theirs, Action::OOff).unwrap();
     (child, [ours, theirs])
 }

@@ -38,8 +38,8 @@ fn names(end: &str) -> Vec<String> {
 }
 
 fn decode(file: &[u8], color: ColorMode) -> Result<(ImageShape, Vec<u8>), DecodeError> {
-    let mut bench = ImageFileDecoder::new(color);
-    bench.decode(file).map(|Planes { shape, bytes }| (shape, bytes.to_vec()))
+    let mut decoder = ImageFileDecoder::new(color);
+    decoder.decode(file).map(|Planes { shape, bytes }| (shape, bytes.to_vec()))
 }
 
 /// One of OpenCV's results.
@@ -90,20 +90,20 @@ fn every_file_comes_to_what_opencv_reads() {
     let mut exact = 0;
     for expected in Expected::all() {
         let Expected { name, color, resize, shape, sha256, .. } = &expected;
-        let mut bench = ImageFileDecoder::new(*color);
+        let mut decoder = ImageFileDecoder::new(*color);
         if let Some((height, width)) = *resize {
-            bench = bench.resize(height, width);
+            decoder = decoder.resize(height, width);
         }
         let file = read(name);
         let Some(shape) = *shape else {
-            let error = bench.decode(&file).unwrap_err();
+            let error = decoder.decode(&file).unwrap_err();
             assert_eq!(error, DecodeError::Depth { bits: 16 }, "{name} {color:?}");
-            assert_eq!(bench.shape(&file).unwrap_err(), error);
+            assert_eq!(decoder.shape(&file).unwrap_err(), error);
             assert!(error.to_string().starts_with("Image data type must be unsigned byte"), "{error}");
             continue;
         };
-        assert_eq!(bench.shape(&file).unwrap(), shape, "{name} {color:?} {resize:?}");
-        let Planes { shape: found, bytes: pixels } = bench.decode(&file).unwrap();
+        assert_eq!(decoder.shape(&file).unwrap(), shape, "{name} {color:?} {resize:?}");
+        let Planes { shape: found, bytes: pixels } = decoder.decode(&file).unwrap();
         assert_eq!(found, shape, "{name} {color:?} {resize:?}");
         assert_eq!(&hex(pixels), sha256, "{name} {color:?} {resize:?}");
         exact += 1;
@@ -472,9 +472,9 @@ proptest! {
         let name = name.get(&names);
         let mut file = read(name);
         changes.iter().for_each(|change| make(&mut file, change));
-        let mut bench = ImageFileDecoder::new(MODES[mode]);
-        let shape = bench.shape(&file);
-        if let Ok(Planes { shape: found, bytes: pixels }) = bench.decode(&file) {
+        let mut decoder = ImageFileDecoder::new(MODES[mode]);
+        let shape = decoder.shape(&file);
+        if let Ok(Planes { shape: found, bytes: pixels }) = decoder.decode(&file) {
             prop_assert_eq!(Ok(found), shape);
             prop_assert_eq!(Some(pixels.len()), found.checked_elements());
         }
@@ -486,9 +486,9 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let file = [start, &bytes].concat();
-        let mut bench = ImageFileDecoder::default();
-        let shape = bench.shape(&file);
-        if let Ok(Planes { shape: found, .. }) = bench.decode(&file) {
+        let mut decoder = ImageFileDecoder::default();
+        let shape = decoder.shape(&file);
+        if let Ok(Planes { shape: found, .. }) = decoder.decode(&file) {
             prop_assert_eq!(Ok(found), shape);
         }
     }

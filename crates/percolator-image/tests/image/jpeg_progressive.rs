@@ -26,11 +26,11 @@ const FILES: usize = 1000;
 fn a_progressive_file_has_the_pixels_of_the_baseline_file_of_its_coefficients() {
     let mut numbers = Numbers(1704);
     let modes = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
-    let mut benches = modes.map(|color| [ImageFileDecoder::new(color), ImageFileDecoder::new(color)]);
+    let mut decoders = modes.map(|color| [ImageFileDecoder::new(color), ImageFileDecoder::new(color)]);
     let mut all = MadeOf::default();
     for at in 0..FILES {
         let Twins { progressive, baseline, made_of } = twins(&mut numbers);
-        for [ours, reference] in &mut benches {
+        for [ours, reference] in &mut decoders {
             let found =
                 ours.decode(&progressive).unwrap_or_else(|error| panic!("file {at}: {error}, {made_of:?}"));
             let wanted = reference.decode(&baseline).unwrap();

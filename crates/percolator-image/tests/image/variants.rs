@@ -12,8 +12,8 @@ use flate2::write::ZlibEncoder;
 use percolator_image::{ColorMode, ImageFileDecoder};
 
 fn decode(file: &[u8], color: ColorMode) -> Result<Vec<u8>, String> {
-    let mut bench = ImageFileDecoder::new(color);
-    bench.decode(file).map(|planes| planes.bytes.to_vec()).map_err(|error| error.to_string())
+    let mut decoder = ImageFileDecoder::new(color);
+    decoder.decode(file).map(|planes| planes.bytes.to_vec()).map_err(|error| error.to_string())
 }
 
 fn read(name: &str) -> Vec<u8> {

@@ -88,3 +88,18 @@ async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>)
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What etcd and tonic say, word for word.
+    #[test]
+    fn a_revision_that_is_not_there_is_no_answer_that_is_too_large() {
+        assert!(is_of_revision("etcdserver: mvcc: required revision has been compacted"));
+        assert!(is_of_revision("etcdserver: mvcc: required revision is a future revision"));
+        let limit = "Error, decoded message length too large: \
+                     found 5242880 bytes, the limit is: 4194304 bytes";
+        assert!(!is_of_revision(limit));
+    }
+}
