@@ -175,15 +175,11 @@ macro_rules! targets {
     )*
 
         #[test]
-        fn each_target_is_tested_and_has_a_program_for_cargo_fuzz() {
+        fn each_target_is_tested() {
             let tested = [$($(#[$condition])? stringify!($name)),*];
             let known: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
             assert_eq!(tested[..], known);
             assert!(known.is_sorted());
-            let manifest = include_str!("../Cargo.toml");
-            for name in known {
-                assert!(manifest.contains(&format!("\nname = \"{name}\"\n")), "{name} is no [[bin]]");
-            }
         }
     };
 }
