@@ -15,7 +15,7 @@ use crate::common;
 use crate::common::need::missing;
 #[cfg(target_os = "linux")]
 use crate::common::words_of;
-use crate::copy_command;
+use crate::{copy_command, without_backtraces};
 
 fn command(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
@@ -397,12 +397,11 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
     for megabytes in (8..400).step_by(28) {
         let script = format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes * 1000);
         let args = ["feed", "--lmdb", "raw_lmdb", "--once", "--threads", "1"];
-        let output = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
-            .args(args)
-            .current_dir(common::repository().join("tests/data/golden"))
-            .output()
-            .unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_percolator")]).args(args);
+        command.current_dir(common::repository().join("tests/data/golden"));
+        without_backtraces(&mut command);
+        let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         if said.contains("what held the others up") {
             assert!(output.status.success(), "{megabytes} MB: {output:?}");

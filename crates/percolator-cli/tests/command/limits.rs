@@ -16,7 +16,7 @@ use crate::common;
 use crate::common::need::missing;
 use crate::common::process::must_end;
 use crate::common::words_of;
-use crate::copy_command;
+use crate::{copy_command, without_backtraces};
 
 /// What the tools do. `db` is an LMDB, `ldb` the same as a LevelDB, `records` as a TFRecord file.
 const TASKS: [&str; 16] = [
@@ -85,6 +85,7 @@ fn run(folder: &Path, words: &str, task: &str, prepare: fn(&mut Command)) -> Out
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{words}; exec ./percolator \"$@\""), "bash"]).args(task.split(' '));
     command.current_dir(folder).env("RUST_LOG", "error").env("XDG_CACHE_HOME", folder.join(".cache"));
+    without_backtraces(&mut command);
     prepare(&mut command);
     must_end(&format!("{words}: {task}"), move || command.output().unwrap())
 }
