@@ -26,8 +26,8 @@ fn copy_command(path: &std::path::Path) {
     write_program(path, std::fs::File::open(env!("CARGO_BIN_EXE_percolator")).unwrap().into());
 }
 
-/// For a command that runs out of memory. The standard library prints a backtrace under a lock. If there is no
-/// memory to print it, the error of the allocator wants one as well, and waits for that lock for ever.
+/// For a command that runs out of memory. The standard library prints a backtrace under a lock. If there is
+/// no memory to print it, the error of the allocator wants one as well, and waits for that lock for ever.
 fn without_backtraces(command: &mut std::process::Command) {
     command.env("RUST_BACKTRACE", "0");
 }

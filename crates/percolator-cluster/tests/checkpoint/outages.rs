@@ -116,7 +116,9 @@ fn a_put_that_nobody_heard_of_is_found() {
     let place = Place::default();
     let checkpoints = place.begin(SHORT);
     place.set(2);
-    assert!(matches!(save(&checkpoints, b"one"), Err(CheckpointError::NotRecorded { .. })));
+    // It may have been found by the time that the caller looks.
+    let saved = save(&checkpoints, b"one");
+    assert!(matches!(saved, Ok(()) | Err(CheckpointError::NotRecorded { .. })), "{saved:?}");
     settles(|| checkpoints.stats().written, &1, "checkpoints that count");
     // A newer file over one that counts although nobody heard of it.
     let quiet = place.clone();
