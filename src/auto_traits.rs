@@ -2,7 +2,6 @@
 
 use crate::batch::{BatchLayout, Field, FieldError};
 use crate::device::{Device, DeviceError};
-use crate::distribute::{DistributedIterator, DistributedStep, InputWorkers, PerReplica};
 use crate::dlpack::{DlpackBatch, DlpackTensor};
 use crate::example::{ExampleError, ExampleFieldsError, FeatureError, GrammarError};
 use crate::feed::{
@@ -31,9 +30,6 @@ const _: () = {
     moves::<OwnedArray>();
     moves::<DlpackBatch>();
     moves::<DlpackTensor>();
-    moves::<DistributedIterator>();
-    moves::<DistributedStep>();
-    moves::<PerReplica<Batch>>();
     moves::<ResolvedFeed>();
 };
 
@@ -50,7 +46,6 @@ const _: () = {
     is_shared::<FeedWatch>();
     is_shared::<Field>();
     is_shared::<ImageList>();
-    is_shared::<InputWorkers>();
     is_shared::<Job>();
     is_shared::<Joined>();
     is_shared::<Lender>();

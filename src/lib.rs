@@ -40,8 +40,6 @@
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
-//! - [`distribute`]: a step's batches of all replicas, as TensorFlow's `tf.distribute` gives them; for jobs
-//!   of many processes.
 //! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
 //!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
@@ -177,9 +175,6 @@ pub mod chaos;
 
 pub mod feed;
 
-#[cfg(not(shuttle))]
-pub mod distribute;
-
 pub mod limits;
 
 #[doc(hidden)]
@@ -279,11 +274,6 @@ pub struct TfRecords;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/resume.md")]
 pub struct Resume;
-
-/// The guide's code compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/guide/many-workers.md")]
-pub struct ManyWorkers;
 
 /// The guide's code compiles.
 #[cfg(all(doctest, feature = "cuda-driver"))]

@@ -2,8 +2,6 @@
 
 use std::iter::zip;
 
-use percolator::distribute::HostValue;
-
 pub(crate) const CLASSES: usize = 10;
 
 /// One row per class: a weight per pixel, and a bias.
@@ -55,9 +53,9 @@ impl Classifier {
 
 /// The gradient of the loss, weight by weight, summed over records.
 pub(crate) struct Gradient {
-    slopes: Vec<f32>,
-    loss: f32,
-    records: f32,
+    pub(crate) slopes: Vec<f32>,
+    pub(crate) loss: f32,
+    pub(crate) records: f32,
 }
 
 impl Gradient {
@@ -85,19 +83,6 @@ impl Gradient {
             }
             self.records += 1.0;
         }
-    }
-}
-
-/// The numbers of a gradient, which processes that train together add.
-impl HostValue for Gradient {
-    fn numbers(&self) -> Vec<f64> {
-        self.slopes.iter().chain(&[self.loss, self.records]).copied().map(f64::from).collect()
-    }
-
-    fn from_numbers(numbers: Vec<f64>) -> Self {
-        let mut slopes = Vec::<f32>::from_numbers(numbers);
-        let records = slopes.pop().unwrap_or_default();
-        Gradient { loss: slopes.pop().unwrap_or_default(), slopes, records }
     }
 }
 

@@ -152,7 +152,7 @@ impl Lane {
         }
         let Some(message) = self.try_receive() else { return Ok(TryNext::NotYet) };
         let next = self.accept(message);
-        match self.noted(next) {
+        match self.counted(next) {
             Some(batch) => Ok(TryNext::Batch(batch?)),
             None => Ok(TryNext::Ended),
         }
@@ -208,7 +208,11 @@ impl Lane {
 
     /// Returns a batch without records, of the lane's shape and at its device. It stands in for the next
     /// batch when the lane has ended and others of its job continue.
-    pub(crate) fn empty_batch(&mut self) -> Result<Batch, FeedError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if there is no memory for it, or if the device fails.
+    pub fn empty_batch(&mut self) -> Result<Batch, FeedError> {
         self.empties.make()
     }
 
@@ -219,13 +223,14 @@ impl Lane {
         progress::receipt([&self.progress])
     }
 
-    /// Records a batch that the consumer gets.
-    pub(super) fn noted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
-        next.inspect(|batch| batch.iter().for_each(|batch| self.note(batch)))
+    /// Counts a batch that the consumer gets.
+    pub(super) fn counted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
+        next.inspect(|batch| batch.iter().for_each(|batch| self.count_delivered(batch)))
     }
 
-    /// Like [`noted`](Self::noted), for a batch that another caller hands over.
-    pub(crate) fn note(&self, batch: &Batch) {
+    /// Counts a batch of the lane as delivered, in snapshots and receipts. Every way to take a batch does,
+    /// but for [`take_step`](super::take_step).
+    pub fn count_delivered(&self, batch: &Batch) {
         self.progress.note(batch);
     }
 
@@ -252,7 +257,7 @@ impl Lane {
         self.would_wait() && self.meters.all_held().is_some()
     }
 
-    /// Returns the next batch. The caller counts the wait, and must [note](Self::note) the batch.
+    /// Returns the next batch. The caller counts the wait, and must [count](Self::count_delivered) the batch.
     pub(super) fn next_uncounted(&mut self) -> Option<Result<Batch, FeedError>> {
         if self.ended {
             return None;
@@ -445,7 +450,7 @@ impl Iterator for Lane {
         }
         let message = self.receive_counted();
         let next = self.accept(message);
-        self.noted(next)
+        self.counted(next)
     }
 }
 

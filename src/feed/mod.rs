@@ -63,7 +63,7 @@ pub use self::resolve::ResolvedFeed;
 pub use self::sizing::Sizing;
 pub use self::spec::{DecoderSpec, FeedSpec, Receipts, Seed, SourceSpec, TargetFrom, TargetSpec};
 pub use self::stats::{Bottleneck, LaneStats, QueueStats, ReaderStats, Stats, WorkerStats};
-pub use self::steps::Steps;
+pub use self::steps::{Steps, take_step};
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
 pub use self::target::Target;
@@ -71,10 +71,8 @@ pub use self::view::{FieldView, Ragged, Values};
 pub use self::watch::FeedWatch;
 
 use self::progress::{About, Progress};
-pub(crate) use self::steps::take_step;
 
 #[cfg(not(shuttle))]
-use crate::bad::BadAction;
 use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
@@ -159,12 +157,6 @@ struct Gauges {
 }
 
 impl Feed {
-    /// What it does with bad records.
-    #[cfg(not(shuttle))]
-    pub(crate) fn on_bad(&self) -> BadAction {
-        self.about.on_bad
-    }
-
     /// Returns a builder with all options at their defaults.
     pub fn builder() -> FeedBuilder {
         FeedBuilder::from(FeedSpec::default())
@@ -243,13 +235,16 @@ impl Feed {
         &self.builder.spec
     }
 
-    /// The next step of each lane.
-    pub(crate) fn next_steps(&self) -> Vec<StepId> {
+    /// Returns the next step of each lane.
+    #[must_use]
+    pub fn next_steps(&self) -> Vec<StepId> {
         self.progress.iter().map(|lane| lane.next().1).collect()
     }
 
-    /// Everything that decides which record comes when, and to whom, for processes to compare.
-    pub(crate) fn schedule_text(&self) -> String {
+    /// Returns everything that decides which record comes when, and to whom, as a text for the processes of a
+    /// job to compare: the data, the plan, the next step and the end.
+    #[must_use]
+    pub fn schedule_text(&self) -> String {
         self.about.schedule_text(self.next_steps().first().copied().unwrap_or_default())
     }
 

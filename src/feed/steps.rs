@@ -97,7 +97,7 @@ impl Steps<'_> {
         self.ended = !matches!(taken, Some(Ok(_)));
         for lane in &mut *self.lanes {
             match &taken {
-                Some(Ok(batch)) => lane.note(batch),
+                Some(Ok(batch)) => lane.count_delivered(batch),
                 Some(Err(_)) => lane.end(),
                 None => {}
             }
@@ -140,7 +140,7 @@ impl Iterator for Steps<'_> {
                 let mut batches = step.iter().peekable();
                 for lane in &*self.lanes {
                     if let Some(batch) = batches.next_if(|batch| batch.lane() == lane.number()) {
-                        lane.note(batch);
+                        lane.count_delivered(batch);
                     }
                 }
             }
@@ -157,8 +157,14 @@ impl Iterator for Steps<'_> {
 
 impl std::iter::FusedIterator for Steps<'_> {}
 
-/// Takes the next batch of every lane, or none from a lane that has ended, or the first error.
-pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
+/// Takes the next batch of every lane, or none from a lane that has ended. This is for whoever hands over the
+/// batches of several feeds as one step, or as none: they count as delivered only once each is given to
+/// [`Lane::count_delivered`].
+///
+/// # Errors
+///
+/// The first error of a lane. The batches of the others go back to their lanes, and do not count.
+pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     let next = |lane: &mut Lane| lane.next_uncounted().transpose();
     waiting(lanes, &mut Vec::new(), |lanes| {
         wait_for_held(lanes, None);

@@ -44,7 +44,7 @@ impl Stream for Lane {
         };
         lane.task_wait = None;
         let next = lane.accept(message);
-        Poll::Ready(lane.noted(next))
+        Poll::Ready(lane.counted(next))
     }
 }
 

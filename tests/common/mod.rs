@@ -8,7 +8,6 @@
     reason = "shared by tests only"
 )]
 
-pub mod collectives;
 pub mod indexed;
 pub mod leveldb;
 pub mod lmdb_forge;

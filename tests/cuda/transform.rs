@@ -15,8 +15,6 @@ use percolator::device::{
     Backend, Capacity, CudaDevice, DeviceArray, Event, HostBatch, HostMemory, PageMemory, SyntheticStep,
     Transfer,
 };
-use percolator::distribute::{InputOptions, InputWorker, InputWorkers, distribute_from_fn};
-use percolator::order::InputContext;
 use percolator::reader::Registry;
 use percolator::source::Matching;
 use percolator::transform::DeviceTransform;
@@ -567,8 +565,8 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
     standin.last_report().must_be_empty();
 }
 
-/// In a job whose feeds end at different steps, those that have ended give empty batches, on their device
-/// like any other.
+/// In a job whose lanes end at different steps, empty batches stand in for those that have ended, on their
+/// device like any other.
 #[test]
 fn a_batch_that_stands_in_for_one_is_at_its_device() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };
@@ -577,19 +575,19 @@ fn a_batch_that_stands_in_for_one_is_at_its_device() {
             .into_iter()
             .flat_map(|place| [LastBatch::Keep, LastBatch::Pad].map(|last| (place, last)))
         {
-            let worker = |ordinal: usize| {
-                InputWorker::here(format!("worker {ordinal}"), [Device::cuda(ordinal).unwrap()])
-            };
-            let workers = InputWorkers::new([worker(0), worker(1)]).unwrap();
-            let described = |context: InputContext| {
-                let source = MemorySource::images("lengths", [2, 7][context.input_pipeline_id], 3, 9, 7);
+            let lane = |ordinal: usize| {
+                let source = MemorySource::images("lengths", [2, 7][ordinal], 3, 9, 7);
                 let feed = Feed::builder().source(source).registry(&Registry::new()).transform_on(place);
                 let transform = Transform::new().crop(5).mirror(true).scale(0.017);
-                Ok::<_, FeedError>(feed.transform(transform).batch_size(2).last_batch(last).epochs(1))
+                let feed = feed.transform(transform).batch_size(2).last_batch(last).epochs(1);
+                let mut feed = feed.devices([Device::cuda(ordinal).unwrap()]).build().unwrap();
+                feed.take_lanes().unwrap().remove(0)
             };
+            let mut lanes = [lane(0), lane(1)];
             let mut rows = Vec::new();
-            for step in distribute_from_fn(&workers, InputOptions::new(), described).unwrap() {
-                for (ordinal, batch) in step.unwrap().batches.into_iter().enumerate() {
+            for _ in 0..4 {
+                for (ordinal, lane) in lanes.iter_mut().enumerate() {
+                    let batch = lane.next().unwrap_or_else(|| lane.empty_batch()).unwrap();
                     batch.wait().unwrap();
                     let on_device = batch.cuda().expect("the lane ends at a GPU");
                     assert_eq!(on_device.ordinal(), ordinal);

@@ -7,10 +7,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use percolator::distribute::{
-    DistributedIterator, InputOptions, InputWorker, InputWorkers, distribute_from_fn,
-};
-use percolator::order::{InputContext, OrderError};
 use percolator::reader::Registry;
 use percolator::{Batch, Device, Feed, FeedError, Lane};
 
@@ -239,53 +235,35 @@ fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
     });
 }
 
-/// A job of two lanes. The first, on this device, has one batch; the other, on the host, has ten, so empty
-/// batches stand in for the first one's. Returns it after the first step, whose batches are dropped.
-fn uneven_job(bench: &Bench) -> DistributedIterator {
-    let device = Device::from_backend(Arc::new(bench.clone()));
-    let workers = InputWorkers::new([
-        InputWorker::here("short", [device.clone()]),
-        InputWorker::here("long", [Device::host(0)]),
-    ]);
-    let described = move |context: InputContext| {
-        let (records, device) =
-            [(1, device.clone()), (10, Device::host(0))][context.input_pipeline_id].clone();
-        let source = MemorySource::images("uneven", records, 1, 8, 8);
-        Ok::<_, OrderError>(
-            Feed::builder()
-                .source(source)
-                .registry(&Registry::new())
-                .threads(1)
-                .batch_size(1)
-                .once()
-                .devices([device]),
-        )
-    };
-    let options = InputOptions::new().per_replica_buffer_size(0).prefetch(1);
-    let mut job = distribute_from_fn(&workers.unwrap(), options, described).unwrap();
-    assert!(!stand_in(&mut job).is_empty(), "the first step has a record for each");
-    job
+/// A lane on this device that has ended, so that empty batches stand in for its next ones.
+fn ended(bench: &Bench) -> Lane {
+    let source = MemorySource::images("ended", 1, 1, 8, 8);
+    let feed = Feed::builder().source(source).registry(&Registry::new()).threads(1).batch_size(1).once();
+    let mut feed = feed.devices([Device::from_backend(Arc::new(bench.clone()))]).build().unwrap();
+    let mut lane = feed.take_lanes().unwrap().remove(0);
+    assert!(!next(&mut lane).is_empty(), "the first step has its record");
+    assert!(lane.next().is_none());
+    lane
 }
 
-/// The first lane's batch of the next step.
-fn stand_in(job: &mut DistributedIterator) -> Batch {
-    let step = job.next().expect("the job goes on").unwrap();
-    step.batches.into_iter().next().unwrap()
+/// Its next stand-in.
+fn stand_in(lane: &mut Lane) -> Batch {
+    lane.empty_batch().unwrap()
 }
 
 #[test]
 fn empty_batches_wait_for_no_device_either() {
     must_end("a thread without which the device does not go on, at the end of a job", || {
         let bench = Bench::new(Broken::WaitsInDrop);
-        let mut job = uneven_job(&bench);
-        let [first, second, third] = [(); 3].map(|()| stand_in(&mut job));
+        let mut lane = ended(&bench);
+        let [first, second, third] = [(); 3].map(|()| stand_in(&mut lane));
         assert!(first.is_empty() && second.is_empty() && third.is_empty());
-        // The device reads all of them: the first while it is held beyond its job, the second when the next
-        // step begins, the third when the job is dropped.
+        // The device reads all of them: the first while it is held beyond its lane, the second when the next
+        // one is made, the third when the lane is dropped.
         drop(second);
-        drop(stand_in(&mut job));
+        drop(stand_in(&mut lane));
         drop(third);
-        drop(job);
+        drop(lane);
         std::thread::spawn(|| drop(first)).join().unwrap();
         bench.let_go();
         bench.wait_until(|state| state.memories == 0);
@@ -298,8 +276,8 @@ fn empty_batches_wait_for_no_device_either() {
 fn empty_batches_go_round_again_once_their_device_is_done_with_them() {
     must_end("a job whose empty batches are used again", || {
         let bench = Bench::new(Broken::WaitsInDrop);
-        let mut job = uneven_job(&bench);
-        let mut address = || stand_in(&mut job).bytes().as_ptr() as usize;
+        let mut lane = ended(&bench);
+        let mut address = || stand_in(&mut lane).bytes().as_ptr() as usize;
         let [first, second] = [address(), address()];
         assert_ne!(first, second, "the device is at work on the first when the second is made");
         bench.let_go();

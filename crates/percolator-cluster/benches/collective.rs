@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use percolator::distribute::Collective as _;
 use percolator_cluster::collective::Group;
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{
     EtcdMetadata, FolderMetadata, LeaseId, MemoryMetadata, Metadata, MetadataError, Outcome, Records,
     Revision, Transaction,
 };
+use percolator_distribute::Collective as _;
 
 /// How often each is asked for.
 #[derive(Debug, Default)]

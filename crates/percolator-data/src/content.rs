@@ -9,6 +9,7 @@ use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
 use percolator::what::{self, PixelOrder, Value};
+use percolator_files::shown::panic_message;
 use serde::Serialize;
 
 use crate::open::{DataSet, Kind};
@@ -148,7 +149,7 @@ pub(crate) fn caught<D, T>(
 ) -> Result<T, RecordCause> {
     catch_unwind(AssertUnwindSafe(|| work(decoder))).unwrap_or_else(|panic| {
         *decoder = renew();
-        Err(RecordCause::Panicked { message: scan::panic_message(&*panic) })
+        Err(RecordCause::Panicked { message: panic_message(&*panic) })
     })
 }
 

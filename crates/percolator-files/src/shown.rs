@@ -1,6 +1,7 @@
 //! Displays foreign text (paths, keys, words from files) in messages: on one line, without terminal control
 //! characters, and no longer than is useful.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Display, Write as _};
@@ -29,6 +30,13 @@ pub fn line(line: &str) -> impl Display {
 #[must_use]
 pub fn message(message: &str) -> impl Display {
     Shown { text: message.into(), characters_max: MESSAGE_MAX }
+}
+
+/// What a panic said.
+#[must_use]
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// Displays a number of things: `1 record`, `2 records`.

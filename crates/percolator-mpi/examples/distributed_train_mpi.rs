@@ -21,7 +21,7 @@ use anyhow::{Context as _, ensure};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
-use percolator::distribute::Collective;
+use percolator_distribute::Collective;
 use percolator_mpi::MpiCollective;
 
 use learn::PROCESSES;

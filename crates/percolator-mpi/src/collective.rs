@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpi::topology::SimpleCommunicator;
-use percolator::distribute::{Collective, CollectiveError, GatherCollective};
+use percolator_distribute::{Collective, CollectiveError, GatherCollective};
 
 use crate::error::MpiError;
 use crate::exchange::Exchange;

@@ -15,7 +15,7 @@ use mpi::Threading;
 use mpi::environment::{is_finalized, is_initialized, threading_support};
 use mpi::raw::AsRaw as _;
 use mpi::topology::SimpleCommunicator;
-use percolator::distribute::{EngineError, Gather};
+use percolator_distribute::{EngineError, Gather};
 
 use crate::error::MpiError;
 use crate::raw::{self, Comm, Request};

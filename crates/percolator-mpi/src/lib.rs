@@ -1,5 +1,5 @@
-//! The processes of a job agree over MPI: a [`Collective`](percolator::distribute::Collective) on a
-//! communicator, for [`percolator::distribute`].
+//! The processes of a job agree over MPI: a [`Collective`](percolator_distribute::Collective) on a
+//! communicator, for [`percolator_distribute`].
 //!
 //! A round is one `MPI_Iallgather` of 256 bytes; a round of more than 28 words is two. All processes get all
 //! numbers, and add them in the order of ranks, so sums are the same bit for bit in each process, and for any
@@ -7,12 +7,12 @@
 //!
 //! # What happens when a process fails
 //!
-//! - One that leaves with a reason ([`leave`](percolator::distribute::Collective::leave), or an error of its
+//! - One that leaves with a reason ([`leave`](percolator_distribute::Collective::leave), or an error of its
 //!   feed): the others' next round is an error that has the reason.
 //! - One that is killed, or ends without `MPI_Finalize`: mpirun ends the job. That is MPI's own way, and
 //!   other processes see nothing of it.
 //! - One that hangs: after the timeout, the others' round is an error
-//!   ([`Late`](percolator::distribute::CollectiveError::Late)).
+//!   ([`Late`](percolator_distribute::CollectiveError::Late)).
 //!
 //! `MPI_Finalize`, which dropping the `Universe` calls, waits for all processes. So after an error other than
 //! one that all have seen, end the job with `universe.world().abort(1)`: a process that hangs would keep it

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator::distribute::{Collective, CollectiveError, GatherCollective};
+use percolator_distribute::{Collective, CollectiveError, GatherCollective};
 
 use crate::engine::Engine;
 use crate::error::NcclError;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr as _, DevicePtrMut as _, DriverError};
-use percolator::distribute::{Collective, EngineError, Gather};
+use percolator_distribute::{Collective, EngineError, Gather};
 
 use crate::error::NcclError;
 use crate::raw::{self, Comm, ID_BYTES, Progress};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator::distribute::CollectiveError;
+use percolator_distribute::CollectiveError;
 
 /// Why processes cannot agree over NCCL.
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! The processes of a job agree over NCCL: a [`Collective`](percolator::distribute::Collective) between GPUs,
-//! for [`percolator::distribute`].
+//! The processes of a job agree over NCCL: a [`Collective`](percolator_distribute::Collective) between GPUs,
+//! for [`percolator_distribute`].
 //!
 //! A round is one `ncclAllGather` of 256 bytes; a round of more than 28 words is two. The words go from the
 //! host to the GPU and back, so this is for jobs whose only network is NCCL's; a framework that trains on the

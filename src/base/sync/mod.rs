@@ -17,15 +17,7 @@ mod touches;
 pub(crate) use self::model::*;
 #[cfg(not(shuttle))]
 pub(crate) use self::real::*;
-
-/// A panic's message.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
-}
+pub(crate) use percolator_files::shown::panic_message;
 
 #[cfg(test)]
 mod tests {

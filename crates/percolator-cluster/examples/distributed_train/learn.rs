@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use percolator::distribute::{Collective, DistributedStep, InputOptions, InputWorkers, ReduceOp, distribute};
 use percolator::order::Process;
 use percolator::source::IndexPlace;
 use percolator::{Device, Feed, FeedBuilder, Shuffle, Transform};
+use percolator_distribute::{
+    Collective, DistributedStep, HostValue, InputOptions, InputWorkers, ReduceOp, distribute,
+};
 
 use crate::classifier::{Classifier, Gradient};
 use crate::digits::Digits;
@@ -21,6 +23,19 @@ const GLOBAL_BATCH: usize = 128;
 
 /// The length of a step, as a factor of the mean gradient.
 const LEARNING_RATE: f32 = 1.0;
+
+/// The numbers of a gradient, which processes that train together add.
+impl HostValue for Gradient {
+    fn numbers(&self) -> Vec<f64> {
+        self.slopes.iter().chain(&[self.loss, self.records]).copied().map(f64::from).collect()
+    }
+
+    fn from_numbers(numbers: Vec<f64>) -> Self {
+        let mut slopes = Vec::<f32>::from_numbers(numbers);
+        let records = slopes.pop().unwrap_or_default();
+        Gradient { loss: slopes.pop().unwrap_or_default(), slopes, records }
+    }
+}
 
 /// What was learned.
 pub(crate) struct Learned {

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
-use percolator::distribute::Collective;
 use percolator_cluster::collective::Group;
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, FolderMetadata, Metadata};
+use percolator_distribute::Collective;
 
 use learn::PROCESSES;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use percolator::distribute::CollectiveError;
+use percolator_distribute::CollectiveError;
 use tracing::warn;
 
 use super::error::GroupError;

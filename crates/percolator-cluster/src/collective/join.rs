@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::distribute::CollectiveError;
+use percolator_distribute::CollectiveError;
 use tracing::debug;
 
 use super::error::GroupError;

@@ -1,14 +1,14 @@
 //! How the processes of a job agree where they have no MPI: through records in etcd, or in a folder of one
 //! machine.
 //!
-//! A [`MetadataCollective`] is a [`Collective`](percolator::distribute::Collective), which
-//! [`distribute`](percolator::distribute::distribute) and its reductions need. Each round is a record of each
+//! A [`MetadataCollective`] is a [`Collective`](percolator_distribute::Collective), which
+//! [`distribute`](percolator_distribute::distribute) and its reductions need. Each round is a record of each
 //! process, under its lease. A process that dies loses its lease, and the others get an error that names it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use percolator::distribute::{InputOptions, InputWorkers, ReduceOp, distribute};
+//! use percolator_distribute::{InputOptions, InputWorkers, ReduceOp, distribute};
 //! use percolator::order::Process;
 //! use percolator::{Device, Feed, Shuffle};
 //! use percolator_cluster::collective::Group;

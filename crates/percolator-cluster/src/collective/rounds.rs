@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use percolator::distribute::{Collective, CollectiveError};
+use percolator_distribute::{Collective, CollectiveError};
 use tracing::warn;
 
 use super::generation::{Deadline, Entered, Generation};

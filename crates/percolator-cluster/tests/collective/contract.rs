@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use percolator::distribute::{Collective as _, CollectiveError, LocalCollective};
 use percolator_cluster::clock::ManualClock;
 use percolator_cluster::metadata::{FolderMetadata, MemoryMetadata, Metadata};
+use percolator_distribute::{Collective as _, CollectiveError, LocalCollective};
 
 use super::*;
 use crate::collectives::{
@@ -86,7 +86,7 @@ fn nothing_grows_and_nothing_stays() {
 
 #[test]
 fn a_reduction_is_the_same_bit_for_bit_as_between_threads() {
-    fn reduce(end: &impl percolator::distribute::Collective) -> Vec<u64> {
+    fn reduce(end: &impl percolator_distribute::Collective) -> Vec<u64> {
         let mine: Vec<u64> =
             (0..500).map(|place| ((end.rank() + 1) as f64 / f64::from(place + 3)).to_bits()).collect();
         let gathered = end.all_gather(&mine).unwrap();

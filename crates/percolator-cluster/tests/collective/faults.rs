@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use percolator::distribute::{Collective as _, CollectiveError};
 use percolator_cluster::metadata::{LeaseId, MetadataError, Outcome, Records, Revision, Transaction};
+use percolator_distribute::{Collective as _, CollectiveError};
 
 use super::*;
 use crate::collectives::{rounds_bring_what_each_gave, run};

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use percolator::distribute::{Collective as _, CollectiveError};
 use percolator_cluster::collective::GroupError;
+use percolator_distribute::{Collective as _, CollectiveError};
 
 use super::*;
 

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use percolator::distribute::Collective as _;
 use percolator_cluster::metadata::FolderMetadata;
+use percolator_distribute::Collective as _;
 
 use super::*;
 use crate::process::{child_command, role, this_test};

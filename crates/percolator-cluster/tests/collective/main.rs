@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
-#[path = "../../../../tests/common/collectives.rs"]
+#[path = "../../../percolator-distribute/tests/common/collectives.rs"]
 mod collectives;
 mod contract;
 mod faults;

@@ -1,8 +1,8 @@
 //! Names, ranks and records that are not what they must be.
 
-use percolator::distribute::Collective as _;
 use percolator_cluster::collective::GroupError;
 use percolator_cluster::metadata::Transaction;
+use percolator_distribute::Collective as _;
 
 use super::*;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use percolator::distribute::{Collective as _, CollectiveError};
 use percolator_cluster::collective::{Group, MetadataCollective};
 use percolator_cluster::metadata::{EtcdMetadata, Metadata as _};
+use percolator_distribute::{Collective as _, CollectiveError};
 
 use crate::collectives::{rounds_bring_what_each_gave, run, who_has_given_may_leave};
 use crate::server::{Etcd, until};

@@ -8,7 +8,7 @@ mod checkpoints;
 mod cluster;
 mod collective;
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
-#[path = "../../../../tests/common/collectives.rs"]
+#[path = "../../../percolator-distribute/tests/common/collectives.rs"]
 mod collectives;
 #[path = "../metadata/contract.rs"]
 mod contract;

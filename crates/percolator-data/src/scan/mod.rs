@@ -22,7 +22,6 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
@@ -36,7 +35,7 @@ use parking_lot::Mutex;
 use percolator::batch::RecordCause;
 use percolator::record::Key;
 use percolator::source::SourceError;
-use percolator_files::shown;
+use percolator_files::shown::{self, panic_message};
 
 use crate::content::Content;
 use crate::open::DataSet;
@@ -392,12 +391,6 @@ fn events_of<S, T>(
         Held::Unreadable(unreadable) => Ok(Event::Unreadable(unreadable.clone())),
     };
     chunk.held().map(event).collect()
-}
-
-/// What a panic said.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 /// Hands the results on in order, and gives each chunk back.

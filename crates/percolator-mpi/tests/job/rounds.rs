@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use mpi::traits::Communicator as _;
-use percolator::distribute::{
-    Collective as _, InputOptions, InputWorkers, LocalCollective, ReduceOp, distribute,
-};
 use percolator::order::Process;
 use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, LastBatch, RawBytes, Shuffle};
+use percolator_distribute::{
+    Collective as _, InputOptions, InputWorkers, LocalCollective, ReduceOp, distribute,
+};
 use percolator_mpi::{MpiCollective, MpiError, ends_the_job};
 
 use super::*;

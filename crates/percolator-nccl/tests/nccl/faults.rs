@@ -1,7 +1,7 @@
 //! GPUs and libraries that are missing, processes that do not come, and calls that fail: errors, and no wait
 //! without an end.
 
-use percolator::distribute::CollectiveError;
+use percolator_distribute::CollectiveError;
 
 use super::*;
 use crate::collectives::run;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
-#[path = "../../../../tests/common/collectives.rs"]
+#[path = "../../../percolator-distribute/tests/common/collectives.rs"]
 mod collectives;
 mod common;
 mod faults;
@@ -14,7 +14,7 @@ mod standin;
 
 use std::time::Duration;
 
-use percolator::distribute::{Collective as _, LocalCollective};
+use percolator_distribute::{Collective as _, LocalCollective};
 use percolator_nccl::{NcclCollective, NcclError};
 
 use crate::common::nccl;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
-use percolator::distribute::{InputOptions, InputWorker, InputWorkers, distribute, distribute_from_fn};
 use percolator::order::{InputContext, OrderError};
 use percolator::{Batch, Device, DeviceError};
+use percolator_distribute::{InputOptions, InputWorker, InputWorkers, distribute, distribute_from_fn};
 
 use crate::common::process::must_end;
 use crate::jobs::{feed, images};

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use percolator::distribute::{
+use percolator::order::{InputContext, OrderError, Process, World};
+use percolator::{FeedBuilder, Shuffle};
+use percolator_distribute::{
     DistributeError, InputOptions, InputReplicationMode, InputWorker, InputWorkers, distribute,
     distribute_from_fn,
 };
-use percolator::order::{InputContext, OrderError, Process, World};
-use percolator::{FeedBuilder, Shuffle};
 
 use crate::jobs::{all_here, feed, hosts, images, name, processes, some_here};
 

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use percolator::distribute::{
+use percolator_distribute::{
     Collective, CollectiveError, EngineError, Gather, GatherCollective, LocalCollective,
 };
 use proptest::prelude::*;
 
-use crate::common::collectives::{
+use crate::common::process::must_end;
+use crate::contract::{
     rounds_bring_what_each_gave, run, uneven_rounds_are_errors_for_all, who_has_given_may_leave,
 };
-use crate::common::process::must_end;
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::agreement::Agreement;
-use super::error::DistributeError;
-use super::per_replica::{HostValue, PerReplica};
+use crate::agreement::Agreement;
+use crate::error::DistributeError;
+use crate::per_replica::{HostValue, PerReplica};
 
 /// How the replicas' values become one: TensorFlow's `tf.distribute.ReduceOp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl StepWeights {
 
     /// Reduces all replicas' values to one, which is the same in every process. Other processes must make the
     /// same call at the same place of their programs, through the
-    /// [collective](crate::distribute::InputWorkers::collective).
+    /// [collective](percolator_distribute::InputWorkers::collective).
     ///
     /// The value of a replica without records is ignored, in the sum as in the mean, even if it is NaN: a
     /// loss over an empty batch often is. TensorFlow differs here: its mean over replicas (`axis=None`)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::collective::Collective;
-use super::error::DistributeError;
-use crate::device::Device;
-use crate::order::{OrderError, Process, World};
+use crate::collective::Collective;
+use crate::error::DistributeError;
+use percolator::Device;
+use percolator::order::{OrderError, Process, World};
 
 /// The workers of a job, in order, each with the devices it feeds: TensorFlow's `InputWorkers`. All have the
 /// same number of devices. The replicas are these devices, numbered consecutively.

@@ -7,14 +7,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator::distribute::{
-    Collective, CollectiveError, InputOptions, InputReplicationMode, LocalCollective, distribute,
-    distribute_from_fn,
-};
 use percolator::order::{AutoShardPolicy, BatchSize, InputContext, Job, OrderError, World};
 use percolator::record::RecordId;
 use percolator::source::{Cursor, Matching, Source, SourceError};
 use percolator::{BadRecords, Batch, Dtype, FeedBuilder, LastBatch, Shuffle, Snapshot, Target};
+use percolator_distribute::{
+    Collective, CollectiveError, InputOptions, InputReplicationMode, LocalCollective, distribute,
+    distribute_from_fn,
+};
 use proptest::prelude::*;
 
 use crate::common;

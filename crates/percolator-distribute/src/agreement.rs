@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::collective::{Collective, CollectiveError};
-use super::error::DistributeError;
-use super::input_workers::InputWorkers;
-use crate::base::sync::panic_message;
-use crate::order::World;
+use crate::collective::{Collective, CollectiveError};
+use crate::error::DistributeError;
+use crate::input_workers::InputWorkers;
+use percolator::order::World;
+use percolator_files::shown::panic_message;
 
 /// What ends the input, and the worker named to other processes.
 #[derive(Debug)]

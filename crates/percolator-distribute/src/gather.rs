@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::collective::{Collective, CollectiveError};
+use crate::collective::{Collective, CollectiveError};
 
 /// What an engine fails with.
 pub type EngineError = Arc<dyn Error + Send + Sync>;

@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator::FeedError;
-use percolator::distribute::{
-    Collective, CollectiveError, DistributeError, InputOptions, LocalCollective, ReduceOp, distribute,
-    distribute_from_fn,
-};
 use percolator::order::{InputContext, OrderError};
 use percolator::reader::ReaderError;
 use percolator::source::SourceError;
+use percolator_distribute::{
+    Collective, CollectiveError, DistributeError, InputOptions, LocalCollective, ReduceOp, distribute,
+    distribute_from_fn,
+};
 
 use crate::common::process::must_end;
 use crate::jobs::{all_here, feed, images, name, processes, some_here};

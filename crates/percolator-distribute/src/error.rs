@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use super::collective::{CollectiveError, because};
-use crate::error::FeedError;
-use crate::order::OrderError;
-use crate::record::StepId;
+use crate::collective::{CollectiveError, because};
+use percolator::FeedError;
+use percolator::order::OrderError;
+use percolator::record::StepId;
 
 /// What ends the input of a job, or keeps it from starting.
 #[non_exhaustive]

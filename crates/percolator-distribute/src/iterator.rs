@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::agreement::{Agreement, Failure, JobFacts};
-use super::error::DistributeError;
-use super::input_workers::InputWorkers;
-use super::per_replica::PerReplica;
-use super::weights::{Reach, StepWeights};
-use crate::bad::BadAction;
-use crate::error::FeedError;
-use crate::feed::{Batch, Feed, Lane, take_step};
-use crate::order::{OrderError, World};
-use crate::record::StepEnd;
+use crate::agreement::{Agreement, Failure, JobFacts};
+use crate::error::DistributeError;
+use crate::input_workers::InputWorkers;
+use crate::per_replica::PerReplica;
+use crate::weights::{Reach, StepWeights};
+use percolator::FeedError;
+use percolator::bad::BadAction;
+use percolator::feed::{Batch, Feed, Lane, take_step};
+use percolator::order::{OrderError, World};
+use percolator::record::StepEnd;
 
 /// One process's iterator over the steps of a job: TensorFlow's `tf.distribute.DistributedIterator`, together
 /// with its data set, which is not recreated for each iteration.
@@ -166,7 +166,7 @@ impl DistributedIterator {
 
     /// Whether batches may have fewer records than the plan says. All processes of the job agree on it.
     fn goes_on_after_bad(&self) -> bool {
-        let policies = self.pipelines.iter().map(|pipeline| pipeline.feed.on_bad());
+        let policies = self.pipelines.iter().map(|pipeline| pipeline.feed.spec().bad_records.action);
         policies.into_iter().any(|action| action != BadAction::Fail)
     }
 
@@ -217,7 +217,7 @@ impl DistributedIterator {
     fn step(&self, batches: Vec<Batch>, counts: Vec<u64>, step: Option<StepEnd>) -> DistributedStep {
         // Only now are all of them handed over.
         let lanes = self.pipelines.iter().flat_map(|pipeline| &pipeline.lanes);
-        lanes.zip(&batches).for_each(|(lane, batch)| lane.note(batch));
+        lanes.zip(&batches).for_each(|(lane, batch)| lane.count_delivered(batch));
         let batches = PerReplica::new(&self.replicas, batches);
         DistributedStep { batches, weights: StepWeights::new(counts, &self.reach), step }
     }

@@ -36,20 +36,20 @@ mod weights;
 use std::error::Error;
 use std::sync::Arc;
 
-pub use self::collective::{Collective, CollectiveError, LocalCollective};
-pub use self::error::DistributeError;
-pub use self::gather::{EngineError, Gather, GatherCollective};
-pub use self::input_workers::{InputWorker, InputWorkers};
-pub use self::iterator::{DistributedIterator, DistributedStep};
-pub use self::options::{InputOptions, InputReplicationMode};
-pub use self::per_replica::{HostValue, PerReplica};
-pub use self::weights::{ReduceOp, StepWeights};
+pub use crate::collective::{Collective, CollectiveError, LocalCollective};
+pub use crate::error::DistributeError;
+pub use crate::gather::{EngineError, Gather, GatherCollective};
+pub use crate::input_workers::{InputWorker, InputWorkers};
+pub use crate::iterator::{DistributedIterator, DistributedStep};
+pub use crate::options::{InputOptions, InputReplicationMode};
+pub use crate::per_replica::{HostValue, PerReplica};
+pub use crate::weights::{ReduceOp, StepWeights};
 
-use self::agreement::Failure;
-use self::iterator::{End, Pipeline};
-use crate::device::Device;
-use crate::feed::FeedBuilder;
-use crate::order::InputContext;
+use crate::agreement::Failure;
+use crate::iterator::{End, Pipeline};
+use percolator::Device;
+use percolator::FeedBuilder;
+use percolator::order::InputContext;
 
 /// Divides a data set among the replicas of a job: at each step, the parts of the replicas add up to a global
 /// batch. TensorFlow's `experimental_distribute_dataset`.
@@ -58,16 +58,16 @@ use crate::order::InputContext;
 /// devices for lanes. The data set's other options apply to each of these feeds:
 /// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
 /// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
-/// to. Who gets what is arithmetic ([`Plan`](crate::order::Plan)), so processes need not communicate. If the
+/// to. Who gets what is arithmetic ([`Plan`](percolator::order::Plan)), so processes need not communicate. If the
 /// workers have a [collective](InputWorkers::collective), all processes meet once, here, to check that they
 /// are of one job. So a process does not see another's error before they next meet in a
 /// [reduction](StepWeights::reduce).
 ///
 /// ```
-/// use percolator::distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
+/// use percolator_distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
 /// use percolator::batch::FieldError;
 /// use percolator::{Batch, Device, Feed};
-/// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
+/// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/golden/raw_lmdb");
 ///
 /// let workers = InputWorkers::new([
 ///     InputWorker::here("a", [Device::host(0), Device::host(1)]),
@@ -119,14 +119,14 @@ pub fn distribute(
 /// The lengths of the feeds are unknown before they end, and may differ. So the processes agree at each step,
 /// over their [collective](InputWorkers::collective), which replicas still have records. Those that have none
 /// get empty batches, of the right shape and dtype and with a batch dimension of 0, until no replica has any;
-/// then all end. (If a feed [pads](crate::LastBatch::Pad), its empty batches are padded, too.) The shape is
+/// then all end. (If a feed [pads](percolator::LastBatch::Pad), its empty batches are padded, too.) The shape is
 /// that of the replica's own feed: the function must make sure that all feeds have the same one.
 ///
 /// ```
 /// use percolator::{Device, Feed};
-/// use percolator::distribute::{InputOptions, InputWorkers, distribute_from_fn};
+/// use percolator_distribute::{InputOptions, InputWorkers, distribute_from_fn};
 /// use percolator::order::{InputContext, OrderError};
-/// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
+/// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/golden/raw_lmdb");
 ///
 /// let workers = InputWorkers::alone([Device::host(0), Device::host(1)])?;
 /// let described = |context: InputContext| -> Result<_, OrderError> {
@@ -138,7 +138,7 @@ pub fn distribute(
 ///         println!("{batch:?}");
 ///     }
 /// }
-/// # Ok::<(), percolator::distribute::DistributeError>(())
+/// # Ok::<(), percolator_distribute::DistributeError>(())
 /// ```
 ///
 /// # Errors
@@ -241,4 +241,31 @@ fn of_one_plan(pipelines: Vec<Pipeline>) -> Result<Vec<Pipeline>, Failure> {
         }
     }
     Ok(pipelines)
+}
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/many-workers.md")]
+pub struct ManyWorkers;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use percolator::Batch;
+
+    use super::{DistributedIterator, DistributedStep, InputWorkers, PerReplica};
+
+    /// What must cross threads does: checked when the tests are compiled.
+    const _: () = {
+        const fn moves<T: Send + 'static>() {}
+        const fn is_shared<T: Send + Sync + 'static>() {}
+        moves::<DistributedIterator>();
+        moves::<DistributedStep>();
+        moves::<PerReplica<Batch>>();
+        is_shared::<InputWorkers>();
+    };
 }

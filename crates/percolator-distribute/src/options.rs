@@ -1,9 +1,9 @@
 //! Options for how batches get to replicas.
 
-use crate::device::Device;
-use crate::feed::FeedBuilder;
+use percolator::Device;
+use percolator::FeedBuilder;
 
-/// How often the function of [`distribute_from_fn`](crate::distribute::distribute_from_fn) is called:
+/// How often the function of [`distribute_from_fn`](percolator_distribute::distribute_from_fn) is called:
 /// TensorFlow's `tf.distribute.InputReplicationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputReplicationMode {

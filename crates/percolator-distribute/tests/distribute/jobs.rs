@@ -4,13 +4,13 @@
 
 use std::ops::Range;
 
-use percolator::distribute::{
-    Collective as _, DistributedIterator, DistributedStep, InputWorker, InputWorkers, LocalCollective,
-};
 use percolator::reader::Registry;
 use percolator::record::RecordId;
 use percolator::source::Source;
 use percolator::{Device, Feed, FeedBuilder};
+use percolator_distribute::{
+    Collective as _, DistributedIterator, DistributedStep, InputWorker, InputWorkers, LocalCollective,
+};
 
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;

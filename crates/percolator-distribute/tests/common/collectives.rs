@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use percolator::distribute::{Collective, CollectiveError};
+use percolator_distribute::{Collective, CollectiveError};
 
 /// Runs a role at each end, on a thread of its own.
 pub fn run<C: Collective + 'static, T: Send + 'static>(

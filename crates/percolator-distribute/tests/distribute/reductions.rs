@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use percolator::distribute::{
-    DistributeError, InputOptions, PerReplica, ReduceOp, distribute, distribute_from_fn,
-};
 use percolator::order::{InputContext, OrderError};
 use percolator::{Batch, Shuffle};
+use percolator_distribute::{
+    DistributeError, InputOptions, PerReplica, ReduceOp, distribute, distribute_from_fn,
+};
 
 use crate::common::process::must_end;
 use crate::jobs::{all_here, feed, images, processes, some_here};
