@@ -175,15 +175,11 @@ macro_rules! targets {
     )*
 
         #[test]
-        fn each_target_is_tested_and_has_a_program_for_cargo_fuzz() {
+        fn each_target_is_tested() {
             let tested = [$($(#[$condition])? stringify!($name)),*];
             let known: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
             assert_eq!(tested[..], known);
             assert!(known.is_sorted());
-            let manifest = include_str!("../Cargo.toml");
-            for name in known {
-                assert!(manifest.contains(&format!("\nname = \"{name}\"\n")), "{name} is no [[bin]]");
-            }
         }
     };
 }
@@ -196,5 +192,5 @@ targets! {
     metrics
     net_binary net_text npy npz png quarantine receipt record_info rename_rules results saved_model
     saved_model_text sentencepiece sequence_example snapshot table tensors tfrecord tfrecord_packed
-    tfrecord_sidecar unpacked
+    tfrecord_sidecar
 }
