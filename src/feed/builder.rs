@@ -438,9 +438,9 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets where a database's index is kept (default: [beside it](IndexPlace::Beside)), and the unpacked
-    /// copy of a compressed TFRecord file. An index is needed to read a database out of order, because it is
-    /// shuffled or shared with other workers. If there is none, it is made, which may take seconds.
+    /// Sets where a database's index is kept (default: [beside it](IndexPlace::Beside)). An index is needed
+    /// to read a database out of order, because it is shuffled or shared with other workers. If there is
+    /// none, it is made, which may take seconds.
     pub fn index(mut self, place: IndexPlace) -> Self {
         self.spec.index = place;
         self

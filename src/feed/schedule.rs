@@ -13,6 +13,7 @@ use crate::order::{BatchSize, Job, JobWorker, OrderError, Ranks, World};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::record::StepId;
 use crate::snapshot::{Resumed, RoundRobin, Snapshot, SnapshotError};
+use crate::source::tfrecord::TfRecordError;
 use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
 use percolator_files::shown;
 
@@ -158,11 +159,19 @@ impl FeedBuilder {
         let is_mixed = !schedule.mix.is_empty();
         let is_shared = self.replica_span()?.world.workers() > 1;
         let is_resumed = self.attached.resume.is_some();
-        let jumps = schedule.shuffles_records() || is_mixed || is_shared || is_resumed || schedule.blocks;
-        if !jumps && source.records().is_none() {
-            source.count(&self.index_place())?;
-        } else if jumps {
-            source.index(&self.index_place())?;
+        let jumps = schedule.shuffles_records() || is_mixed || schedule.blocks;
+        if !jumps && !is_shared && !is_resumed {
+            if source.records().is_none() {
+                source.count(&self.index_place())?;
+            }
+        } else {
+            match source.index(&self.index_place()) {
+                // What is another worker's, or was delivered before, is passed over.
+                Err(SourceError::TfRecord(TfRecordError::InOrderAlone { .. })) if !jumps => {
+                    source.count(&self.index_place())?;
+                }
+                indexed => indexed?,
+            }
             if !source.is_seekable() {
                 tracing::warn!(
                     source = %shown::path(source.path()),

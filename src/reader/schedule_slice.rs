@@ -97,7 +97,7 @@ impl fmt::Display for ScheduleSlice {
 struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
-    /// The end of each file, if files are read in order; otherwise the end of all records.
+    /// The end of each file, if their beginnings are found; otherwise the end of all records.
     ends: Vec<u64>,
     /// Whether it seeks to the beginning of a file, if to no other record.
     is_seekable: bool,
@@ -127,11 +127,12 @@ impl Seeker<'_> {
         if self.at == self.ends.last().copied() {
             self.check_end()?;
         }
+        let start = self.start_of(position);
         let at = match self.at {
-            Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
+            Some(at) if at <= position && (position - at <= SKIPPED_MAX || start <= at) => at,
             _ if self.is_seekable => {
-                self.cursor.seek(position)?;
-                position
+                self.cursor.seek(start)?;
+                start
             }
             _ => {
                 self.cursor.rewind()?;
@@ -144,6 +145,15 @@ impl Seeker<'_> {
         // The next step reads the record, or ends everything.
         self.at = Some(position + 1);
         Ok(true)
+    }
+
+    /// The last record up to a position that the cursor finds without passing over others.
+    fn start_of(&self, position: u64) -> u64 {
+        if self.is_indexed {
+            return position;
+        }
+        let files = self.ends.partition_point(|&end| end <= position);
+        files.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0)
     }
 
     /// Passes over the records that come next. Returns `false` if the reader is stopped on the way.
@@ -170,7 +180,10 @@ impl Seeker<'_> {
         let Some(at) = self.at else { return Ok(()) };
         // Behind a step that wraps, the cursor is in the next epoch.
         if !self.is_indexed && !plan.wraps() {
-            let end = self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at);
+            let end = match plan.shuffles_files() {
+                true => self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at),
+                false => self.records(),
+            };
             // More is not left out, but another worker's.
             if end - at < plan.step_records() {
                 if !self.pass_over(at..end, is_stopping)? {
@@ -293,7 +306,8 @@ impl Dealer<'_> {
         let plan = &schedule_slice.plan;
         let is_indexed = source.is_seekable();
         // The beginning of a file is found without an index.
-        let finds_files = plan.shuffles_files() && source.file_records().is_some();
+        let is_joined = source.internals().is_some_and(|own| !own.parts().is_empty());
+        let finds_files = (plan.shuffles_files() || is_joined) && source.file_records().is_some();
         let is_seekable = is_indexed || finds_files;
         let mut seeker = Seeker {
             cursor,

@@ -5,7 +5,6 @@
 use super::SourceError;
 use super::checksum::UnverifiedTable;
 use super::lenders::Lender;
-use super::tfrecord::TfRecordError;
 
 /// A record as a cursor returns it.
 #[derive(Clone, Copy, Debug)]
@@ -234,10 +233,8 @@ pub(crate) struct Damage {
 }
 
 impl Damage {
-    /// Damage of what is stored. A copy that is damaged says nothing of the record that it is a copy of.
     pub(super) fn of_record(error: SourceError) -> Self {
-        let is_of_copy = matches!(error, SourceError::TfRecord(TfRecordError::Copy { .. }));
-        Damage { error: Box::new(error), is_of_record: !is_of_copy }
+        Damage { error: Box::new(error), is_of_record: true }
     }
 
     pub(super) fn of_block(error: SourceError) -> Self {

@@ -159,7 +159,7 @@ fn fill(mut write: impl FnMut(u64) -> bool) -> usize {
 }
 
 #[test]
-fn an_index_that_finds_no_room_stays_in_memory_and_a_copy_that_finds_none_is_an_error() {
+fn an_index_that_finds_no_room_stays_in_memory() {
     if !is_alone(this_test!()) {
         return;
     }
@@ -175,25 +175,6 @@ fn an_index_that_finds_no_room_stays_in_memory_and_a_copy_that_finds_none_is_an_
     let mut cursor = database.cursor().unwrap();
     cursor.seek(217).unwrap();
     assert_eq!(cursor.advance().unwrap().unwrap().key(), common::key(217));
-
-    let file = folder.path().join("data.tfrecord");
-    limit_files(u64::MAX);
-    let mut writer = TfRecordWriter::create(&file, Compression::Gzip).unwrap();
-    (0..20_u8).for_each(|number| writer.write(&noise(number)).unwrap());
-    writer.finish().unwrap();
-    let before = names(folder.path());
-    for room in [0, 1, 2000, 4000] {
-        limit_files(room);
-        let error = TfRecord::open(&file).unwrap().index(&IndexPlace::Beside).unwrap_err();
-        assert!(error.to_string().contains("data.tfrecord"), "{error}");
-        assert_eq!(names(folder.path()), before, "no part of a copy is left");
-    }
-    limit_files(u64::MAX);
-    let packed = TfRecord::open(&file).unwrap();
-    packed.index(&IndexPlace::Beside).unwrap();
-    let mut cursor = packed.cursor().unwrap();
-    cursor.seek(7).unwrap();
-    assert_eq!(cursor.advance().unwrap().unwrap().value(), noise(7));
 }
 
 /// Feeds records of which these are bad, and returns the errors of both lanes.

@@ -26,7 +26,7 @@ use crate::consume::{Consuming, Seen};
 use crate::limits::Count;
 use crate::model::{self, Due, Torn};
 use crate::scenario::{Consumer, Job, Order, Scenario};
-use crate::stores::{BYTES, Coding, Kind, Stores, checksum, is_what_is_left_of};
+use crate::stores::{BYTES, Coding, Stores, checksum, is_what_is_left_of};
 
 /// What a worker's lanes got, and how they ended.
 #[derive(Default)]
@@ -386,9 +386,6 @@ impl Phase<'_> {
             let chaos = if lane == 0 { chaos } else { &self.calm };
             chaos.device(Device::host(lane))
         };
-        // A compressed file is read by position from a copy of it, which is kept on the disk.
-        let is_compressed = matches!(s.kind, Kind::Gzip | Kind::Zlib);
-        let index = if is_compressed { IndexPlace::Beside } else { IndexPlace::Memory };
         let bad_records = s.bad_records(self.has_limits);
         let bad_records =
             if s.has_quarantine { bad_records.quarantine(self.run.quarantine) } else { bad_records };
@@ -396,7 +393,7 @@ impl Phase<'_> {
         let feed = feed.devices((0..job.lanes).map(device)).batch_size(job.size);
         let feed = s.threads.into_iter().fold(feed, FeedBuilder::threads);
         let feed = feed.prefetch(s.prefetch).receipts(s.has_receipts);
-        let feed = feed.give_up_after(None).index(index).bad_records(bad_records);
+        let feed = feed.give_up_after(None).index(IndexPlace::Memory).bad_records(bad_records);
         let feed = match s.order {
             Order::Once => feed.once(),
             Order::RoundRobin { .. } => feed,

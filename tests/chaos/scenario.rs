@@ -236,6 +236,13 @@ impl Scenario {
             self.mix = Some(std::array::from_fn(|_| 1 + draws.below(4) as u64));
             self.has_receipts = false;
         }
+        // A compressed file is read in order alone.
+        if let (Kind::Gzip | Kind::Zlib, Order::Plan { shuffle, .. }) = (self.kind, &mut self.order) {
+            self.blocks = None;
+            if *shuffle != Shuffle::Files {
+                *shuffle = Shuffle::No;
+            }
+        }
     }
 
     fn other_job(&self, draws: &mut Numbers) -> Option<Job> {

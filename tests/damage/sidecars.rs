@@ -1,12 +1,10 @@
-//! Record indexes, and the unpacked copy of a compressed file: what is made from the records, and made anew
-//! when it is lost. So damage to an index makes no difference, whatever it is; damage to the copy is an
-//! error, or makes none.
+//! Record indexes: what is made from the records, and made anew when it is lost. So damage to an index makes
+//! no difference, whatever it is.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use flate2::write::GzEncoder;
 use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, Source, SourceError, TfRecord};
 use percolator::{Feed, FeedError, RawBytes, Shuffle};
 
@@ -25,15 +23,13 @@ const RECORDS: usize = 24;
 const REORDERED: usize = 200;
 const DATABASE: &str = "database";
 const INDEX: &str = "database.percolator-index";
-const COPY: &str = "database.percolator-unpacked";
 
 /// What the index is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexed {
     Lmdb,
     LevelDb,
-    Plain,
-    Gzip,
+    TfRecord,
 }
 
 fn records(seed: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -58,15 +54,10 @@ impl Indexed {
                 common::leveldb::write(path, leveldb_options(0), records);
                 fs::remove_file(path.join("LOCK")).unwrap();
             }
-            _ => {
+            Indexed::TfRecord => {
                 let mut bytes = Vec::new();
                 for (_, value) in &records {
                     percolator::tfrecord::write_record(&mut bytes, value).unwrap();
-                }
-                if self == Indexed::Gzip {
-                    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                    std::io::Write::write_all(&mut encoder, &bytes).unwrap();
-                    bytes = encoder.finish().unwrap();
                 }
                 fs::write(path, bytes).unwrap();
             }
@@ -77,7 +68,7 @@ impl Indexed {
         Ok(match self {
             Indexed::Lmdb => Box::new(Lmdb::options().without_lock().access(access).open(path)?),
             Indexed::LevelDb => Box::new(LevelDb::options().access(access).open(path)?),
-            _ => Box::new(TfRecord::options().access(access).open(path)?),
+            Indexed::TfRecord => Box::new(TfRecord::options().access(access).open(path)?),
         })
     }
 
@@ -99,9 +90,6 @@ impl Indexed {
         log.listen(|| self.open(&path, Access::Mapped).unwrap().index(&IndexPlace::Beside)).unwrap();
         assert!(log.text().contains("a record index is used"), "{}", log.text());
         files.push(index(fs::read(folder.path().join(INDEX)).unwrap()));
-        if self == Indexed::Gzip {
-            files.push(copy(fs::read(folder.path().join(COPY)).unwrap()));
-        }
         files
     }
 }
@@ -134,21 +122,6 @@ fn index(bytes: Vec<u8>) -> Stated {
     let places = (44 + identity).next_multiple_of(8);
     file.mark("checksum of the head", Guard::Mended, places - 4..places);
     file.mark("places", Guard::Mended, places..file.bytes.len());
-    file
-}
-
-/// The parts of an unpacked copy (`src/source/tfrecord/unpacked.rs`).
-fn copy(bytes: Vec<u8>) -> Stated {
-    let mut file = Stated::of(COPY, bytes, Guard::Structure);
-    let end = file.bytes.len();
-    file.mark("records", Guard::Structure, 0..end - 48);
-    file.mark_number("end of the member", Guard::Structure, Number::Little, end - 48..end - 40);
-    file.mark("last bytes of the member", Guard::Structure, end - 40..end - 32);
-    file.mark_number("length of the file", Guard::Structure, Number::Little, end - 32..end - 24);
-    file.mark_number("length of the records", Guard::Structure, Number::Little, end - 24..end - 16);
-    file.mark_number("members", Guard::Structure, Number::Little, end - 16..end - 12);
-    file.mark("checksum", Guard::Structure, end - 12..end - 8);
-    file.mark("magic", Guard::Structure, end - 8..end);
     file
 }
 
@@ -196,18 +169,10 @@ impl Format for Indexed {
 
     /// As a forger who knows the format.
     fn seal(&self, file: &str, bytes: &mut Vec<u8>) {
-        let end = bytes.len();
-        if file == COPY && end > 48 {
-            let members = u32::from_le_bytes(bytes[end - 16..end - 12].try_into().unwrap()) as usize;
-            let start = members.checked_mul(16).and_then(|members| (end - 32).checked_sub(members));
-            if let Some(start) = start {
-                let checksum = crc32c::crc32c(&bytes[start..end - 12]);
-                bytes[end - 12..end - 8].copy_from_slice(&checksum.to_le_bytes());
-            }
-        } else if file == INDEX {
+        if file == INDEX {
             let identity = u32::from_le_bytes(bytes[32..36].try_into().unwrap()) as usize;
             let head = identity.checked_add(44).and_then(|head| head.checked_next_multiple_of(8));
-            if let Some(head) = head.filter(|head| *head <= end) {
+            if let Some(head) = head.filter(|head| *head <= bytes.len()) {
                 let checksum = crc32c::crc32c(&bytes[..head - 4]);
                 bytes[head - 4..head].copy_from_slice(&checksum.to_le_bytes());
             }
@@ -223,7 +188,7 @@ impl Format for Indexed {
                 let feed = match self {
                     Indexed::Lmdb => feed.source(Lmdb::open_without_lock(&path).map_err(reader)?),
                     Indexed::LevelDb => feed.leveldb(&path),
-                    _ => feed.tfrecord(&path),
+                    Indexed::TfRecord => feed.tfrecord(&path),
                 };
                 let feed = feed.index(IndexPlace::Beside).shuffle(Shuffle::Global).epochs(1).threads(2);
                 for batch in feed.decoder(RawBytes::up_to(1 << 12)).batch_size(1).build()? {
@@ -265,10 +230,5 @@ fn indexes_of_leveldbs() {
 
 #[test]
 fn indexes_of_tfrecord_files() {
-    harness::check(this_test!(), 300, || Indexed::Plain);
-}
-
-#[test]
-fn indexes_and_copies_of_compressed_tfrecord_files() {
-    harness::check(this_test!(), 300, || Indexed::Gzip);
+    harness::check(this_test!(), 300, || Indexed::TfRecord);
 }

@@ -375,6 +375,10 @@ fn tfrecord_files_are_read_without_an_allocation() {
                     let shuffled_opened = if access == Access::Read { 0 } else { visits * 20 };
                     let calls = calls_of_a_feed(source(), raw);
                     assert!(calls <= opened, "{what}: {calls}");
+                    // A compressed file is read in order alone.
+                    if compression != Compression::Plain {
+                        continue;
+                    }
                     let calls = calls_of_a_feed(source(), shuffled);
                     assert!(calls <= shuffled_opened, "{what}, shuffled: {calls}");
                 }

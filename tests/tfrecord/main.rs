@@ -5,7 +5,6 @@
 mod behind_damage;
 #[path = "../common/mod.rs"]
 mod common;
-mod copies;
 mod damage;
 mod damaged_examples;
 mod example;

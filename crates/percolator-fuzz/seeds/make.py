@@ -165,9 +165,6 @@ def fixtures():
     few = [(f"{number:08}".encode(), bytes([number] * (20 + 250 * (number == 3)))) for number in range(7)]
     write(HERE / "few.mdb", lmdb(512, few, 100))
     write(HERE / "few.tfrecord", tfrecord(value for _, value in few))
-    # Of two members, the second of which begins within a record.
-    whole = tfrecord(value for _, value in few)
-    write(HERE / "few.gz", gzip.compress(whole[:100], mtime=0) + gzip.compress(whole[100:], mtime=0))
     for path in sorted((DATA / "leveldb/deleted").iterdir()):
         write(HERE / "leveldb" / path.name, path.read_bytes())
 
@@ -280,25 +277,6 @@ def databases():
     seed("tfrecord_packed", "members", gzip.compress(few, mtime=0) + gzip.compress(tfrecord([b"x"]), mtime=0) + bytes(9))
     seed("tfrecord_packed", "zlib", zlib.compress(few))
     seed("tfrecord_packed", "zeros", zlib.compress(tfrecord([bytes(20000)]), 9))
-    packed = (HERE / "few.gz").read_bytes()
-    # Of each member, and of the file.
-    ends = [packed.index(gzip.compress(few[100:], mtime=0)), len(packed), len(packed)]
-
-    def copy_of(packed, records, ends, tail=None):
-        tails = [tail or packed[:end][-8:].rjust(8, b"\0") for end in ends]
-        trailer = b"".join(struct.pack("<Q", end) + tail for end, tail in zip(ends, tails))
-        trailer += struct.pack("<QQI", len(packed), len(records), len(ends))
-        return records + trailer + struct.pack("<I", crc32c(trailer)) + b"PRCLunp\n"
-
-    seed("unpacked", "whole", copy_of(packed, few, ends))
-    seed("unpacked", "forged", copy_of(packed, tfrecord([b"", b"other", bytes(40)]), []))
-    wrong = tfrecord([b"abc"])[:-1] + b"?" + tfrecord([b"d"])
-    seed("unpacked", "wrong-data", copy_of(packed, wrong, ends[1:]))
-    seed("unpacked", "no-records", copy_of(packed, b"", ends))
-    seed("unpacked", "of-another", copy_of(packed + b"?", few, ends))
-    other = tfrecord([b"other"])
-    seed("unpacked", "other-tail", copy_of(packed, other, ends, b"\1" * 8))
-    seed("unpacked", "behind-its-file", copy_of(packed, other, [len(packed) + 1]))
     seed("any_file", "list", "a.jpg 3\nmy cat.png -1\n")
     seed("any_file", "tfrecord", tfrecord([b"abc"]))
     seed("any_file", "gzip", gzip.compress(tfrecord([b"abc"]), mtime=0))

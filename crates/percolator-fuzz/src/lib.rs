@@ -37,7 +37,6 @@ mod texts;
 mod tfrecord;
 #[path = "../../../tests/common/example_twin.rs"]
 mod twin;
-mod unpacked;
 
 pub use cluster::{checkpoint_parts, checkpoint_record, job_records};
 pub use convert::convert_state;
@@ -58,7 +57,6 @@ pub use replay::replay;
 pub use table::table;
 pub use texts::{digest, feed_spec, image_list, receipt, results, snapshot};
 pub use tfrecord::{tfrecord, tfrecord_packed, tfrecord_sidecar};
-pub use unpacked::unpacked;
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys as libfuzzer;
@@ -115,7 +113,6 @@ pub const TARGETS: &[Target] = &[
     ("tfrecord", tfrecord),
     ("tfrecord_packed", tfrecord_packed),
     ("tfrecord_sidecar", tfrecord_sidecar),
-    ("unpacked", unpacked),
 ];
 
 /// The body of the target with this name.

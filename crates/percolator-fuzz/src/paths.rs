@@ -36,16 +36,6 @@ fn no_lock_of_an_lmdb_is_written_through_a_link() {
 }
 
 #[test]
-fn no_unpacked_copy_is_made_or_removed_through_a_link() {
-    each_end_of_a_link("few.gz.percolator-unpacked", |folder| {
-        let file = folder.with("few.gz", include_bytes!("../corpus/tfrecord_packed/gzip"));
-        let error = TfRecord::open(file).expect("it is whole").index(&IndexPlace::Beside);
-        let error = error.expect_err("the copy is refused").to_string();
-        assert!(error.contains("is a symbolic link that leads to no copy: remove it"), "{error}");
-    });
-}
-
-#[test]
 fn no_index_is_written_through_a_link() {
     // In a folder of indexes: in place of one beside the data, another would be made in the user's cache.
     let folder = Folder::new();

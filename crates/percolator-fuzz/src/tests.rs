@@ -192,5 +192,5 @@ targets! {
     metrics
     net_binary net_text npy npz png quarantine receipt record_info rename_rules results saved_model
     saved_model_text sentencepiece sequence_example snapshot table tensors tfrecord tfrecord_packed
-    tfrecord_sidecar unpacked
+    tfrecord_sidecar
 }

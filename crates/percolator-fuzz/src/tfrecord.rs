@@ -56,13 +56,12 @@ pub fn tfrecord_packed(bytes: &[u8]) {
     let path = folder.with("file.tfrecord", bytes);
     let most = 2000 * bytes.len() + 1;
     for compression in [Compression::Gzip, Compression::Zlib] {
-        let open =
-            || TfRecord::options().compression(compression).open(&path).expect("any file can be opened");
-        let walked = within(bytes, PACKED, || walk(&open(), most));
+        let source = TfRecord::options().compression(compression).open(&path);
+        let source = source.expect("any file can be opened");
+        let walked = within(bytes, PACKED, || walk(&source, most));
         if walked.is_whole {
             accepted();
         }
-        within(bytes, PACKED, || check_positions(&open(), &IndexPlace::Beside, &walked));
     }
     repair::both(bytes, repair::tfrecord, |bytes| {
         let folder = Folder::new();
@@ -73,7 +72,6 @@ pub fn tfrecord_packed(bytes: &[u8]) {
         let source = source.expect("any file can be opened");
         let walked = within(bytes, PACKED, || walk(&source, most));
         assert_eq!(walked, naive(bytes));
-        within(bytes, PACKED, || check_positions(&source, &IndexPlace::Beside, &walked));
     });
 }
 

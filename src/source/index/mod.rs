@@ -13,7 +13,6 @@ mod sidecar;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-pub(super) use self::folders::file_in;
 use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
@@ -24,9 +23,6 @@ use percolator_files::shown;
 /// Where the index of a database's records is kept.
 ///
 /// An index that cannot be written there is kept in memory, for this process only, and a warning is logged.
-/// The unpacked copy of a compressed [`TfRecord`](crate::source::TfRecord) file is as large as its records.
-/// It is kept only in the folder of the file, or in the one that `Folder` names; if it cannot be, that is an
-/// error.
 ///
 /// ```no_run
 /// use percolator::source::{IndexPlace, Lmdb, Source};
@@ -50,8 +46,7 @@ pub enum IndexPlace {
     /// In a file in this folder, which is created if it does not exist. The file name is derived from the
     /// database's path, so one folder serves many databases.
     Folder(PathBuf),
-    /// In memory only. Each process builds it again. A compressed TFRecord file, which needs an unpacked copy
-    /// on disk, cannot be indexed there.
+    /// In memory only. Each process builds it again.
     Memory,
 }
 

@@ -47,7 +47,6 @@ pub(super) struct TfRecordCursor {
     key: DecimalKey,
     /// What is wrong with the last record, if its user is to find out.
     damage: Option<SourceError>,
-    spare: Option<Rc<SpareBuffers>>,
 }
 
 /// Where the records come from.
@@ -108,15 +107,11 @@ fn new_page_cache(plain: &Plain, map: &Map) -> PageCache {
 
 impl TfRecordCursor {
     pub(super) fn new(source: &TfRecord, verify: Verify) -> Self {
-        let at = match (&source.body, source.indexed()) {
-            (Body::Plain(plain), _) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
-            (Body::Packed(_), Some(indexed)) => At::Plain(Box::new(PlainCursor::new(&indexed.plain, verify))),
-            (Body::Packed(packed), None) => {
-                At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None }
-            }
+        let at = match &source.body {
+            Body::Plain(plain) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
+            Body::Packed(packed) => At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None },
         };
-        let (source, key) = (source.clone(), DecimalKey::new());
-        TfRecordCursor { source, verify, at, key, damage: None, spare: None }
+        TfRecordCursor { source: source.clone(), verify, at, key: DecimalKey::new(), damage: None }
     }
 
     fn position(&self) -> u64 {
@@ -128,26 +123,17 @@ impl TfRecordCursor {
 
     /// Uses the index for the seek that follows, if there is one.
     fn use_index(&mut self) {
-        let Some(indexed) = self.source.indexed() else { return };
-        if let At::Packed { walk, .. } = &mut self.at {
-            // The unpacked copy is read from here on.
-            walk.close();
-            self.at = At::Plain(Box::new(PlainCursor::new(&indexed.plain, self.verify)));
-            if let Some(spare) = self.spare.take() {
-                self.share_buffers(&spare);
-            }
-        }
         if let At::Plain(plain) = &mut self.at
             && plain.indexed.is_none()
         {
-            plain.indexed = Some(indexed);
+            plain.indexed = self.source.indexed();
         }
     }
 }
 
 impl Cursor for TfRecordCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        let TfRecordCursor { source, verify, at, key, damage, .. } = self;
+        let TfRecordCursor { source, verify, at, key, damage } = self;
         match at {
             At::Plain(plain) => {
                 let Some(frame) = plain.step(source, *verify)? else { return Ok(None) };
@@ -273,7 +259,7 @@ impl PlainCursor {
                 self.end_by_index = Some(end);
             }
             Ok(None) if position >= indexed.index.records() => {
-                self.walk.jump(position, (plain.bytes, plain.bytes));
+                self.walk.jump(position, (plain.state.bytes, plain.state.bytes));
                 self.end_by_index = None;
             }
             // The next step notices, because no record is that long.
@@ -452,7 +438,7 @@ impl CursorInternals for TfRecordCursor {
     }
 
     fn reads_until(&mut self, position: u64) {
-        if position != u64::MAX && matches!(self.at, At::Plain(_)) {
+        if position != u64::MAX {
             self.use_index();
         }
         if let At::Plain(plain) = &mut self.at {
@@ -480,7 +466,6 @@ impl CursorInternals for TfRecordCursor {
             At::Plain(plain) => plain.walk.share_buffers(spare),
             At::Packed { walk, .. } => walk.share_buffers(spare),
         }
-        self.spare = Some(spare.clone());
     }
 
     fn leave_buffers(&mut self) {

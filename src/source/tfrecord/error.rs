@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::Compression;
-use percolator_files::caller::words;
 use percolator_files::shown;
 
 /// Why a TFRecord file cannot be read.
@@ -117,44 +116,15 @@ pub enum TfRecordError {
         /// What the decompressor reports.
         message: String,
     },
-    /// An unpacked copy is damaged.
-    #[error("{error}; it is the unpacked copy of {}: remove the copy, and it is made anew", shown::path(of))]
-    Copy {
-        /// What is wrong with the copy.
-        error: Box<TfRecordError>,
-        /// The compressed file.
-        of: PathBuf,
-    },
-    /// A compressed file has no unpacked copy, and none can be kept.
+    /// A compressed file is wanted by position.
     #[error(
-        "{}: its records can be read out of order only from an unpacked copy, and {why}; set a folder for \
-         indexes and copies ({}), unpack the file, or read it in order",
-        shown::path(file),
-        index_option()
+        "{}: it is compressed, and read in order alone, so without shuffling its records, mixing or blocks; \
+         for these write it anew: percolator convert records IN OUT --backend tfrecord",
+        shown::path(file)
     )]
-    NoCopy {
-        /// The compressed file.
+    InOrderAlone {
+        /// The file.
         file: PathBuf,
-        /// Why there is no copy.
-        why: String,
-    },
-    /// There is no room for a compressed file's unpacked copy.
-    #[error(
-        "{}: its unpacked copy takes some {needed} bytes or more, and {} has {free} free; make room, set \
-         another folder for indexes and copies ({}), or read the file in order",
-        shown::path(file),
-        shown::path(folder),
-        index_option()
-    )]
-    NoRoom {
-        /// The compressed file.
-        file: PathBuf,
-        /// Where its copy would be.
-        folder: PathBuf,
-        /// The bytes that the copy takes, as far as that is known before the file is unpacked.
-        needed: u64,
-        /// The bytes that the folder's file system has left.
-        free: u64,
     },
     /// Something other than a regular file is there.
     #[error("{}: found {found}; a TFRecord is a regular file", shown::path(file))]
@@ -219,14 +189,6 @@ pub enum TfRecordError {
 }
 
 impl TfRecordError {
-    /// Whether only a record's data are damaged, so that the next one can be read.
-    pub(super) fn is_of_data(&self) -> bool {
-        match self {
-            TfRecordError::Copy { error, .. } => error.is_of_data(),
-            _ => matches!(self, TfRecordError::Data { .. }),
-        }
-    }
-
     /// Returns the file in which it was found, or the path at which there is none.
     #[must_use]
     pub fn file(&self) -> &Path {
@@ -237,14 +199,12 @@ impl TfRecordError {
             | TfRecordError::TooLong { file, .. }
             | TfRecordError::TooLarge { file, .. }
             | TfRecordError::Packed { file, .. }
-            | TfRecordError::NoCopy { file, .. }
-            | TfRecordError::NoRoom { file, .. }
+            | TfRecordError::InOrderAlone { file }
             | TfRecordError::NoFile { file, .. }
             | TfRecordError::NoFiles { path: file, .. }
             | TfRecordError::Missing { path: file, .. }
             | TfRecordError::BeingReplaced { file }
             | TfRecordError::Changed { file, .. } => file,
-            TfRecordError::Copy { error, .. } => error.file(),
         }
     }
 
@@ -258,9 +218,7 @@ impl TfRecordError {
             | TfRecordError::TooLong { at, .. }
             | TfRecordError::TooLarge { at, .. }
             | TfRecordError::Packed { at, .. } => Some(*at),
-            TfRecordError::Copy { error, .. } => error.at(),
-            TfRecordError::NoCopy { .. }
-            | TfRecordError::NoRoom { .. }
+            TfRecordError::InOrderAlone { .. }
             | TfRecordError::NoFile { .. }
             | TfRecordError::NoFiles { .. }
             | TfRecordError::Missing { .. }
@@ -299,9 +257,4 @@ fn what_to_do(at: &RecordAt) -> &'static str {
         }
         _ => "the file is damaged: copy it again from where it came",
     }
-}
-
-/// The option that names a folder for indexes and copies.
-fn index_option() -> &'static str {
-    words("FeedBuilder::index", "--index FOLDER", "index=FOLDER")
 }

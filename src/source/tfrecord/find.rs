@@ -14,9 +14,10 @@ use percolator_files::glob::{self, Rules};
 use percolator_files::input_file;
 use percolator_files::whole_file::{self, kind_of};
 
-/// The endings of files that lie beside records: what this crate keeps there, files that are being written
-/// and their locks, outputs of runs that found another file at their paths; the lists that a conversion
-/// writes, what TensorFlow Datasets says of a data set, indexes of other readers, checksums, and pages.
+/// The endings of files that lie beside records: what this crate keeps there, or has kept, files that are
+/// being written and their locks, outputs of runs that found another file at their paths; the lists that a
+/// conversion writes, what TensorFlow Datasets says of a data set, indexes of other readers, checksums, and
+/// pages.
 const OTHER_ENDINGS: [&[u8]; 16] = [
     b".percolator-index",
     b".percolator-unpacked",

@@ -13,7 +13,7 @@
 //! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
 //! packed_walk  a compressed file, unpacked in order (inflate); buffer: for values of any length
 //!   v
-//! cursor       reads in order, or by position (index, unpacked, copy_lock); key: a record's key
+//! cursor       reads in order, or a plain file by position (index); key: a record's key
 //! writer       writes a file
 //! ```
 //!
@@ -27,7 +27,6 @@
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
 mod buffer;
-mod copy_lock;
 mod cursor;
 mod error;
 mod find;
@@ -39,7 +38,6 @@ mod open_files;
 mod packed;
 mod packed_walk;
 mod plain;
-mod unpacked;
 mod walk;
 mod writer;
 
@@ -95,11 +93,8 @@ impl fmt::Display for Compression {
 
 /// A TFRecord file, opened for reading.
 ///
-/// A plain file is mapped ([`Access`]), and its records are lent. A compressed one is unpacked as it is read.
-/// To read its records in any order, as a shuffle does, [`Source::index`] first unpacks it to a copy in the
-/// same folder, or in the one that [`IndexPlace::Folder`] names, and nowhere else. The copy has the file's
-/// name with `.percolator-unpacked` appended, and is as long as all records together. Remove it when it is no
-/// longer needed.
+/// A plain file is mapped ([`Access`]), and its records are lent. A compressed one is unpacked as it is read,
+/// in order alone: [`Source::index`] refuses it, and a cursor that seeks in it unpacks what comes before.
 ///
 /// A record's key is its position in its file, in decimal: `00000042`. Its data have at most 4 GiB - 1.
 ///
@@ -256,15 +251,12 @@ impl TfRecord {
             return Err(error);
         }
         let facts = facts(&file, bytes, compression).map_err(failed)?;
-        let access = options.access;
         let body = match compression {
             Compression::Plain => {
-                let reading = access.of(&file);
-                Body::Plain(Arc::new(Plain::open(path, (&file, state), bytes, reading, None)?))
+                let reading = options.access.of(&file);
+                Body::Plain(Arc::new(Plain::open(path, (&file, state), reading)?))
             }
-            compression => {
-                Body::Packed(Arc::new(Packed { path: path.to_owned(), state, compression, access }))
-            }
+            compression => Body::Packed(Arc::new(Packed { path: path.to_owned(), state, compression })),
         };
         tracing::debug!(path = %shown::path(path), bytes, ?compression, "opened a TFRecord file");
         let (path, records, indexed) = (path.to_owned(), Arc::default(), Arc::default());

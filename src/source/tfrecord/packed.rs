@@ -12,12 +12,9 @@ use super::inflate::Inflate;
 use super::open_files::open_again;
 use crate::source::SourceError;
 use crate::source::file_id::FileState;
-use percolator_files::Access;
 
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;
-/// The most members whose ends are kept.
-pub(super) const ENDS_MAX: usize = 1 << 16;
 /// The most bytes that deflate can make of one byte.
 const RATIO_MAX: u64 = 1032;
 
@@ -27,8 +24,6 @@ pub(super) struct Packed {
     pub(super) path: PathBuf,
     pub(super) state: FileState,
     pub(super) compression: Compression,
-    /// How an unpacked copy is read.
-    pub(super) access: Access,
 }
 
 impl Packed {
@@ -44,12 +39,7 @@ impl Packed {
 
     /// What the file unpacks to, from the start.
     pub(super) fn stream(&self) -> Result<Stream, SourceError> {
-        Ok(self.stream_of(open_again(&self.path, self.state)?))
-    }
-
-    /// What this open file unpacks to.
-    pub(super) fn stream_of(&self, file: File) -> Stream {
-        Stream::new(file, self.compression)
+        Ok(Stream::new(open_again(&self.path, self.state)?, self.compression))
     }
 }
 
@@ -96,14 +86,19 @@ pub(super) struct Stream {
     inflate: Inflate,
     compression: Compression,
     is_inside_member: bool,
-    /// Where the first members end in the file, up to [`ENDS_MAX`] of those unpacked so far.
-    pub(super) ends: Vec<u64>,
+    is_behind_member: bool,
 }
 
 impl Stream {
     fn new(file: File, compression: Compression) -> Self {
         let file = Counted { file: BufReader::with_capacity(READ_BYTES, file), taken: 0 };
-        Stream { file, inflate: Inflate::new(), compression, is_inside_member: false, ends: Vec::new() }
+        Stream {
+            file,
+            inflate: Inflate::new(),
+            compression,
+            is_inside_member: false,
+            is_behind_member: false,
+        }
     }
 
     /// The memory that a stream takes, about: the decompressor's window and tables, and a buffer.
@@ -133,7 +128,7 @@ impl Stream {
             if !self.is_inside_member {
                 match self.file.fill_buf()?.first() {
                     None => return Ok(0),
-                    Some(0) if !self.ends.is_empty() => return self.pass_zeros().map(|()| 0),
+                    Some(0) if self.is_behind_member => return self.pass_zeros().map(|()| 0),
                     Some(_) => {}
                 }
                 self.inflate.begin(&mut self.file, self.compression != Compression::Zlib)?;
@@ -143,10 +138,7 @@ impl Stream {
             if read > 0 {
                 return Ok(read);
             }
-            self.is_inside_member = false;
-            if self.ends.len() < ENDS_MAX {
-                self.ends.push(self.file.taken);
-            }
+            (self.is_inside_member, self.is_behind_member) = (false, true);
         }
     }
 

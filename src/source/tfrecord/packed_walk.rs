@@ -2,7 +2,6 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::fs::File;
 use std::io;
 use std::mem::take;
 use std::ops::Range;
@@ -18,11 +17,6 @@ use crate::source::internals::{Buffers, SpareBuffers};
 
 /// How much is unpacked at a time on the way back to a place.
 const RETURN_BYTES: usize = 64 << 10;
-
-/// Whether only the data of a record are damaged, so that the walk goes on behind it.
-pub(super) fn is_of_data(error: &SourceError) -> bool {
-    matches!(error, SourceError::TfRecord(error) if error.is_of_data())
-}
 
 /// A place between two records of a compressed file.
 #[derive(Debug)]
@@ -55,11 +49,6 @@ impl PackedWalk {
             spare: None,
             error: None,
         }
-    }
-
-    /// A walk over this open file, which is at its beginning.
-    pub(super) fn of(packed: &Packed, file: File) -> Self {
-        PackedWalk { stream: Some(packed.stream_of(file)), ..PackedWalk::new(packed) }
     }
 
     /// Where all records start, by a walk over the whole file.
@@ -98,7 +87,7 @@ impl PackedWalk {
         }
         let found = step(self);
         if let Err(error) = &found
-            && !is_of_data(error)
+            && !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. }))
         {
             self.error = Some(error.clone());
         }
@@ -177,11 +166,6 @@ impl PackedWalk {
     pub(super) fn held_bytes(&self, value_bytes: usize) -> usize {
         let buffer = self.buffer.capacity().max(room_for(value_bytes)).max(RETURN_BYTES);
         buffer.saturating_add(Stream::HELD_BYTES)
-    }
-
-    /// The ends of the members, once the walk is at the end.
-    pub(super) fn member_ends(&self) -> &[u64] {
-        self.stream.as_ref().map(|stream| &*stream.ends).unwrap_or_default()
     }
 
     /// Closes the file, and puts the buffer where other walks find it. If there are more records, the next

@@ -33,10 +33,6 @@ pub(super) struct Plain {
     pub(super) path: PathBuf,
     /// The state of the whole file.
     pub(super) state: FileState,
-    /// The bytes of its records; an unpacked copy has more after them.
-    pub(super) bytes: u64,
-    /// The compressed file, if it is an unpacked copy of one.
-    origin: Option<PathBuf>,
     /// `None` if the file is read.
     map: Option<Arc<Map>>,
     /// Another map, for cursors that seek: advice to the kernel about one does not affect the other.
@@ -44,18 +40,15 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Opens the first `bytes` bytes of a file as records.
     pub(super) fn open(
         path: &Path,
         (file, state): (&File, FileState),
-        bytes: u64,
         reading: Reading,
-        origin: Option<&Path>,
     ) -> Result<Self, SourceError> {
         let map = match reading {
             Reading::Read => None,
             Reading::Mapped => {
-                let map = Map::open(file, path, bytes, origin)?;
+                let map = Map::open(file, path, state.bytes)?;
                 if map.is_none() {
                     let path = shown::path(path);
                     tracing::debug!(%path, "no more files can be mapped: reading it instead");
@@ -63,9 +56,7 @@ impl Plain {
                 map.map(Arc::new)
             }
         };
-        let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
-        let map_by_position = OnceCell::new();
-        Ok(Plain { path, state, bytes, origin, map, map_by_position })
+        Ok(Plain { path: path.to_owned(), state, map, map_by_position: OnceCell::new() })
     }
 
     /// The map in which a cursor reads from record to record; `None` if the file is read.
@@ -78,7 +69,7 @@ impl Plain {
         let Some(forward) = &self.map else { return Ok(None) };
         let open = || {
             let file = super::open_files::open_again(&self.path, self.state)?;
-            let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref())?;
+            let map = Map::open(&file, &self.path, self.state.bytes)?;
             let Some(map) = map else { return Ok(forward.clone()) };
             if let Err(error) = map.map.advise(Advice::Random) {
                 tracing::debug!(%error, "the kernel does not accept advice about a map");
@@ -97,18 +88,6 @@ impl Plain {
         // SAFETY: the map begins with the file's first byte, and stays for as long as the caller keeps it.
         unsafe { PageCache::of(&self.path, self.state.id, &map.map) }
     }
-
-    pub(super) fn error(&self, error: TfRecordError) -> SourceError {
-        of_copy(error, self.origin.as_deref()).into()
-    }
-}
-
-/// The error of a file that may be an unpacked copy.
-fn of_copy(error: TfRecordError, origin: Option<&Path>) -> TfRecordError {
-    match origin {
-        None => error,
-        Some(of) => TfRecordError::Copy { error: Box::new(error), of: of.to_owned() },
-    }
 }
 
 /// A mapped file.
@@ -116,18 +95,12 @@ fn of_copy(error: TfRecordError, origin: Option<&Path>) -> TfRecordError {
 pub(super) struct Map {
     map: Mmap,
     path: PathBuf,
-    origin: Option<PathBuf>,
     _kept: KeptMaps,
 }
 
 impl Map {
-    /// Maps the first `bytes` bytes of a file; `None` if the process has no map left.
-    fn open(
-        file: &File,
-        path: &Path,
-        bytes: u64,
-        origin: Option<&Path>,
-    ) -> Result<Option<Self>, SourceError> {
+    /// Maps a file of so many bytes; `None` if the process has no map left.
+    fn open(file: &File, path: &Path, bytes: u64) -> Result<Option<Self>, SourceError> {
         let failed = |error: io::Error| SourceError::io(path, "map the file", &error);
         let length = usize::try_from(bytes).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
         let kept = KeptMaps::take(1);
@@ -140,8 +113,7 @@ impl Map {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(None),
             map => map.map_err(failed)?,
         };
-        let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
-        Ok(Some(Map { map, path, origin, _kept: kept }))
+        Ok(Some(Map { map, path: path.to_owned(), _kept: kept }))
     }
 
     /// The bytes of this range of the file, as far as the file has them.
@@ -208,8 +180,7 @@ impl Map {
     fn wrong_data(&self, start: usize, bytes: u64, found: u32, stored: u32) -> SourceError {
         let offset = start.saturating_sub(HEAD_BYTES) as u64;
         let at = RecordAt { record: self.count_before(offset), offset, is_unpacked: false };
-        let error = TfRecordError::Data { file: self.path.clone(), at, bytes, found, stored };
-        of_copy(error, self.origin.as_deref()).into()
+        TfRecordError::Data { file: self.path.clone(), at, bytes, found, stored }.into()
     }
 
     /// The number of the record at this offset, found by counting the records before it; `None` if one of

@@ -106,11 +106,11 @@ impl Walk {
     #[inline]
     pub(super) fn look(&mut self, map: Option<&Map>) -> Result<Option<Frame>, SourceError> {
         let offset = self.offset;
-        let left = self.plain.bytes.saturating_sub(offset);
+        let left = self.plain.state.bytes.saturating_sub(offset);
         if left == 0 {
             return Ok(None);
         }
-        let range = offset..offset.saturating_add(HEAD_BYTES as u64).min(self.plain.bytes);
+        let range = offset..offset.saturating_add(HEAD_BYTES as u64).min(self.plain.state.bytes);
         let head = match map {
             Some(map) => map.bytes(range),
             None => {
@@ -122,7 +122,7 @@ impl Walk {
             Ok(frame) => Ok(Some(frame)),
             Err(bad) => {
                 let at = RecordAt { record: Some(self.position), offset, is_unpacked: false };
-                Err(self.plain.error(bad.error(&self.plain.path, at, left)))
+                Err(bad.error(&self.plain.path, at, left).into())
             }
         }
     }
@@ -147,7 +147,7 @@ impl Walk {
         let record = self.position.checked_sub(1);
         let at = RecordAt { record, offset: frame.offset, is_unpacked: false };
         let (file, bytes) = (self.plain.path.clone(), frame.length);
-        Ok((place, Err(self.plain.error(TfRecordError::Data { file, at, bytes, found, stored }))))
+        Ok((place, Err(TfRecordError::Data { file, at, bytes, found, stored }.into())))
     }
 
     /// The bytes at a place.
@@ -214,7 +214,7 @@ impl Read {
     /// Makes sure that the window holds this part of the file; returns its place in the window.
     fn fill(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
         if part.start < self.part.start || part.end > self.part.end {
-            let end = part.start.saturating_add(self.wanted).min(plain.bytes).max(part.end);
+            let end = part.start.saturating_add(self.wanted).min(plain.state.bytes).max(part.end);
             let bytes = index(end.saturating_sub(part.start));
             self.come_back();
             // If the read fails, the window holds nothing.
@@ -235,7 +235,7 @@ impl Read {
     /// Reads a part of the file into the buffer for a large value, and the head of the next record into the
     /// window. Returns the part's place in the buffer.
     fn fill_alone(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
-        let end = part.end.saturating_add(HEAD_BYTES as u64).min(plain.bytes);
+        let end = part.end.saturating_add(HEAD_BYTES as u64).min(plain.state.bytes);
         let whole = KEY_BYTES.saturating_add(index(end.saturating_sub(part.start)));
         let Read { file, window, part: held, alone, .. } = self;
         // The window has the beginning of the part if a small record came before.

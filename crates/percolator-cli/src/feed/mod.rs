@@ -52,8 +52,8 @@ pub(crate) struct Feed {
     /// Feed this many epochs, then stop; 0 sets no limit.
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Where to keep the index of a database that is shuffled or shared, and the unpacked copy of a
-    /// compressed TFRecord file: beside, memory (not for copies), or a folder [default: beside].
+    /// Where to keep the index of a database that is shuffled or shared: beside, memory, or a folder
+    /// [default: beside].
     #[arg(long, value_name = "PLACE", value_parser = index_place)]
     index: Option<IndexPlace>,
     /// The number of workers in the job. This process is one of them, and its devices are its replicas.

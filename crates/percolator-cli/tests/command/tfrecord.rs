@@ -84,11 +84,32 @@ fn files_are_dumped_fed_planned_and_digested() {
     pass(folder, &format!("{feed} --receipt receipt --receipt-contents"));
     let verdict = pass(folder, "verify-run receipt --epochs 2 --digest digest");
     assert!(verdict.contains("epoch 1"), "{verdict}");
-    assert!(
-        !fs::read_dir(folder.join("files"))
-            .unwrap()
-            .any(|file| { file.unwrap().file_name().to_string_lossy().ends_with("unpacked") })
-    );
+}
+
+/// What leads to single records of a compressed file says what to do, and then it works.
+#[test]
+fn compressed_files_are_shuffled_after_a_conversion() {
+    let folder = written();
+    let folder = folder.path();
+    let feed = "feed --epochs 1 --batch-size 5 --index memory";
+    for refused in ["--shuffle global", "--shuffle window:8", "--workers 2 --worker 1 --shuffle global"] {
+        let output = run(folder, &format!("{feed} --tfrecord files {refused}"));
+        let message = String::from_utf8_lossy(&output.stderr);
+        let due = "part-1: it is compressed, and read in order alone";
+        let instead = "percolator convert records IN OUT --backend tfrecord";
+        assert!(!output.status.success() && message.contains(due) && message.contains(instead), "{message}");
+    }
+    for read in ["--shuffle files", "--workers 2 --worker 1", "--workers 2 --worker 1 --shuffle files"] {
+        pass(folder, &format!("{feed} --tfrecord files {read}"));
+    }
+    assert_eq!(fs::read_dir(folder.join("files")).unwrap().count(), 3, "nothing is written beside them");
+    pass(folder, "convert records files plain --backend tfrecord --quiet");
+    pass(folder, &format!("{feed} --tfrecord plain --shuffle global"));
+    let [packed, plain] = ["files", "plain"].map(|source| {
+        pass(folder, &format!("dump --tfrecord {source} --batches 4 --batch-size 6 --out out --force"));
+        fs::read(folder.join("out/data.npy")).unwrap()
+    });
+    assert!(packed == plain, "the records are in their order");
 }
 
 /// What is written among the records would be taken for records, or end the next run.

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-pub use self::temporary::unfinished_bytes;
 pub use self::temporary::{TemporaryFolder, temporary_of};
 use crate::input_file;
 

@@ -19,8 +19,6 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::folder_of;
-
 /// The end of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. The ending is
 /// reserved: a file or folder with such a name that is left behind is removed, with all that is in it.
 const ENDING: &str = ".percolator-partial";
@@ -167,18 +165,6 @@ pub(super) fn sweep(folder: &Path) -> usize {
         }
     }
     found
-}
-
-/// The bytes of the unfinished files that are to have this path, as far as they can be seen: they grow while
-/// somebody writes one.
-pub fn unfinished_bytes(path: &Path) -> u64 {
-    let Some(name) = path.file_name() else { return 0 };
-    let mut front = stem(name);
-    front.push(".");
-    let is_its = |name: &OsStr| name.as_bytes().starts_with(front.as_bytes()) && maker_of(name).is_some();
-    let entries = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
-    let unfinished = entries.filter(|entry| is_its(&entry.file_name()));
-    unfinished.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
 /// The name that a temporary file or folder is to have, if the name is one's: the beginning of a long one.

@@ -110,8 +110,8 @@ pub(super) fn samples(
     most: u64,
     progress: &Progress,
 ) -> Result<Samples, MeasureError> {
-    // A feed that shuffles needs the same index. A source that cannot have one here, as compressed files
-    // whose unpacked copy has no place, is looked at from its front; what else is wrong shows there.
+    // A feed that shuffles needs the same index. A source that cannot have one, such as compressed files, is
+    // looked at from its front; what else is wrong shows there.
     let _ = source.index(place);
     let records = source.records();
     let is_spread = source.is_seekable() && records.is_some();
