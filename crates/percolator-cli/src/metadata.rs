@@ -45,8 +45,9 @@ impl MetadataArgs {
     pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Metadata>> {
         if let Some(folder) = &self.metadata_folder {
             // A folder that is mistyped must not become one without records.
-            if !folder.join("metadata.mdb").exists() {
-                bail!("{}: there are no records (metadata.mdb) in this folder", shown::path(folder));
+            // One of an earlier version is refused with what to do.
+            if !["metadata.sqlite", "metadata.mdb"].iter().any(|name| folder.join(name).exists()) {
+                bail!("{}: there are no records (metadata.sqlite) in this folder", shown::path(folder));
             }
             return Ok(Arc::new(FolderMetadata::open(folder)?));
         }

@@ -28,7 +28,8 @@ fn arguments_that_are_missing_or_wrong_are_named() {
         assert!(code == 2 && said.contains("--store <DIR>"), "{said}");
         let (code, _, said) = plain(&[subcommand, "--store", "store"], &place);
         assert!(code == 2 && said.contains("with --etcd URL or --metadata-folder DIR"), "{said}");
-        for (store, due) in [("none", "store none is no folder"), ("records/metadata.mdb", "is no folder")] {
+        for (store, due) in [("none", "store none is no folder"), ("records/metadata.sqlite", "is no folder")]
+        {
             let (code, _, said) = plain(&[&[subcommand, "--store", store][..], &records].concat(), &place);
             assert!(code == 2 && said.contains(due), "{said}");
         }

@@ -56,7 +56,7 @@ fn a_job_is_shown_proven_drained_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (code, _, said) = command("leases status --job digits", folder);
-    assert_eq!((code, said.contains("there are no records (metadata.mdb)")), (2, true), "{said}");
+    assert_eq!((code, said.contains("there are no records (metadata.sqlite)")), (2, true), "{said}");
 
     let mut leased = worker(folder);
     for _ in 0..3 {

@@ -119,17 +119,9 @@ impl Book {
         }
     }
 
-    fn holds(&self, condition: &Condition) -> bool {
-        let record = self.records.get(condition.key());
-        match condition {
-            Condition::Missing(_) => record.is_none(),
-            Condition::Modified(_, revision) => record.is_some_and(|record| record.modified == *revision),
-            Condition::HeldBy(_, lease) => record.is_some_and(|record| record.lease == Some(*lease)),
-        }
-    }
-
     fn transact(&mut self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
-        if !transaction.conditions().iter().all(|condition| self.holds(condition)) {
+        let holds = |condition: &Condition| condition.holds(self.records.get(condition.key()));
+        if !transaction.conditions().iter().all(holds) {
             let keys = transaction.conditions().iter().map(Condition::key);
             let found: BTreeMap<_, _> =
                 keys.filter_map(|key| self.records.get(key)).map(|found| (&found.key, found)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::MetadataError;
-use super::records::{LeaseId, Records, Revision};
+use super::records::{LeaseId, Record, Records, Revision};
 
 /// The most bytes of a key.
 pub const KEY_BYTES_MAX: usize = 480;
@@ -32,6 +32,15 @@ impl Condition {
     pub fn key(&self) -> &str {
         match self {
             Condition::Missing(key) | Condition::Modified(key, _) | Condition::HeldBy(key, _) => key,
+        }
+    }
+
+    /// Whether it is so, if this is the record of its key.
+    pub(super) fn holds(&self, record: Option<&Record>) -> bool {
+        match self {
+            Condition::Missing(_) => record.is_none(),
+            Condition::Modified(_, revision) => record.is_some_and(|record| record.modified == *revision),
+            Condition::HeldBy(_, lease) => record.is_some_and(|record| record.lease == Some(*lease)),
         }
     }
 }

@@ -1,50 +1,40 @@
 //! Records in a folder of one machine.
 //!
 //! ```text
-//! mod          the interface: each call is one turn, and one transaction
+//! mod          the interface: each call is one transaction
 //!   v
-//! shared       what all who have the folder open in this process share; a turn from start to end
+//! database     the file of SQLite and its log: made, checked, opened; locks, and room
 //!   v
-//! files        which folders are refused; the data file, whole or absent
-//! turn         one writes, or many read, and nobody waits for ever
-//! environment  LMDB on the data file, verified when it is opened; how long its map is
-//!   v
-//! book         what a transaction reads and changes
-//! entries      what is stored: keys, values, checksums, the format's version
-//! boot         which boot of which machine this is; fault: what goes wrong in any of these
+//! book         the tables, and what a transaction reads and changes in them
+//! file_system  which file systems are refused
+//! fault        what goes wrong in any of these
 //! ```
 
 mod book;
-mod boot;
-mod entries;
-mod environment;
+mod database;
 mod fault;
-mod files;
-mod shared;
-mod turn;
+mod file_system;
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use self::book::{View, Writer};
-use self::boot::BootId;
-use self::environment::{FIRST_BYTES, Reserve};
+use percolator_files::shown;
+use rusqlite::Connection;
+
+use self::book::Book;
+use self::database::{Database, Deadline, RESERVE_BYTES};
 use self::fault::Fault;
-use self::shared::{Caller, Handle};
-use self::turn::Deadline;
 use super::{Change, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::clock::{Clock, MachineClock};
 
-/// How long a call waits for its turn.
+/// How long a call waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many bytes the data file may have: as many as etcd's has by default.
+/// How many bytes the file may have: as many as etcd's has by default.
 const BYTES_MAX: u64 = 2 << 30;
-
-/// All lengths of the file are multiples of this, and so of every length of a page.
-const STEP_BYTES: u64 = 64 << 10;
 
 /// How often somebody who waits for a change looks for one.
 const LOOK: Duration = Duration::from_millis(15);
@@ -52,25 +42,27 @@ const LOOK: Duration = Duration::from_millis(15);
 /// Records in a folder, which the processes of one machine share. Clones, and others that open the folder,
 /// have the same records.
 ///
-/// They are in one file, `metadata.mdb`, an LMDB. What was committed is on the disk, and stays whatever
+/// They are in a database of SQLite, `metadata.sqlite`, with its log (`-wal`) and an index of that (`-shm`)
+/// beside it while somebody has the folder open. What was committed is on the disk, and stays whatever
 /// happens to the processes: one that is killed leaves nothing to be repaired, and what it had not committed
 /// never happened. One that is stopped within a change (SIGSTOP, a debugger, a disk that hangs) delays the
-/// others, who wait for as long as [`FolderOptions::patience`] says.
+/// changes of others, who wait for as long as [`FolderOptions::patience`] says; they read meanwhile.
 ///
 /// Leases count the time since the machine was started. When it is started anew, they have all ended.
 ///
 /// # What is trusted
 ///
-/// That the folder is on a disk of this machine, since LMDB needs memory that all processes share: NFS, SMB,
-/// FUSE and their like are refused. That only this type writes to the file while it is open: whoever cuts a
-/// file that is mapped ends the process that reads it (SIGBUS). A file that was damaged before is an error:
-/// when it is opened, all pages of the records are verified, and what an entry holds has a checksum. LMDB's
-/// own list of free pages is not verified. Damage to it, or to pages after the file was opened, can end the
-/// process at the next change.
+/// That the folder is on a disk of this machine, since the log's index is memory that all processes share:
+/// NFS, SMB, FUSE and their like are refused. That nobody else writes to the files while they are open:
+/// whoever cuts the index ends the process that reads it (SIGBUS). That nothing else in this process opens
+/// them, be it with another copy of SQLite: closing a file ends the locks that its process has of it. A file
+/// that was damaged before is an error: when it is opened, SQLite checks all its pages, and each record has a
+/// checksum.
 ///
-/// A process that forks after it opened a folder must open it again in the child; a handle that it inherited
-/// refuses every call. Processes may be in different time namespaces: what theirs adds to the machine's clock
-/// is taken off. That and which boot this is are in `/proc`: without it, the folder cannot be opened.
+/// A process that forks after it opened a folder must start the child as a program (exec), which opens it
+/// again: in a child that was only forked, every call is refused. Processes may be in different time
+/// namespaces: what theirs adds to the machine's clock is taken off. That and which boot this is are in
+/// `/proc`: without it, the folder cannot be opened.
 ///
 /// ```
 /// use percolator_cluster::metadata::{FolderMetadata, Metadata, Outcome, Transaction};
@@ -86,9 +78,10 @@ const LOOK: Duration = Duration::from_millis(15);
 /// ```
 #[derive(Clone, Debug)]
 pub struct FolderMetadata {
-    handle: Handle,
+    database: Arc<Database>,
     place: Arc<str>,
-    boot: BootId,
+    /// Which boot of which machine this is.
+    boot: Arc<str>,
     clock: Arc<dyn Clock>,
     options: FolderOptions,
 }
@@ -107,7 +100,7 @@ pub struct FolderOptions {
     patience: Duration,
     bytes_max: u64,
     clock: Option<Arc<dyn Clock>>,
-    boot: Option<BootId>,
+    boot: Option<Arc<str>>,
 }
 
 impl FolderOptions {
@@ -119,10 +112,10 @@ impl FolderOptions {
     }
 
     /// Sets to how many bytes the file of records may grow (default: 2 GiB; 2 MiB at the least). 1 MiB of it
-    /// is kept for leases and removals, so that a full file can be emptied.
+    /// is kept for leases and removals, so that a full file can be emptied. The log beside it has some MiB.
     #[must_use]
     pub fn bytes_max(mut self, bytes_max: u64) -> Self {
-        self.bytes_max = bytes_max.max(FIRST_BYTES) / STEP_BYTES * STEP_BYTES;
+        self.bytes_max = bytes_max.max(2 * RESERVE_BYTES);
         self
     }
 
@@ -138,7 +131,7 @@ impl FolderOptions {
     #[doc(hidden)]
     #[must_use]
     pub fn boot(mut self, boot: u128) -> Self {
-        self.boot = Some(BootId(boot));
+        self.boot = Some(boot.to_string().into());
         self
     }
 
@@ -150,26 +143,29 @@ impl FolderOptions {
     /// machines share; [`MetadataError::Damaged`] if its file is damaged, of another version, or of another
     /// program; [`MetadataError::Full`] if the disk is full.
     pub fn open(self, folder: impl AsRef<Path>) -> Result<FolderMetadata, MetadataError> {
-        let folder = folder.as_ref();
-        let place = files::place(folder);
-        self.open_at(folder, &place).map_err(|fault| fault.at(&place, "open the records"))
+        let place = format!("the folder {}", shown::path(folder.as_ref()));
+        let (deadline, bytes_max) = (Deadline::after(self.patience), self.bytes_max);
+        let opened = self.open_at(folder.as_ref(), &place, deadline);
+        opened.map_err(|fault| fault.at(&place, "open the records", deadline.waited(), bytes_max))
     }
 
-    fn open_at(self, folder: &Path, place: &str) -> Result<FolderMetadata, Fault> {
-        let boot = match self.boot {
-            Some(boot) => boot,
-            None => BootId::read()?,
+    fn open_at(self, folder: &Path, place: &str, deadline: Deadline) -> Result<FolderMetadata, Fault> {
+        /// A number that the kernel draws when it starts: another one after a reboot, and elsewhere.
+        const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+        let boot = match &self.boot {
+            Some(boot) => boot.clone(),
+            None => fs::read_to_string(BOOT)?.trim_end().into(),
         };
-        let handle = Handle::open(folder, boot, Deadline::after(self.patience))?;
+        let database = Arc::new(Database::open(folder, &boot, deadline)?);
         let clock = match &self.clock {
             Some(clock) => clock.clone(),
             None => Arc::new(MachineClock::read()?),
         };
-        let folder = FolderMetadata { handle, place: place.into(), boot, clock, options: self };
-        let (caller, handle) = (folder.caller(Reserve::Used), &folder.handle);
+        let folder = FolderMetadata { database, place: place.into(), boot, clock, options: self };
         // A process opens a folder after the machine was started, and before it does anything else with it.
-        if handle.read(&caller, |_| Ok(()))?.is_none() {
-            handle.write(&caller, |writer| writer.adopt(boot))?;
+        if folder.database.read(deadline, |rows| Ok(folder.book(rows)?.boot != *folder.boot))? {
+            let adopt = |rows: &Connection| folder.book(rows)?.adopt(&folder.boot);
+            folder.database.write(deadline, (folder.options.bytes_max, false), adopt)?;
         }
         Ok(folder)
     }
@@ -191,101 +187,117 @@ impl FolderMetadata {
         FolderOptions { patience: PATIENCE, bytes_max: BYTES_MAX, clock: None, boot: None }
     }
 
-    fn caller(&self, reserve: Reserve) -> Caller<'_> {
-        let FolderOptions { patience, bytes_max, .. } = &self.options;
-        let (deadline, bytes_max) = (Deadline::after(*patience), *bytes_max);
-        Caller { clock: &*self.clock, boot: self.boot, deadline, bytes_max, reserve }
+    fn book<'t>(&self, rows: &'t Connection) -> Result<Book<'t>, Fault> {
+        Book::open(rows, self.clock.now())
     }
 
     /// Looks at the records, once the leases that are over have ended.
-    fn look<T>(&self, caller: &Caller<'_>, look: impl Fn(&View<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
-        match self.handle.read(caller, &look)? {
+    fn look<T>(
+        &self,
+        what: &'static str,
+        patience: Duration,
+        look: impl Fn(&Book<'_>) -> Result<T, Fault>,
+    ) -> Result<T, MetadataError> {
+        let deadline = Deadline::after(patience);
+        let found = self.database.read(deadline, |rows| {
+            let book = self.book(rows)?;
+            if book.is_due || book.boot != *self.boot { Ok(None) } else { look(&book).map(Some) }
+        });
+        match self.at(found, what, deadline)? {
             Some(found) => Ok(found),
-            None => self.write(caller, |writer| look(&writer.view())),
+            None => self.at(self.write(deadline, false, |book| look(book)), what, deadline),
         }
     }
 
-    /// Changes leases, or removes records.
+    /// Changes records, once the leases that are over have ended.
     fn change<T>(
         &self,
         what: &'static str,
-        change: impl FnMut(&mut Writer<'_>) -> Result<T, Fault>,
+        puts: bool,
+        change: impl FnOnce(&mut Book<'_>) -> Result<T, Fault>,
     ) -> Result<T, MetadataError> {
-        self.write(&self.caller(Reserve::Used), change).map_err(|fault| fault.at(&self.place, what))
+        let deadline = Deadline::after(self.options.patience);
+        self.at(self.write(deadline, puts, change), what, deadline)
     }
 
     fn write<T>(
         &self,
-        caller: &Caller<'_>,
-        mut change: impl FnMut(&mut Writer<'_>) -> Result<T, Fault>,
+        deadline: Deadline,
+        puts: bool,
+        change: impl FnOnce(&mut Book<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        self.handle.write(caller, |writer| {
-            writer.end_due(self.boot)?;
-            change(writer)
+        self.database.write(deadline, (self.options.bytes_max, puts), |rows| {
+            let mut book = self.book(rows)?;
+            book.end_due(&self.boot)?;
+            change(&mut book)
         })
+    }
+
+    fn at<T>(
+        &self,
+        found: Result<T, Fault>,
+        what: &'static str,
+        deadline: Deadline,
+    ) -> Result<T, MetadataError> {
+        found.map_err(|fault| fault.at(&self.place, what, deadline.waited(), self.options.bytes_max))
     }
 }
 
 impl Metadata for FolderMetadata {
     fn read(&self, prefix: &str) -> Result<Records, MetadataError> {
-        let found = self.look(&self.caller(Reserve::Used), |view| view.read(prefix));
-        found.map_err(|fault| fault.at(&self.place, "read records"))
+        self.look("read records", self.options.patience, |book| book.read(prefix))
     }
 
     fn transact(&self, transaction: &Transaction) -> Result<Outcome, MetadataError> {
+        const WHAT: &str = "change records";
         transaction.check()?;
         let changes = transaction.changes();
+        if changes.is_empty() {
+            return self.look(WHAT, self.options.patience, |book| book.compare(transaction));
+        }
         let puts = changes.iter().any(|change| matches!(change, Change::Put { .. }));
-        let caller = self.caller(if puts { Reserve::Kept } else { Reserve::Used });
-        let outcome = if changes.is_empty() {
-            self.look(&caller, |view| view.compare(transaction))
-        } else {
-            self.write(&caller, |writer| {
-                Ok(match writer.view().compare(transaction)? {
-                    Outcome::Committed(_) => Outcome::Committed(writer.make(changes)?),
-                    refused @ Outcome::Refused(_) => refused,
-                })
-            })
-        };
-        outcome.map_err(|fault| fault.at(&self.place, "change records"))
+        self.change(WHAT, puts, |book| match book.compare(transaction)? {
+            Outcome::Committed(_) => book.make(changes).map(Outcome::Committed),
+            refused @ Outcome::Refused(_) => Ok(refused),
+        })
     }
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
-        self.change("grant a lease", |writer| writer.grant(ttl))
+        self.change("grant a lease", false, |book| book.grant(ttl))
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
-        self.change("keep a lease alive", |writer| writer.keep_alive(lease))
+        self.change("keep a lease alive", false, |book| book.keep_alive(lease))
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
-        self.change("end a lease", |writer| writer.end(lease))
+        self.change("end a lease", false, |book| book.end(lease))
     }
 
     // Whoever waits looks again and again. A notice from the kernel would save little: the end of a lease,
     // which nobody makes known, must be seen as well.
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        let deadline = Deadline::after(at_most);
-        let mut caller = self.caller(Reserve::Used);
-        let mut seen = None;
+        let (end, mut patience, mut seen) = (Deadline::after(at_most), self.options.patience, None);
         loop {
-            let looked = self.look(&caller, |view| {
-                let now = view.revision();
-                Ok((now, seen != Some(now) && view.has_changed(prefix, revision)?))
+            let looked = self.look("wait for a change", patience, |book| {
+                let now = book.revision;
+                Ok((now, seen != Some(now) && book.has_changed(prefix, revision)?))
             });
-            let left = deadline.left();
+            let left = end.left();
             match looked {
                 Ok((_, true)) => return Ok(true),
                 Ok((now, false)) => seen = Some(now),
                 // Only the first look must succeed.
-                Err(Fault::Occupied(_)) if seen.is_some() && left.is_zero() => return Ok(false),
-                Err(fault) => return Err(fault.at(&self.place, "wait for a change")),
+                Err(MetadataError::Unreachable { .. }) if seen.is_some() && left.is_zero() => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
             if left.is_zero() {
                 return Ok(false);
             }
             thread::sleep(left.min(LOOK));
-            caller.deadline = Deadline::after(self.options.patience.min(deadline.left()));
+            patience = self.options.patience.min(end.left());
         }
     }
 

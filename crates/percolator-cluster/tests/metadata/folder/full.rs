@@ -64,11 +64,11 @@ fn the_limit_is_kept() {
     let open = |bytes_max| FolderMetadata::options().bytes_max(bytes_max).open(folder.path()).unwrap();
     let records = open(3 << 20);
     a_full_place_can_be_read_and_emptied(&records);
-    let used = fs::metadata(folder.path().join("metadata.mdb")).unwrap();
+    let used = fs::metadata(folder.path().join("metadata.sqlite")).unwrap();
     assert!(used.len() <= 3 << 20, "{} bytes", used.len());
     fill(&records);
     let error = records.transact(&put(999)).unwrap_err();
-    assert!(error.to_string().contains("at most 3145728 are allowed"), "{error}");
+    assert!(error.to_string().contains("at most 3145728 bytes are allowed"), "{error}");
     commit(&open(30 << 20), &put(999));
     assert!(records.read("/999").unwrap().records.len() == 1);
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _, Outcome, Transaction};
 
-use super::commit;
 use crate::process::{child_command, role, this_test};
 
 const PROCESSES: usize = 3;
@@ -142,24 +141,13 @@ fn a_folder_that_is_being_made_is_whole_or_absent() {
         child.kill().unwrap();
         child.wait().unwrap();
         let was_made = lines.any(|line| line == "made");
-        unmade += usize::from(!folder.join("metadata.mdb").exists());
+        unmade += usize::from(!folder.join("metadata.sqlite").exists());
         let found = FolderMetadata::open(&folder).unwrap().read("").unwrap().records;
         assert!(found.len() == 1 || !was_made, "a record was lost");
         empty += usize::from(found.is_empty());
-        assert!(!folder.join("metadata.mdb.new").exists(), "what was left is removed");
+        let left: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["metadata.sqlite"], "what was left is removed");
     }
     println!("{FOLDERS} folders, {unmade} killed before they were made, {empty} before there was a record");
-}
-
-/// A maker was killed when the file had its name, and before that was on the disk.
-#[test]
-fn whoever_comes_next_makes_the_name_of_the_file_last() {
-    let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().join("metadata.mdb.unsynced");
-    let open = || FolderMetadata::open(folder.path()).unwrap();
-    commit(&open(), &Transaction::new().put("/a", "1"));
-    assert!(!mark.exists());
-    std::fs::write(&mark, "").unwrap();
-    assert_eq!(open().read("").unwrap().records.len(), 1);
-    assert!(!mark.exists());
 }

@@ -1,5 +1,6 @@
 //! The records in a folder.
 
+mod checkpoints;
 mod damage;
 mod full;
 mod killed;

@@ -1,15 +1,16 @@
-//! Turns: handles that come and go, and those who do not end theirs.
+//! Handles that come and go, and those who stand in the others' way.
 
-use std::fs::{self, File};
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use percolator_cluster::clock::Clock;
+use percolator_cluster::clock::{Clock, ManualClock};
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _, MetadataError, Outcome, Transaction};
+use rusqlite::Connection;
 
 use super::commit;
-use crate::process;
 
 #[test]
 fn handles_are_opened_and_closed_by_many_threads() {
@@ -24,17 +25,13 @@ fn handles_are_opened_and_closed_by_many_threads() {
     });
     let records = FolderMetadata::open(folder).unwrap();
     assert_eq!(records.read("").unwrap().records[0].value, (THREADS * EACH).to_string().as_bytes());
-    let data = fs::canonicalize(folder.join("metadata.mdb")).unwrap();
-    assert_eq!(process::maps(&data), 1, "one environment");
     let clones = (records.clone(), FolderMetadata::open(folder).unwrap());
     assert_eq!(clones.1.read("").unwrap(), clones.0.read("").unwrap());
-    assert_eq!(process::maps(&data), 1);
     drop((records, clones));
-    assert_eq!(process::maps(&data), 0);
     assert_eq!(open_files_in(folder), 0);
 }
 
-fn open_files_in(folder: &std::path::Path) -> usize {
+fn open_files_in(folder: &Path) -> usize {
     let folder = fs::canonicalize(folder).unwrap();
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
     open.filter(|file| fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&folder))).count()
@@ -57,70 +54,89 @@ fn count_up(records: &FolderMetadata) {
     }
 }
 
-/// A process that was stopped within its turn delays the others for as long as they said, and no longer.
+/// A connection that changes records, and does not end that.
+fn changing(folder: &Path) -> Connection {
+    let other = Connection::open(folder.join("metadata.sqlite")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other
+}
+
+/// A process that was stopped within a change delays the others' changes for as long as they said, and no
+/// longer. They read meanwhile.
 #[test]
 fn nobody_waits_for_ever() {
     const SHORT: Duration = Duration::from_millis(30);
     let folder = tempfile::tempdir().unwrap();
-    let options = FolderMetadata::options().patience(SHORT);
-    let records = options.clone().open(folder.path()).unwrap();
+    let records = FolderMetadata::options().patience(SHORT).open(folder.path()).unwrap();
     let revision = commit(&records, &Transaction::new().put("a", "1"));
-    for name in ["metadata.mdb", "metadata.lock"] {
-        // As a process would that never goes on.
-        let other = File::options().write(true).open(folder.path().join(name)).unwrap();
-        other.lock().unwrap();
-        let occupied = |error: MetadataError| match error {
-            MetadataError::Unreachable { waited, source: Some(source), .. } => {
-                assert!(waited >= SHORT);
-                assert!(source.to_string().contains("lslocks"), "{source}");
-            }
-            error => panic!("{error:?}"),
-        };
-        occupied(records.read("").unwrap_err());
-        occupied(records.transact(&Transaction::new().put("a", "2")).unwrap_err());
-        occupied(records.wait("a", revision, SHORT).unwrap_err());
-        occupied(options.clone().open(folder.path()).unwrap_err());
-        other.unlock().unwrap();
-        assert_eq!(records.read("").unwrap().records[0].value, b"1");
-    }
+    // As a process would that never goes on.
+    let other = changing(folder.path());
+    let occupied = |error: MetadataError| match error {
+        MetadataError::Unreachable { waited, source: Some(source), .. } => {
+            assert!(waited >= SHORT);
+            assert!(source.to_string().contains("lslocks"), "{source}");
+        }
+        error => panic!("{error:?}"),
+    };
+    occupied(records.transact(&Transaction::new().put("a", "2")).unwrap_err());
+    occupied(records.grant(SHORT).unwrap_err());
+    assert_eq!(records.read("").unwrap().records[0].value, b"1");
+    assert!(!records.wait("a", revision, SHORT).unwrap());
+    assert_eq!(FolderMetadata::open(folder.path()).unwrap().read("").unwrap().revision, revision);
+    drop(other);
+    commit(&records, &Transaction::new().put("a", "3"));
 }
 
-/// Says when somebody has a turn.
-#[derive(Debug)]
-struct Tells(Sender<()>);
-
-impl Clock for Tells {
-    fn now(&self) -> Duration {
-        let _ = self.0.send(());
-        Duration::ZERO
-    }
-}
-
-/// Whoever has looked once, and then gets no turn, has seen no change: the wait ends when it was to end.
+/// A process that was stopped while it read keeps the log from beginning anew. It does not grow for ever:
+/// changes are refused until that process goes on.
 #[test]
-fn a_wait_ends_at_its_time_without_a_turn() {
-    const AT_MOST: Duration = Duration::from_millis(200);
+fn a_log_that_is_read_does_not_grow_for_ever() {
+    const LOG_BYTES_MAX: u64 = 5 << 20;
     let folder = tempfile::tempdir().unwrap();
+    let records = FolderMetadata::options().patience(Duration::ZERO).open(folder.path()).unwrap();
+    commit(&records, &Transaction::new().put("a", "1"));
+    let other = Connection::open(folder.path().join("metadata.sqlite")).unwrap();
+    other.execute_batch("BEGIN; SELECT count(*) FROM records").unwrap();
+    let put = |number: usize| records.transact(&Transaction::new().put("b", vec![7; 100_000 + number]));
+    let error = (0..1000).find_map(|number| put(number).err()).expect("the log grows");
+    assert!(matches!(error, MetadataError::Unreachable { .. }), "{error:?}");
+    let log = fs::metadata(folder.path().join("metadata.sqlite-wal")).unwrap();
+    assert!(log.len() <= LOG_BYTES_MAX, "{} bytes", log.len());
+    assert_eq!(records.read("").unwrap().records.len(), 2);
+    drop(other);
+    put(0).unwrap();
+}
+
+/// Whoever has looked once, and is then kept from ending a lease, has seen no change: the wait ends when it
+/// was to end.
+#[test]
+fn a_wait_ends_at_its_time_without_a_change() {
+    const AT_MOST: Duration = Duration::from_millis(200);
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let (tell, told) = channel();
-    let records = FolderMetadata::options().clock(Tells(tell)).open(folder.path()).unwrap();
+    let tells = Tells(tell, clock.clone());
+    let records = FolderMetadata::options().clock(tells).open(folder.path()).unwrap();
+    records.grant(Duration::from_secs(1)).unwrap();
     let now = records.read("").unwrap().revision;
-    let other = File::options().write(true).open(folder.path().join("metadata.mdb")).unwrap();
+    let _other = changing(folder.path());
     told.try_iter().for_each(drop);
     thread::scope(|scope| {
         let waits = scope.spawn(|| records.wait("", now, AT_MOST));
+        // The first look is made at this time, and the others after it.
         told.recv().unwrap();
-        // Once that turn has ended.
-        other.lock().unwrap();
+        clock.advance(Duration::from_secs(1));
         assert!(!waits.join().unwrap().unwrap());
     });
 }
 
-#[test]
-fn readers_in_other_processes_do_not_delay_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = FolderMetadata::options().patience(Duration::ZERO).open(folder.path()).unwrap();
-    let other = File::open(folder.path().join("metadata.mdb")).unwrap();
-    other.lock_shared().unwrap();
-    assert_eq!(records.read("").unwrap().records, []);
-    assert!(matches!(records.grant(Duration::MAX), Err(MetadataError::Unreachable { .. })));
+/// Says when somebody looks, after it has taken the time.
+#[derive(Debug)]
+struct Tells(Sender<()>, ManualClock);
+
+impl Clock for Tells {
+    fn now(&self) -> Duration {
+        let now = self.1.now();
+        let _ = self.0.send(());
+        now
+    }
 }
