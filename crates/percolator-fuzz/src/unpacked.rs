@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use percolator::source::{Access, IndexPlace, Source, TfRecord};
 use percolator::tfrecord::Compression;
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use crate::accepted::accepted;
 use crate::files::{Folder, walk};

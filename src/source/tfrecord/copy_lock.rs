@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::source::file_id::FileId;
+use percolator_files::file_id::FileId;
 use percolator_files::shown;
 use percolator_files::{file_lock, whole_file};
 

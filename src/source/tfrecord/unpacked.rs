@@ -28,7 +28,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::Compression;
 use super::copy_lock::CopyLock;
@@ -39,8 +39,8 @@ use super::packed::{ENDS_MAX, Packed};
 use super::packed_walk::PackedWalk;
 use super::plain::Plain;
 use crate::source::SourceError;
-use crate::source::file_id::{FileId, FileState};
 use crate::source::index::{IndexPlace, file_in};
+use percolator_files::file_id::{FileId, FileState};
 use percolator_files::shown;
 use percolator_files::whole_file::{self, WholeFile, folder_of};
 

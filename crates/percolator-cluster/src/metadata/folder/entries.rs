@@ -11,7 +11,7 @@
 //!
 //! Numbers are big-endian in keys, which are in their order, and little-endian in values.
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::boot::BootId;
 use super::fault::Fault;
