@@ -10,7 +10,7 @@
 //! A checksum that stands beside its value, as in a TFRecord, need not travel: the value's lender finds it by
 //! the value's address ([`Keeper::check_value`]).
 
-use percolator_table::{DeferredChecksum, Unverified};
+use percolator_leveldb::table::{DeferredChecksum, Unverified};
 
 use super::SourceError;
 

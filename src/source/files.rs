@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 /// The most files whose name together has every path.
 const NAMED_MAX: usize = 3;

@@ -9,7 +9,6 @@
 mod checksum;
 mod each_source;
 mod entry;
-mod file_id;
 pub(crate) mod files;
 mod from_fn;
 mod identity;
@@ -18,7 +17,6 @@ mod in_memory;
 mod index;
 pub(crate) mod internals;
 pub(crate) mod joined;
-mod kept_maps;
 mod lenders;
 pub mod leveldb;
 pub(crate) mod lmdb;
@@ -508,10 +506,28 @@ pub enum SourceError {
     },
     /// A LevelDB cannot be read.
     #[error(transparent)]
-    LevelDb(#[from] LevelDbError),
+    LevelDb(LevelDbError),
     /// A TFRecord file cannot be read.
     #[error(transparent)]
     TfRecord(#[from] TfRecordError),
+}
+
+/// What other sources have errors for as well is one of those.
+impl From<LevelDbError> for SourceError {
+    fn from(error: LevelDbError) -> Self {
+        match error {
+            LevelDbError::Io { path, action, message, kind, code } => {
+                SourceError::Io { path, action, message, kind, code }
+            }
+            LevelDbError::NotADatabase { path, hint } => {
+                SourceError::NotADatabase { path, kind: "a LevelDB database", missing: "CURRENT", hint }
+            }
+            LevelDbError::Instead { path, thing } => {
+                SourceError::Instead { path, wanted: "a LevelDB", thing }
+            }
+            error => SourceError::LevelDb(error),
+        }
+    }
 }
 
 /// Displays the key after which something was found.

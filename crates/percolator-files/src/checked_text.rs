@@ -11,6 +11,7 @@
 use std::fmt::{self, Display, Write as _};
 use std::str::{FromStr, SplitTerminator};
 
+use crate::checksum::crc32c;
 use crate::shown;
 
 /// The name of the last line.
@@ -132,7 +133,7 @@ impl TextWriter {
 
     /// Ends the text with its checksum and returns it.
     pub fn checksum(mut self) -> String {
-        let checksum = checksum(self.0.as_bytes());
+        let checksum = crc32c(self.0.as_bytes());
         self.fact(CHECKSUM, format_args!("{checksum:08x}"));
         self.0
     }
@@ -169,7 +170,7 @@ impl<'a> TextReader<'a> {
         let Some((body, found)) = unverified else {
             return Err(TextFault::Cut { lines: lines(text).count() });
         };
-        let computed = checksum(body.as_bytes());
+        let computed = crc32c(body.as_bytes());
         if found != format!("{computed:08x}") {
             return Err(TextFault::Edited { computed, found: found.to_owned() });
         }
@@ -245,11 +246,6 @@ impl<'a> TextReader<'a> {
             }),
         }
     }
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
-    u32::try_from(checksum).expect("a CRC-32C has 32 bits")
 }
 
 #[cfg(test)]

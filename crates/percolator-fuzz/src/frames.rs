@@ -1,6 +1,6 @@
 //! A naive reader of TFRecord's frames, without a thought for speed.
 
-use percolator_table::checksum::masked_crc32c;
+use percolator_files::checksum::masked_crc32c;
 
 /// The frames of a file, as far as their heads lead.
 pub(crate) struct Frames<'a> {

@@ -2,8 +2,8 @@
 
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, IndexPlace, LevelDb};
-use percolator_table::checksum::masked_crc32c;
-use percolator_table::coding::put_varint;
+use percolator_files::checksum::masked_crc32c;
+use percolator_leveldb::coding::put_varint;
 
 use crate::accepted::accepted;
 use crate::files::{Folder, check_positions, walk};

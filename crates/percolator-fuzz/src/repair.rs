@@ -3,8 +3,8 @@
 //! Whoever makes a hostile file makes its checksums too. A fuzzer does not: of what it changes, a checksum
 //! lets nothing through. So the bodies try each input twice, as it is and repaired.
 
-use percolator_table::checksum::{crc32c, masked_crc32c};
-use percolator_table::coding::{Coded, fixed32, fixed64};
+use percolator_files::checksum::{crc32c, masked_crc32c};
+use percolator_leveldb::coding::{Coded, fixed32, fixed64};
 
 /// Calls `body` with the bytes, and with what `repair` makes of them if that differs.
 pub(crate) fn both(bytes: &[u8], repair: impl FnOnce(&mut [u8]), mut body: impl FnMut(&[u8])) {

@@ -1,6 +1,6 @@
-//! Sorted tables (`percolator-table`), which LevelDB and TensorFlow's checkpoints have in common.
+//! Sorted tables (`percolator_leveldb::table`), which LevelDB and TensorFlow's checkpoints have in common.
 
-use percolator_table::{
+use percolator_leveldb::table::{
     EntryPlace, PlaceCursor, TableBuilder, TableCursor, TableError, TableOptions, Verify,
 };
 

@@ -105,7 +105,7 @@ fn load(folder: &Path, mebibytes: usize) {
     let names: Vec<_> = checkpoint.tensors().map(|tensor| tensor.name.to_owned()).collect();
     let mut memory = vec![1; bytes];
     let cached = &memory[..64 << 10];
-    let sums = time(|| (0..1 << 14).map(|_| percolator_table::checksum::crc32c(black_box(cached))).max());
+    let sums = time(|| (0..1 << 14).map(|_| percolator_files::checksum::crc32c(black_box(cached))).max());
     println!("crc32c of cached memory: {:.2} GB/s", 1.0 / sums.as_secs_f64() * (1_u64 << 30) as f64 / 1e9);
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e9;
     for threads in [1, thread::available_parallelism().unwrap().get()] {

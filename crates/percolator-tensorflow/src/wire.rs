@@ -3,8 +3,8 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use percolator_table::coding;
-pub(crate) use percolator_table::coding::put_varint;
+use percolator_leveldb::coding;
+pub(crate) use percolator_leveldb::coding::put_varint;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 /// How deep messages may lie in one another. It is protobuf's own limit.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator_table::checksum::Crc32c;
+use percolator_files::checksum::Crc32c;
 
 use super::QuarantineError;
 use crate::bad::BadRecord;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::IndexPlace;
 

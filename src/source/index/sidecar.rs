@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use once_cell::sync::OnceCell;
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use crate::source::Identity;
 use percolator_files::{input_file, shown, whole_file};

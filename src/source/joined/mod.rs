@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::each_source::for_each;
 use super::files::Files;

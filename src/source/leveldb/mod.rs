@@ -1,103 +1,54 @@
-//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing, regardless of which
-//! program wrote the database.
+//! LevelDB's databases as sources of records. [`percolator_leveldb`] reads the files, changes nothing, and
+//! says what it promises, which memory it takes and what is an error.
 //!
-//! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
-//! the write-ahead log to tables and deletes the files those replace. Here the tables are mapped, and the
-//! logs are mapped and indexed in memory (or both are read, see [`Access`]). A walk merges them; the newest
-//! write of each key counts.
+//! ```text
+//! LevelDb -> Opened: the database, and the one lender of its bytes
+//!            LevelDbCursor -> Walk: in key order; helpers unpack the blocks ahead of it (ahead/)
+//!                          -> RecordCursor: to the place of a record, by the index
+//! ```
 //!
-//! - Every checksum is verified: a log's when the database is opened, a table block's whenever a walk enters
-//!   the block. Two exceptions apply to feeds: the worker that writes a large uncompressed block's records to
-//!   a batch verifies the block first, and the thread that unpacks a compressed block verifies it. Damage is
-//!   an error that names the file and the place; nothing is skipped.
-//! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
-//!   [`LevelDb::cuts`].
-//! - A log that lacks writes which the sequence numbers show to have existed is an error, and so is a log
-//!   that is missing, unless [`LogGaps`] allows it.
+//! - Every block's checksum is verified: by the cursor, or in feeds, by the worker that writes a large
+//!   uncompressed block's records to a batch, before it does, and by the thread that unpacks a compressed
+//!   block. Damage is an error that names the file and the place; nothing is skipped.
 //! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
 //!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
 //!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
 //!   fills its buffer is handed over together with the buffer.
-//! - A key of more than 8 KiB is refused. Tables store a key as its difference from the key before it, so an
-//!   entry of twenty bytes could have a key of any length. Caffe's keys have some 300 bytes at most.
-//!
-//! Memory: 40 bytes per key in the logs, plus those keys and values that the logs' blocks of 32 KiB cut to
-//! pieces; some hundred bytes per table. A walk has its last key, and for each level and each table of level
-//! 0 an index block and a data block, uncompressed, and a key of each. A damaged or forged database, and a
-//! walk of it, can need at most
-//!
-//! - 60 bytes per byte of log, while a buffer grows, if its writes delete the empty key;
-//! - 22 bytes per byte of table, if snappy yields the most it can;
-//! - the keys: at most 16 KiB each, because their buffers double; except for the walk's own key, none is
-//!   longer than its block.
 //!
 //! If helpers unpack blocks ahead, a walk has at most 32 groups of blocks, of 128 KiB each. If blocks are
 //! usually longer, up to 8 MiB each, a group has one block, and all tables of the walk together have as many
 //! groups as total 16 MiB, or two. For a while after an unusually long block, a buffer may be four times as
 //! large. The walk itself unpacks a block that is more than twice as long as usual, or longer than 8 MiB.
 //!
-//! An index, if requested, has 16 bytes per record. A cursor that seeks by position has one more block, and a
-//! key.
-//!
-//! These limits are the reader's own. A caller that keeps entries copies a table's keys: a run of records has
-//! up to 8 KiB for each, whatever the database's length. The same holds for time: for each entry that a walk
-//! passes, up to 8 KiB are copied and compared, and an entry may have twenty bytes.
+//! An index, if requested, has 16 bytes per record. A run of records copies a table's keys, up to 8 KiB each.
 
 mod ahead;
-mod batch;
 mod by_position;
-mod database;
-// Miri maps no files, as these tests and those at the end do.
-#[cfg(test)]
-#[cfg(not(miri))]
-mod deferring;
-mod edit;
-mod error;
-mod folder;
-mod group;
 mod index;
-mod key;
-mod level;
-mod log;
-mod map;
-mod memtable;
-mod merge;
-mod numbers;
-mod opened;
-mod recovery;
-mod replay;
+mod lending;
+// Miri maps no files.
 #[cfg(test)]
 #[cfg(not(miri))]
-mod seeking;
-#[cfg(test)]
-#[cfg(not(any(miri, shuttle)))]
-mod unpacking;
+mod tests;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use percolator_table::Verify;
+use percolator_files::Access;
+use percolator_leveldb::table::Verify;
+use percolator_leveldb::{Database, Options};
+
+pub use percolator_leveldb::table::TableError;
+pub use percolator_leveldb::{LevelDbError, LogCut, LogFault, LogGaps, LogTail};
 
 pub(super) use self::ahead::Pool;
-pub use self::error::LevelDbError;
-pub use self::log::{LogFault, LogTail};
-pub use percolator_table::TableError;
 
 use self::by_position::LevelDbCursor;
-use self::database::Database;
 use self::index::Indexed;
-use self::log::Cut;
-use self::merge::MergeCursor;
+use self::lending::{Opened, Walk};
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 use crate::source::internals::SourceInternals;
-use percolator_files::Access;
-use percolator_files::shown;
-
-/// The most tables of one database that stay mapped, unless fewer maps are left to the process
-/// (`kept_maps.rs`). Each cursor maps the others for itself, and lends their values only until it moves.
-const MAPS_MAX: usize = 16_384;
 
 /// The shortest block whose checksum is deferred: for a shorter one, passing the deferred checksum on costs
 /// more than verifying the block. The tests' tables are small.
@@ -127,7 +78,7 @@ const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: DEFERRED_BYTES_
 pub struct LevelDb {
     /// As the caller passed it.
     path: PathBuf,
-    database: Arc<Database>,
+    opened: Arc<Opened>,
     /// The index of its records, once requested. Clones share it.
     indexed: Arc<Mutex<Option<Indexed>>>,
 }
@@ -143,10 +94,7 @@ pub struct LevelDb {
 /// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct LevelDbOptions {
-    access: Access,
-    log_gaps: LogGaps,
-}
+pub struct LevelDbOptions(Options);
 
 impl LevelDbOptions {
     /// Sets how the files are read (default: [`Access::Auto`]).
@@ -159,14 +107,14 @@ impl LevelDbOptions {
     /// cursor reaches them, that is [`LevelDbError::BeingWritten`].
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
-        self.access = access;
+        self.0.access = access;
         self
     }
 
     /// Sets what happens if logs lack writes (default: they are refused).
     #[must_use]
     pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
-        self.log_gaps = gaps;
+        self.0.log_gaps = gaps;
         self
     }
 
@@ -176,7 +124,9 @@ impl LevelDbOptions {
     ///
     /// As [`LevelDb::open`], except for gaps that are allowed: [`LevelDb::gaps`] returns those.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<LevelDb, SourceError> {
-        LevelDb::open_mapping(path.as_ref(), MAPS_MAX, self)
+        let path = path.as_ref().to_owned();
+        let opened = Opened::new(Database::open(&path, &self.0)?);
+        Ok(LevelDb { path, opened, indexed: Arc::default() })
     }
 }
 
@@ -215,15 +165,8 @@ impl LevelDb {
         LevelDbOptions::default()
     }
 
-    fn open_mapping(path: &Path, maps: usize, options: &LevelDbOptions) -> Result<Self, SourceError> {
-        let database = Arc::new(recovery::open(path, maps, options)?);
-        tracing::debug!(
-            path = %shown::path(path),
-            tables = database.levels.iter().map(Vec::len).sum::<usize>(),
-            keys_in_logs = database.memtable.len(),
-            "a LevelDB is open"
-        );
-        Ok(LevelDb { path: path.to_owned(), database, indexed: Arc::default() })
+    fn database(&self) -> &Arc<Database> {
+        self.opened.database()
     }
 
     /// Returns a cursor over the keys from `start` (inclusive) to `end` (exclusive); `None` leaves that end
@@ -235,21 +178,21 @@ impl LevelDb {
     ///
     /// [`SourceError`] if no cursor can be made. Errors of tables are returned by the cursor's steps.
     pub fn range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(MergeCursor::new(&self.database, start.unwrap_or_default(), end)))
+        Ok(Box::new(Walk::new(&self.opened, (start.unwrap_or_default(), end), Verify::AtOnce, None)))
     }
 
     /// Returns the cuts of this database's logs, as after a crash, and what each dropped. Usually there are
     /// none.
     #[must_use]
     pub fn cuts(&self) -> &[LogCut] {
-        &self.database.cuts
+        self.database().cuts()
     }
 
     /// Returns what the logs of this database lack if it was opened with [`LogGaps::Allow`]: up to 100 of the
     /// errors that would otherwise have been returned. Usually there are none.
     #[must_use]
     pub fn gaps(&self) -> &[LevelDbError] {
-        &self.database.gaps
+        self.database().gaps()
     }
 }
 
@@ -261,12 +204,12 @@ impl Source for LevelDb {
     /// Known if all records are in the logs, or if there is an index of them.
     fn records(&self) -> Option<u64> {
         let of_index = || self.indexed.lock().as_ref().map(|indexed| indexed.index.records());
-        self.database.records().or_else(of_index)
+        self.database().records().or_else(of_index)
     }
 
     /// Compaction changes the files, but not the identity.
     fn identity(&self) -> Identity {
-        Identity::new().with("kind", "LevelDB").with("last write", self.database.last_sequence)
+        Identity::new().with("kind", "LevelDB").with("last write", self.database().last_sequence())
     }
 
     /// Counts where the logs' keys and values are, the bytes that had to be joined, what is known of each
@@ -275,12 +218,12 @@ impl Source for LevelDb {
     /// returns.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
-        size_of::<Database>() + self.database.held_bytes() + of_index
+        size_of::<Database>() + self.database().held_bytes() + of_index
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        let merge = MergeCursor::new(&self.database, &[], None);
-        Ok(Box::new(LevelDbCursor::new(self, merge, Verify::AtOnce)))
+        let walk = Walk::new(&self.opened, (&[], None), Verify::AtOnce, None);
+        Ok(Box::new(LevelDbCursor::new(self, walk, Verify::AtOnce)))
     }
 
     fn is_seekable(&self) -> bool {
@@ -301,9 +244,9 @@ impl SourceInternals for LevelDb {
     /// Reads a block of each level. If the greatest key ever written is deleted, `look` is not called: the
     /// result would change with compaction.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
-        let Some(key) = self.database.greatest_key() else { return };
-        if let Ok(Some(entry)) = MergeCursor::new(&self.database, key, None).advance() {
-            look(entry.key(), entry.value());
+        let Some(key) = self.database().greatest_key() else { return };
+        if let Ok(Some(entry)) = self.database().range(key, None).advance() {
+            look(entry.key, entry.value);
         }
     }
 
@@ -311,185 +254,7 @@ impl SourceInternals for LevelDb {
         if !promise.is_of_blocks() {
             return self.cursor();
         }
-        let merge = MergeCursor::deferring(&self.database, promise.pool());
-        Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))
-    }
-}
-
-/// What happens if logs lack writes that the sequence numbers show to have existed, or are missing.
-///
-/// LevelDB numbers its writes. A log loses some if its file system loses power, or if a copy of it was cut
-/// short. That shows if the numbers jump, or if the MANIFEST counts more of them. docs/caffe.md lists the
-/// losses that no number shows.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-pub enum LogGaps {
-    /// Missing writes are an error.
-    #[default]
-    Refuse,
-    /// The remaining writes are read, as LevelDB itself does, with a warning for each gap.
-    Allow,
-}
-
-/// A log or a MANIFEST that ends inside a record, or in zeros: its writer died. What is before the cut is
-/// served. For a MANIFEST that is an earlier list of the database's tables, so an older list may be in use.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogCut {
-    /// The file.
-    pub file: PathBuf,
-    /// Where the record without an end starts.
-    pub offset: u64,
-    /// How many bytes there are from there to the end of the file. None of them is served.
-    pub dropped_bytes: u64,
-    /// What those bytes are.
-    pub tail: LogTail,
-    /// Whether it is the MANIFEST.
-    is_manifest: bool,
-}
-
-impl LogCut {
-    fn new(file: &Path, cut: Cut) -> Self {
-        let (offset, dropped_bytes) = (cut.offset as u64, cut.dropped_bytes as u64);
-        LogCut { file: file.to_owned(), offset, dropped_bytes, tail: cut.tail, is_manifest: false }
-    }
-
-    /// What the cut means for the records.
-    fn consequence(&self) -> &'static str {
-        match self.is_manifest {
-            true => "an older list of tables may be in use; copy the database again if there is another copy",
-            false => "what is before the cut is served",
-        }
-    }
-}
-
-impl fmt::Display for LogCut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LogCut { file, offset, dropped_bytes, tail, is_manifest } = self;
-        let file = shown::path(file);
-        if *tail == LogTail::Zeros {
-            return write!(
-                f,
-                "{file}: from byte {offset} on there are {dropped_bytes} zeros: space that its writer \
-                 reserved, or data that did not reach the disk"
-            );
-        }
-        write!(
-            f,
-            "{file}: cut inside the record at byte {offset}: {dropped_bytes} bytes, {tail}, are dropped"
-        )?;
-        if *is_manifest { write!(f, "; {}", self.consequence()) } else { Ok(()) }
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(miri))]
-mod tests {
-    use super::*;
-    use crate::record::RecordId;
-    use crate::source::{Record, Run};
-
-    fn open(name: &str, maps: usize) -> LevelDb {
-        open_as(name, maps, Access::Mapped)
-    }
-
-    fn open_as(name: &str, held: usize, access: Access) -> LevelDb {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
-        LevelDb::open_mapping(&path, held, &LevelDb::options().access(access)).unwrap()
-    }
-
-    /// Reads the records of a database into one run; returns it and how many of them were lent.
-    fn read(source: &LevelDb) -> (Run, usize) {
-        let mut run = Run::with_capacity(0);
-        let mut lent = 0;
-        let mut cursor = source.cursor().unwrap();
-        while let Some(entry) = cursor.advance().unwrap() {
-            lent += usize::from(entry.is_lent());
-            run.push(RecordId::default(), entry);
-        }
-        (run, lent)
-    }
-
-    #[test]
-    fn the_databases_of_the_tests_have_what_they_are_there_for() {
-        let tables = |name: &str| open(name, 0).database.levels.each_ref().map(Vec::len);
-        println!("{:?}", ["levels", "compacted", "killed", "deleted", "reopened"].map(tables));
-        assert!(tables("levels").iter().filter(|&&tables| tables > 0).count() >= 3, "three levels");
-        assert!(tables("reopened")[0] > 1, "tables of level 0");
-        assert!(!open("reopened", 0).database.memtable.is_empty(), "and a log");
-        assert_eq!(tables("big_values"), [0; 7]);
-        assert!(!open("killed", 0).database.memtable.is_empty());
-    }
-
-    #[test]
-    fn what_is_held_is_that_of_the_keys_in_the_logs_and_of_the_tables() {
-        let (nothing, logs, tables) = (open("nothing", 9), open("big_values", 9), open("levels", 9));
-        let least = nothing.held_bytes();
-        let keys = logs.database.memtable.len() * 40;
-        assert!(logs.held_bytes() >= least + keys, "{} for {keys}", logs.held_bytes());
-        let count = tables.database.levels.iter().map(Vec::len).sum::<usize>();
-        let held = tables.held_bytes() - least;
-        assert!((100 * count..1000 * count).contains(&held), "{held} for {count} tables");
-    }
-
-    #[test]
-    fn what_is_read_and_not_mapped_is_held() {
-        let file_bytes = |name: &str, ending: &str| {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
-            let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
-            let meant = files.filter(|file| file.path().extension().is_some_and(|found| found == ending));
-            meant.map(|file| std::fs::read(file.path()).unwrap().len()).collect::<Vec<_>>()
-        };
-        let logs: usize = file_bytes("big_values", "log").into_iter().sum();
-        let [mapped, read] =
-            [Access::Mapped, Access::Read].map(|access| open_as("big_values", 9, access).held_bytes());
-        assert!(logs > 60_000 && read >= mapped + logs, "{read}, {mapped} and {logs}");
-        let tables = file_bytes("levels", "ldb");
-        let [mapped, read] = [Access::Mapped, Access::Read]
-            .map(|access| open_as("levels", 9, access).cursor().unwrap().held_bytes(0).total());
-        assert_eq!(mapped, 0);
-        let (longest, all) = (*tables.iter().max().unwrap(), tables.iter().sum());
-        assert!((longest..=all).contains(&read), "{read}: a table of each level, of {tables:?}");
-    }
-
-    /// This table is not held when the database is opened: there are more tables than may be held.
-    #[test]
-    fn a_table_that_is_deleted_before_a_walk_opens_it_says_that_somebody_writes() {
-        deleted_before_a_walk(Access::Mapped);
-        deleted_before_a_walk(Access::Read);
-    }
-
-    fn deleted_before_a_walk(access: Access) {
-        let folder = tempfile::tempdir().unwrap();
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/uncompressed");
-        for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-            std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
-        }
-        let source = LevelDb::open_mapping(folder.path(), 0, &LevelDb::options().access(access)).unwrap();
-        std::fs::remove_file(folder.path().join("000005.ldb")).unwrap();
-        let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
-        assert!(matches!(error, SourceError::LevelDb(LevelDbError::BeingWritten { .. })), "{error}");
-        assert!(error.to_string().contains("000005.ldb is no longer there"), "{error}");
-    }
-
-    #[test]
-    fn values_are_lent_where_they_lie_in_a_file_that_stays_mapped() {
-        for (name, log_only) in [("uncompressed", false), ("levels", false), ("big_values", true)] {
-            let (kept, unkept) = (open(name, MAPS_MAX), open(name, 0));
-            let ((kept, kept_lent), (unkept, unkept_lent)) = (read(&kept), read(&unkept));
-            let same =
-                |(one, other): (Record<'_>, Record<'_>)| (one.key, one.value) == (other.key, other.value);
-            assert!(kept.len() == unkept.len() && kept.iter().zip(unkept.iter()).all(same), "{name}");
-            match (name, log_only) {
-                ("uncompressed", _) => assert_eq!((kept_lent, unkept_lent), (kept.len(), 0)),
-                (_, true) => assert_eq!((kept_lent, unkept_lent), (kept.len(), kept.len())),
-                // Compressed blocks, and a log.
-                _ => assert!(
-                    kept_lent > 0 && kept_lent < kept.len() && kept_lent == unkept_lent,
-                    "{kept_lent}"
-                ),
-            }
-        }
+        let walk = Walk::new(&self.opened, (&[], None), BY_THE_USER, promise.pool());
+        Ok(Box::new(LevelDbCursor::new(self, walk, BY_THE_USER)))
     }
 }

@@ -20,10 +20,10 @@ use super::pages::Pages;
 use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::base::keyed::{Held, Keyed};
-use crate::source::file_id::FileId;
 use crate::source::page_cache::PageCache;
 use crate::source::{Keeper, SourceError, TableChecksum};
 use percolator_files::Reading;
+use percolator_files::file_id::FileId;
 use percolator_files::shown;
 
 /// The most attempts to determine what a reader sees, while a writer keeps committing.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::meta::{self, Foreign};
 use crate::source::SourceError;
-use crate::source::file_id::FileId;
 use crate::what::Kind;
+use percolator_files::file_id::FileId;
 use percolator_files::input_file::open_without_waiting;
 
 /// The name of the data file in a database's folder.

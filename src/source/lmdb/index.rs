@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::Lmdb;
 use super::environment::View;

@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::source::file_id::FileId;
+use percolator_files::file_id::FileId;
 use percolator_files::input_file::is_of_file;
 
 /// The lock files of our environments.

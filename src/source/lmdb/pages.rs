@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 
 use memmap2::{Advice, Mmap, MmapOptions};
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 use super::fault::{Fault, fault};
 use super::page::{ASKED_BYTES, HEAD_BYTES, Leaf, METAS, Place, Tree, check_overflow, half};

@@ -23,8 +23,8 @@ use super::files::Files;
 use super::lock_file::{LockFile, Turn};
 use super::room::Room;
 use crate::source::SourceError;
-use crate::source::file_id::FileId;
 use percolator_files::caller::words;
+use percolator_files::file_id::FileId;
 use percolator_files::shown;
 
 /// The most read transactions that may be open at once, over all processes. LMDB's own default is 126; a

@@ -11,7 +11,7 @@ impl PageCache {
     #[expect(unsafe_code, reason = "the same interface as on Linux")]
     pub(in crate::source) unsafe fn of(
         _path: &std::path::Path,
-        _id: crate::source::file_id::FileId,
+        _id: percolator_files::file_id::FileId,
         _map: &[u8],
     ) -> Self {
         PageCache

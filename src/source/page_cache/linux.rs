@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ahead::{CHUNK_BYTES, STEPS_FORWARD, Selectivity, Window};
 use super::mapped::{Mapped, steps};
-use crate::source::file_id::FileId;
+use percolator_files::file_id::FileId;
 
 /// The page cache of one cursor over a mapped file. If the kernel does not cooperate, the cursor works
 /// without.

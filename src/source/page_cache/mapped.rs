@@ -14,8 +14,8 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
-use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
+use percolator_files::file_id::FileId;
 use percolator_files::input_file::open_without_waiting;
 use percolator_files::shown;
 

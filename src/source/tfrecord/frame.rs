@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use percolator_table::checksum::masked_crc32c;
+use percolator_files::checksum::masked_crc32c;
 
 use super::error::{RecordAt, TfRecordError};
 

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 
 pub use self::error::{RecordAt, TfRecordError};
 pub use self::writer::{TfRecordWriter, write_record};

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::error::TfRecordError;
 use crate::source::SourceError;
-use crate::source::file_id::FileState;
+use percolator_files::file_id::FileState;
 use percolator_files::input_file::open_without_waiting;
 use percolator_files::whole_file::kind_of;
 

@@ -11,7 +11,7 @@ use super::frame::{HEAD_BYTES, length_in};
 use super::inflate::Inflate;
 use super::open_files::open_again;
 use crate::source::SourceError;
-use crate::source::file_id::FileState;
+use percolator_files::file_id::FileState;
 
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;

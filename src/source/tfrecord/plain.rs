@@ -16,11 +16,11 @@ use super::error::{RecordAt, TfRecordError};
 use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use crate::base::cache_lines;
 use crate::source::checksum::{Keeper, TableChecksum};
-use crate::source::file_id::FileState;
-use crate::source::kept_maps::KeptMaps;
 use crate::source::page_cache::PageCache;
 use crate::source::{Lender, SourceError};
+use percolator_files::KeptMaps;
 use percolator_files::Reading;
+use percolator_files::file_id::FileState;
 use percolator_files::shown;
 
 /// The most bytes that the kernel reads for one request, however long the requested range is.

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::{GzEncoder, ZlibEncoder};
-use percolator_table::checksum::Crc32c;
+use percolator_files::checksum::Crc32c;
 
 use super::Compression;
 use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, head_of};

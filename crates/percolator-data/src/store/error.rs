@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
-use percolator_table::BuildError;
+use percolator_leveldb::table::BuildError;
 
 use super::Backend;
 

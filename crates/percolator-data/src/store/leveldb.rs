@@ -9,10 +9,12 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator_table::{BuildError, Keys, TableBuilder, TableOptions};
+use percolator_leveldb::TableFile;
+use percolator_leveldb::manifest::tagged;
+use percolator_leveldb::table::{BuildError, Keys, TableBuilder, TableOptions};
 
 use super::batch::Batch;
-use super::manifest::{self, Manifest};
+use super::manifest::Manifest;
 use super::{Backend, Mark, StoreError, StoreWriter};
 
 /// A block ends with this many bytes, as in Caffe's databases.
@@ -27,32 +29,13 @@ const FIRST_TABLE: u64 = 5;
 /// The last of LevelDB's levels.
 const LAST_LEVEL: u32 = 6;
 
-/// A table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Table {
-    pub(super) number: u64,
-    pub(super) level: u32,
-    pub(super) bytes: u64,
-    /// Its first and its last key, each with its tag.
-    pub(super) smallest: Vec<u8>,
-    pub(super) largest: Vec<u8>,
+fn path(folder: &Path, table: &TableFile) -> PathBuf {
+    folder.join(format!("{:06}.ldb", table.number))
 }
 
-impl Table {
-    fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{:06}.ldb", self.number))
-    }
-
-    /// Whether a key may lie in both tables.
-    fn meets(&self, other: &Table) -> bool {
-        let [smallest, largest] = [&self.smallest, &self.largest].map(|key| user_key(key));
-        smallest <= user_key(&other.largest) && user_key(&other.smallest) <= largest
-    }
-}
-
-/// A table's key without its tag.
-fn user_key(key: &[u8]) -> &[u8] {
-    key.split_last_chunk::<8>().map_or(key, |(user, _)| user)
+/// Whether a key may lie in both tables.
+fn meet(one: &TableFile, other: &TableFile) -> bool {
+    one.first_user_key() <= other.last_user_key() && other.first_user_key() <= one.last_user_key()
 }
 
 /// Writes records to the tables of a LevelDB.
@@ -61,8 +44,8 @@ pub(super) struct LevelDbWriter {
     folder: PathBuf,
     manifest: Manifest,
     /// In the order in which they were written.
-    tables: Vec<Table>,
-    /// The largest of all keys so far, with its tag.
+    tables: Vec<TableFile>,
+    /// The largest of all keys so far.
     largest: Vec<u8>,
     /// The sequence number of the last record.
     sequence: u64,
@@ -79,7 +62,7 @@ impl LevelDbWriter {
     pub(super) fn reopen(folder: &Path, manifest_bytes: u64) -> Result<Self, StoreError> {
         let (manifest, tables, sequence) = Manifest::reopen(folder, manifest_bytes)?;
         for table in &tables {
-            let path = table.path(folder);
+            let path = path(folder, table);
             let found = fs::metadata(&path).map_err(StoreError::io(&path, "find the table"))?.len();
             if found != table.bytes {
                 let found = format!("it has {found} bytes, and had {} before", table.bytes);
@@ -89,9 +72,8 @@ impl LevelDbWriter {
         Ok(Self::of(folder, manifest, tables, sequence))
     }
 
-    fn of(folder: &Path, manifest: Manifest, tables: Vec<Table>, sequence: u64) -> Self {
-        let largest = tables.iter().map(|table| &table.largest).max_by_key(|key| user_key(key));
-        let largest = largest.cloned().unwrap_or_default();
+    fn of(folder: &Path, manifest: Manifest, tables: Vec<TableFile>, sequence: u64) -> Self {
+        let largest = tables.iter().map(TableFile::last_user_key).max().unwrap_or_default().to_vec();
         let batch = Batch::default();
         LevelDbWriter { folder: folder.to_owned(), manifest, tables, largest, sequence, batch }
     }
@@ -99,36 +81,36 @@ impl LevelDbWriter {
     /// Writes the batch as a table.
     fn write(&mut self) -> Result<(), StoreError> {
         let number = self.tables.last().map_or(FIRST_TABLE, |last| last.number + 1);
-        let mut table = Table { number, level: 0, bytes: 0, smallest: Vec::new(), largest: Vec::new() };
-        let path = table.path(&self.folder);
+        let mut table = TableFile { number, bytes: 0, smallest: Box::default(), largest: Box::default() };
+        let path = path(&self.folder, &table);
         let failed = |action| StoreError::io(&path, action);
         let file = File::create(&path).map_err(failed("create the table"))?;
         let options =
             TableOptions { block_bytes: BLOCK_BYTES, keys: Keys::Tagged, ..TableOptions::default() };
-        let mut sequence = self.sequence;
+        let (mut sequence, mut largest) = (self.sequence, Vec::new());
         let write = || -> Result<(), BuildError> {
             let mut builder = TableBuilder::new(BufWriter::new(&file), options);
             for (key, value) in self.batch.sorted() {
                 sequence += 1;
-                let key = manifest::tagged(key, sequence);
-                builder.add(&key, value)?;
+                largest = tagged(key, sequence);
+                builder.add(&largest, value)?;
                 if table.smallest.is_empty() {
-                    table.smallest.clone_from(&key);
+                    table.smallest = largest.as_slice().into();
                 }
-                table.largest = key;
             }
             builder.finish()?.flush()?;
             Ok(file.sync_data()?)
         };
         write().map_err(|error| StoreError::Table { path: path.clone(), error })?;
+        table.largest = largest.into();
         table.bytes = file.metadata().map_err(failed("find the table"))?.len();
         // A table of the last level must lie apart from all others: those of level 0 would hide it.
-        let is_behind = self.tables.is_empty() || user_key(&table.smallest) > user_key(&self.largest);
-        let is_apart = is_behind || self.tables.iter().all(|other| !other.meets(&table));
-        table.level = if is_apart { LAST_LEVEL } else { 0 };
-        self.manifest.add(&table, sequence)?;
-        if self.tables.is_empty() || user_key(&table.largest) > user_key(&self.largest) {
-            self.largest.clone_from(&table.largest);
+        let is_behind = self.tables.is_empty() || table.first_user_key() > &self.largest[..];
+        let is_apart = is_behind || !self.tables.iter().any(|other| meet(other, &table));
+        let level = if is_apart { LAST_LEVEL } else { 0 };
+        self.manifest.add(level, &table, sequence)?;
+        if table.last_user_key() > &self.largest[..] {
+            self.largest = table.last_user_key().to_vec();
         }
         self.sequence = sequence;
         self.tables.push(table);
@@ -161,7 +143,7 @@ impl StoreWriter for LevelDbWriter {
     fn finish(mut self: Box<Self>) -> Result<(), StoreError> {
         self.commit()?;
         // One that was written after the last mark, and then never again.
-        let tables: HashSet<_> = self.tables.iter().map(|table| table.path(&self.folder)).collect();
+        let tables: HashSet<_> = self.tables.iter().map(|table| path(&self.folder, table)).collect();
         for entry in fs::read_dir(&self.folder).map_err(StoreError::io(&self.folder, "list the folder"))? {
             let path = entry.map_err(StoreError::io(&self.folder, "list the folder"))?.path();
             if path.extension().is_some_and(|ending| ending == "ldb") && !tables.contains(&path) {

@@ -5,9 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use percolator_table::checksum::masked_crc32c;
-
 use super::{COPY, Kind, Thing, UNREAD, text};
+use crate::checksum::masked_crc32c;
 use crate::input_file;
 
 /// How much of a file is looked at, from its front and from its end.

@@ -3,7 +3,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use percolator_table::coding;
+use percolator_leveldb::coding;
 use prost::Message as _;
 
 use self::BadEntry::Malformed;

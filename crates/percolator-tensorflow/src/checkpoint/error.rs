@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
-use percolator_table::TableError;
+use percolator_leveldb::table::TableError;
 
 use crate::DataType;
 

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use percolator_table::{TableCursor, TableError, Verify};
+use percolator_leveldb::table::{TableCursor, TableError, Verify};
 
 use super::entry::{BadEntry, BadHeader, Header, RawEntry, RawExtent};
 use super::error::CheckpointError;

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 
 use crc_fast::Digest;
-use percolator_table::checksum::{crc32c, mask};
+use percolator_files::checksum::{crc32c, mask};
 
 use super::Checkpoint;
 use super::data::DataFile;

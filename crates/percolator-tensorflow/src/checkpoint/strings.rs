@@ -11,8 +11,8 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use crc_fast::{CrcAlgorithm, Digest};
-use percolator_table::checksum::mask;
-use percolator_table::coding::varint;
+use percolator_files::checksum::mask;
+use percolator_leveldb::coding::varint;
 
 use super::read::crc32c_of;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use percolator_table::checksum::{crc32c, mask, masked_crc32c};
+use percolator_files::checksum::{crc32c, mask, masked_crc32c};
 use percolator_tensorflow::DataType;
 use percolator_tensorflow::proto::{
     BundleEntryProto, BundleHeaderProto, TensorShapeProto, VersionDef, tensor_shape_proto::Dim,

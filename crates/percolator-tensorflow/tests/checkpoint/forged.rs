@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator_files::Access;
-use percolator_table::checksum::{crc32c, mask};
+use percolator_files::checksum::{crc32c, mask};
 use percolator_tensorflow::proto::tensor_slice_proto::Extent;
 use percolator_tensorflow::proto::tensor_slice_proto::extent::HasLengthHack;
 use percolator_tensorflow::proto::{BundleEntryProto, TensorSliceProto};

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use percolator_files::Access;
-use percolator_table::checksum::masked_crc32c;
-use percolator_table::{TableCursor, Verify};
+use percolator_files::checksum::masked_crc32c;
+use percolator_leveldb::table::{TableCursor, Verify};
 use percolator_tensorflow::{Checkpoint, DataType, Elements};
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator_table::{TableCursor, Verify, coding::Coded};
+use percolator_leveldb::coding::Coded;
+use percolator_leveldb::table::{TableCursor, Verify};
 use percolator_tensorflow::checkpoint::Extent;
 use percolator_tensorflow::proto::tensor_slice_proto::extent::HasLengthHack;
 use percolator_tensorflow::proto::{BundleEntryProto, BundleHeaderProto, TensorSliceProto};

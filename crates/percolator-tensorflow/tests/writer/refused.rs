@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use percolator_table::{TableBuilder, TableOptions};
+use percolator_leveldb::table::{TableBuilder, TableOptions};
 use percolator_tensorflow::checkpoint::{Extent, ManagerOptions, StateFile, WriteError};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor};
 use tempfile::tempdir;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use percolator_table::checksum::crc32c;
+use percolator_files::checksum::crc32c;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use super::fault::Fault;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use percolator_files::checksum::Crc32c;
 use percolator_files::whole_file::{Existing, WholeFile};
-use percolator_table::checksum::Crc32c;
 
 use crate::paths::with_suffix;
 

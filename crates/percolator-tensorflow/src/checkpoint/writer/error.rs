@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
-use percolator_table::BuildError;
+use percolator_leveldb::table::BuildError;
 
 use crate::{DataType, TensorError};
 

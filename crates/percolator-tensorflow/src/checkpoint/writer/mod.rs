@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use percolator_files::whole_file::{Existing, WholeFile};
-use percolator_table::{BuildError, TableBuilder, TableOptions};
+use percolator_leveldb::table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 
 use self::data_file::DataFile;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use percolator_table::checksum::Crc32c;
-use percolator_table::{TableBuilder, TableOptions};
+use percolator_files::checksum::Crc32c;
+use percolator_leveldb::table::{TableBuilder, TableOptions};
 use prost::Message as _;
 
 use super::data_file::Sink;

@@ -10,8 +10,8 @@
 
 use std::io;
 
-use percolator_table::checksum::Crc32c;
-use percolator_table::coding::put_varint;
+use percolator_files::checksum::Crc32c;
+use percolator_leveldb::coding::put_varint;
 
 use super::data_file::Sink;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use percolator_table::checksum::Crc32c;
+use percolator_files::checksum::Crc32c;
 
 use super::data_file::Sink as _;
 use super::{CheckpointWriter, WriteError, error::TensorReason, plan::Planned};
