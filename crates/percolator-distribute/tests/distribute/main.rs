@@ -1,6 +1,8 @@
 //! Jobs of many workers: what each step gives to whom, what is agreed on, and how the processes learn of a
 //! failure.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
 mod collectives;
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
