@@ -40,6 +40,8 @@
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
+//! - The package `percolator-distribute`: a step's batches of all replicas, as TensorFlow's `tf.distribute`
+//!   gives them; for jobs of many processes.
 //! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
 //!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
@@ -105,10 +107,8 @@
 //!   version of the CUDA bindings. Add it to `default-features = false`.
 //! - `stream`: a [`Lane`] is a `futures_core::Stream`, and a feed can be built in the background.
 //! - `serde`: a [`FeedSpec`](feed::FeedSpec) goes to and from any format of the crate `serde`.
-//! - `turbojpeg`: for tests and benches only. It brings libjpeg-turbo, to compare the JPEG decoder with.
 
-// A build for the model checker leaves out the jobs of several processes; some of what they alone use stays
-// behind.
+// A build for the model checker leaves out some callers; what they alone use stays behind.
 #![cfg_attr(
     shuttle,
     allow(dead_code, unused_imports, unreachable_pub, reason = "their callers are left out of this build")

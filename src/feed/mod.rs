@@ -72,7 +72,6 @@ pub use self::watch::FeedWatch;
 
 use self::progress::{About, Progress};
 
-#[cfg(not(shuttle))]
 use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;

@@ -160,16 +160,23 @@ impl FeedBuilder {
         let is_shared = self.replica_span()?.world.workers() > 1;
         let is_resumed = self.attached.resume.is_some();
         let jumps = schedule.shuffles_records() || is_mixed || schedule.blocks;
+        let is_in_order_alone = |made: &Result<(), SourceError>| {
+            matches!(made, Err(SourceError::TfRecord(TfRecordError::InOrderAlone { .. }))) && !jumps
+        };
+        let place = self.index_place();
+        // What is another worker's, or was delivered before, is passed over then. A source of a caller's own
+        // over such a file cannot count its records either: the feed does.
+        let count = || match source.count(&place) {
+            counted if is_in_order_alone(&counted) => Ok(()),
+            counted => counted,
+        };
         if !jumps && !is_shared && !is_resumed {
             if source.records().is_none() {
-                source.count(&self.index_place())?;
+                count()?;
             }
         } else {
-            match source.index(&self.index_place()) {
-                // What is another worker's, or was delivered before, is passed over.
-                Err(SourceError::TfRecord(TfRecordError::InOrderAlone { .. })) if !jumps => {
-                    source.count(&self.index_place())?;
-                }
+            match source.index(&place) {
+                indexed if is_in_order_alone(&indexed) => count()?,
                 indexed => indexed?,
             }
             if !source.is_seekable() {

@@ -163,13 +163,18 @@ impl std::iter::FusedIterator for Steps<'_> {}
 ///
 /// # Errors
 ///
-/// The first error of a lane. The batches of the others go back to their lanes, and do not count.
+/// The first error of a lane. The batches of the others go back to their lanes, and do not count; all lanes
+/// end, since another step would be the next one for some of them only.
 pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     let next = |lane: &mut Lane| lane.next_uncounted().transpose();
-    waiting(lanes, &mut Vec::new(), |lanes| {
+    let taken = waiting(lanes, &mut Vec::new(), |lanes| {
         wait_for_held(lanes, None);
         lanes.iter_mut().map(next).collect()
-    })
+    });
+    if taken.is_err() {
+        lanes.iter_mut().for_each(Lane::end);
+    }
+    taken
 }
 
 /// Waits first for a lane of which the consumer holds all batches, if there is one, until a moment or for

@@ -122,7 +122,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if the database cannot be read, is damaged, or has records without positions.
+    /// [`SourceError`] if the database cannot be read, is damaged, has records without positions, or is a
+    /// compressed file ([`TfRecordError::InOrderAlone`](crate::tfrecord::TfRecordError::InOrderAlone)).
     fn index(&self, _place: &IndexPlace) -> Result<(), SourceError> {
         Ok(())
     }

@@ -15,7 +15,7 @@ use percolator_files::shown;
 /// One operation is enough for everything agreed here, and it shows which process sent what. Whoever adds the
 /// numbers of all processes by rank gets the same sum, bit for bit, in each of them. An engine that gathers
 /// as many words from each process (MPI, NCCL) becomes a collective by
-/// [`GatherCollective`](percolator_distribute::GatherCollective).
+/// [`GatherCollective`](crate::GatherCollective).
 ///
 /// Implementations must end every wait. When a process has left, the rounds that it did not enter return
 /// [`CollectiveError::Left`] to the others, with its reason if it gave one. A round to which processes bring

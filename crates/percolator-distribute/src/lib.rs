@@ -58,9 +58,9 @@ use percolator::order::InputContext;
 /// devices for lanes. The data set's other options apply to each of these feeds:
 /// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
 /// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
-/// to. Who gets what is arithmetic ([`Plan`](percolator::order::Plan)), so processes need not communicate. If the
-/// workers have a [collective](InputWorkers::collective), all processes meet once, here, to check that they
-/// are of one job. So a process does not see another's error before they next meet in a
+/// to. Who gets what is arithmetic ([`Plan`](percolator::order::Plan)), so processes need not communicate. If
+/// the workers have a [collective](InputWorkers::collective), all processes meet once, here, to check that
+/// they are of one job. So a process does not see another's error before they next meet in a
 /// [reduction](StepWeights::reduce).
 ///
 /// ```
@@ -119,8 +119,8 @@ pub fn distribute(
 /// The lengths of the feeds are unknown before they end, and may differ. So the processes agree at each step,
 /// over their [collective](InputWorkers::collective), which replicas still have records. Those that have none
 /// get empty batches, of the right shape and dtype and with a batch dimension of 0, until no replica has any;
-/// then all end. (If a feed [pads](percolator::LastBatch::Pad), its empty batches are padded, too.) The shape is
-/// that of the replica's own feed: the function must make sure that all feeds have the same one.
+/// then all end. (If a feed [pads](percolator::LastBatch::Pad), its empty batches are padded, too.) The shape
+/// is that of the replica's own feed: the function must make sure that all feeds have the same one.
 ///
 /// ```
 /// use percolator::{Device, Feed};

@@ -3,7 +3,7 @@
 use percolator::Device;
 use percolator::FeedBuilder;
 
-/// How often the function of [`distribute_from_fn`](percolator_distribute::distribute_from_fn) is called:
+/// How often the function of [`distribute_from_fn`](crate::distribute_from_fn) is called:
 /// TensorFlow's `tf.distribute.InputReplicationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputReplicationMode {

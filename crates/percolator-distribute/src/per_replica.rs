@@ -78,7 +78,7 @@ impl<'a, T> IntoIterator for &'a PerReplica<T> {
     }
 }
 
-/// A value that a replica can bring to a [reduction](percolator_distribute::StepWeights::reduce): some numbers on
+/// A value that a replica can bring to a [reduction](crate::StepWeights::reduce): some numbers on
 /// the host. They are added up as `f64`, in the order of the replicas of each process, and then of the
 /// processes. So another number of processes may round differently.
 pub trait HostValue: Sized {

@@ -67,7 +67,7 @@ impl StepWeights {
 
     /// Reduces all replicas' values to one, which is the same in every process. Other processes must make the
     /// same call at the same place of their programs, through the
-    /// [collective](percolator_distribute::InputWorkers::collective).
+    /// [collective](crate::InputWorkers::collective).
     ///
     /// The value of a replica without records is ignored, in the sum as in the mean, even if it is NaN: a
     /// loss over an empty batch often is. TensorFlow differs here: its mean over replicas (`axis=None`)

@@ -162,7 +162,7 @@ impl Database {
         match self.reading {
             Reading::Mapped => {
                 if let Ok(TableBytes::Kept(table)) = self.open_table(level, table) {
-                    table.will_need(0..usize::try_from(bytes_max).unwrap_or(usize::MAX));
+                    table.will_need_front(usize::try_from(bytes_max).unwrap_or(usize::MAX));
                 }
             }
             Reading::Read => {

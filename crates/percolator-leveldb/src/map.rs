@@ -313,7 +313,15 @@ pub struct KeptTable {
 }
 
 impl KeptTable {
-    /// Asks the kernel to read a part, without waiting for it.
+    /// Asks the kernel to read the first bytes, at most `bytes_max`, in one call, which the kernel cuts to its
+    /// own limit; without waiting for them.
+    pub(crate) fn will_need_front(&self, bytes_max: usize) {
+        if let Some(TableMap { map, path }) = self.store.tables.get(self.table).and_then(OnceCell::get) {
+            map.will_need(0..map.as_ref().len().min(bytes_max), path);
+        }
+    }
+
+    /// Asks the kernel to read a part, whatever its limit for a call, without waiting for it.
     pub(crate) fn will_need(&self, part: Range<usize>) {
         let Some(TableMap { map, path }) = self.store.tables.get(self.table).and_then(OnceCell::get) else {
             return;

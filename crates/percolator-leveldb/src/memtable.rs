@@ -35,6 +35,7 @@ impl Memtable {
     }
 
     /// Returns how many keys there are, including deleted ones.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.writes.len()
     }
@@ -49,6 +50,7 @@ impl Memtable {
     }
 
     /// Returns the write at `position`.
+    #[inline]
     pub(crate) fn get(&self, position: usize) -> Option<&Write> {
         self.writes.get(position)
     }

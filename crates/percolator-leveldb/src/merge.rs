@@ -130,11 +130,14 @@ impl<A: Ahead> MergeCursor<A> {
         match self.step() {
             Ok(true) => Ok(Some(self.children[self.heap[0]].entry())),
             Ok(false) => Ok(None),
-            Err(error) => {
-                self.state = State::Failed(error.clone());
-                Err(error)
-            }
+            Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Notes an error, after which the order of the heap is not known.
+    fn failed(&mut self, error: LevelDbError) -> LevelDbError {
+        self.state = State::Failed(error.clone());
+        error
     }
 
     /// Restarts the walk before its first record.
@@ -147,18 +150,22 @@ impl<A: Ahead> MergeCursor<A> {
     /// [fills most of a buffer](crate::Home::Cursor). The caller may exchange the buffer for another. The
     /// range starts further from the buffer's front than the key is long.
     pub fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
+        if !matches!(self.state, State::Inside { is_first: false }) {
+            return None;
+        }
         match self.heap.first().map(|&top| &mut self.children[top]) {
             Some(Child::Level(level)) => level.whole(),
             _ => None,
         }
     }
 
-    /// Restarts the walk before the first key that is greater than `key`.
+    /// Restarts the walk before the first of its keys that is greater than `key`.
     pub fn go_after(&mut self, key: &[u8]) {
-        self.from.clear();
-        self.from.extend_from_slice(key);
-        self.from.push(0);
-        self.state = State::Start;
+        self.rewind();
+        if key >= &*self.start {
+            self.from.extend_from_slice(key);
+            self.from.push(0);
+        }
     }
 
     /// Closes tables that are read instead of mapped, until the walk restarts [after a key](Self::go_after)
@@ -198,14 +205,15 @@ impl<A: Ahead> MergeCursor<A> {
     ///
     /// As [`advance`](Self::advance).
     pub fn next_place(&mut self) -> Result<Option<RecordPlace>, LevelDbError> {
-        if !self.step()? {
-            return Ok(None);
-        }
-        let child = &self.children[self.heap[0]];
-        match child {
-            Child::Memory(memory) => Ok(Some(RecordPlace::Memory(memory.position))),
-            Child::Level(level) => level.place().map(Some),
-        }
+        let place = match self.step() {
+            Ok(true) => match &self.children[self.heap[0]] {
+                Child::Memory(memory) => Ok(Some(RecordPlace::Memory(memory.position))),
+                Child::Level(level) => level.place().map(Some),
+            },
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        place.map_err(|error| self.failed(error))
     }
 
     /// Moves to the next write that is the newest of its key and not a deletion; returns `false` past the
@@ -417,11 +425,13 @@ impl MemoryCursor {
         self.position < self.database.memtable.len()
     }
 
+    #[inline]
     fn advance(&mut self) -> bool {
         self.position += 1;
         self.position < self.database.memtable.len()
     }
 
+    #[inline]
     fn write(&self) -> Option<&Write> {
         self.database.memtable.get(self.position)
     }

@@ -116,10 +116,11 @@ pub enum TfRecordError {
         /// What the decompressor reports.
         message: String,
     },
-    /// A compressed file is wanted by position.
+    /// The records of a compressed file were requested by position.
     #[error(
-        "{}: it is compressed, and read in order alone, so without shuffling its records, mixing or blocks; \
-         for these write it anew: percolator convert records IN OUT --backend tfrecord",
+        "{}: it is compressed, so it can only be read from front to back: its records cannot be shuffled or \
+         mixed, and its steps cannot be handed out in blocks; for that, convert it first: \
+         percolator convert records IN OUT --backend tfrecord",
         shown::path(file)
     )]
     InOrderAlone {

@@ -95,7 +95,7 @@ fn compressed_files_are_shuffled_after_a_conversion() {
     for refused in ["--shuffle global", "--shuffle window:8", "--workers 2 --worker 1 --shuffle global"] {
         let output = run(folder, &format!("{feed} --tfrecord files {refused}"));
         let message = String::from_utf8_lossy(&output.stderr);
-        let due = "part-1: it is compressed, and read in order alone";
+        let due = "part-1: it is compressed, so it can only be read from front to back";
         let instead = "percolator convert records IN OUT --backend tfrecord";
         assert!(!output.status.success() && message.contains(due) && message.contains(instead), "{message}");
     }

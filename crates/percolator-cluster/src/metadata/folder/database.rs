@@ -33,9 +33,9 @@ const INDEX: &str = "metadata.sqlite-shm";
 const OLD_DATA: &str = "metadata.mdb";
 
 /// "PERC". Another program's database has another number.
-const APPLICATION: u32 = 0x5045_5243;
+const APPLICATION: i64 = 0x5045_5243;
 /// The format of the tables. Another one is refused.
-const FORMAT: u32 = 1;
+const FORMAT: i64 = 1;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -49,7 +49,7 @@ const LOG_BYTES: u64 = 4 << 20;
 /// these have to go before there can be others.
 const LOG_PAGES: i64 = 32;
 
-/// How many pages of the log are waited for until nobody reads them, and the log begins anew. With what one
+/// From this many pages on, a change waits until nobody reads the log, which then begins anew. With what one
 /// transaction adds they are about [`LOG_BYTES`].
 const LOG_PAGES_MAX: i64 = 768;
 
@@ -231,7 +231,7 @@ fn shorten_log(connection: &Connection, deadline: Deadline) -> Result<(), Fault>
     let checkpoint = |mode: &str| {
         let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         match connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], found) {
-            // Somebody mends the log of one who was killed, which the change waits for.
+            // Another process recovers the log of one that was killed. The change waits for it.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok((false, 0)),
             found => found,
         }
@@ -265,7 +265,7 @@ fn take_room(log: &Path) {
 
 /// Checks that a file is a database of this format, and that no page of it is damaged.
 fn check(connection: &Connection) -> Result<(), Fault> {
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     if number("application_id")? != APPLICATION {
         return Err(Fault::Damaged(format!("{DATA} is a database of another program: use another folder")));
     }
@@ -277,10 +277,11 @@ fn check(connection: &Connection) -> Result<(), Fault> {
         )));
     }
     let text = |select: &str| connection.query_row(select, [], |row| row.get::<_, String>(0));
-    let mut said = text("PRAGMA integrity_check(1)")?;
-    if text("SELECT group_concat(sql, ';') FROM sqlite_schema")? != book::TABLES {
-        said = "its tables are others".to_owned();
-    }
+    // The check of all pages evaluates what a schema says, so a foreign one is refused before.
+    let said = match text("SELECT group_concat(sql, ';') FROM sqlite_schema")? == book::TABLES {
+        true => text("PRAGMA integrity_check(1)")?,
+        false => "its tables are not this program's".to_owned(),
+    };
     if said != "ok" {
         return Err(Fault::Damaged(format!("{DATA} is damaged: {}; use another folder", shown::line(&said))));
     }

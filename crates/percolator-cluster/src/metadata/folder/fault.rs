@@ -33,8 +33,8 @@ impl Fault {
         waited: Duration,
         bytes_max: u64,
     ) -> MetadataError {
-        const OCCUPIED: &str = "another process holds the lock of metadata.sqlite: it was stopped, or its \
-                                disk hangs; `lslocks` lists who holds it";
+        const OCCUPIED: &str = "another process, or a thread of this one, holds a lock of metadata.sqlite*: \
+                                it was stopped, or its disk hangs; `lslocks` lists who holds it";
         let (place, is_full) = (place.to_owned(), self.is_full());
         match self {
             Fault::Asked(error) => error,

@@ -46,7 +46,9 @@ const LOOK: Duration = Duration::from_millis(15);
 /// beside it while somebody has the folder open. What was committed is on the disk, and stays whatever
 /// happens to the processes: one that is killed leaves nothing to be repaired, and what it had not committed
 /// never happened. One that is stopped within a change (SIGSTOP, a debugger, a disk that hangs) delays the
-/// changes of others, who wait for as long as [`FolderOptions::patience`] says; they read meanwhile.
+/// changes of others, who wait for as long as [`FolderOptions::patience`] says; other handles read meanwhile,
+/// and the clones of one handle take turns. One that is stopped while it reads delays changes, too, once the
+/// log cannot be begun anew because of it.
 ///
 /// Leases count the time since the machine was started. When it is started anew, they have all ended.
 ///

@@ -50,8 +50,10 @@ fn checkpoints_lose_nothing_that_is_put_meanwhile() {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        // The loop ends whatever became of them.
+        let ended: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         are_done.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(Result::unwrap);
         checkpoints.join().unwrap()
     });
     assert!(moved > 0, "no checkpoint has moved anything");

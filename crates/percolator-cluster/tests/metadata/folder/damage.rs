@@ -58,7 +58,7 @@ fn other_programs_and_versions_are_named() {
     damaged(FolderMetadata::open(folder.path()), due);
     next.pragma_update(None, "user_version", 1).unwrap();
     next.execute_batch("DROP INDEX records_by_lease").unwrap();
-    damaged(FolderMetadata::open(folder.path()), "its tables are others");
+    damaged(FolderMetadata::open(folder.path()), "its tables are not this program's");
 }
 
 /// Versions before SQLite had an LMDB.
