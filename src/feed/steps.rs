@@ -167,7 +167,7 @@ impl std::iter::FusedIterator for Steps<'_> {}
 /// end, since another step would be the next one for some of them only.
 pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     let next = |lane: &mut Lane| lane.next_uncounted().transpose();
-    let taken = waiting(lanes, &mut Vec::new(), |lanes| {
+    let taken: Result<Vec<_>, _> = waiting(lanes, &mut Vec::new(), |lanes| {
         wait_for_held(lanes, None);
         lanes.iter_mut().map(next).collect()
     });
