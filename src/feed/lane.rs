@@ -228,9 +228,9 @@ impl Lane {
         next.inspect(|batch| batch.iter().for_each(|batch| self.count_delivered(batch)))
     }
 
-    /// Counts a batch as delivered, in the lane's snapshots and receipts. It is for those batches of this lane
-    /// that [`take_step`](super::take_step) returned, each once and in their order: every other way to take a
-    /// batch counts it, and a batch that is counted twice, or by another lane, makes both wrong.
+    /// Counts a batch as delivered, in the lane's snapshots and receipts. It is for those batches of this
+    /// lane that [`take_step`](super::take_step) returned, each once and in their order: every other way to
+    /// take a batch counts it, and a batch that is counted twice, or by another lane, makes both wrong.
     pub fn count_delivered(&self, batch: &Batch) {
         self.progress.note(batch);
     }
