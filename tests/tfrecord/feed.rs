@@ -1,9 +1,10 @@
 //! Feeds of TFRecord files: what holds of every source holds of them, and files are shuffled as wholes.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use percolator::order::{AutoShardPolicy, World};
+use percolator::order::{AutoShardPolicy, Block, Blocks, Plan, World};
 use percolator::receipt::{DigestDetail, Verdict};
 use percolator::record::StepId;
 use percolator::source::{Access, IndexPlace, Source as _, TfRecord};
@@ -53,6 +54,20 @@ impl Shards {
     fn feed(&self) -> FeedBuilder {
         let feed = Feed::builder().tfrecord(self.path()).index(IndexPlace::Folder(self.indexes()));
         feed.decoder(RawBytes::fixed()).threads(2)
+    }
+}
+
+/// Has no blocks: a feed that is refused asks for none.
+#[derive(Debug)]
+struct NoBlocks;
+
+impl Blocks for NoBlocks {
+    fn next(
+        &mut self,
+        _plan: &Plan,
+        _is_stopping: &dyn Fn() -> bool,
+    ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>> {
+        Ok(None)
     }
 }
 
@@ -120,6 +135,7 @@ fn records_of_compressed_files_are_refused_by_position() {
             global(feed()).worker(World::new(2, 2).unwrap(), 1).build().map(drop).unwrap_err().to_string(),
             feed().shuffle(window).build().map(drop).unwrap_err().to_string(),
             feed().and_tfrecord(&first).mix([3, 1]).build().map(drop).unwrap_err().to_string(),
+            feed().blocks(NoBlocks).build().map(drop).unwrap_err().to_string(),
         ];
         let indexed = places.map(|place| source.index(&place).unwrap_err().to_string());
         for error in refused.into_iter().chain(indexed) {
