@@ -313,8 +313,8 @@ pub struct KeptTable {
 }
 
 impl KeptTable {
-    /// Asks the kernel to read the first bytes, at most `bytes_max`, without waiting for them. It is one call,
-    /// which the kernel cuts to its own limit.
+    /// Asks the kernel to read the first bytes, at most `bytes_max`, without waiting for them. It is one
+    /// call, which the kernel cuts to its own limit.
     pub(crate) fn will_need_front(&self, bytes_max: usize) {
         if let Some(TableMap { map, path }) = self.store.tables.get(self.table).and_then(OnceCell::get) {
             map.will_need(0..map.as_ref().len().min(bytes_max), path);
