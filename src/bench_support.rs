@@ -15,11 +15,11 @@ use crate::order::Plan;
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
 use crate::receipt::content::ContentHash;
 use crate::receipt::{Ledger, Receipt};
-use crate::record::datum::{Image, Pixels};
 use crate::record::{RecordId, StepEnd};
 pub use crate::source::internals::{CursorInternals, SourceInternals, VerifiesLater};
 use crate::source::{Entry, Identity, Record};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
+use percolator_messages::{Image, Pixels};
 
 /// A transform as a worker runs it.
 #[derive(Debug)]

@@ -115,8 +115,6 @@
 )]
 
 mod base;
-mod config;
-mod error;
 
 pub mod record;
 
@@ -157,11 +155,11 @@ pub mod example {
         ExampleField, ExampleFields, ExampleFieldsError, ExampleImage, GrammarError, ImageShapeFrom,
     };
     #[doc(inline)]
-    pub use crate::record::WireError;
+    pub use crate::record::{FeatureError, WireError};
     #[doc(inline)]
-    pub use crate::record::example::{
-        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureError, FeatureList,
-        FeatureLists, Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
+    pub use percolator_messages::example::{
+        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureList, FeatureLists,
+        Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
     };
 }
 
@@ -248,7 +246,7 @@ pub struct TrainingLoop;
 /// The guide's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/bad-records.md")]
-pub struct BadRecordsOfTheGuide;
+pub struct BadRecordsGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]
@@ -288,7 +286,7 @@ pub struct LargeData;
 /// The guide's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/receipts.md")]
-pub struct Receipts;
+pub struct ReceiptsGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]
@@ -318,7 +316,7 @@ pub struct FeedsAsData;
 /// The guide's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/faults.md")]
-pub struct Faults;
+pub struct FaultsGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

@@ -1,7 +1,8 @@
-//! The text of the project itself: one line width, one convention for modules, no word that the glossary of
-//! docs/design.md has replaced.
+//! The text of the project itself: one line width, one convention for modules, one meaning for the name of a
+//! type, no word that the glossary of docs/design.md has replaced.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -98,6 +99,33 @@ fn sources() -> Vec<(String, String)> {
     }
     assert!(found.len() > 300, "{}", found.len());
     found
+}
+
+/// What a package can name with `pub` or `pub(crate)` means one thing in it. What is generated has the names
+/// of its schema.
+#[test]
+fn no_package_has_two_types_of_one_name() {
+    /// A convention, and the two builds of what checks a model.
+    const TWICE: [&str; 2] = ["Sealed", "Touches"];
+    let mut places: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (name, text) in sources().into_iter().filter(|(name, _)| !name.contains("/src/proto/")) {
+        let (package, _) = name.split_once("src/").unwrap();
+        for line in text.lines().map(str::trim_start) {
+            let Some(item) = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) ")) else {
+                continue;
+            };
+            let Some((kind, rest)) = item.split_once(' ') else { continue };
+            let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            let named = &rest[..end.unwrap_or(rest.len())];
+            if !matches!(kind, "struct" | "enum" | "trait" | "type" | "union") || TWICE.contains(&named) {
+                continue;
+            }
+            places.entry((package.to_owned(), named.to_owned())).or_default().push(name.clone());
+        }
+    }
+    assert!(places.len() > 500, "{}", places.len());
+    places.retain(|_, names| names.len() > 1);
+    assert!(places.is_empty(), "{places:#?}");
 }
 
 /// A path may move the cursor of a terminal: `percolator_files::shown` escapes it.

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::bad::QuarantineError;
 use crate::base::shape::ImageShape;
 use crate::batch::field::FieldError;
-use crate::record::datum::DatumError;
-use crate::record::example::{ExampleError, FeatureError};
+use crate::record::FeatureError;
 use crate::record::{Key, RecordId};
 use crate::source::{Damage, Record, SourceError};
 use crate::transform::TransformError;
@@ -15,6 +14,8 @@ use crate::what::{self, Value};
 use percolator_files::caller::words;
 use percolator_files::shown;
 use percolator_image::DecodeError;
+use percolator_messages::DatumError;
+use percolator_messages::example::ExampleError;
 
 /// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -9,7 +9,7 @@ use crate::batch::field::Field;
 use crate::source::Record;
 
 /// A worker's scratch memory, of a decoder's own type.
-pub(crate) struct Scratch(Box<dyn Any>);
+pub(crate) struct ErasedScratch(Box<dyn Any>);
 
 /// A [`RecordDecoder`] whose scratch type is erased.
 pub(crate) trait ErasedDecoder: Send + Sync {
@@ -17,9 +17,9 @@ pub(crate) trait ErasedDecoder: Send + Sync {
     fn may_reshape(&self) -> bool;
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>>;
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>>;
-    fn scratch(&self, setup: WorkerSetup) -> Scratch;
-    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded;
-    fn rest(&self, scratch: &mut Scratch);
+    fn scratch(&self, setup: WorkerSetup) -> ErasedScratch;
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut ErasedScratch) -> Decoded;
+    fn rest(&self, scratch: &mut ErasedScratch);
 }
 
 impl<D: RecordDecoder> ErasedDecoder for D {
@@ -39,17 +39,17 @@ impl<D: RecordDecoder> ErasedDecoder for D {
         RecordDecoder::scratch_bytes(self, first)
     }
 
-    fn scratch(&self, setup: WorkerSetup) -> Scratch {
-        Scratch(Box::new(RecordDecoder::scratch(self, setup)))
+    fn scratch(&self, setup: WorkerSetup) -> ErasedScratch {
+        ErasedScratch(Box::new(RecordDecoder::scratch(self, setup)))
     }
 
     #[inline]
-    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut ErasedScratch) -> Decoded {
         let scratch = scratch.0.downcast_mut().expect("a worker's scratch memory is its decoder's");
         RecordDecoder::decode(self, record, row, scratch)
     }
 
-    fn rest(&self, scratch: &mut Scratch) {
+    fn rest(&self, scratch: &mut ErasedScratch) {
         let scratch = scratch.0.downcast_mut().expect("a worker's scratch memory is its decoder's");
         RecordDecoder::rest(self, scratch);
     }

@@ -7,12 +7,12 @@ use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
-use crate::record::datum::{Datum, Floats, Image, Pixels};
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
 use crate::what::Value;
 use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes};
+use percolator_messages::{Datum, Floats, Image, Pixels};
 
 /// The names of an image record's fields.
 pub(crate) mod name {
@@ -48,13 +48,13 @@ pub(crate) struct ImageDecoder {
 /// Decodes each record's second image.
 #[derive(Debug)]
 pub(crate) struct TargetDecoder {
-    pub(crate) from: TargetFrom,
+    pub(crate) from: TargetValue,
     pub(crate) transformer: Transformer,
 }
 
 /// Where a record's target is.
 #[derive(Debug)]
-pub(crate) enum TargetFrom {
+pub(crate) enum TargetValue {
     /// In the record's companion, from the source with these files.
     Companion { files: Files },
     /// In the record itself: the `float_data` beside its pixels.
@@ -281,7 +281,7 @@ impl ImageDecoder {
 
     /// Whether each target is a companion from a second source.
     pub(crate) fn is_paired(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| matches!(target.from, TargetFrom::Companion { .. }))
+        self.target.as_ref().is_some_and(|target| matches!(target.from, TargetValue::Companion { .. }))
     }
 }
 
@@ -402,8 +402,8 @@ impl TargetDecoder {
     fn of<'a>(&'a self, record: &Record<'a>, datum: &Datum<'a>) -> Result<TargetOf<'a>, RecordCause> {
         let TargetDecoder { from, transformer } = self;
         let content = match (from, record.companion) {
-            (TargetFrom::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
-            (TargetFrom::Companion { files }, Some(value)) => {
+            (TargetValue::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
+            (TargetValue::Companion { files }, Some(value)) => {
                 Content::Companion { files, position: record.id.index, value }
             }
             _ => return Err(RecordCause::NoTarget),

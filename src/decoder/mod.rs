@@ -17,7 +17,7 @@ pub(crate) mod image;
 
 pub use self::blocks::{RawBytes, Tokens};
 pub(crate) use self::closure::Closure;
-pub(crate) use self::erased::{ErasedDecoder, Scratch};
+pub(crate) use self::erased::{ErasedDecoder, ErasedScratch};
 pub use self::failure::{DecodeFailure, Decoded};
 pub use self::image::image_of;
 pub use crate::batch::{RecordCause, RecordError, RecordRandom, Row};

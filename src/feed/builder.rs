@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
+use super::config::ConfigError;
 use super::decoding::Decoding;
+use super::error::FeedError;
 use super::net::NetLayer;
 use super::resolve::ResolvedFeed;
 use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use super::target::Target;
 use crate::bad::BadRecords;
 use crate::base::shape::{Dtype, Layout, Phase};
-use crate::config::ConfigError;
 use crate::device::Device;
-use crate::error::FeedError;
 use crate::order::{
     Assignment, AutoShardPolicy, BatchSize, BlockSource, Blocks, JobWorker, LastBatch, Ranks, Shuffle,
     ShuffleSpec, World,

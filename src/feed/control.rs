@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::budget::MemoryBudget;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::resolve::THREADS_MAX;
 use crate::base::memory_limit::MemoryLimit;
-use crate::config::{ConfigError, MemoryBudget};
-use crate::error::FeedError;
-use crate::reader::Watch;
+use crate::reader::ReaderWatch;
 use crate::workers::Roster;
 
 /// Pauses a feed, or changes the number of its threads, from anywhere: see
@@ -33,7 +34,7 @@ pub struct FeedControl(Arc<Controlled>);
 /// The parts of a feed that a control changes.
 #[derive(Debug)]
 pub(super) struct Controlled {
-    pub(super) reader: Watch,
+    pub(super) reader: ReaderWatch,
     pub(super) roster: Arc<Roster>,
     /// The budget of the feed as it was built.
     pub(super) budget: MemoryBudget,

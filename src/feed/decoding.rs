@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
 use super::spec::DecoderSpec;
 use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
 use crate::batch::field::Field;
-use crate::config::ConfigError;
 use crate::decoder::example::{ExampleDecoder, ExampleFields, ExampleFieldsError, ExampleImage};
 use crate::decoder::{Closure, Decoded, ErasedDecoder, RecordDecoder};
 use crate::source::Record;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::resolve::of_source;
-use crate::config::ConfigError;
-use crate::error::FeedError;
 use crate::receipt::{DataDigest, DigestDetail};
 use crate::source::{Identity, Passes, Source};
 use percolator_files::Progress;

@@ -13,13 +13,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::batch::Batch;
+use super::error::FeedError;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::atomic::Ordering;
 use crate::base::sync::{Receiver, bounded, unbounded};
 use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
-use crate::error::FeedError;
 use crate::prefetch::{LaneMeters, Returned, RingKeeper, Slot, SlotHeader, Unsubmitted, submit};
 
 /// Makes the empty batches of one lane.

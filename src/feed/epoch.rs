@@ -1,10 +1,10 @@
 //! A feed with one device as an iterator: over all its batches, or over one epoch's.
 
 use super::batch::Batch;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::lane::Lane;
 use super::{Feed, Steps};
-use crate::config::ConfigError;
-use crate::error::FeedError;
 use crate::snapshot::{DealtBy, RoundRobin};
 
 /// An iterator over the batches of one epoch of a feed with one device. See [`Feed::epoch`].

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use super::error::FeedError;
 use crate::base::memory_limit::MemoryLimit;
 use crate::base::offload::NotYet;
 use crate::batch::fault::BatchFault;
 use crate::batch::field::Field;
 use crate::decoder::image::{ImageDecoder, Input};
-use crate::error::FeedError;
 use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Record, Source, SourceError, VerifiesLater, samples};
 use crate::workers::processor::{Processor, ScratchBytes};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
+use super::error::FeedError;
 use super::patience::Patience;
 use super::progress::{self, Progress};
 use crate::base::first_error::FirstError;
@@ -17,11 +18,10 @@ use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::thread::JoinHandle;
 use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::base::trace;
-use crate::error::FeedError;
-use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::frontier::Frontier;
 use crate::prefetch::{Delivered, LaneMeters, Returned};
-use crate::reader::Watch;
+use crate::reader::ReaderWatch;
 use crate::reader::thread::Activity;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -68,7 +68,7 @@ pub struct Lane {
     pub(super) meters: Arc<LaneMeters>,
     /// The task that the prefetcher wakes.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
-    pub(super) consumer: Arc<Consumer>,
+    pub(super) consumer: Arc<ConsumerTask>,
     /// A task's wait for a batch.
     #[cfg(feature = "stream")]
     pub(super) task_wait: Option<Wait<Arc<WaitMeter>>>,
@@ -79,7 +79,7 @@ pub struct Lane {
     /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
-    pub(super) watch: Watch,
+    pub(super) watch: ReaderWatch,
     pub(super) warn_after: Duration,
     pub(super) give_up_after: Option<Duration>,
     pub(super) progress: Arc<Progress>,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::config::ConfigError;
 use super::control::{Controlled, FeedControl};
 use super::empty::EmptyBatches;
+use super::error::FeedError;
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
 use super::progress::Progress;
@@ -19,16 +21,14 @@ use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Sender, bounded, thread};
-use crate::config::ConfigError;
 use crate::device::{Device, DeviceError};
-use crate::error::FeedError;
 use crate::order::OrderError;
-use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
-use crate::reader::{DataReader, Watch};
+use crate::reader::{DataReader, ReaderWatch};
 use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
@@ -128,7 +128,7 @@ impl ResolvedFeed {
     fn gauges(
         &self,
         Shared { workers, governor, clock, .. }: &Shared,
-        reader: Watch,
+        reader: ReaderWatch,
         meters: Arc<WorkerMeters>,
         lanes: Vec<(String, Arc<LaneMeters>)>,
     ) -> Gauges {
@@ -273,7 +273,7 @@ impl ResolvedFeed {
         let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
-        let (account, consumer) = (SlotAccount::open(), Arc::new(Consumer::default()));
+        let (account, consumer) = (SlotAccount::open(), Arc::new(ConsumerTask::default()));
         let mut prefetcher = Prefetcher {
             consumer: consumer.clone(),
             ring: RingKeeper(account.clone()),

@@ -9,13 +9,16 @@
 //!   threads: [`FeedControl`].
 
 mod batch;
+mod budget;
 mod builder;
+mod config;
 mod control;
 mod decoding;
 mod digest;
 pub mod dlpack;
 mod empty;
 mod epoch;
+mod error;
 mod first_record;
 mod lane;
 mod launch;
@@ -50,13 +53,14 @@ use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::base::memory_limit::LimitSource;
 pub use crate::base::meter::Waits;
-pub use crate::config::{BudgetLine, ConfigError, MemoryBudget};
-pub use crate::error::FeedError;
 
 pub use self::batch::Batch;
+pub use self::budget::{BudgetLine, MemoryBudget};
 pub use self::builder::FeedBuilder;
+pub use self::config::ConfigError;
 pub use self::control::FeedControl;
 pub use self::epoch::{Epoch, IntoBatches};
+pub use self::error::FeedError;
 pub use self::lane::{Lane, TryNext};
 pub use self::owned::OwnedArray;
 pub use self::resolve::ResolvedFeed;
@@ -77,7 +81,7 @@ use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
 use crate::order;
 use crate::prefetch::LaneMeters;
-use crate::reader::{Levels, Watch};
+use crate::reader::{Levels, ReaderWatch};
 use crate::receipt::Receipt;
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, Snapshot, SnapshotError};
@@ -147,7 +151,7 @@ impl Clock {
 #[derive(Debug)]
 struct Gauges {
     clock: Arc<Clock>,
-    reader: Watch,
+    reader: ReaderWatch,
     governor: Arc<Governor>,
     queue: QueueWatch,
     control: FeedControl,

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::Feed;
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::spec::SourceSpec;
 use crate::base::shape::Phase;
-use crate::config::ConfigError;
-use crate::error::FeedError;
 use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
 use crate::transform::{Taken, Transform};
 use percolator_files::shown;

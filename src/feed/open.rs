@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::sources::Opening;
 use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::bad::{BadAction, BadRecords, Quarantine};
-use crate::config::ConfigError;
 use crate::decoder::WorkerSetup;
 use crate::decoder::example::ExampleFront;
 use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
-use crate::error::FeedError;
 use crate::source::Source;
 use crate::source::files::Files;
 use crate::source::paired::Paired;
@@ -27,7 +27,7 @@ impl FeedBuilder {
         let Sources { source, files, companions } = self.open_source(seeds)?;
         let image = image.map(|mut image| {
             if let (Some(target), Some(files)) = (&mut image.target, companions) {
-                target.from = image::TargetFrom::Companion { files };
+                target.from = image::TargetValue::Companion { files };
             }
             Arc::new(image)
         });
@@ -71,7 +71,7 @@ impl FeedBuilder {
             None => None,
             Some(target) => {
                 let transformer = transformer(&target.transform, self.spec.root_of(target), target.dtype)?;
-                Some(TargetDecoder { from: image::TargetFrom::FloatData, transformer })
+                Some(TargetDecoder { from: image::TargetValue::FloatData, transformer })
             }
         };
         let cutter = (self.spec.transform_on == TransformPlace::Device).then(|| Cutter::of(&pixels));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
 use crate::bad::{BadAction, BadCount};
 use crate::base::sync::Mutex;
-use crate::config::ConfigError;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;

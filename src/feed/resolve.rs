@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Feed;
+use super::budget::{BudgetTerms, MemoryBudget};
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::first_record::FirstRecord;
 use super::net::NetLayer;
 use super::open::Opened;
@@ -19,10 +22,8 @@ use crate::base::offload::OFFLOADED_MAX;
 use crate::base::shape::{ImageShape, Phase};
 use crate::batch::field::Field;
 use crate::batch::{BatchLayout, Capacity, LayoutError};
-use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::decoder::image::ImageDecoder;
 use crate::device::{Device, DeviceError};
-use crate::error::FeedError;
 use crate::order::{MEMBERS_MAX, Plan, Ranks};
 use crate::reader::queue_pair;
 use crate::reader::schedule_slice::ScheduleSlice;
@@ -43,7 +44,7 @@ pub(super) const THREADS_MAX: usize = 1024;
 
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
-    2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
+    2 * size_of::<queue_pair::RunSlot>() + size_of::<Task>() + 3 * size_of::<usize>();
 
 /// A feed that has been checked and not yet started: its source is open, its first record has been read, and
 /// it is known what would run.

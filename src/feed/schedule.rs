@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::spec::Seed;
 use crate::base::shape::Phase;
-use crate::config::ConfigError;
-use crate::error::FeedError;
 use crate::order::{BatchSize, Job, JobWorker, OrderError, Ranks, World};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::record::StepId;

@@ -3,12 +3,12 @@
 use super::Feed;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::resolve::ResolvedFeed;
 use super::schedule::ReplicaSpan;
 use super::spec::Seed;
-use crate::config::ConfigError;
 use crate::device::Device;
-use crate::error::FeedError;
 use crate::order::{COUNTED_MAX, OrderError, Ranks, World};
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, RoundRobin, SnapshotError};

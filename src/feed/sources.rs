@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::config::ConfigError;
+use super::error::FeedError;
 use super::spec::{FeedSpec, SourceSpec};
-use crate::config::ConfigError;
-use crate::error::FeedError;
 use crate::source::image_list::ImageList;
 use crate::source::joined::Joined;
 use crate::source::leveldb::LevelDb;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
+use super::error::FeedError;
 use super::lane::Lane;
 use super::progress::{self, Progress};
 use crate::base::meter::{Wait, WaitMeter};
-use crate::error::FeedError;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
 

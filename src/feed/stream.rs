@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 use futures_core::{FusedStream, Stream};
 
 use super::batch::Batch;
+use super::error::FeedError;
 use super::lane::Lane;
 use super::{Feed, FeedBuilder};
 use crate::base::sync::{Mutex, panic_message, thread};
-use crate::error::FeedError;
 
 /// The lane's batches, as they come. If none is ready, the task is woken when one is: no thread waits.
 ///

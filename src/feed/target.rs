@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use super::config::ConfigError;
 use super::sources;
 use super::spec::{SourceSpec, TargetFrom, TargetSpec};
 use crate::base::shape::{Dtype, Phase};
-use crate::config::ConfigError;
 use crate::source::{Matching, Source};
 use crate::transform::Transform;
 

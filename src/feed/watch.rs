@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Gauges;
+use super::budget::MemoryBudget;
 use super::progress::Progress;
-use crate::config::MemoryBudget;
 use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;

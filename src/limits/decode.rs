@@ -4,11 +4,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::batch::fault::{RecordCause, RecordError};
-use crate::error::FeedError;
-use crate::record::datum::Datum;
+use crate::feed::FeedError;
 use crate::record::{Key, RecordId};
 use crate::source::{Entry, Source, SourceError};
 use percolator_image::{ColorMode, Decode, Decoder};
+use percolator_messages::Datum;
 
 /// Measures how many of a source's encoded records one thread decodes a second, whole and without a
 /// transform. It reads the source for about `time`, from the start again when it ends. `None` if the first

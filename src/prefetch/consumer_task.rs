@@ -6,9 +6,9 @@ use crate::base::sync::Mutex;
 
 /// The task to wake when a lane's queue receives something or ends.
 #[derive(Debug, Default)]
-pub(crate) struct Consumer(Mutex<Option<Waker>>);
+pub(crate) struct ConsumerTask(Mutex<Option<Waker>>);
 
-impl Consumer {
+impl ConsumerTask {
     /// Registers a task to be woken, once, when something arrives.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
     pub(crate) fn wake_later(&self, waker: &Waker) {

@@ -3,7 +3,7 @@
 
 use super::frontier::Clearance;
 use super::{Gone, Prefetcher};
-use crate::error::FeedError;
+use crate::feed::FeedError;
 use crate::record::StepId;
 
 /// Why a lane begins no more batches, and what comes after those that it has begun.

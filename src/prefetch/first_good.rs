@@ -7,7 +7,7 @@ use crate::bad::BadRecord;
 use crate::batch::BatchLayout;
 use crate::batch::fault::{BatchFault, RecordError};
 use crate::device::DeviceError;
-use crate::error::FeedError;
+use crate::feed::FeedError;
 use crate::reader::Lease;
 use crate::record::StepEnd;
 use crate::source::Record;

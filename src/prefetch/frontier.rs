@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use crate::base::sync::{Mutex, Receiver, Sender, bounded};
-use crate::error::FeedError;
+use crate::feed::FeedError;
 use crate::record::{RecordId, StepId};
 
 /// How far the lanes of a feed are.

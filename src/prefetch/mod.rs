@@ -63,8 +63,8 @@ use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
 use crate::batch::{BatchLayout, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
-use crate::error::FeedError;
-use crate::prefetch::consumer_task::Consumer;
+use crate::feed::FeedError;
+use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::ending::Ending;
 use crate::prefetch::first_good::Front;
 use crate::prefetch::frontier::LaneFrontier;
@@ -123,7 +123,7 @@ pub(crate) struct Prefetcher {
     pub(crate) done_sender: Sender<()>,
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
     /// Woken after each send to `full`, and after the last.
-    pub(crate) consumer: Arc<Consumer>,
+    pub(crate) consumer: Arc<ConsumerTask>,
     /// Slots whose batch the consumer has dropped.
     pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
@@ -188,7 +188,7 @@ impl State {
 
 /// The events that wake a prefetcher.
 enum Wake {
-    Run(queue_pair::Slot),
+    Run(queue_pair::RunSlot),
     RunsEnded,
     Free(Returned),
     /// A slot's last use is over, or its device can no longer tell.

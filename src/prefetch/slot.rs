@@ -13,7 +13,7 @@ use crate::base::trace;
 use crate::batch::memory::NoMemory;
 use crate::batch::{Filled, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
-use crate::error::FeedError;
+use crate::feed::FeedError;
 use crate::record::StepEnd;
 
 /// The part of a slot in a lane's ring that is the same in all states of its buffer.

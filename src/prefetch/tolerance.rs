@@ -2,7 +2,7 @@
 
 use crate::bad::{BadCount, BadRecords, TooManyBad};
 use crate::batch::Filled;
-use crate::error::FeedError;
+use crate::feed::FeedError;
 
 /// A lane's policy for bad records, and what it had of them.
 pub(crate) struct Tolerance<'a> {

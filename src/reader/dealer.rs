@@ -22,7 +22,7 @@ use tracing::span::EnteredSpan;
 
 use super::ReaderError;
 use super::key::ReaderKey;
-use super::queue_pair::{Left, ReaderEnd, Slot};
+use super::queue_pair::{Left, ReaderEnd, RunSlot};
 use super::thread::{Activity, ReaderMeters, Share, Shared};
 use crate::base::offload::Helpers;
 use crate::base::trace::{self, TARGET};
@@ -34,7 +34,7 @@ struct ConsumerState {
     /// Declared before `slot`, so that a slot dropped with its consumer finds its pair closed.
     end: ReaderEnd,
     /// The run being filled.
-    slot: Option<Slot>,
+    slot: Option<RunSlot>,
     round_robin: RoundRobin,
     left: bool,
     /// The number of batches whose last run was handed over.

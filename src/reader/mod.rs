@@ -286,8 +286,8 @@ impl DataReader {
     }
 
     /// Observes the reader without keeping it alive.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch(self.shared().clone())
+    pub(crate) fn watch(&self) -> ReaderWatch {
+        ReaderWatch(self.shared().clone())
     }
 
     /// The error that ended the reader, if there is one.
@@ -407,9 +407,9 @@ impl Canceller {
 
 /// Observes a reader without keeping it alive.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch(Arc<Shared>);
+pub(crate) struct ReaderWatch(Arc<Shared>);
 
-impl Watch {
+impl ReaderWatch {
     pub(crate) fn meters(&self) -> &ReaderMeters {
         &self.0.meters
     }

@@ -39,7 +39,7 @@ pub(crate) fn queue_pair_of(
     let (full_sender, full_receiver) = bounded(slots);
     let account = SlotAccount::open();
     for _ in 0..slots {
-        let slot = Slot { run: run(), _token: account.token() };
+        let slot = RunSlot { run: run(), _token: account.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
     let kept = Vec::with_capacity(together);
@@ -51,7 +51,7 @@ pub(crate) fn queue_pair_of(
 
 /// One of the pair's recycled runs.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct RunSlot {
     pub(crate) run: Run,
     _token: SlotToken,
 }
@@ -63,14 +63,14 @@ pub(crate) struct Left;
 /// The reader's end: takes free slots, gives full ones.
 #[derive(Debug)]
 pub(crate) struct ReaderEnd {
-    free: Receiver<Slot>,
-    full: Sender<Slot>,
+    free: Receiver<RunSlot>,
+    full: Sender<RunSlot>,
     account: SlotAccount,
 }
 
 impl ReaderEnd {
     /// A free slot, if there is one now.
-    pub(crate) fn try_pop(&self) -> Option<Result<Slot, Left>> {
+    pub(crate) fn try_pop(&self) -> Option<Result<RunSlot, Left>> {
         match self.free.try_recv() {
             Ok(slot) => Some(Ok(slot)),
             Err(TryRecvError::Empty) => None,
@@ -79,12 +79,12 @@ impl ReaderEnd {
     }
 
     /// A free slot; waits until the consumer returns one.
-    pub(crate) fn pop(&self) -> Result<Slot, Left> {
+    pub(crate) fn pop(&self) -> Result<RunSlot, Left> {
         self.free.recv().map_err(|_| Left)
     }
 
     /// Hands a slot to the consumer.
-    pub(crate) fn push(&self, slot: Slot) -> Result<(), Left> {
+    pub(crate) fn push(&self, slot: RunSlot) -> Result<(), Left> {
         self.full.send(slot).map_err(|_| Left)
     }
 }
@@ -105,12 +105,12 @@ pub(crate) struct Home {
 
 /// Slots that are being returned.
 struct Returns {
-    free: Sender<Slot>,
+    free: Sender<RunSlot>,
     /// Fewer slots than return together.
-    kept: Vec<Slot>,
+    kept: Vec<RunSlot>,
     together: usize,
     /// Tells how many slots are in `full`. It goes before the consumer's end does, and keeps nothing open.
-    full: Receiver<Slot>,
+    full: Receiver<RunSlot>,
 }
 
 /// How many slots of a pair are in each of its queues.
@@ -122,7 +122,7 @@ pub(crate) struct Levels {
 }
 
 impl Home {
-    fn take_back(&self, mut slot: Slot) {
+    fn take_back(&self, mut slot: RunSlot) {
         slot.run.clear();
         if let Some(returns) = &mut *self.returns.lock() {
             returns.kept.push(slot);
@@ -159,7 +159,7 @@ impl fmt::Debug for Home {
 /// The consumer's end: takes full slots as leases, which return by themselves.
 #[derive(Debug)]
 pub(crate) struct ConsumerEnd {
-    full: Receiver<Slot>,
+    full: Receiver<RunSlot>,
     home: Arc<Home>,
 }
 
@@ -180,11 +180,11 @@ impl ConsumerEnd {
     }
 
     /// The queue itself, for a `select!` over several. What it yields becomes a lease.
-    pub(crate) fn full(&self) -> &Receiver<Slot> {
+    pub(crate) fn full(&self) -> &Receiver<RunSlot> {
         &self.full
     }
 
-    pub(crate) fn lease(&self, slot: Slot) -> Lease {
+    pub(crate) fn lease(&self, slot: RunSlot) -> Lease {
         Lease { slot: Some(slot), home: self.home.clone() }
     }
 
@@ -210,7 +210,7 @@ impl Drop for ConsumerEnd {
 /// A run on loan from its reader. Dropping it, on any thread, returns the slot.
 pub struct Lease {
     /// `Some` until dropped.
-    slot: Option<Slot>,
+    slot: Option<RunSlot>,
     home: Arc<Home>,
 }
 
@@ -248,7 +248,7 @@ mod tests {
         consumer.pop(&alarm)
     }
 
-    fn fill(mut slot: Slot, index: u64) -> Slot {
+    fn fill(mut slot: RunSlot, index: u64) -> RunSlot {
         slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
         slot
     }
@@ -350,7 +350,7 @@ mod model {
         consumer.pop(&alarm)
     }
 
-    fn fill(mut slot: Slot, index: u64) -> Slot {
+    fn fill(mut slot: RunSlot, index: u64) -> RunSlot {
         assert!(slot.run.is_empty(), "a free slot is empty");
         slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
         slot

@@ -57,13 +57,13 @@ impl ScheduleSlice {
     }
 }
 
-/// A consumer's share of a step, and how it ends.
-struct ConsumerState<'a> {
+/// What is left of a consumer's share of a step, and how the step ends.
+struct StepShare<'a> {
     share: ReplicaShare<'a>,
     end: Option<StepEnd>,
 }
 
-impl ConsumerState<'_> {
+impl StepShare<'_> {
     /// The next record's place in the step, with `follow` more records after it.
     fn step(&self, follow: usize) -> Step {
         match self.end {
@@ -237,7 +237,7 @@ impl Seeker<'_> {
 
     /// Announces how far the cursor reads from the next record of the first share, through the shares after
     /// it and into the first share of the next step.
-    fn look_ahead(&mut self, consumers: &[Option<ConsumerState<'_>>], next: Option<&ReplicaShare<'_>>) {
+    fn look_ahead(&mut self, consumers: &[Option<StepShare<'_>>], next: Option<&ReplicaShare<'_>>) {
         let until = end_of_reading(consumers.iter().flatten().map(|consumer| &consumer.share), next);
         if self.is_seekable && until != self.until {
             self.until = until;
@@ -378,7 +378,7 @@ impl Dealer<'_> {
         &mut self,
         schedule_slice: &'p ScheduleSlice,
         range: Range<StepId>,
-        consumers: &mut Vec<Option<ConsumerState<'p>>>,
+        consumers: &mut Vec<Option<StepShare<'p>>>,
         seeker: &mut Seeker<'_>,
     ) -> Result<Result<(), NobodyLeft>, ReaderError> {
         let mut id = range.start;
@@ -398,7 +398,7 @@ impl Dealer<'_> {
                 consumers.push(match schedule_slice.share(id, consumer)? {
                     Some(share) => {
                         let end = schedule_slice.end_of(id, id.step + 1 == steps, share.len())?;
-                        Some(ConsumerState { share, end })
+                        Some(StepShare { share, end })
                     }
                     None => None,
                 });
@@ -422,7 +422,7 @@ impl Dealer<'_> {
     /// Deals one consumer after the other, for shares whose records are contiguous.
     fn deal_shares(
         &mut self,
-        consumers: &mut [Option<ConsumerState<'_>>],
+        consumers: &mut [Option<StepShare<'_>>],
         next: Option<&ReplicaShare<'_>>,
         seeker: &mut Seeker<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
@@ -447,11 +447,11 @@ impl Dealer<'_> {
     /// Deals record by record, for shares whose records are interleaved.
     fn deal_in_turn(
         &mut self,
-        consumers: &mut [Option<ConsumerState<'_>>],
+        consumers: &mut [Option<StepShare<'_>>],
         seeker: &mut Seeker<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
         for (turn, consumer) in consumers.iter().enumerate() {
-            if let Some(ConsumerState { share, end: Some(end) }) = consumer
+            if let Some(StepShare { share, end: Some(end) }) = consumer
                 && share.len() == 0
                 && let Err(NobodyLeft) = self.deal_nothing(turn, *end)
             {

@@ -11,7 +11,7 @@ use crate::record::{RecordId, StepEnd};
 
 /// What was delivered of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LedgerEntry {
     /// The records of this epoch, in whichever epoch's steps they came.
     pub(super) digest: Digest,
     pub(super) sketch: Sketch,
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(super) bad: Multiset,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Adds a record of this epoch `times` times; if negative, takes it out.
     #[inline]
     pub(super) fn add(&mut self, key: EpochKey, index: u64, times: i64) {
@@ -44,7 +44,7 @@ impl Entry {
 }
 
 /// What was delivered, epoch by epoch.
-pub(super) type Entries = BTreeMap<u64, Entry>;
+pub(super) type Entries = BTreeMap<u64, LedgerEntry>;
 
 /// What one replica was given. It takes about 5 KiB per epoch, and allocates when an epoch begins.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::ledger::{Entries, Entry};
+use super::ledger::{Entries, LedgerEntry};
 use super::multiset::Multiset;
 use super::{Digest, Receipt};
 use crate::order::Plan;
@@ -104,7 +104,7 @@ fn entry(
     plan: &Plan,
     replicas: &BTreeSet<usize>,
     epoch: u64,
-) -> Result<Entry, TextFault> {
+) -> Result<LedgerEntry, TextFault> {
     let digest = facts.parse("digest", "a sum and how many records it is of")?;
     let sketch = facts.parse("sketch", "the sums of its cells")?;
     let contents = match facts.next_if("contents") {
@@ -115,7 +115,7 @@ fn entry(
             read.ok_or_else(|| facts.fault_before(wanted, found))?
         }
     };
-    let mut entry = Entry { digest, sketch, contents, ..Entry::default() };
+    let mut entry = LedgerEntry { digest, sketch, contents, ..LedgerEntry::default() };
     while let Some(value) = facts.next_if("steps") {
         let read = value.split_once(' ').and_then(|(replica, steps)| {
             Some((replica.parse::<usize>().ok()?, steps.parse::<Multiset>().ok()?))

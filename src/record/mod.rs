@@ -5,16 +5,16 @@
 //! image with a label, which a feed decodes by default, and TensorFlow's
 //! [`Example`](crate::example::Example). Records of other kinds need only a [decoder](crate::RecordDecoder).
 
-pub(crate) mod datum;
-pub(crate) mod example;
-mod wire;
+mod feature_error;
 
 use std::fmt;
 
-pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
-pub use self::wire::WireError;
+pub use self::feature_error::FeatureError;
 
 use percolator_files::shown;
+
+#[doc(inline)]
+pub use percolator_messages::{Datum, DatumError, Floats, Image, Pixels, Strided, WireError};
 
 /// Identifies a record: its number, and the pass over the database.
 ///

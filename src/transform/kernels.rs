@@ -26,8 +26,8 @@ use super::narrow::Float;
 use super::sink::{Direct, Sink, Stage, Streamed};
 use crate::base::cache_lines;
 use crate::base::shape::ImageShape;
-use crate::record::datum::Strided;
 use percolator_image::simd::Kernel;
+use percolator_messages::Strided;
 
 /// The number of pixels computed at a time: the floats in the widest register, or in a few narrower ones.
 ///

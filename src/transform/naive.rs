@@ -10,8 +10,8 @@ use super::random::Reduction;
 use super::{Draw, MeanChoice, MeanImage, Scratch, Transform, Transformer};
 use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::proto::Datum;
-use crate::record::datum::{Image, Pixels};
 use percolator_image::simd::InstructionSet;
+use percolator_messages::{Image, Pixels};
 
 /// How a record's pixels are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,7 +195,7 @@ fn with_image(case: &Case, pixels: &[f32], body: &mut dyn FnMut(&Image<'_>)) {
         return body(&Image { shape: case.shape, pixels: Pixels::U8(&bytes) });
     }
     let wire = float_record(case, pixels);
-    body(&crate::record::datum::Datum::parse(&wire).unwrap().image().unwrap());
+    body(&percolator_messages::Datum::parse(&wire).unwrap().image().unwrap());
 }
 
 /// Whether all elements have equal bits or are both NaN: which NaN two NaNs produce is not specified.

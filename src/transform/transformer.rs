@@ -10,9 +10,9 @@ use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
-use crate::record::datum::{Floats, Image, Pixels};
 use percolator_image::Decode;
 use percolator_image::simd::InstructionSet;
+use percolator_messages::{Floats, Image, Pixels};
 
 /// What is subtracted: one of the two, which Caffe treats as exclusive.
 #[derive(Clone, Debug)]
@@ -427,7 +427,7 @@ mod tests {
 
         let bytes = transformer(&Transform::new(), Dtype::U8).unwrap();
         let record = [&[0x08, 3, 0x10, 4, 0x18, 6][..], &[0x35, 0, 0, 0, 0].repeat(72)].concat();
-        let record = crate::record::datum::Datum::parse(&record).unwrap().image().unwrap();
+        let record = percolator_messages::Datum::parse(&record).unwrap().image().unwrap();
         assert_eq!(apply(&bytes, record.pixels, &mut [0.0; 18]), Err(TransformError::BytesOfFloats));
     }
 

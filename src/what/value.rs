@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::record::datum::Datum;
-use crate::record::example::{Example, SequenceExample};
 use percolator_files::caller::words;
 use percolator_files::what::picture;
+use percolator_messages::Datum;
+use percolator_messages::example::{Example, SequenceExample};
 
 /// What the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

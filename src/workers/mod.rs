@@ -29,7 +29,7 @@ use crate::base::sync::{Mutex, Receiver, Sender, bounded, panic_message};
 use crate::base::trace::TARGET;
 use crate::batch::Places;
 use crate::batch::fault::{BatchFault, RecordCause};
-use crate::decoder::Scratch;
+use crate::decoder::ErasedScratch;
 use crate::reader::Lease;
 use crate::workers::processor::Processor;
 
@@ -62,7 +62,7 @@ pub(crate) struct Fill {
 impl Fill {
     /// Writes the records, as long as there is somebody to see them; returns whether that completed their
     /// batch.
-    fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
+    fn handle(mut self, processor: &Processor, scratch: &mut ErasedScratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             let mut checksums = self.run.deferred_checksums().after(self.verified);

@@ -11,7 +11,7 @@ use crate::batch::fault::{BatchFault, RecordCause, RecordError};
 use crate::batch::field::{Field, FieldError};
 use crate::batch::memory::PageMemory;
 use crate::batch::{BatchLayout, Frame, LayoutError, Places, Row};
-use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
+use crate::decoder::{DecodeFailure, ErasedDecoder, ErasedScratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
 use crate::record::Key;
 use crate::source::Record;
@@ -65,7 +65,7 @@ impl OnBad {
 
 impl Processor {
     /// Creates a worker's scratch memory.
-    pub(crate) fn scratch(&self) -> Scratch {
+    pub(crate) fn scratch(&self) -> ErasedScratch {
         self.decoder.scratch(self.setup)
     }
 
@@ -167,7 +167,7 @@ impl Processor {
         &self,
         record: &Record<'_>,
         row: &mut Row<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut ErasedScratch,
     ) -> Result<(), Box<RecordError>> {
         row.leave_id(record.id);
         let written = self.decoder.decode(record, row, scratch);

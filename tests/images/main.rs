@@ -1,9 +1,7 @@
-//! Feeds of images: encoded records beside the pixels that they are decoded to, and the wire format of a
-//! `Datum`.
+//! Feeds of images: encoded records beside the pixels that they are decoded to.
 
 #[path = "../common/mod.rs"]
 mod common;
-mod datum_view;
 #[path = "../../crates/percolator-image/tests/image/forge.rs"]
 mod forge;
 mod jpeg_scaled;

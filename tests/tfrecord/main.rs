@@ -10,9 +10,8 @@ mod damaged_examples;
 mod example;
 mod example_fields;
 mod example_refused;
-#[path = "../common/example_twin.rs"]
+#[path = "../../crates/percolator-messages/tests/messages/twin.rs"]
 mod example_twin;
-mod example_view;
 mod examples;
 mod feed;
 mod files;

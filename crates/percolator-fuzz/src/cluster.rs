@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use percolator::Snapshot;
-use percolator_cluster::checkpoint::{Checkpoint, Record, Tensors, copy_part, read_parts};
+use percolator_cluster::checkpoint::{Checkpoint, CheckpointRecord, Tensors, copy_part, read_parts};
 use percolator_cluster::leases::Job;
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Transaction};
 
@@ -18,10 +18,10 @@ use crate::memory::{Budget, within};
 ///
 /// If a property does not hold.
 pub fn checkpoint_record(bytes: &[u8]) {
-    let Ok(record) = within(bytes, Budget::per_byte(256), || Record::parse(bytes)) else { return };
+    let Ok(record) = within(bytes, Budget::per_byte(256), || CheckpointRecord::parse(bytes)) else { return };
     accepted();
     let written = record.to_json();
-    let again = Record::parse(&written).expect("what was written is read");
+    let again = CheckpointRecord::parse(&written).expect("what was written is read");
     assert_eq!(again, record);
 }
 

@@ -35,7 +35,7 @@ mod replay;
 mod table;
 mod texts;
 mod tfrecord;
-#[path = "../../../tests/common/example_twin.rs"]
+#[path = "../../percolator-messages/tests/messages/twin.rs"]
 mod twin;
 
 pub use cluster::{checkpoint_parts, checkpoint_record, job_records};

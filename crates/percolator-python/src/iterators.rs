@@ -14,7 +14,7 @@ use crate::decoder::Failures;
 use crate::feed::Feed;
 use crate::process::OfProcess;
 use crate::receipt::Receipt;
-use crate::running::{Close, TURN, Turn, closed_at_exit, next, start, taken, without_interpreter};
+use crate::running::{Close, IteratorTurn, TURN, closed_at_exit, next, start, taken, without_interpreter};
 use crate::snapshot::Snapshot;
 
 /// Where an iterator ends.
@@ -213,7 +213,7 @@ impl Lane {
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let parts = self.shared.0.get(py)?;
-        let _turn = Turn::take(py, &parts.is_iterated)?;
+        let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.feed.get().running().check_turn(py)?;
         let is_ready = |lane: &mut percolator::Lane| lane.wait_timeout(TURN);
         let all_held = || self.feed.get().running().all_held(Some(self.number));

@@ -87,18 +87,18 @@ pub(crate) fn without_interpreter(run: impl FnOnce() + Send) {
 }
 
 /// One thread's turn to use an iterator.
-pub(crate) struct Turn<'a>(&'a AtomicBool);
+pub(crate) struct IteratorTurn<'a>(&'a AtomicBool);
 
-impl<'a> Turn<'a> {
+impl<'a> IteratorTurn<'a> {
     pub(crate) fn take(py: Python<'_>, in_use: &'a AtomicBool) -> PyResult<Self> {
         match in_use.swap(true, Ordering::Acquire) {
-            false => Ok(Turn(in_use)),
+            false => Ok(IteratorTurn(in_use)),
             true => Err(errors::in_use(py)),
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for IteratorTurn<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -358,7 +358,7 @@ impl Running {
         run: impl FnOnce(&mut percolator::Feed) -> Result<(), FeedError> + Send,
     ) -> PyResult<()> {
         let parts = self.0.get(py)?;
-        let _turn = Turn::take(py, &parts.is_iterated)?;
+        let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
         self.with(py, |feed| {
             let done = run(feed);
@@ -377,7 +377,7 @@ impl Running {
     /// Waits for the next batch of every lane, or the end, and takes nothing. Ctrl-C ends the wait.
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let parts = self.0.get(py)?;
-        let _turn = Turn::take(py, &parts.is_iterated)?;
+        let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
         next(py, &parts.feed, is_ready, || self.all_held(None), |_| Some(Ok(()))).map(drop)
@@ -386,7 +386,7 @@ impl Running {
     /// The next batch of every lane, or `None` at the end.
     pub(crate) fn next_step(&self, py: Python<'_>) -> PyResult<Option<Vec<Taken>>> {
         let parts = self.0.get(py)?;
-        let _turn = Turn::take(py, &parts.is_iterated)?;
+        let _turn = IteratorTurn::take(py, &parts.is_iterated)?;
         self.check_turn(py)?;
         let is_ready = |feed: &mut percolator::Feed| feed.steps().wait_timeout(TURN);
         let step = next(py, &parts.feed, is_ready, || self.all_held(None), |feed| feed.steps().next())?;

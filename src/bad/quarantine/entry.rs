@@ -14,9 +14,9 @@ use percolator_files::checksum::Crc32c;
 use super::QuarantineError;
 use crate::bad::BadRecord;
 use crate::record::Key;
-use crate::record::example::{Example, ExampleWriter, NameFirst};
 use crate::source::tfrecord::{FrameFault, HEAD_BYTES, read_frame};
 use percolator_files::input_file;
+use percolator_messages::example::{Example, ExampleWriter, NameFirst};
 
 /// The features of an entry.
 pub(super) mod feature {

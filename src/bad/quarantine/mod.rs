@@ -20,11 +20,11 @@ pub use self::entry::Quarantined;
 use self::entry::{Name, facts, feature, read_entries};
 use super::BadRecord;
 use crate::base::sync::Mutex;
-use crate::record::example::{features_head, string_head};
 use crate::source::Record;
 use crate::source::tfrecord::frame_around;
 use percolator_files::whole_file::{self, kind_of};
 use percolator_files::{file_lock, shown};
+use percolator_messages::example::{features_head, string_head};
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
 /// reads what was added and adds one entry; a process that is stopped holds it for ever.
@@ -293,9 +293,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::record::example::ExampleWriter;
     use crate::record::{Key, RecordId};
     use crate::source::tfrecord::{HEAD_BYTES, write_record};
+    use percolator_messages::example::ExampleWriter;
 
     fn note(quarantine: &Quarantine, index: u64) -> Result<(), QuarantineError> {
         let id = RecordId { epoch: 0, index };

@@ -8,10 +8,11 @@ use super::parse::{FeatureFields, StringError, missing, only_string, wrong_kind}
 use crate::base::shape::{Dtype, ImageShape};
 use crate::base::sync::std_locks::Mutex;
 use crate::batch::fault::RecordCause;
-use crate::record::datum::{Datum, Floats, IMAGE_ELEMENTS_MAX};
-use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind};
+use crate::record::FeatureError;
 use crate::what::Value;
 use percolator_image::ColorMode;
+use percolator_messages::example::{ExampleError, Feature, IntError, Kind};
+use percolator_messages::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 
 /// The image of an Example: the feature that it is in, its shape, and its label.
 ///

@@ -1,6 +1,6 @@
 //! Where the requested features are in a record.
 
-use crate::record::example::{Entries, ExampleError, Feature, feature_of};
+use percolator_messages::example::{Entries, ExampleError, Feature};
 
 /// The names of the requested features, each once. A feature is identified by its number in this list.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +91,6 @@ impl Found {
         number: usize,
     ) -> Result<Option<Feature<'a>>, ExampleError> {
         let Some(&Some(place)) = self.places.get(number) else { return Ok(None) };
-        Ok(Some(feature_of(Entries::entry(record, place))?))
+        Ok(Some(Entries::feature(record, place)?))
     }
 }

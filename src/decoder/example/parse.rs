@@ -4,14 +4,13 @@ use half::{bf16, f16};
 
 use super::fields::{Elements, ExampleField, ExampleFields, Missing};
 use super::lookup::{Found, Lookup};
-use crate::base::shape::Dtype;
+use crate::base::shape::{Dtype, Element};
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
-use crate::record::WireError;
-use crate::record::example::{
-    BytesList, Example, ExampleError, Feature, FeatureError, Float, FloatList, Int64List, IntError, Integer,
-    Kind,
+use crate::record::{FeatureError, WireError};
+use percolator_messages::example::{
+    BytesList, Example, ExampleError, Feature, Float, FloatList, Int64List, IntError, Integer, Kind,
 };
 
 /// The fields that are made of features.
@@ -142,7 +141,7 @@ impl FeatureField {
     }
 
     #[inline]
-    fn copy_ints<T: Integer>(
+    fn copy_ints<T: Integer + Element>(
         &self,
         list: Int64List<'_>,
         row: &mut Row<'_>,
@@ -179,7 +178,11 @@ impl FeatureField {
     }
 
     #[inline]
-    fn copy_floats<T: Float>(list: FloatList<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+    fn copy_floats<T: Float + Element>(
+        list: FloatList<'_>,
+        row: &mut Row<'_>,
+        at: usize,
+    ) -> Result<(), RecordCause> {
         list.copy_to(row.values_mut::<T>(at)?);
         Ok(())
     }

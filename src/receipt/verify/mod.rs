@@ -14,7 +14,7 @@ use crate::order::{OrderError, Plan};
 use crate::receipt::content::ContentHash;
 use crate::receipt::coverage::{Counts, Marks};
 use crate::receipt::digest::EpochKey;
-use crate::receipt::ledger::{Entries, Entry};
+use crate::receipt::ledger::{Entries, LedgerEntry};
 use crate::receipt::multiset::Multiset;
 use crate::receipt::progress::{PartyProgress, Progress};
 use crate::receipt::verdict::{
@@ -75,7 +75,7 @@ impl Audit<'_> {
     fn verdict(mut self) -> Result<Verdict, ReceiptError> {
         let audit = &mut self;
         let entries = || audit.witnesses.iter().flat_map(|witness| &witness.receipt.entries);
-        let has_steps = |entry: &Entry| !entry.steps.is_empty();
+        let has_steps = |entry: &LedgerEntry| !entry.steps.is_empty();
         let claimed: BTreeSet<u64> =
             entries().filter(|(_, entry)| has_steps(entry)).map(|(&epoch, _)| epoch).collect();
         let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
@@ -293,7 +293,8 @@ impl<'a> Audit<'a> {
         let key = EpochKey::of(epoch);
         let mut all = Multiset::default();
         for Witness { receipt, expected, .. } in &mut self.witnesses {
-            let Some(Entry { bad, .. }) = receipt.entries.get(&epoch).filter(|entry| !entry.bad.is_empty())
+            let Some(LedgerEntry { bad, .. }) =
+                receipt.entries.get(&epoch).filter(|entry| !entry.bad.is_empty())
             else {
                 continue;
             };
@@ -395,7 +396,7 @@ impl<'a> Audit<'a> {
     /// Compares an epoch's bytes, receipt by receipt.
     fn contents(&self, epoch: u64) -> Option<ContentsVerdict> {
         let data = self.data?;
-        let none = Entry::default();
+        let none = LedgerEntry::default();
         let entries = || {
             self.witnesses.iter().map(|witness| {
                 let found = witness.receipt.entries.get(&epoch).unwrap_or(&none);
@@ -411,11 +412,12 @@ impl<'a> Audit<'a> {
             return Some(ContentsVerdict::NotKnown);
         }
         let differ = entries().filter(|(_, found, due)| found.contents.only_low() != due.contents.only_low());
-        let deviation = |(witness, found, due): (&Witness<'_>, &Entry, &Entry)| ContentsDeviation {
-            receipts: vec![witness.name.to_owned()],
-            found: found.contents.only_low(),
-            due: due.contents.only_low(),
-        };
+        let deviation =
+            |(witness, found, due): (&Witness<'_>, &LedgerEntry, &LedgerEntry)| ContentsDeviation {
+                receipts: vec![witness.name.to_owned()],
+                found: found.contents.only_low(),
+                due: due.contents.only_low(),
+            };
         let deviations: Vec<ContentsDeviation> = differ.map(deviation).collect();
         Some(if deviations.is_empty() {
             ContentsVerdict::Proven
@@ -441,7 +443,7 @@ impl<'a> Audit<'a> {
     fn deviations(&mut self, epoch: u64) -> Vec<Deviation> {
         let deviation = |witness: &mut Witness<'_>| {
             let due = witness.expected.remove(&epoch).unwrap_or_default();
-            let none = Entry::default();
+            let none = LedgerEntry::default();
             let found = witness.receipt.entries.get(&epoch).unwrap_or(&none);
             if (due.digest, &due.sketch) == (found.digest, &found.sketch) {
                 return None;

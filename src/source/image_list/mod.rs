@@ -372,7 +372,7 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::datum::Datum;
+    use percolator_messages::Datum;
 
     #[test]
     fn files_come_in_the_order_of_the_first_pass() {

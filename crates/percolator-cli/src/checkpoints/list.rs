@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use percolator_cluster::checkpoint::{Entry, Kept, Record};
+use percolator_cluster::checkpoint::{CheckpointRecord, Entry, Kept};
 use percolator_cluster::store::Id;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ impl List {
 }
 
 /// The checkpoints of a record, with what it calls them.
-fn named(record: &Record) -> impl Iterator<Item = (&'static str, &Entry)> {
+fn named(record: &CheckpointRecord) -> impl Iterator<Item = (&'static str, &Entry)> {
     let newest = std::iter::once(("newest", &record.newest));
     let kept = record.kept.iter().map(|entry| ("kept", entry));
     newest.chain(kept).chain(record.spared.iter().map(|entry| ("spared", entry)))

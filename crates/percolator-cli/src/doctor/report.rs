@@ -1,7 +1,7 @@
 //! The diagnosis for people: as wide as the terminal, and 100 columns at most, but for paths.
 
 use percolator_files::shown::{self, count};
-use percolator_measure::doctor::{Binds, Diagnosis, Pipeline, Trial, Verdict};
+use percolator_measure::doctor::{Binds, Diagnosis, Pipeline, Trial, TrialVerdict};
 
 use super::options;
 
@@ -58,9 +58,9 @@ fn write_pipeline(lines: &mut Lines, pipeline: &Pipeline) {
     }
     for Trial { change, ratio, low, high, verdict, .. } in &pipeline.trials {
         let verdict = match verdict {
-            Verdict::Helps => format!("it helps: set {}", options::of_change(*change)),
-            Verdict::NotWorthIt => "not worth it".to_owned(),
-            Verdict::Slower => "it is slower".to_owned(),
+            TrialVerdict::Helps => format!("it helps: set {}", options::of_change(*change)),
+            TrialVerdict::NotWorthIt => "not worth it".to_owned(),
+            TrialVerdict::Slower => "it is slower".to_owned(),
             _ => "unclear: more --rounds, or longer --seconds, would tell".to_owned(),
         };
         lines.wrapped(

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, Picture, PictureOptions};
+use percolator_data::inspect::{self, InspectOptions, PICTURES_MAX, PictureOptions, ShownPicture};
 use percolator_data::scan::Progress;
 use percolator_data::{DataSet, Found};
 use percolator_files::{shown, whole_file};
@@ -135,7 +135,7 @@ impl Inspect {
     }
 
     /// The pictures that are shown. A sheet needs at least one; a report does without.
-    fn pictures(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<Vec<Picture>> {
+    fn pictures(&self, data: &DataSet, progress: &Progress) -> anyhow::Result<Vec<ShownPicture>> {
         if self.grid.is_none() && self.html.is_none() {
             return Ok(Vec::new());
         }

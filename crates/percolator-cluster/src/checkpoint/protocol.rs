@@ -12,7 +12,7 @@ use super::announced::Announced;
 use super::entry::{Entry, Writer};
 use super::error::CheckpointError;
 use super::hold::{Hold, Keys, Taken, holder, read_exactly};
-use super::record::{Record, RecordError, SPARED_MAX};
+use super::record::{CheckpointRecord, RecordError, SPARED_MAX};
 use crate::metadata::{self, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::store::{Id, Store, StoreError};
 
@@ -77,7 +77,7 @@ pub(super) enum Found {
     Nothing,
     /// No record, although there are so many files.
     NoRecord(usize),
-    Record(Record),
+    Record(CheckpointRecord),
     Unreadable(RecordError),
 }
 
@@ -126,7 +126,7 @@ impl Protocol {
 
     fn begin_with(&mut self, record: &metadata::Record, files: Result<Vec<Uuid>, StoreError>) -> Found {
         self.seen = Some(record.modified);
-        let parsed = match Record::parse(&record.value) {
+        let parsed = match CheckpointRecord::parse(&record.value) {
             Ok(parsed) => parsed,
             Err(error) => {
                 (self.set_aside, self.spares_announced) = (Some(record.value.clone()), true);
@@ -244,13 +244,13 @@ impl Protocol {
     }
 
     /// The record that makes `newest` count.
-    fn record(&self, newest: &Entry) -> Record {
+    fn record(&self, newest: &Entry) -> CheckpointRecord {
         let kept = self.good.iter().take(self.keep - 1).cloned().collect();
-        Record { newest: newest.clone(), kept, spared: self.spared.clone() }
+        CheckpointRecord { newest: newest.clone(), kept, spared: self.spared.clone() }
     }
 
     /// Puts a record, what is announced from then on, and what is set aside.
-    fn put_of(&self, record: &Record, announced: &Announced) -> Transaction {
+    fn put_of(&self, record: &CheckpointRecord, announced: &Announced) -> Transaction {
         let put = self.announced.when_unchanged(self.when_seen(self.when_held()), &self.keys.begun);
         let put = put.put(&self.keys.record, record.to_json()).put(&self.keys.begun, announced.text());
         match &self.set_aside {
@@ -260,7 +260,7 @@ impl Protocol {
     }
 
     /// What is announced once this record is put.
-    fn announced_after(&self, record: &Record) -> Announced {
+    fn announced_after(&self, record: &CheckpointRecord) -> Announced {
         let mut announced = self.announced.clone();
         announced.follow(&self.named, &record.entries().map(|entry| entry.uuid).collect());
         announced
@@ -300,7 +300,7 @@ impl Protocol {
     /// Looks whether the record is one of those whose put was not answered.
     fn resolve(&mut self, found: &Records) -> bool {
         let Some(record) = found.get(&self.keys.record) else { return false };
-        let Ok(parsed) = Record::parse(&record.value) else { return false };
+        let Ok(parsed) = CheckpointRecord::parse(&record.value) else { return false };
         let found = self.unresolved.iter().find(|entry| entry.uuid == parsed.newest.uuid).cloned();
         // If `gc` has taken checkpoints out of it since, it is somebody else's.
         let Some(entry) = found.filter(|entry| self.record(entry).to_json() == record.value) else {
@@ -327,7 +327,7 @@ impl Protocol {
                 return CheckpointError::RecordLost { id, metadata: self.metadata.place() };
             }
             (None, record) => record
-                .and_then(|record| Record::parse(&record.value).ok())
+                .and_then(|record| CheckpointRecord::parse(&record.value).ok())
                 .and_then(|record| record.newest.writer),
         };
         CheckpointError::Superseded { id, by: by.map(Box::new) }
@@ -495,7 +495,7 @@ impl Protocol {
         let Some((newest, kept)) = self.good.split_first() else { return Ok(()) };
         let kept = kept.iter().filter(|&entry| is_left(entry)).cloned().collect();
         let spared = self.spared.iter().filter(|&entry| is_left(entry)).cloned().collect();
-        let record = Record { newest: newest.clone(), kept, spared };
+        let record = CheckpointRecord { newest: newest.clone(), kept, spared };
         let announced = self.announced_after(&record);
         match self.metadata.transact(&self.put_of(&record, &announced))? {
             Outcome::Committed(revision) => {

@@ -23,7 +23,7 @@ pub const SPARED_MAX: usize = 16;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Record {
+pub struct CheckpointRecord {
     /// The checkpoint that counts.
     pub newest: Entry,
     /// The ones before it that are kept, the newest first.
@@ -83,7 +83,7 @@ struct Text {
     spared: Vec<Entry>,
 }
 
-impl Record {
+impl CheckpointRecord {
     /// Reads a record's text.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Record {
         }
         let Text { uuid, md5, timestamp, sha256, bytes, step, writer, version: _, kept, spared } = text;
         let newest = Entry { uuid, md5, timestamp, sha256, bytes, step, writer };
-        let record = Record { newest, kept, spared };
+        let record = CheckpointRecord { newest, kept, spared };
         record.entries().try_for_each(Entry::check).map_err(fault)?;
         Ok(record)
     }
@@ -164,7 +164,7 @@ mod tests {
             writer,
         };
         let older = Entry { sha256: None, bytes: None, step: None, writer: None, ..newest.clone() };
-        let record = Record { newest, kept: vec![older.clone()], spared: vec![older] };
+        let record = CheckpointRecord { newest, kept: vec![older.clone()], spared: vec![older] };
         let text = String::from_utf8(record.to_json()).unwrap();
         let short = format!(r#"{{"uuid":"{UUID}","md5":"{MD5}","timestamp":-3}}"#);
         let start = short.strip_suffix('}').unwrap();
@@ -176,16 +176,16 @@ mod tests {
             &format!(r#","kept":[{short}],"spared":[{short}]}}"#),
         ];
         assert_eq!(text, due.concat());
-        assert_eq!(Record::parse(text.as_bytes()).unwrap(), record);
+        assert_eq!(CheckpointRecord::parse(text.as_bytes()).unwrap(), record);
         // The design's record, as another program writes it.
-        let theirs = Record::parse(short.as_bytes()).unwrap();
+        let theirs = CheckpointRecord::parse(short.as_bytes()).unwrap();
         assert_eq!((theirs.newest.timestamp, theirs.kept.len()), (-3, 0));
     }
 
     #[test]
     fn what_is_not_understood_is_refused_with_the_reason() {
         let refused = |text: &str, due: &str| {
-            let message = Record::parse(text.as_bytes()).unwrap_err().to_string();
+            let message = CheckpointRecord::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(message.contains(due), "{text}: {message}");
         };
         let with = |more: &str| format!(r#"{{"uuid":"{UUID}","md5":"{MD5}","timestamp":1{more}}}"#);

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::error::CheckpointError;
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
-use super::record::{Record, RecordError};
+use super::record::{CheckpointRecord, RecordError};
 use crate::panics::message_of;
 use crate::store::{Id, Store, StoreError};
 
@@ -239,11 +239,11 @@ fn take<T, E: From<CheckpointError>>(
 pub(super) fn first_whole<T, E: From<CheckpointError>>(
     store: &dyn Store,
     id: &Id,
-    record: Option<&Record>,
+    record: Option<&CheckpointRecord>,
     rejected: &mut Vec<Rejected>,
     mut read: impl FnMut(&mut dyn Read) -> Result<io::Result<T>, E>,
 ) -> Result<Option<(T, Origin)>, E> {
-    for entry in record.into_iter().flat_map(Record::entries) {
+    for entry in record.into_iter().flat_map(CheckpointRecord::entries) {
         match take(store, id, entry, &mut read)? {
             Ok(state) => {
                 let origin = match rejected.is_empty() {

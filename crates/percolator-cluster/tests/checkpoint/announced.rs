@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Record};
+use percolator_cluster::checkpoint::{CheckpointError, CheckpointRecord, Checkpoints};
 use percolator_cluster::clock::ManualClock;
 use percolator_cluster::metadata::{MemoryMetadata, Metadata, Transaction};
 use percolator_cluster::store::{Id, Store};
@@ -73,7 +73,7 @@ impl Place {
 
     fn named(&self) -> Vec<Uuid> {
         let found = self.metadata.read("/checkpoints/shard").unwrap();
-        let record = Record::parse(&found.records[0].value).unwrap();
+        let record = CheckpointRecord::parse(&found.records[0].value).unwrap();
         record.entries().map(|entry| entry.uuid).collect()
     }
 }

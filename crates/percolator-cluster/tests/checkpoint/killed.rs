@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{Checkpoints, Mode, Origin, Record};
+use percolator_cluster::checkpoint::{CheckpointRecord, Checkpoints, Mode, Origin};
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
 use rustix::process::{Signal, getpid, kill_process};
@@ -70,9 +70,9 @@ fn names(folder: &Path) -> BTreeSet<OsString> {
     entries.map(|entry| entry.unwrap().file_name()).collect()
 }
 
-fn record(place: &Path) -> Option<Record> {
+fn record(place: &Path) -> Option<CheckpointRecord> {
     let found = metadata(&place.join("metadata")).read("/checkpoints/shard").unwrap();
-    found.records.first().map(|record| Record::parse(&record.value).unwrap())
+    found.records.first().map(|record| CheckpointRecord::parse(&record.value).unwrap())
 }
 
 /// Restores what a process left that was killed, which had begun and saved these states.
@@ -91,8 +91,11 @@ fn check(place: &Path, keep: usize, begun: u64, saved: u64) -> u64 {
         (Origin::Initial, None) => assert_eq!(number, 0),
         found => panic!("{found:?}"),
     }
-    let named: BTreeSet<OsString> =
-        before.iter().flat_map(Record::entries).map(|entry| entry.uuid.to_string().into()).collect();
+    let named: BTreeSet<OsString> = before
+        .iter()
+        .flat_map(CheckpointRecord::entries)
+        .map(|entry| entry.uuid.to_string().into())
+        .collect();
     assert_eq!(names(&place.join("store").join(ID)), named, "what the record names, and nothing else");
     number
 }

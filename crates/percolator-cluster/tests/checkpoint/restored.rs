@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{
-    Archive, Checkpoint, CheckpointError, Checkpoints, CleanOptions, Entry, Fault, Origin, Record,
+    Archive, Checkpoint, CheckpointError, CheckpointRecord, Checkpoints, CleanOptions, Entry, Fault, Origin,
     RecordError,
 };
 use percolator_cluster::metadata::{MemoryMetadata, Metadata as _, Outcome, Transaction};
@@ -85,7 +85,7 @@ fn first_start_restart_and_another_node_are_one_path() {
     assert_eq!(saved[1].md5, "b8a9f715dbb64fd5c56e7783c6820a61");
     assert_eq!(saved[1].bytes, Some(3));
     assert_eq!((again.restored().rejected.len(), place.files()), (0, 1));
-    let record = Record::parse(&place.record()).unwrap();
+    let record = CheckpointRecord::parse(&place.record()).unwrap();
     assert_eq!((&record.newest, record.kept.len()), (&saved[1], 0));
     let text = String::from_utf8(place.record()).unwrap();
     assert!(text.starts_with(&format!(r#"{{"uuid":"{}","md5":"b8a9"#, saved[1].uuid)), "{text}");
@@ -228,7 +228,7 @@ fn a_checkpoint_that_the_program_does_not_take_stays_for_one_that_does() {
     assert!(checkpoints.restored().to_string().contains("the layer \"fc7\" is new"));
     (0..3).for_each(|_| drop(checkpoints.save_now().unwrap()));
     assert!(place.path(&saved[0]).exists());
-    let record = Record::parse(&place.record()).unwrap();
+    let record = CheckpointRecord::parse(&place.record()).unwrap();
     assert_eq!((record.kept.len(), &record.spared), (0, &saved));
     drop(checkpoints);
     // The program that takes it finds it, if the newer one is gone.

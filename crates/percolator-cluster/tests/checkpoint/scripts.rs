@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Origin, Record};
+use percolator_cluster::checkpoint::{CheckpointError, CheckpointRecord, Checkpoints, Origin};
 use percolator_cluster::clock::ManualClock;
 use percolator_cluster::metadata::{MemoryMetadata, Metadata, Transaction};
 use percolator_cluster::store::{Id, Store};
@@ -124,9 +124,9 @@ fn number_of(state: &[u8]) -> u64 {
 }
 
 impl World {
-    fn record(&self) -> Option<Record> {
+    fn record(&self) -> Option<CheckpointRecord> {
         let found = self.metadata.read(&format!("/checkpoints/{ID}")).unwrap();
-        found.records.first().map(|record| Record::parse(&record.value).unwrap())
+        found.records.first().map(|record| CheckpointRecord::parse(&record.value).unwrap())
     }
 
     /// The record names files that are there, whole.
@@ -295,7 +295,7 @@ fn play(script: &[Move], keep: usize) {
         }
         None => assert_eq!(checkpoints.restored().origin, Origin::Initial),
     }
-    let named = |record: Record| record.entries().map(|entry| entry.uuid).collect::<BTreeSet<_>>();
+    let named = |record: CheckpointRecord| record.entries().map(|entry| entry.uuid).collect::<BTreeSet<_>>();
     let files = || world.store.names(ID).into_iter().collect::<BTreeSet<_>>();
     assert_eq!(files(), world.record().map(named).unwrap_or_default());
     checkpoints.save_now().unwrap();

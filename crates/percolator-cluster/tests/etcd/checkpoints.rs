@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Fault, Origin, Record, RecordError};
+use percolator_cluster::checkpoint::{
+    CheckpointError, CheckpointRecord, Checkpoints, Fault, Origin, RecordError,
+};
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, Lease, Metadata as _};
 use percolator_cluster::store::FolderStore;
@@ -58,7 +60,7 @@ fn a_state_is_written_and_restored() {
     first.step().unwrap();
     // The record is where the design has it, and its fields are in the design's order.
     let text = etcd.control(&["get", "--print-value-only", "/job/checkpoints/shard"]);
-    let record = Record::parse(text.trim().as_bytes()).unwrap();
+    let record = CheckpointRecord::parse(text.trim().as_bytes()).unwrap();
     let front = format!(r#"{{"uuid":"{}","md5":"{}","timestamp":"#, record.newest.uuid, record.newest.md5);
     assert!(text.starts_with(&front), "{text}");
     assert_eq!(files(store.path()), 1);
@@ -146,7 +148,7 @@ fn the_leader_of_three_is_killed_and_nothing_is_lost() {
     drop(checkpoints);
     let all: Vec<_> = members.iter().collect();
     let text = control(&all, &["get", "--print-value-only", "/job/checkpoints/shard"]);
-    assert!(Record::parse(text.trim().as_bytes()).is_ok(), "{text}");
+    assert!(CheckpointRecord::parse(text.trim().as_bytes()).is_ok(), "{text}");
     assert_eq!(*begin(&options, store.path()).state().read(), [2, 1]);
     assert_eq!(files(store.path()), 1);
 }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{Checkpoints, Origin, Record};
+use percolator_cluster::checkpoint::{CheckpointRecord, Checkpoints, Origin};
 use percolator_cluster::etcd::EtcdOptions;
 use percolator_cluster::metadata::{EtcdMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
@@ -58,7 +58,7 @@ fn check(url: &str, store: &Path, keep: usize, begun: u64, saved: u64) -> u64 {
         records.revoke(held.lease.unwrap()).unwrap();
     }
     let found = records.read("/checkpoints/shard").unwrap();
-    let before = found.records.first().map(|record| Record::parse(&record.value).unwrap());
+    let before = found.records.first().map(|record| CheckpointRecord::parse(&record.value).unwrap());
     let checkpoints = begin(url, store, keep);
     let number = number_of(&checkpoints.state().read());
     assert!((saved..=begun).contains(&number), "{number} was restored; begun {begun}, saved {saved}");
@@ -69,7 +69,8 @@ fn check(url: &str, store: &Path, keep: usize, begun: u64, saved: u64) -> u64 {
     }
     let names = std::fs::read_dir(store.join(ID)).into_iter().flatten();
     let names: BTreeSet<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let named = before.iter().flat_map(Record::entries).map(|entry| entry.uuid.to_string()).collect();
+    let named =
+        before.iter().flat_map(CheckpointRecord::entries).map(|entry| entry.uuid.to_string()).collect();
     assert_eq!(names, named, "what the record names, and nothing else");
     number
 }

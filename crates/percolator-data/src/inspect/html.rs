@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use percolator_files::shown::count;
 
 use super::duplicates::Duplicates;
-use super::pictures::{Picture, Pixels};
+use super::pictures::{Pixels, ShownPicture};
 use super::report::{LabelCount, Report};
 
 /// The most bars of a chart. With more labels, neighbours share a bar.
@@ -44,7 +44,7 @@ figcaption { font-size: .8rem; overflow-wrap: anywhere; }
 
 /// Makes the report's page, with these pictures. One that cannot be encoded is named instead.
 #[must_use]
-pub fn html(report: &Report, pictures: &[Picture]) -> String {
+pub fn html(report: &Report, pictures: &[ShownPicture]) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
     let title = escaped(&report.path);
     let _ = writeln!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
@@ -279,7 +279,7 @@ pub(crate) fn duplicates_text(what: &str, found: &Duplicates) -> String {
     }
 }
 
-fn shown(pictures: &[Picture], page: &mut String) {
+fn shown(pictures: &[ShownPicture], page: &mut String) {
     if pictures.is_empty() {
         return;
     }

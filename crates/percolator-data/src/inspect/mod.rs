@@ -40,7 +40,7 @@ pub use self::features::FeatureReport;
 pub use self::html::html;
 pub use self::keys::Keys;
 pub use self::keys::key_text;
-pub use self::pictures::{PICTURES_MAX, Picture, PictureOptions, Pixels, pictures};
+pub use self::pictures::{PICTURES_MAX, PictureOptions, Pixels, ShownPicture, pictures};
 pub use self::record::{FieldText, Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
 pub use self::sheet::sheet;

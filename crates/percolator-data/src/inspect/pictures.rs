@@ -26,7 +26,7 @@ pub struct Pixels {
 /// A record's image, as people see it.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct ShownPicture {
     /// The record's number.
     pub number: u64,
     /// Its key.
@@ -68,7 +68,7 @@ pub fn pictures(
     data: &DataSet,
     options: &PictureOptions,
     progress: &Progress,
-) -> Result<Vec<Picture>, InspectError> {
+) -> Result<Vec<ShownPicture>, InspectError> {
     let values = Values::find(data, options.content, progress)?;
     values.check_one_image(data)?;
     let records = scan::count(data, progress)?;
@@ -79,7 +79,7 @@ pub fn pictures(
         data,
         progress,
         ImageFileDecoder::default,
-        |decoder, seen| Picture::of(data, seen, &values, decoder, options),
+        |decoder, seen| ShownPicture::of(data, seen, &values, decoder, options),
         |event| {
             match event {
                 Event::Done(picture) => pictures.push(picture?),
@@ -94,7 +94,7 @@ pub fn pictures(
     Ok(pictures)
 }
 
-impl Picture {
+impl ShownPicture {
     fn of(
         data: &DataSet,
         seen: Seen<'_>,
@@ -103,7 +103,7 @@ impl Picture {
         options: &PictureOptions,
     ) -> Result<Self, ScanError> {
         let (number, key, side) = (seen.number, seen.key.to_owned(), options.side);
-        let mut picture = Picture { number, key, label: None, shape: None, pixels: Ok(None) };
+        let mut picture = ShownPicture { number, key, label: None, shape: None, pixels: Ok(None) };
         let look = |decoder: &mut ImageFileDecoder| -> Result<(), RecordCause> {
             let parts = values.parts(seen.value)?;
             picture.label = parts.label;

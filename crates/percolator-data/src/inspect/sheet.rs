@@ -1,7 +1,7 @@
 //! A contact sheet: pictures in rows, each with its label and its record's number below it.
 
 use super::font;
-use super::pictures::{Picture, Pixels};
+use super::pictures::{Pixels, ShownPicture};
 
 /// The side of a picture's square, in pixels.
 pub(crate) const SIDE: usize = 112;
@@ -16,7 +16,7 @@ const DAMAGE: [u8; 3] = [150, 40, 40];
 /// Lays pictures out in a sheet that is about as wide as it is high. The label is on the left below each
 /// picture, `#` and the record's number on the right. A record whose image cannot be decoded is a red square.
 #[must_use]
-pub fn sheet(pictures: &[Picture]) -> Pixels {
+pub fn sheet(pictures: &[ShownPicture]) -> Pixels {
     let columns = (1..).find(|columns| columns * columns >= pictures.len()).unwrap_or(1);
     let rows = pictures.len().div_ceil(columns);
     let (width, height) = (GAP + columns * (SIDE + GAP), GAP + rows * (SIDE + TEXT + GAP));
@@ -88,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn picture(number: u64, pixels: Result<Option<Pixels>, String>) -> Picture {
+    fn picture(number: u64, pixels: Result<Option<Pixels>, String>) -> ShownPicture {
         let has_image = pixels.as_ref().is_ok_and(Option::is_some);
         let shape = has_image.then_some(ImageShape { channels: 3, height: 1, width: 1 });
-        Picture { number, key: Vec::new(), label: Some(7), shape, pixels }
+        ShownPicture { number, key: Vec::new(), label: Some(7), shape, pixels }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) const REPLACED: &str = ".percolator-replaced";
 
 /// The kind of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OutputKind {
     /// An LMDB, a LevelDB or a TFRecord file.
     Store,
     /// A file beside it.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 }
 
 /// Whether something is at an output's path, which may be replaced.
-pub(super) fn check(path: &Path, kind: Kind, existing: Existing) -> Result<bool, StoreError> {
+pub(super) fn check(path: &Path, kind: OutputKind, existing: Existing) -> Result<bool, StoreError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(StoreError::io(path, "look at the output")(error)),
@@ -32,9 +32,9 @@ pub(super) fn check(path: &Path, kind: Kind, existing: Existing) -> Result<bool,
     };
     let wrong = match (existing, kind) {
         (Existing::Refuse, _) => return Err(StoreError::Exists { path: path.to_owned() }),
-        (_, Kind::File) if found.is_file() => None,
-        (_, Kind::Store) if found.is_file() => not_tfrecord(path),
-        (_, Kind::Store) if found.is_dir() => not_database(path)?,
+        (_, OutputKind::File) if found.is_file() => None,
+        (_, OutputKind::Store) if found.is_file() => not_tfrecord(path),
+        (_, OutputKind::Store) if found.is_dir() => not_database(path)?,
         _ => Some("it is neither a folder nor a regular file".to_owned()),
     };
     match wrong {
@@ -44,7 +44,7 @@ pub(super) fn check(path: &Path, kind: Kind, existing: Existing) -> Result<bool,
 }
 
 /// Gives an output its name.
-pub(super) fn put(from: &Path, to: &Path, kind: Kind, existing: Existing) -> Result<(), StoreError> {
+pub(super) fn put(from: &Path, to: &Path, kind: OutputKind, existing: Existing) -> Result<(), StoreError> {
     put_away(to, kind, existing)?;
     match rename_to_free(from, to) {
         Ok(()) => Ok(()),
@@ -60,7 +60,7 @@ pub(super) fn put(from: &Path, to: &Path, kind: Kind, existing: Existing) -> Res
 
 /// Puts away what is at an output's path, if anything is and it may be replaced. Until it is forgotten, it
 /// can be [restored](restore).
-pub(super) fn put_away(path: &Path, kind: Kind, existing: Existing) -> Result<(), StoreError> {
+pub(super) fn put_away(path: &Path, kind: OutputKind, existing: Existing) -> Result<(), StoreError> {
     if !check(path, kind, existing)? {
         return Ok(());
     }
@@ -177,16 +177,16 @@ mod tests {
             let mut writer = backend.create(&path).unwrap();
             writer.put(b"key", b"value").unwrap();
             writer.finish().unwrap();
-            assert!(check(&path, Kind::Store, Existing::Replace).unwrap(), "{backend}");
-            let error = check(&path, Kind::Store, Existing::Refuse).unwrap_err();
+            assert!(check(&path, OutputKind::Store, Existing::Replace).unwrap(), "{backend}");
+            let error = check(&path, OutputKind::Store, Existing::Refuse).unwrap_err();
             assert!(matches!(error, StoreError::Exists { .. }), "{error}");
         }
         fs::create_dir(at("empty")).unwrap();
         fs::write(at("empty file"), "").unwrap();
         for name in ["empty", "empty file"] {
-            assert!(check(&at(name), Kind::Store, Existing::Replace).unwrap(), "{name}");
+            assert!(check(&at(name), OutputKind::Store, Existing::Replace).unwrap(), "{name}");
         }
-        assert!(!check(&at("absent"), Kind::Store, Existing::Refuse).unwrap());
+        assert!(!check(&at("absent"), OutputKind::Store, Existing::Refuse).unwrap());
 
         // Files with a database's names make no database.
         for (name, files) in [
@@ -201,10 +201,10 @@ mod tests {
         fs::write(at("thesis.txt"), "a text that took years to write").unwrap();
         std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
         for name in ["pages", "tables", "logs", "nested", "thesis.txt", "link"] {
-            let error = check(&at(name), Kind::Store, Existing::Replace).unwrap_err();
+            let error = check(&at(name), OutputKind::Store, Existing::Replace).unwrap_err();
             assert!(matches!(error, StoreError::NotAStore { .. }), "{name}: {error}");
         }
-        assert!(check(&at("thesis.txt"), Kind::File, Existing::Replace).unwrap());
-        assert!(check(&at("nested"), Kind::File, Existing::Replace).is_err());
+        assert!(check(&at("thesis.txt"), OutputKind::File, Existing::Replace).unwrap());
+        assert!(check(&at("nested"), OutputKind::File, Existing::Replace).is_err());
     }
 }

@@ -23,7 +23,7 @@ pub use self::advice::Advice;
 pub use self::binds::Binds;
 pub use self::changes::Change;
 pub use self::findings::Finding;
-pub use self::trials::{Trial, Verdict};
+pub use self::trials::{Trial, TrialVerdict};
 
 use self::binds::Evidence;
 use self::findings::{Mixing, Use, channels, findings};

@@ -28,14 +28,14 @@ pub struct Trial {
     /// Where it ends.
     pub high: f64,
     /// What it comes to.
-    pub verdict: Verdict,
+    pub verdict: TrialVerdict,
 }
 
 /// What a change comes to.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// It gains more than 2 %.
     Helps,
     /// It gains 2 % at the most, or no more than a smaller change that was tried too.
@@ -46,13 +46,13 @@ pub enum Verdict {
     Unclear,
 }
 
-impl Verdict {
+impl TrialVerdict {
     fn of(ratio: &Ratio) -> Self {
         match () {
-            () if ratio.low > WORTH => Verdict::Helps,
-            () if ratio.high < 1.0 => Verdict::Slower,
-            () if ratio.high <= WORTH => Verdict::NotWorthIt,
-            () => Verdict::Unclear,
+            () if ratio.low > WORTH => TrialVerdict::Helps,
+            () if ratio.high < 1.0 => TrialVerdict::Slower,
+            () if ratio.high <= WORTH => TrialVerdict::NotWorthIt,
+            () => TrialVerdict::Unclear,
         }
     }
 }
@@ -138,13 +138,14 @@ fn trials(tried: &[Change], base: &[f64], rates: &[Vec<f64>]) -> Vec<Trial> {
     let mut trials: Vec<Trial> = Vec::new();
     for (number, (&change, changed)) in tried.iter().zip(rates).enumerate() {
         let Some(ratio) = Ratio::of(base, changed) else { continue };
-        let mut verdict = Verdict::of(&ratio);
+        let mut verdict = TrialVerdict::of(&ratio);
         let smaller = tried[..number].iter().position(|other| is_smaller(*other, change));
-        if let (Verdict::Helps, Some(smaller)) = (verdict, smaller)
-            && trials.iter().any(|one| one.change == tried[smaller] && one.verdict == Verdict::Helps)
-            && Ratio::of(&rates[smaller], changed).is_none_or(|beside| Verdict::of(&beside) != Verdict::Helps)
+        if let (TrialVerdict::Helps, Some(smaller)) = (verdict, smaller)
+            && trials.iter().any(|one| one.change == tried[smaller] && one.verdict == TrialVerdict::Helps)
+            && Ratio::of(&rates[smaller], changed)
+                .is_none_or(|beside| TrialVerdict::of(&beside) != TrialVerdict::Helps)
         {
-            verdict = Verdict::NotWorthIt;
+            verdict = TrialVerdict::NotWorthIt;
         }
         let Ratio { middle, low, high, .. } = ratio;
         trials.push(Trial { change, ratio: middle, low, high, verdict });
@@ -164,18 +165,18 @@ fn is_smaller(one: Change, other: Change) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(low: f64, high: f64) -> Verdict {
+    fn verdict(low: f64, high: f64) -> TrialVerdict {
         // Five equal values on each side have an interval of one point, so noise is added at its ends.
         let new = [low, low, (low + high) / 2.0, high, high];
-        Verdict::of(&Ratio::of(&[1.0; 5], &new).unwrap())
+        TrialVerdict::of(&Ratio::of(&[1.0; 5], &new).unwrap())
     }
 
     #[test]
     fn a_verdict_says_no_more_than_is_known() {
-        assert_eq!(verdict(1.03, 1.2), Verdict::Helps);
-        assert_eq!(verdict(0.7, 0.99), Verdict::Slower);
-        assert_eq!(verdict(0.99, 1.01), Verdict::NotWorthIt);
-        assert_eq!(verdict(0.95, 1.9), Verdict::Unclear);
+        assert_eq!(verdict(1.03, 1.2), TrialVerdict::Helps);
+        assert_eq!(verdict(0.7, 0.99), TrialVerdict::Slower);
+        assert_eq!(verdict(0.99, 1.01), TrialVerdict::NotWorthIt);
+        assert_eq!(verdict(0.95, 1.9), TrialVerdict::Unclear);
     }
 
     #[test]
@@ -185,12 +186,13 @@ mod tests {
         let verdicts = |rates: [f64; 3]| {
             let rates = rates.map(|rate| vec![rate; 5]);
             let trials = trials(&[workers(2), workers(3), ring], &[1.0; 5], &rates);
-            <[Verdict; 3]>::try_from(trials.iter().map(|trial| trial.verdict).collect::<Vec<_>>()).unwrap()
+            <[TrialVerdict; 3]>::try_from(trials.iter().map(|trial| trial.verdict).collect::<Vec<_>>())
+                .unwrap()
         };
-        let (helps, not) = (Verdict::Helps, Verdict::NotWorthIt);
+        let (helps, not) = (TrialVerdict::Helps, TrialVerdict::NotWorthIt);
         assert_eq!(verdicts([1.3, 1.3, 1.3]), [helps, not, helps]);
         assert_eq!(verdicts([1.3, 1.5, 1.0]), [helps, helps, not]);
-        assert_eq!(verdicts([0.9, 1.1, 0.9]), [Verdict::Slower, helps, Verdict::Slower]);
+        assert_eq!(verdicts([0.9, 1.1, 0.9]), [TrialVerdict::Slower, helps, TrialVerdict::Slower]);
     }
 
     #[test]

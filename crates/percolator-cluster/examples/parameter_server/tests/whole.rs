@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use percolator::receipt::EpochState;
 use percolator_cluster::Checkpointer;
-use percolator_cluster::checkpoint::{Origin, Record};
+use percolator_cluster::checkpoint::{CheckpointRecord, Origin};
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
 
@@ -67,7 +67,7 @@ fn a_killed_server_comes_back_from_a_folder() {
     let (mut weights, mut updates) = (Vec::new(), Vec::new());
     for found in records.read("/checkpoints/").unwrap().records {
         let id = found.key.strip_prefix("/checkpoints/").unwrap();
-        let entry = Record::parse(&found.value).unwrap().newest;
+        let entry = CheckpointRecord::parse(&found.value).unwrap().newest;
         let length = WEIGHTS / SERVERS as usize;
         let checkpoints = Checkpointer::new(store.clone(), records.clone(), id).unwrap();
         let checkpoints = checkpoints.restore(|| State::new(&vec![0.0; length])).unwrap();

@@ -9,7 +9,7 @@ use super::{Archive, ArchiveError, Kept};
 use crate::checkpoint::entry::{Entry, Writer};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::protocol::Protocol;
-use crate::checkpoint::record::{KEPT_MAX, Record, RecordError};
+use crate::checkpoint::record::{CheckpointRecord, KEPT_MAX, RecordError};
 use crate::checkpoint::restore::verify;
 use crate::store::Id;
 
@@ -132,7 +132,7 @@ fn plan(
 /// Which checkpoints a record is to lose: those that come after as many whole ones as are to be kept, so that
 /// a damaged one takes no place of a whole one.
 fn taken_out(
-    record: &Record,
+    record: &CheckpointRecord,
     options: &CleanOptions,
     is_whole: &mut dyn FnMut(&Entry) -> Result<bool, CheckpointError>,
 ) -> Result<Vec<Entry>, CheckpointError> {

@@ -6,7 +6,7 @@ use super::{Archive, Ids, Kept, KeptFile, Verified};
 use crate::checkpoint::announced::Announced;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::hold::{Keys, holder, read_exactly};
-use crate::checkpoint::record::Record;
+use crate::checkpoint::record::CheckpointRecord;
 use crate::checkpoint::restore::verify;
 use crate::metadata::Revision;
 use crate::store::{Id, StoreError};
@@ -65,14 +65,15 @@ impl Archive {
             let (revision, held) = (record.map(|record| record.modified), found.get(&keys.held));
             let kept = Kept {
                 id: id.clone(),
-                record: record.map(|record| Record::parse(&record.value)),
+                record: record.map(|record| CheckpointRecord::parse(&record.value)),
                 held: held.map(|held| holder(&held.value)),
                 files,
                 announced: Announced::parse(found.get(&keys.begun)).names().iter().copied().collect(),
                 unfinished,
                 unreadable: unreadable.records.into_iter().map(|record| record.key).collect(),
             };
-            let is_missing = |record: &Record| record.entries().any(|entry| kept.file(entry.uuid).is_none());
+            let is_missing =
+                |record: &CheckpointRecord| record.entries().any(|entry| kept.file(entry.uuid).is_none());
             // A file that was not there yet, or one that is gone.
             if looks.is_empty() || !kept.understood().is_some_and(is_missing) {
                 return Ok((kept, revision));
@@ -116,7 +117,7 @@ impl Archive {
             looks.next();
             let (kept, revision) = self.look_at(id)?;
             let mut checked = Vec::new();
-            for entry in kept.understood().into_iter().flat_map(Record::entries) {
+            for entry in kept.understood().into_iter().flat_map(CheckpointRecord::entries) {
                 checked.push((entry.clone(), verify(&*self.store, id, entry)?));
             }
             let verified = Verified { kept, checked };

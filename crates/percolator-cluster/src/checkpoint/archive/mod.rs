@@ -19,7 +19,7 @@ pub use self::clean::{CleanOptions, Cleaned, Left};
 pub use self::error::ArchiveError;
 pub use self::extract::Extracted;
 use super::entry::{Entry, Writer};
-use super::record::{Record, RecordError};
+use super::record::{CheckpointRecord, RecordError};
 use super::restore::Fault;
 use crate::metadata::Metadata;
 use crate::store::{Id, Store};
@@ -73,7 +73,7 @@ pub struct Kept {
     /// The id.
     pub id: Id,
     /// Its record, if there is one.
-    pub record: Option<Result<Record, RecordError>>,
+    pub record: Option<Result<CheckpointRecord, RecordError>>,
     /// Who has the id, and since when, by the clock of whoever has it.
     pub held: Option<(Writer, SystemTime)>,
     /// The finished files, with their bytes.
@@ -98,7 +98,7 @@ pub struct KeptFile {
 impl Kept {
     /// Returns the record, if it is understood.
     #[must_use]
-    pub fn understood(&self) -> Option<&Record> {
+    pub fn understood(&self) -> Option<&CheckpointRecord> {
         self.record.as_ref()?.as_ref().ok()
     }
 

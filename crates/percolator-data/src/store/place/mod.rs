@@ -23,7 +23,7 @@ use percolator_files::whole_file::{self, Existing};
 
 use super::StoreError;
 use super::partial::{self, LOCK, STATE, WHOLE, store_name};
-use super::replace::{self, Kind};
+use super::replace::{self, OutputKind};
 
 /// The end of the name of a folder with a partial output.
 const CONVERTING: &str = ".percolator-converting";
@@ -39,18 +39,18 @@ const NAMES_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct Output {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: OutputKind,
 }
 
 impl Output {
     /// The store of this number.
     pub(crate) fn store(number: usize, path: PathBuf) -> Self {
-        Output { name: store_name(number), path, kind: Kind::Store }
+        Output { name: store_name(number), path, kind: OutputKind::Store }
     }
 
     /// A file beside the stores.
     pub(crate) fn file(name: &str, path: PathBuf) -> Self {
-        Output { name: name.to_owned(), path, kind: Kind::File }
+        Output { name: name.to_owned(), path, kind: OutputKind::File }
     }
 }
 
@@ -222,7 +222,7 @@ impl Place {
 
     /// Whether a store that had one's name is put away. The stores come before the files beside them.
     fn has_replaced(&self) -> Result<bool, StoreError> {
-        for output in self.outputs.iter().filter(|output| output.kind == Kind::Store) {
+        for output in self.outputs.iter().filter(|output| output.kind == OutputKind::Store) {
             if exists(&replace::replaced(&output.path))? {
                 return Ok(true);
             }
@@ -270,7 +270,7 @@ impl Place {
             return Ok(());
         }
         // Their number decides their paths.
-        let outputs = self.outputs.iter().filter(|output| output.kind == Kind::Store).count();
+        let outputs = self.outputs.iter().filter(|output| output.kind == OutputKind::Store).count();
         if outputs != stores.len() {
             let (partial, found) = (self.partial.clone(), stores.len());
             return Err(StoreError::HalfNamed { partial, found, outputs });
@@ -308,8 +308,8 @@ impl Place {
             match (exists(&path)?, kind) {
                 (true, _) => names.push(name.clone()),
                 // A run has a file beside the stores or has none, and has every store.
-                (false, Kind::File) => {}
-                (false, Kind::Store) => return Err(gone(path)),
+                (false, OutputKind::File) => {}
+                (false, OutputKind::Store) => return Err(gone(path)),
             }
         }
         let path = self.partial.join(WHOLE);

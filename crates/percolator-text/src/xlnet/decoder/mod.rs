@@ -160,8 +160,8 @@ impl XlnetDecoder {
     }
 
     /// Writes all floats, and the targets.
-    fn write<T: Real>(&self, known: &Scratch, row: &mut Row<'_>) -> Result<(), FieldError> {
-        let Scratch { features: Features { input, target, .. }, attention, predictions, .. } = known;
+    fn write<T: Real>(&self, known: &XlnetScratch, row: &mut Row<'_>) -> Result<(), FieldError> {
+        let XlnetScratch { features: Features { input, target, .. }, attention, predictions, .. } = known;
         attention.write_predicted(T::values_mut(row, INPUT_Q)?);
         attention.write_perm_mask(T::values_mut(row, PERM_MASK)?);
         if self.flags.num_predict.is_none() {
@@ -179,7 +179,7 @@ impl XlnetDecoder {
 
 /// What a worker keeps between records.
 #[derive(Clone, Debug)]
-pub struct Scratch {
+pub struct XlnetScratch {
     features: Features,
     attention: Attention,
     order: Vec<i32>,
@@ -187,7 +187,7 @@ pub struct Scratch {
 }
 
 impl RecordDecoder for XlnetDecoder {
-    type Scratch = Scratch;
+    type Scratch = XlnetScratch;
 
     fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
         let InputFlags { seq_len, num_predict, use_bfloat16, .. } = self.flags;
@@ -210,9 +210,9 @@ impl RecordDecoder for XlnetDecoder {
         false
     }
 
-    fn scratch(&self, _setup: WorkerSetup) -> Scratch {
+    fn scratch(&self, _setup: WorkerSetup) -> XlnetScratch {
         let InputFlags { seq_len, reuse_len, perm_size, .. } = self.flags;
-        Scratch {
+        XlnetScratch {
             features: Features::new(seq_len),
             attention: Attention::new(seq_len, reuse_len),
             order: vec![0; perm_size],
@@ -226,8 +226,8 @@ impl RecordDecoder for XlnetDecoder {
         Ok(vec![("workers: the tokens of an XLNet row", bytes)])
     }
 
-    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
-        let Scratch { features, attention, order, predictions } = scratch;
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut XlnetScratch) -> Decoded {
+        let XlnetScratch { features, attention, order, predictions } = scratch;
         features.read(record.value)?;
         // Hosts number the records of their own files: records of several hosts have the same number.
         let mut draws = row.random().fork(self.host);

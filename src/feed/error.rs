@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
+use super::config::ConfigError;
 use crate::bad::{BadRecord, QuarantineError, TooManyBad};
 use crate::base::sync::panic_message;
 use crate::batch::fault::{BatchFault, RecordError};
 use crate::batch::field::{FieldError, FieldsError};
-use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::net::NetError;
 use crate::order::OrderError;

@@ -2,7 +2,7 @@
 
 use super::error::DatumError;
 use super::key;
-use crate::record::wire::Wire;
+use crate::wire::Wire;
 
 /// The elements of a record's `float_data`, in place.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,12 @@ impl<'a> Floats<'a> {
     pub(super) const EMPTY: Floats<'static> = Floats { len: 0, place: Place::Run(Strided::Packed(&[])) };
 
     /// Floats that are all in one run.
-    pub(in crate::record) fn of_run(run: Strided<'a>) -> Self {
+    pub(crate) fn of_run(run: Strided<'a>) -> Self {
         Floats { len: run.len(), place: Place::Run(run) }
     }
 
     /// `len` floats somewhere in a message, from which `gather` reads them.
-    pub(in crate::record) fn scattered(len: usize, message: &'a [u8], gather: Gather) -> Self {
+    pub(crate) fn scattered(len: usize, message: &'a [u8], gather: Gather) -> Self {
         Floats { len, place: Place::Scattered(message, gather) }
     }
 

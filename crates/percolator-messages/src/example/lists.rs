@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::feature::{Kind, Pieces};
 use super::varints::{self, Float, Integer, Stop, Unpacked};
-use crate::record::datum::{Floats, Strided};
-use crate::record::wire::{CHUNK, FIXED32, Key, VARINT, Wire, WireError};
+use crate::datum::{Floats, Strided};
+use crate::wire::{CHUNK, FIXED32, Key, VARINT, Wire, WireError};
 
 /// The only field of each list.
 const VALUES: u32 = 1;
@@ -39,7 +39,8 @@ impl<'a> BytesList<'a> {
     }
 
     /// The strings, of a list that may not have been checked.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Result<&'a [u8], WireError>> + use<'a> {
+    #[inline]
+    pub fn each(&self) -> impl Iterator<Item = Result<&'a [u8], WireError>> + use<'a> {
         let mut strings = self.iter();
         std::iter::from_fn(move || strings.advance().transpose())
     }
@@ -151,7 +152,7 @@ impl<'a> FloatList<'a> {
 
     /// Reads as many floats as `out` has room for.
     #[inline]
-    pub(crate) fn copy_to<T: Float>(&self, out: &mut [T]) {
+    pub fn copy_to<T: Float>(&self, out: &mut [T]) {
         if let FloatPlace::Run(Strided::Packed(floats)) = self.place {
             out.iter_mut().zip(floats).for_each(|(to, float)| *to = T::of(f32::from_le_bytes(*float)));
         } else {
@@ -160,7 +161,9 @@ impl<'a> FloatList<'a> {
     }
 
     /// The floats of an Example's feature as those of a Datum.
-    pub(crate) fn floats(&self) -> Floats<'a> {
+    #[inline]
+    #[must_use]
+    pub fn floats(&self) -> Floats<'a> {
         match self.place {
             FloatPlace::Run(run) => Floats::of_run(run),
             FloatPlace::Scattered(pieces) => Floats::scattered(self.len, pieces.entry(), gather),
@@ -308,8 +311,12 @@ impl<'a> Int64List<'a> {
     }
 
     /// Reads the integers into `out`, from a list that may not have been checked. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// [`IntError`] if the record is damaged there, or the integers do not fit `out`.
     #[inline]
-    pub(crate) fn copy_to<T: Integer>(&self, out: &mut [T]) -> Result<usize, IntError> {
+    pub fn copy_to<T: Integer>(&self, out: &mut [T]) -> Result<usize, IntError> {
         if let IntPlace::Run(run) = self.place {
             return varints::unpack(run.rest(), out).values_of(run, 0);
         }
@@ -335,7 +342,11 @@ impl<'a> Int64List<'a> {
     }
 
     /// Counts the integers of a list that may not have been checked.
-    pub(crate) fn count(&self) -> Result<usize, WireError> {
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if the record is damaged there.
+    pub fn count(&self) -> Result<usize, WireError> {
         let (mut runs, first) = self.runs();
         let (mut values, mut run) = (0_usize, IntRun::Packed(first));
         loop {
@@ -350,7 +361,7 @@ impl<'a> Int64List<'a> {
 
 /// Why integers cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum IntError {
+pub enum IntError {
     /// The record is damaged there.
     Wire(WireError),
     /// There are more than there is room for.
@@ -359,6 +370,7 @@ pub(crate) enum IntError {
     Range {
         /// Its number in the list, from 0.
         index: usize,
+        /// The integer.
         value: i64,
     },
 }

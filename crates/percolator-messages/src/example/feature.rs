@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::lists::{self, BytesList, FloatList, Int64List};
-use crate::record::datum::Strided;
-use crate::record::wire::{Wire, WireError, chunk_after};
+use crate::datum::Strided;
+use crate::wire::{Wire, WireError, chunk_after};
 
 /// A feature's value.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ pub(super) fn plain_entry(entry: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The feature in a map's entry. Packed elements are not checked.
 #[inline]
-pub(crate) fn feature_of(entry: Wire<'_>) -> Result<Feature<'_>, WireError> {
+pub(super) fn feature_of(entry: Wire<'_>) -> Result<Feature<'_>, WireError> {
     match plain_numbers(entry) {
         Some(feature) => Ok(feature),
         None => Pieces::of_entry(entry).feature(),

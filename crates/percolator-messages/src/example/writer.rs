@@ -16,14 +16,14 @@ mod key {
 /// the order in which they are added. A writer can be reused, and keeps its memory.
 ///
 /// ```
-/// use percolator::example::{Example, ExampleWriter};
+/// use percolator_messages::example::{Example, ExampleWriter};
 ///
 /// let mut writer = ExampleWriter::new();
 /// writer.ints("input", [17, 4, 3]).floats("weight", [0.5]).bytes("name", [b"first"]);
 /// let record = writer.to_bytes();
 /// let example = Example::parse(&record)?;
 /// assert_eq!(example.features().entries().count(), 3);
-/// # Ok::<(), percolator::example::ExampleError>(())
+/// # Ok::<(), percolator_messages::example::ExampleError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ExampleWriter {
@@ -124,7 +124,8 @@ impl ExampleWriter {
     }
 
     /// The entries of the features. With [`features_head`] before them they are an Example.
-    pub(crate) fn into_features(self) -> Vec<u8> {
+    #[must_use]
+    pub fn into_features(self) -> Vec<u8> {
         self.entries
     }
 
@@ -135,14 +136,16 @@ impl ExampleWriter {
 }
 
 /// What an Example begins with whose features take so many bytes.
-pub(crate) fn features_head(bytes: usize) -> Vec<u8> {
+#[must_use]
+pub fn features_head(bytes: usize) -> Vec<u8> {
     let mut head = Vec::new();
     put_chunk(&mut head, key::FEATURES, bytes);
     head
 }
 
 /// The entry of a feature that is one byte string, up to that string. It is for a string that is not copied.
-pub(crate) fn string_head(name: &str, bytes: usize) -> Vec<u8> {
+#[must_use]
+pub fn string_head(name: &str, bytes: usize) -> Vec<u8> {
     let mut head = ExampleWriter::new();
     let list = chunk_len(bytes);
     head.entry(name, chunk_len(list));
@@ -152,20 +155,23 @@ pub(crate) fn string_head(name: &str, bytes: usize) -> Vec<u8> {
 }
 
 /// An Example whose first feature has this name: what one that was written, and may be cut, begins with.
-pub(crate) struct NameFirst(pub(crate) &'static str);
+#[derive(Clone, Copy, Debug)]
+pub struct NameFirst(pub &'static str);
 
 impl NameFirst {
     /// The keys before the name: of the features, of the first of them, and of its name.
     const KEYS: [u8; 3] = [key::FEATURES, key::ENTRY, key::NAME];
 
     /// The most bytes up to the end of the name: each key has a length behind it, of ten bytes at most.
-    pub(crate) fn bytes_max(&self) -> usize {
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
         Self::KEYS.len() * (1 + 10) + self.0.len()
     }
 
     /// Whether an Example begins with these bytes. If they end before the end of the name, they do not show
     /// it.
-    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
         let behind_key = |rest: &'_ [u8], key: u8| -> Option<usize> {
             let (_, behind) = rest.split_first().filter(|(first, _)| **first == key)?;
             Some(behind.iter().take(10).position(|byte| byte & 0x80 == 0)? + 2)

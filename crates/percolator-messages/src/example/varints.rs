@@ -16,14 +16,13 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use crate::base::shape::Element;
-use crate::record::wire::varint;
+use crate::wire::varint;
 
 /// The top bit of each byte.
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
 /// A type that a list's integers can be read as.
-pub(crate) trait Integer: Element + Pod {
+pub trait Integer: Pod {
     /// The value, if the type has it.
     fn of(value: i64) -> Option<Self>;
     /// A value below 128, which every type has.
@@ -49,7 +48,7 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 /// A type that a list's floats can be read as.
-pub(crate) trait Float: Element + Pod {
+pub trait Float: Pod {
     /// The nearest value of the type.
     fn of(value: f32) -> Self;
 }
@@ -84,7 +83,7 @@ impl Float for bf16 {
 
 /// Why integers were not read to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(super) enum Stop {
     /// They were read to the end.
     End,
     /// There is no more room.
@@ -97,17 +96,17 @@ pub(crate) enum Stop {
 
 /// How far integers were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unpacked {
+pub(super) struct Unpacked {
     /// The number of values.
-    pub(crate) values: usize,
+    pub(super) values: usize,
     /// The bytes they take.
-    pub(crate) bytes: usize,
-    pub(crate) stop: Stop,
+    pub(super) bytes: usize,
+    pub(super) stop: Stop,
 }
 
 /// Reads integers as long as there is room for them.
 #[inline]
-pub(crate) fn unpack<T: Integer>(packed: &[u8], out: &mut [T]) -> Unpacked {
+pub(super) fn unpack<T: Integer>(packed: &[u8], out: &mut [T]) -> Unpacked {
     let (mut bytes, mut values) = (0, 0);
     while let Some(eight) = packed.get(bytes..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*eight);

@@ -1,7 +1,7 @@
 //! The errors in a record's bytes.
 
-use crate::base::shape::ImageShape;
-use crate::record::wire::WireError;
+use crate::wire::WireError;
+use percolator_image::ImageShape;
 
 /// Why a record is not a `Datum`, or not a readable image. Offsets count from its first byte.
 #[non_exhaustive]

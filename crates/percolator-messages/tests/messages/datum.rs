@@ -5,8 +5,8 @@
 //! messages damaged: with edited bytes, and cut at every length. They must accept and refuse alike, and agree
 //! on every value they accept.
 
-use percolator::proto;
-use percolator::record::Datum;
+use percolator_messages::Datum;
+use percolator_net::proto;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -1,33 +1,8 @@
-//! The errors in a record's bytes.
+//! Why a feature of a record does not fit its field.
 
-use super::Kind;
+use percolator_messages::example::Kind;
+
 use crate::base::shape::Dtype;
-use crate::record::wire::WireError;
-use percolator_files::shown;
-
-/// Why a record is not an `Example`, or not a `SequenceExample`. Offsets count from its first byte.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExampleError {
-    /// Its bytes are not a protobuf message, or one of another kind.
-    #[error("not a tf.train.Example: {0}")]
-    Wire(WireError),
-    /// A name that is not UTF-8.
-    #[error("not a tf.train.Example: the name {} at byte {offset} is not UTF-8", shown::quoted(name))]
-    Name {
-        /// Where it starts.
-        offset: usize,
-        /// The name.
-        name: Vec<u8>,
-    },
-}
-
-/// The message says it, so it is not the source as well.
-impl From<WireError> for ExampleError {
-    fn from(error: WireError) -> Self {
-        ExampleError::Wire(error)
-    }
-}
 
 /// Why a feature of a record does not fit the field that it is for.
 #[non_exhaustive]

@@ -1,16 +1,16 @@
 //! The cost of decoding a `Datum` from a record's bytes.
 //!
-//! `cargo bench --bench datum`. A view copies no pixel, so its time must depend on the number of fields only;
-//! floats that are not packed are a field each. The records stay in the caches; a feed pays, in addition, for
-//! fetching the first line of a record from memory.
+//! `cargo bench -p percolator-messages`. A view copies no pixel, so its time must depend on the number of
+//! fields only; floats that are not packed are a field each. The records stay in the caches; a feed pays, in
+//! addition, for fetching the first line of a record from memory.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use percolator::proto;
-use percolator::record::Datum;
+use percolator_messages::Datum;
+use percolator_net::proto;
 use prost::Message as _;
 
 const SMALL: usize = 3 * 32 * 32;

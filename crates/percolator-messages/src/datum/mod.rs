@@ -21,18 +21,17 @@ mod floats;
 pub use error::DatumError;
 pub use floats::{Floats, Strided};
 
-use super::wire::{Key, Wire};
-use percolator_image::Planes;
-
-use crate::base::shape::ImageShape;
+use crate::wire::{Key, Wire};
+use percolator_image::{ImageShape, Planes};
 
 /// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
-pub(crate) const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
+pub const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// The fields of a `Datum`.
 mod key {
-    use super::super::wire::{CHUNK, FIXED32, Key, VARINT};
     use std::ops::RangeInclusive;
+
+    use crate::wire::{CHUNK, FIXED32, Key, VARINT};
 
     pub(super) const FIELDS: RangeInclusive<u32> = 1..=7;
 
@@ -49,16 +48,15 @@ mod key {
 /// A record as in its bytes: absent fields are zero or empty.
 ///
 /// ```
-/// use percolator::record::{Datum, Pixels};
+/// use percolator_messages::{Datum, Pixels};
 ///
 /// // channels 1, height 1, width 2, data [7, 9], label 3
 /// let record = [0x08, 1, 0x10, 1, 0x18, 2, 0x22, 2, 7, 9, 0x28, 3];
 /// let datum = Datum::parse(&record)?;
 /// assert_eq!(datum.label, 3);
 /// assert!(matches!(datum.image()?.pixels, Pixels::U8([7, 9])));
-/// # Ok::<(), percolator::record::DatumError>(())
+/// # Ok::<(), percolator_messages::DatumError>(())
 /// ```
-#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Datum<'a> {
     /// Number of channels.

@@ -9,12 +9,12 @@ use std::ops::RangeInclusive;
 const GROUP_DEPTH_MAX: usize = 99;
 
 // Wire types: the size of a value.
-pub(super) const VARINT: u32 = 0;
+pub(crate) const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
-pub(super) const CHUNK: u32 = 2;
+pub(crate) const CHUNK: u32 = 2;
 const GROUP_START: u32 = 3;
 const GROUP_END: u32 = 4;
-pub(super) const FIXED32: u32 = 5;
+pub(crate) const FIXED32: u32 = 5;
 
 /// Why bytes are not a protobuf message. Offsets count from the start of the record.
 #[non_exhaustive]
@@ -100,24 +100,24 @@ pub enum WireError {
 
 /// The number of a field, with its wire type in the low three bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key(u32);
+pub(crate) struct Key(u32);
 
 impl Key {
-    pub(super) const fn new(number: u32, wire_type: u32) -> Key {
+    pub(crate) const fn new(number: u32, wire_type: u32) -> Key {
         Key(number << 3 | wire_type)
     }
 
-    pub(super) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         self.0 >> 3
     }
 
-    pub(super) fn wire_type(self) -> u32 {
+    pub(crate) fn wire_type(self) -> u32 {
         self.0 & 7
     }
 
     /// The error for a field, whose key is at `offset`, that has another wire type than these.
     #[cold]
-    pub(super) fn wrong_type(self, offset: usize, allowed: &'static str) -> WireError {
+    pub(crate) fn wrong_type(self, offset: usize, allowed: &'static str) -> WireError {
         WireError::WireType { offset, field: self.number(), found: self.wire_type(), allowed }
     }
 }
@@ -136,17 +136,17 @@ pub(crate) struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Wire<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Wire<'a> {
         Wire { message, rest: message, start: 0, depth: 0 }
     }
 
     /// All bytes of the message, read or not.
-    pub(super) fn message(&self) -> &'a [u8] {
+    pub(crate) fn message(&self) -> &'a [u8] {
         self.message
     }
 
     /// The bytes that are left.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
@@ -157,23 +157,23 @@ impl<'a> Wire<'a> {
 
     /// The message in a chunk.
     #[inline]
-    pub(super) fn nested(&mut self) -> Result<Wire<'a>, WireError> {
+    pub(crate) fn nested(&mut self) -> Result<Wire<'a>, WireError> {
         let message = self.chunk()?;
         let start = self.offset().saturating_sub(message.len());
         Ok(Wire { message, rest: message, start, depth: self.depth.saturating_add(1) })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.start.saturating_add(self.read())
     }
 
     /// The last bytes of the message, `len` of them, as a message of their own.
     #[inline]
-    pub(super) fn end(self, len: usize) -> Wire<'a> {
+    pub(crate) fn end(self, len: usize) -> Wire<'a> {
         let at = self.message.len().saturating_sub(len);
         let message = self.message.get(at..).unwrap_or_default();
         Wire {
@@ -185,12 +185,12 @@ impl<'a> Wire<'a> {
     }
 
     /// The message's place in its record: start and end.
-    pub(super) fn place(&self) -> (usize, usize) {
+    pub(crate) fn place(&self) -> (usize, usize) {
         (self.start, self.start.saturating_add(self.message.len()))
     }
 
     /// The message at this place of a record, with `depth` messages around it.
-    pub(super) fn at(record: &'a [u8], (start, end): (usize, usize), depth: usize) -> Wire<'a> {
+    pub(crate) fn at(record: &'a [u8], (start, end): (usize, usize), depth: usize) -> Wire<'a> {
         let message = record.get(start..end).unwrap_or_default();
         Wire { message, rest: message, start, depth }
     }
@@ -201,7 +201,7 @@ impl<'a> Wire<'a> {
     }
 
     #[inline]
-    pub(super) fn key(&mut self) -> Result<Key, WireError> {
+    pub(crate) fn key(&mut self) -> Result<Key, WireError> {
         let offset = self.offset();
         let found = self.varint()?;
         match u32::try_from(found).map(Key) {
@@ -211,7 +211,7 @@ impl<'a> Wire<'a> {
     }
 
     #[inline]
-    pub(super) fn varint(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, WireError> {
         match self.rest.split_first() {
             Some((&byte, rest)) if byte < 0x80 => {
                 self.rest = rest;
@@ -233,7 +233,7 @@ impl<'a> Wire<'a> {
     /// An integer that a writer may have widened to 64 bits, as all writers do with a negative one.
     #[expect(clippy::cast_possible_truncation, reason = "protobuf keeps the low 32 bits")]
     #[inline]
-    pub(super) fn int32(&mut self) -> Result<i32, WireError> {
+    pub(crate) fn int32(&mut self) -> Result<i32, WireError> {
         Ok(self.varint()? as i32)
     }
 
@@ -246,7 +246,7 @@ impl<'a> Wire<'a> {
     }
 
     #[inline]
-    pub(super) fn chunk(&mut self) -> Result<&'a [u8], WireError> {
+    pub(crate) fn chunk(&mut self) -> Result<&'a [u8], WireError> {
         let len = self.varint()?;
         self.take(len)
     }
@@ -254,7 +254,7 @@ impl<'a> Wire<'a> {
     /// The next field of these numbers, all of which are chunks, with its number; skips other fields. `None`
     /// at the end of the message.
     #[inline]
-    pub(super) fn next_of(
+    pub(crate) fn next_of(
         &mut self,
         known: RangeInclusive<u32>,
     ) -> Result<Option<(u32, Wire<'a>)>, WireError> {
@@ -271,7 +271,7 @@ impl<'a> Wire<'a> {
     }
 
     /// The elements of a packed field, of `N` bytes each.
-    pub(super) fn packed<const N: usize>(&mut self) -> Result<&'a [[u8; N]], WireError> {
+    pub(crate) fn packed<const N: usize>(&mut self) -> Result<&'a [[u8; N]], WireError> {
         let offset = self.offset();
         let chunk = self.chunk()?;
         match chunk.as_chunks() {
@@ -282,7 +282,7 @@ impl<'a> Wire<'a> {
 
     /// Returns the four-byte field whose key was read last, and all fields that follow it with the same key
     /// in one byte. Each item is the last byte of its key, then its value.
-    pub(super) fn run(&mut self, key: Key) -> Result<&'a [[u8; 5]], WireError> {
+    pub(crate) fn run(&mut self, key: Key) -> Result<&'a [[u8; 5]], WireError> {
         // The first key may be written in more bytes than it needs; with its last byte alone, the field is as
         // long as the others.
         let from_key = self.message.get(self.read().saturating_sub(1)..).unwrap_or_default();
@@ -298,7 +298,7 @@ impl<'a> Wire<'a> {
 
     /// Skips a field, whose key is at `offset`, by its wire type alone.
     #[inline(never)]
-    pub(super) fn skip(&mut self, key: Key, offset: usize) -> Result<(), WireError> {
+    pub(crate) fn skip(&mut self, key: Key, offset: usize) -> Result<(), WireError> {
         self.skip_in_groups(key, offset, self.depth)
     }
 
@@ -340,7 +340,7 @@ impl<'a> Wire<'a> {
 
 /// The chunk at the front of `bytes` and what follows it, if its key is this one byte.
 #[inline]
-pub(super) fn chunk_after(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn chunk_after(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = bytes.split_first()?;
     let (&first, after_first) = rest.split_first()?;
     if found != key {
@@ -356,7 +356,7 @@ pub(super) fn chunk_after(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
 /// The varint at the front of `bytes`, and how many of them it takes; `None` if it does not end there and
 /// within 64 bits.
 #[inline]
-pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (&byte, (shift, taken)) in bytes.iter().zip((0..u64::BITS).step_by(7).zip(1..)) {
         let bits = u64::from(byte & 0x7f);

@@ -3,12 +3,12 @@
 //! Both read valid messages with everything that the format allows, and then the same messages damaged: with
 //! edited bytes, and cut. They must accept and refuse alike, and agree on every value they accept.
 
-use percolator::example::{Example, ExampleWriter, SequenceExample};
+use percolator_messages::example::{Example, ExampleWriter, SequenceExample};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::example_twin::{Map, Value, lists_of_view, of_prosts_example, of_prosts_sequence, of_view};
+use crate::twin::{Map, Value, lists_of_view, of_prosts_example, of_prosts_sequence, of_view};
 
 /// Both accept these bytes, with the same values, or both refuse them.
 #[track_caller]

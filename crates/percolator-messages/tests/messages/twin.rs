@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use percolator::example as view;
+use percolator_messages::example as view;
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]

@@ -31,17 +31,14 @@ mod writer;
 
 use std::fmt;
 
-pub use self::error::{ExampleError, FeatureError};
-pub(crate) use self::feature::feature_of;
+pub use self::error::ExampleError;
 pub use self::feature::{Feature, Kind};
-pub(crate) use self::lists::IntError;
-pub use self::lists::{BytesIter, BytesList, FloatIter, FloatList, Int64List, IntIter};
-pub(crate) use self::varints::{Float, Integer};
-pub use self::writer::ExampleWriter;
-pub(crate) use self::writer::{NameFirst, features_head, string_head};
+pub use self::lists::{BytesIter, BytesList, FloatIter, FloatList, Int64List, IntError, IntIter};
+pub use self::varints::{Float, Integer};
+pub use self::writer::{ExampleWriter, NameFirst, features_head, string_head};
 
-use self::feature::{NAME, Pieces, VALUE};
-use crate::record::wire::{Wire, WireError};
+use self::feature::{NAME, Pieces, VALUE, feature_of};
+use crate::wire::{Wire, WireError};
 
 /// The fields of messages.
 const FEATURES: u32 = 1;
@@ -53,13 +50,13 @@ const ELEMENTS: u32 = 1;
 /// A record that is a `tf.train.Example`.
 ///
 /// ```
-/// use percolator::example::{Example, ExampleWriter};
+/// use percolator_messages::example::{Example, ExampleWriter};
 ///
 /// let record = ExampleWriter::new().ints("id", [7]).bytes("name", ["seven"]).to_bytes();
 /// let example = Example::parse(&record)?;
 /// let name = example.features().get("name").and_then(|feature| feature.bytes());
 /// assert_eq!(name.and_then(|name| name.iter().next()), Some(&b"seven"[..]));
-/// # Ok::<(), percolator::example::ExampleError>(())
+/// # Ok::<(), percolator_messages::example::ExampleError>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct Example<'a> {
@@ -229,23 +226,30 @@ impl fmt::Debug for FeatureList<'_> {
 }
 
 /// A range of bytes in a record: start and end.
-pub(crate) type Place = (usize, usize);
+pub type Place = (usize, usize);
 
-/// The entries of an Example that may not have been checked.
+/// The entries of an Example that may not have been checked. What is wrong with it is found as it is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entries<'a> {
+pub struct Entries<'a> {
     example: Wire<'a>,
     features: Wire<'a>,
 }
 
 impl<'a> Entries<'a> {
-    pub(crate) fn of_example(record: &'a [u8]) -> Self {
+    /// The entries of the Example with these bytes.
+    #[inline]
+    #[must_use]
+    pub fn of_example(record: &'a [u8]) -> Self {
         Entries { example: Wire::new(record), features: Wire::default() }
     }
 
     /// The next entry: its name, and its place in the record.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if the record is no protobuf message there.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], Place)>, WireError> {
+    pub fn advance(&mut self) -> Result<Option<(&'a [u8], Place)>, WireError> {
         loop {
             if let Some((_, entry)) = self.features.next_of(ENTRIES..=ENTRIES)? {
                 return Ok(Some((name_of(entry)?, entry.place())));
@@ -257,13 +261,18 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The entry at a place in the record that `advance` returned.
+    /// The feature of the entry at a place that [`advance`](Self::advance) returned. Packed elements are not
+    /// checked.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError`] if the record is no protobuf message there.
     #[inline]
-    pub(crate) fn entry(record: &'a [u8], place: Place) -> Wire<'a> {
+    pub fn feature(record: &'a [u8], place: Place) -> Result<Feature<'a>, WireError> {
         /// The depth of an entry: it is inside an Example and its Features.
         const DEPTH: usize = 2;
 
-        Wire::at(record, place, DEPTH)
+        feature_of(Wire::at(record, place, DEPTH))
     }
 }
 
