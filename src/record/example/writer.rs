@@ -151,20 +151,19 @@ pub(crate) fn string_head(name: &str, bytes: usize) -> Vec<u8> {
     head.entries
 }
 
-/// An Example whose first feature has this name: what one that was written, and may be cut, begins with.
+/// An Example whose first feature has this name: how one that was written, and may be truncated, begins.
 pub(crate) struct NameFirst(pub(crate) &'static str);
 
 impl NameFirst {
     /// The keys before the name: of the features, of the first of them, and of its name.
     const KEYS: [u8; 3] = [key::FEATURES, key::ENTRY, key::NAME];
 
-    /// The most bytes up to the end of the name: each key has a length behind it, of ten bytes at most.
+    /// The most bytes up to the end of the name: each key is followed by a length of at most ten bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         Self::KEYS.len() * (1 + 10) + self.0.len()
     }
 
-    /// Whether an Example begins with these bytes. If they end before the end of the name, they do not show
-    /// it.
+    /// Whether an Example begins with these bytes. If they end before the end of the name, the answer is no.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
         let behind_key = |rest: &'_ [u8], key: u8| -> Option<usize> {
             let (_, behind) = rest.split_first().filter(|(first, _)| **first == key)?;
