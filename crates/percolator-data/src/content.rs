@@ -469,7 +469,7 @@ impl Votes {
     }
 
     /// The kind of most records that are more than bytes, if there are any. If there are none, but most look
-    /// like Datums, they are Datums, all of which are damaged.
+    /// like Datums, they are Datums that are all damaged.
     fn winner(&self) -> Content {
         let [datum, example, sequence, bytes] = self.kinds;
         match datum.max(example).max(sequence) {

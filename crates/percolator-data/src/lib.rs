@@ -1,4 +1,4 @@
-//! Data sets for training: made from images, looked at, checked and mended.
+//! Data sets for training: creates them from images, inspects, checks and repairs them.
 //!
 //! - [`convert`]: stores from images, and from other stores.
 //! - [`input`]: what they are made from.

@@ -13,10 +13,10 @@
 //! report     what was written, and what was skipped and why
 //! ```
 //!
-//! - What an item becomes depends on nothing but the item, and records are written in the items' order: the
-//!   output is the same for any number of threads.
-//! - After each commit the position is saved (`state`), so a conversion that was ended at any moment can be
-//!   gone on with, and then has the records of one that never was.
+//! - The result of an item depends only on the item, and records are written in the items' order: the output
+//!   is the same for any number of threads.
+//! - After each commit the position is saved (`state`), so a conversion that was interrupted at any moment
+//!   can be resumed, and then has the same records as an uninterrupted one.
 //! - An item that cannot be converted is skipped, counted and listed; the others are converted.
 
 mod encode;

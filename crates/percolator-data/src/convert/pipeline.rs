@@ -2,7 +2,8 @@
 //!
 //! The reader's thread gathers items into jobs. It sends each job to the workers with a channel for its
 //! result, and the other end of that channel to the writer. The writer receives those ends in order, so it
-//! receives the results in order, whoever finishes first. Their number is bounded, and with it the memory.
+//! receives the results in order, whichever thread finishes first. Their number is bounded, and with it the
+//! memory.
 
 use std::ops::Range;
 use std::thread;
@@ -131,7 +132,7 @@ fn deal(
     }
 }
 
-/// Sends an error behind all results.
+/// Sends an error after all results.
 fn fail(error: InputError, in_order: &Sender<Receiver<Done>>) {
     let (result, received) = bounded(1);
     let _ = result.send(Err(error));

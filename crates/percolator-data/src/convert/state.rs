@@ -39,7 +39,7 @@ impl State {
         State { about, ..State::default() }
     }
 
-    /// Reads the state of a conversion that is to be gone on with; `None` if it has not committed anything.
+    /// Reads the state of a conversion that is to be resumed; `None` if it has not committed anything.
     pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
         let path = folder.join(STATE);
         let changed = |found| StoreError::Changed { path: path.clone(), found };

@@ -68,7 +68,7 @@ impl<'a> Writing<'a> {
         };
         match writing.open(items.unwrap_or(0)) {
             Ok(()) => Ok(writing),
-            // What has been changed cannot be gone on with.
+            // An output that has been changed cannot be resumed.
             Err(cause) if is_resumed && !cause.is_full() => Err(cause.into()),
             Err(cause) => Err(writing.end(cause.into())),
         }

@@ -30,11 +30,11 @@ pub struct ClassFolders {
 }
 
 impl ClassFolders {
-    /// Lists the folders. The files are not looked at.
+    /// Lists the folders. The files are not read.
     ///
     /// # Errors
     ///
-    /// [`InputError`] if a folder cannot be listed, if an entry that may be a folder cannot be looked at, if
+    /// [`InputError`] if a folder cannot be listed, if an entry that may be a folder cannot be examined, if
     /// there is no class, or a class has no image.
     pub fn open(root: &Path) -> Result<Self, InputError> {
         let (mut folders, _) = entries(root)?;

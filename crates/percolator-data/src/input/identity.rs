@@ -1,4 +1,4 @@
-//! What inputs are recognised by when a conversion is gone on with.
+//! How inputs are recognised when a conversion is resumed.
 
 use std::io;
 use std::path::Path;

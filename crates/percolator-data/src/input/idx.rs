@@ -105,8 +105,8 @@ impl Input for Idx {
     }
 }
 
-/// Reads the pixels of an image. Memory grows with what is there: the head of a short file may state millions
-/// of them.
+/// Reads the pixels of an image. Memory grows with the data that are there: the head of a short file may
+/// state millions of them.
 fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
     /// The pixels of an image of 256x256, for which memory is taken at once.
     const SMALL: usize = 1 << 16;

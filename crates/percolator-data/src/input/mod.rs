@@ -100,7 +100,7 @@ pub trait Input: Send + Sync + fmt::Debug {
         vec![self.path().to_owned()]
     }
 
-    /// What it is recognised by when a conversion is gone on with: facts that differ if its items do.
+    /// How it is recognised when a conversion is resumed: facts that differ if its items do.
     fn identity(&self) -> String;
 
     /// The number of items, if it is known without reading them.
@@ -134,7 +134,7 @@ pub trait Input: Send + Sync + fmt::Debug {
     /// [`InputError`] if they cannot be read.
     fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError>;
 
-    /// Does the same, and asks now and then whether to end. An input that has to pass over the items before
+    /// Does the same, and asks now and then whether to end. An input that has to skip the earlier items
     /// implements it.
     ///
     /// # Errors

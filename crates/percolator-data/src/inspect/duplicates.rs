@@ -1,7 +1,7 @@
 //! Records that are there more than once, by a hash of 128 bits of their contents.
 //!
-//! The hash is the front of a SHA-256, so that nobody can make two records agree in it on purpose. Memory: 32
-//! bytes a record and hash, and no more than 2^23 records are compared, so 256 MiB for each hash.
+//! The hash is the front of a SHA-256, so that two records cannot be made to agree in it on purpose. Memory:
+//! 32 bytes a record and hash, and no more than 2^23 records are compared, so 256 MiB for each hash.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};

@@ -64,7 +64,7 @@ pub(super) fn put_away(path: &Path, kind: Kind, existing: Existing) -> Result<()
     if !check(path, kind, existing)? {
         return Ok(());
     }
-    // What is there from before was replaced: the path has its successor.
+    // The earlier output was replaced: the path has its successor.
     forget(path)?;
     fs::rename(path, replaced(path)).map_err(StoreError::io(path, "replace the output"))
 }

@@ -43,7 +43,7 @@ impl Sample<'_> {
 }
 
 /// Reads the numbers of all feeds in a text of Prometheus's format, each with its name, in the order in which
-/// they come. Other metrics are passed over. Numbers of holders with the same name are added up.
+/// they come. Other metrics are skipped. Numbers of holders with the same name are added up.
 ///
 /// # Errors
 ///

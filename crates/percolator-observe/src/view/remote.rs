@@ -76,7 +76,7 @@ impl Subject for Remote {
 }
 
 impl Drop for Remote {
-    /// Nobody waits for an answer that is under way: the thread ends after it.
+    /// An answer that is under way is not waited for: the thread ends after it.
     fn drop(&mut self) {
         self.stop = None;
         drop(self.thread.take());
