@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
 }
 
 /// The time since the machine was started, which all processes of a time namespace share. It goes on while
-/// the machine sleeps, and nobody can set it.
+/// the machine sleeps, and cannot be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootClock;
 

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! 1. What MPI reads and writes stays alive until its request is complete. If that never happens, it stays
-//!    for ever: nobody can take it back from MPI.
+//!    for ever: it cannot be taken back from MPI.
 //! 2. MPI is called only while it runs, at the level `Serialized` or above, by whoever has the engine.
 #![expect(unsafe_code, reason = "it keeps the promises that MPI's calls ask for")]
 
@@ -98,7 +98,7 @@ fn wait(request: &mut Request, timeout: Duration) -> Result<bool, MpiError> {
     let start = Instant::now();
     let mut looks: u32 = 0;
     loop {
-        // A thread that ends MPI while another waits is none of ours, but is not to crash the process.
+        // A thread that ends MPI while another waits is not ours, but must not crash the process.
         check_running()?;
         // SAFETY: MPI runs.
         if unsafe { request.test() }? {

@@ -99,7 +99,7 @@ pub trait Checkpoint {
     fn write(&self, to: &mut dyn Write) -> io::Result<()>;
 
     /// Takes the state that [`write`](Self::write) wrote, to the end of `from`. After an error the value may
-    /// be anything: whoever restores one discards it. The bytes are verified while they are read, so they may
+    /// be anything: a restoring caller discards it. The bytes are verified while they are read, so they may
     /// be damaged: a length among them is not to be believed. The state of a file that is found to be damaged
     /// at its end is discarded as well. A panic counts as an error.
     ///

@@ -50,9 +50,9 @@
 //! # How it works
 //!
 //! All that is agreed on is agreed on by transactions. The first process of a job makes the group's record,
-//! and each one that joins changes it; it says who is in which generation. When all are there, the
-//! generation begins, and nobody joins it any more: a process that starts again is refused until the maker of
-//! the group has gone, and its record with it. A group that is made after that has a generation of its own:
+//! and each one that joins changes it; it says who is in which generation. When all are there, the generation
+//! begins, and no process can join it any more: a process that restarts is refused until the maker of the
+//! group has ended, and its record with it. A group that is made after that has a generation of its own:
 //! rounds of two generations never meet.
 //!
 //! # Invariants
@@ -61,8 +61,8 @@
 //!    own lease. So a process that was cut off for longer than its lease takes part in no further round.
 //! 2. A process that enters round `n` has read round `n - 1`. So when a process enters round `n`, all have
 //!    read round `n - 2`, and it removes what it brought there: each has the records of two rounds at most.
-//! 3. A process that leaves lets its part of the last round stay for as long as a round may take, and at
-//!    least for a minute, under a lease that nobody keeps alive, so that those that are slower can read it.
+//! 3. A process that leaves keeps its part of the last round for as long as a round may take, and at least
+//!    for a minute, under a lease that is not kept alive, so that slower processes can read it.
 
 mod error;
 mod generation;
@@ -121,7 +121,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`GroupError`]: [`SameRank`](GroupError::SameRank) if somebody lives under this rank,
+    /// [`GroupError`]: [`SameRank`](GroupError::SameRank) if a live process has this rank,
     /// [`OtherSize`](GroupError::OtherSize) if the group has another size, [`Late`](GroupError::Late) if not
     /// all come within the timeout.
     pub fn join(self, rank: usize, size: usize) -> Result<MetadataCollective, GroupError> {

@@ -15,8 +15,8 @@
 //! All that a worker must know to take a block is below `live/`, so one read has it all, as it was at one
 //! moment. A block below `next` that is not open is done.
 //!
-//! A worker puts its receipts under its lease's number, which nobody else ever has: so it knows what they
-//! hold without reading them. One that has grown large is left, and the next one begins.
+//! A worker puts its receipts under its lease's number, which no other worker ever has, so it knows what they
+//! contain without reading them. One that has grown large is left, and the next one begins.
 
 use super::error::LeaseError;
 use crate::metadata::LeaseId;

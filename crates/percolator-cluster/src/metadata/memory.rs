@@ -212,7 +212,7 @@ impl Metadata for MemoryMetadata {
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        /// A lease may end while nobody changes a record.
+        /// A lease may end while no record is changed.
         const LOOK: Duration = Duration::from_millis(20);
         let start = Instant::now();
         loop {

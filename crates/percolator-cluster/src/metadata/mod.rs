@@ -36,8 +36,8 @@ pub use self::transaction::{
 /// Records that processes share.
 ///
 /// Every call ends: an implementation that asks another process has a limit for that, and returns
-/// [`MetadataError::Unreachable`] when it has passed. What was asked for may have happened all the same.
-/// Whoever tries again must find out, which conditions make easy.
+/// [`MetadataError::Unreachable`] when it has passed. What was asked for may have happened all the same. A
+/// caller that tries again must find out, which conditions make easy.
 pub trait Metadata: Send + Sync + fmt::Debug {
     /// Returns the records whose keys begin with `prefix`, in the order of their keys, all of them as they
     /// were at one moment.

@@ -68,8 +68,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError>;
 
     /// Removes what writers of `id` began, did not finish, and no longer write. Returns how many there were.
-    /// Only whoever holds the id may ask for that: what others still write where this process cannot see it
-    /// no longer counts, and they learn it when they finish.
+    /// Only the holder of the id may ask for that: files that others still write where this process cannot
+    /// see them no longer count, and the others learn that when they finish.
     ///
     /// # Errors
     ///

@@ -100,7 +100,7 @@ pub(super) struct Index {
     pub(super) header: Header,
     /// All names, one after the other.
     names: String,
-    /// Where in `names` each starts, and where the last ends: apart from the entries, since a search looks at
+    /// Where in `names` each starts, and where the last ends: apart from the entries, because a search reads
     /// little else.
     name_bounds: Vec<usize>,
     /// In the order of their names.

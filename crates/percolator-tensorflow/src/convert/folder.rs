@@ -4,7 +4,7 @@
 //! could lead out of the folder, or be no file name, is written as `%` and two hexadecimal digits: `%`
 //! itself, control characters, the first dot of `.` and `..`, and the last dot of a part that is not the last
 //! one and ends with `.npy` (which would be both a folder and a file), or has the name of a temporary folder
-//! (which would be passed over, and removed). An empty part is a lone `%`.
+//! (which would be skipped, and removed). An empty part is a lone `%`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -193,7 +193,7 @@ impl SentencePiece {
     }
 }
 
-/// The length of a text's first word: up to the next blank, which belongs to the word behind it.
+/// The length of a text's first word: up to the next blank, which belongs to the word after it.
 fn word_bytes(text: &[u8]) -> usize {
     let (space, first) = (normalizer::SPACE, normalizer::char_bytes(text[0]));
     (first..text.len()).find(|&at| text[at..].starts_with(space)).unwrap_or(text.len())

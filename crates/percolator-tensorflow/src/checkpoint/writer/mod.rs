@@ -284,7 +284,7 @@ impl CheckpointWriter {
     }
 }
 
-/// What stands behind each way of adding a tensor.
+/// The common part of all ways of adding a tensor.
 impl CheckpointWriter {
     /// Checks what can be checked before the first byte.
     fn plan(&self, name: &[u8], data_type: DataType, shape: &[usize]) -> Result<Planned, WriteError> {
