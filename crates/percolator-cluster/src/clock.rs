@@ -1,4 +1,4 @@
-//! Time as leases count it: only how long something took, never what day it is.
+//! Time as leases count it: only durations, never dates.
 
 use std::fmt;
 use std::fs;

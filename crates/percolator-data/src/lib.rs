@@ -3,7 +3,7 @@
 //! - [`convert`]: stores from images, and from other stores.
 //! - [`input`]: what they are made from.
 //! - [`store`]: writers of LMDBs, LevelDBs and TFRecord files.
-//! - [`DataSet`]: finds out what a path is, and opens it.
+//! - [`DataSet`]: detects what a path is, and opens it.
 //! - [`scan`]: every record of a source on all cores, with the results in order.
 //! - [`mean`](mod@mean): mean images, as Caffe computes them.
 //! - [`inspect`](mod@inspect): what a data set holds: labels, keys, shapes, duplicates, pictures.

@@ -1,10 +1,10 @@
-//! One exchange at a time, with an end to its wait.
+//! One exchange at a time, with a limit to its wait.
 //!
 //! # Invariants
 //!
 //! 1. What MPI reads and writes stays alive until its request is complete. If that never happens, it stays
 //!    for ever: it cannot be taken back from MPI.
-//! 2. MPI is called only while it runs, at the level `Serialized` or above, by whoever has the engine.
+//! 2. MPI is called only while it runs, at the level `Serialized` or above, by the owner of the engine.
 #![expect(unsafe_code, reason = "it keeps the promises that MPI's calls ask for")]
 
 use std::sync::Arc;

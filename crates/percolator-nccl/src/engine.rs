@@ -1,4 +1,4 @@
-//! One exchange at a time, on a stream of its own, with an end to its wait.
+//! One exchange at a time, on a separate stream, with a limit to its wait.
 #![expect(unsafe_code, reason = "it keeps the promises that NCCL's calls ask for")]
 
 use std::sync::Arc;

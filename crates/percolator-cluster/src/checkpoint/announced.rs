@@ -1,5 +1,5 @@
-//! The files that processes of an id have begun, or may begin, and that its record does not name. What else
-//! is in the store belongs to other metadata, or to a record that was lost.
+//! The files that processes of an id have begun, or may begin, and that its record does not name. Other files
+//! in the store belong to other metadata, or to a record that was lost.
 
 use std::collections::BTreeSet;
 

@@ -5,8 +5,8 @@
 //! model.index                 the index, which has their types, shapes, places and checksums
 //! ```
 //!
-//! The index comes last, because it has the checksums: so the tensors are gone through once. Unpacked by `tar
-//! xf`, the two files are a checkpoint that TensorFlow opens.
+//! The index comes last, because it has the checksums, so the tensors are processed once. Unpacked by
+//! `tar xf`, the two files are a checkpoint that TensorFlow opens.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

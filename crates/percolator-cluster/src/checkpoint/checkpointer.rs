@@ -1,4 +1,4 @@
-//! How checkpoints are written: the options, and the way in.
+//! How checkpoints are written: the options, and the entry point.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A state into a new file.
+//! Writes a state to a new file.
 
 use std::io::{self, Write};
 use std::sync::Arc;

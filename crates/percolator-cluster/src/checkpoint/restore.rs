@@ -1,4 +1,4 @@
-//! A state from the checkpoint that counts, or from an older one, or from the beginning.
+//! Restores a state from the checkpoint that counts, from an older one, or from the beginning.
 
 use std::fmt;
 use std::io::{self, Read};

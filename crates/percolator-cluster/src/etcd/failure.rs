@@ -1,4 +1,4 @@
-//! What can go wrong on the way to etcd, and what that says about whether a request was taken.
+//! What can go wrong on the way to etcd, and what that says about whether a request was executed.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A thread on which connections live, and calls that wait for what is done there.
+//! A thread on which connections live, and calls that wait for its work.
 
 use std::io;
 use std::process;

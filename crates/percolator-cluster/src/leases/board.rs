@@ -6,11 +6,11 @@
 //! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or
 //!    opens it by changing `next`. Then no worker holds the block, or, in a job that duplicates slow blocks,
 //!    one other worker.
-//! 3. Only who holds a block changes its open record or removes it, and what it delivered goes into its
-//!    receipt in the same transaction. So the receipts have each step once that is acknowledged or done, and
-//!    no other, whatever was delivered twice.
-//! 4. No step of a block is acknowledged while two workers have it: both deliver the same steps, and those
-//!    count of which the block is finished first.
+//! 3. Only the holder of a block changes its open record or removes it, and what it delivered goes into its
+//!    receipt in the same transaction. So the receipts have each acknowledged or finished step once, and no
+//!    other, even if steps were delivered twice.
+//! 4. No step of a block is acknowledged while two workers have it: both deliver the same steps, and those of
+//!    the worker that finishes the block first count.
 //! 5. A worker that dies loses its lease, which takes its held records with it. Its blocks are then open but
 //!    not held: the next worker that asks takes them first.
 //! 6. Every transaction has the job's own record among its conditions, as it was when the worker joined. So

@@ -1,7 +1,7 @@
 //! Blocks of an epoch, leased to workers that come and go.
 //!
-//! An epoch's order, as the plan has it, is cut into blocks of so many steps. A worker takes a block by a
-//! transaction, holds it under its lease, and is done with it by another transaction, which adds what was
+//! An epoch's order, as the plan has it, is divided into blocks of a number of steps. A worker takes a block
+//! by a transaction, holds it under its lease, and finishes it by another transaction, which adds what was
 //! delivered to the worker's receipt. A worker that dies loses its lease, and its block goes to the next
 //! worker that asks. Workers join and leave at any time; their number is not set.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A worker measures itself by its own clock: the steps of the block under way, and how long its turn has
 //! lasted. Others add how long they have seen that record unchanged, by their own clocks. So no two clocks
-//! are compared, and a worker that stands still is slow, whatever keeps its lease alive.
+//! are compared, and a worker that makes no progress is slow, even if its lease is kept alive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The thread that reports to the records what a worker's consumer has confirmed, so that the consumer never
-//! waits for their answer. If slow blocks are duplicated, it makes the worker's progress known as well, and
-//! looks whether others have finished its blocks.
+//! waits for their answer. If slow blocks are duplicated, it also makes the worker's progress known, and
+//! checks whether others have finished its blocks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

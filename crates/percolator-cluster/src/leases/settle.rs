@@ -1,4 +1,4 @@
-//! What a worker says of a block that it has: one transaction decides whether it counts.
+//! What a worker reports about a block that it has: one transaction decides whether it counts.
 
 use percolator::Receipt;
 

@@ -1,5 +1,5 @@
-//! Records in the memory of one process: for its threads, for tests, and as the model that the other
-//! implementations are compared with.
+//! Records in the memory of one process: for its threads, for tests, and as the model with which the other
+//! implementations are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Small records under keys, which the processes of a job share.
 //!
-//! The interface is what etcd offers, and no more: records in the order of their keys, transactions that
-//! compare before they change, leases that take their records with them when they end. Whatever is agreed on
-//! here is agreed on by a transaction, never by a clock or by the name of a file.
+//! The interface is only what etcd offers: records in the order of their keys, transactions that compare
+//! before they change, leases that take their records with them when they end. All agreement is by
+//! transactions, never by a clock or by the name of a file.
 //!
 //! | implementation | for |
 //! |---|---|

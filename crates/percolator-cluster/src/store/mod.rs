@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`FolderStore`] | a local folder, or one that machines share (NFS) |
 //!
-//! The interface asks for no more than object stores offer: a file appears whole under its name, once, or
-//! not at all; it is never changed; names are listed. Which of the files count is not said here, but by a
-//! record in [metadata](crate::metadata).
+//! The interface requires no more than object stores offer: a file appears whole under its name, once, or not
+//! at all; it is never changed; names are listed. A record in [metadata](crate::metadata), not the store,
+//! says which of the files count.
 
 mod error;
 mod folder;

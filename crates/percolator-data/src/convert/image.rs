@@ -1,11 +1,11 @@
-//! What is made of an image file: the flags of Caffe's `convert_imageset`.
+//! What an image file becomes: the flags of Caffe's `convert_imageset`.
 
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
 
 use super::encode::Encoding;
 
-/// What is made of image files. By default, Datums with the pixels of colour images.
+/// What image files become. By default, Datums with the pixels of colour images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageOptions {
     /// Decodes to grey instead of colour: one channel instead of three (`--gray`).

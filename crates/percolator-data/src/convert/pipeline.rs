@@ -48,8 +48,8 @@ impl Made {
 
 type Done = Result<Made, InputError>;
 
-/// Converts the items from number `from` on, and gives what is made of them to `write`, in order. Ends with
-/// the first error of either side, or when the progress is told to stop.
+/// Converts the items from number `from` on, and gives the results to `write`, in order. Ends with the first
+/// error of either side, or when the progress is told to stop.
 pub(super) fn run(
     convert: &Convert,
     from: u64,

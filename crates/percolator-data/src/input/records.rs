@@ -10,7 +10,7 @@ use super::{Input, InputError, Item, ItemReader};
 use crate::open::{DataSet, Kind, OpenError, no_use};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
-/// So many records are read at once.
+/// How many records are read at once.
 const READ_AT_ONCE: u64 = 64;
 /// How many records are skipped at once before it is checked whether to end.
 const PASSED_AT_ONCE: u64 = 1 << 12;
@@ -132,8 +132,8 @@ impl<'a> RecordReader<'a> {
         RecordReader { records, feeder, chunk, waiting: VecDeque::new(), failed: None }
     }
 
-    /// Passes over the records before this number, as far as there are any. Those among them that cannot be
-    /// read were skipped by the run that came to them.
+    /// Skips the records before this number, as far as there are any. Unreadable ones among them were skipped
+    /// by the run that reached them.
     fn pass_to(&mut self, number: u64, is_stopped: &dyn Fn() -> bool) -> Result<(), InputError> {
         while self.feeder.passed() < number {
             if is_stopped() {

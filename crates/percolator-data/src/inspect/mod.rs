@@ -8,8 +8,8 @@
 //! record       one record by itself; terminal: its image in a terminal
 //! ```
 //!
-//! Memory is bounded whatever the data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
-//! records are kept, and the report says what is beyond.
+//! Memory is bounded for any data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
+//! records are kept, and the report says what exceeds them.
 
 mod duplicates;
 mod features;

@@ -1,4 +1,4 @@
-//! What is known of a data set, as plain data.
+//! What is known about a data set, as plain data.
 
 use percolator::batch::ImageShape;
 use serde::{Serialize, Serializer};

@@ -1,7 +1,7 @@
 //! Reads records into chunks, and goes on after unreadable ones where the source allows.
 //!
-//! A cursor promises nothing after its first error. What this file does there, it knows of the crate's own
-//! sources, and it is tested with each:
+//! A cursor promises nothing after its first error. What this file does then is known for the crate's own
+//! sources, and tested with each:
 //!
 //! - An LMDB's cursor goes on after a damaged value, and ends after a damaged page of the tree. The tree's
 //!   own count tells how many records are lost.

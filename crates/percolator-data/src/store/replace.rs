@@ -1,4 +1,4 @@
-//! How an output gets its name when something else has it: nothing is lost, whenever that is interrupted.
+//! How an output gets a name that something else has: nothing is lost, whenever that is interrupted.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
-//! An HTTP server for Prometheus: `GET /metrics`. Every answer has the numbers of its moment.
+//! An HTTP server for Prometheus: `GET /metrics`. Every answer has the current numbers.
 //!
-//! Why not the server of `metrics-exporter-prometheus`: the crate `metrics` has counters of whole numbers
-//! only, and a time in seconds is not one. It would also answer with what a sampler has seen last.
+//! Why not the server of `metrics-exporter-prometheus`: counters of the crate `metrics` are integers, and a
+//! time in seconds is not one. It would also answer with the last values of a sampler.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! The same numbers through the crate `metrics`.
 //!
-//! Its counters are whole numbers. So times, which are counters of seconds at the endpoint, are gauges here,
-//! with the same names and values.
+//! Its counters are integers. So times, which are counters of seconds at the endpoint, are gauges here, with
+//! the same names and values.
 
 use std::collections::HashMap;
 use std::io;

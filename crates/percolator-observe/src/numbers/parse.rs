@@ -1,4 +1,4 @@
-//! Prometheus's text format, read: the numbers of feeds, among whatever else a program publishes.
+//! Reads Prometheus's text format: the numbers of feeds, among everything else that a program publishes.
 
 use std::collections::HashMap;
 

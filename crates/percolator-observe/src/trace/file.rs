@@ -1,4 +1,4 @@
-//! The file of a trace, which a thread of its own writes: it is whole, or it is not there.
+//! The file of a trace, which a separate thread writes: it is whole or absent.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was seen last: rates are of a moment, and the figures are sums.
+//! The last numbers: rates are of a moment, but the figures are sums.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A feed of another program, whose endpoint is asked by a thread: a slow answer keeps no key waiting.
+//! A feed of another program, whose endpoint a thread queries, so that a slow answer does not delay keys.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The loop of the view, and the terminal that it borrows: whatever happens, it is given back as it was.
+//! The loop of the view, and the terminal that it uses: whatever happens, the terminal is restored.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::panic::{self, PanicHookInfo};

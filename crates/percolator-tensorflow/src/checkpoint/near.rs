@@ -1,4 +1,4 @@
-//! Names that are like one that there is not.
+//! Names that are similar to one that does not exist.
 
 /// The most names that a message shows.
 const NAMES_MAX: usize = 5;

@@ -1,4 +1,4 @@
-//! Memory of zeros whose size a file states: an error where there is none.
+//! Zeroed memory whose size a file states: an error if there is not enough.
 
 #![expect(unsafe_code, reason = "the allocator is asked itself, because `vec!` ends the process")]
 

@@ -1,4 +1,4 @@
-//! SentencePiece's models (unigram, BPE, word and char), from their `.model` file alone: text into pieces, as
+//! SentencePiece's models (unigram, BPE, word and char), from only their `.model` file: text into pieces, as
 //! the C++ library encodes it.
 //!
 //! The normaliser uses the model's own table of rules, not a similar rule of Unicode's. The best segmentation

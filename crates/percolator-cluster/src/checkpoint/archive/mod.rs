@@ -1,8 +1,8 @@
 //! The checkpoints of all ids, for their maintenance: listed, verified, extracted, cleaned up.
 //!
-//! Nothing here waits for a training, or disturbs one. What reads does not take the id: if the record changes
-//! meanwhile, it looks again. Commands that remove files take the id, as a writer does, and leave it alone if
-//! another process has it.
+//! Nothing here waits for training, or disturbs it. Commands that only read do not take the id: if the record
+//! changes meanwhile, they read again. Commands that remove files take the id, as a writer does, and leave it
+//! alone if another process has it.
 
 mod clean;
 mod error;

@@ -1,9 +1,9 @@
 //! The database in the folder: a file of SQLite, its log, and a connection to them.
 //!
-//! What is committed is synced into the log (WAL), and checkpoints move it into the file. All locks are
-//! SQLite's: one process changes records at a time, others read what was committed before. Those locks are a
-//! process's own and end with it, and with any handle of the file that the process closes. So nothing here
-//! opens the file but SQLite.
+//! Commits are synced into the log (WAL), and checkpoints move them into the file. All locks are SQLite's:
+//! one process at a time changes records, and others read what was committed before. Those locks belong to
+//! the process and end with it; closing any handle of the file releases them, too. So only SQLite opens the
+//! file here.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

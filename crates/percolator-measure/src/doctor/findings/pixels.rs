@@ -1,4 +1,4 @@
-//! Pixels that are no numbers or in another order, and means that are not the pixels'.
+//! Pixels that are not numbers or are in another order, and means that are not those of the pixels.
 
 use super::{Finding, Use};
 use crate::doctor::sample::{Moments, Sample, Samples};

@@ -1,8 +1,8 @@
-//! How a checkpoint takes the place of an earlier one with its prefix.
+//! How a checkpoint replaces an earlier one with its prefix.
 //!
-//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` behind it is that
-//! of a whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
-//! checkpoint is there if its index is: of the earlier one, the index is linked last and removed first.
+//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` after it is that of a
+//! whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
+//! checkpoint exists if its index does: the earlier one's index is linked last and removed first.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
