@@ -1,8 +1,8 @@
-//! A decoder that is a function of Python.
+//! A decoder that is a Python function.
 //!
-//! It runs on the feed's workers. A function that reads a file lets go of the interpreter, and another worker
+//! It runs on the feed's workers. A function that reads a file releases the interpreter, and another worker
 //! would call it again meanwhile: two calls that share a file would read each other's bytes. So calls take
-//! turns ([`Turn`]), unless they are said to be fit to overlap. A worker waits for its turn first, and then
+//! turns ([`Turn`]), unless they are declared safe to overlap. A worker waits for its turn first, and then
 //! for the interpreter, never the other way round. A thread that waits for a worker must not hold the
 //! interpreter meanwhile, not even to drop a feed ([`crate::running`]).
 

@@ -1,9 +1,10 @@
 //! A running feed, shared by the objects that Python has of it.
 //!
 //! A consumer waits in short turns, without the interpreter's lock. After each turn it takes that lock and
-//! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing was taken then, and the next call goes
-//! on. Only after that is a batch taken, so a signal during a wait never costs one. The feed's own lock is
-//! free between turns as well: other threads ask for statistics or snapshots, or close the feed, meanwhile.
+//! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing has been taken then, and the next call
+//! goes on. A batch is taken only after that, so a signal during a wait never loses one. The feed's own lock
+//! is also free between turns: meanwhile, other threads can ask for statistics or snapshots, or close the
+//! feed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
