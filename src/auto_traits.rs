@@ -1,4 +1,5 @@
-//! What must cross threads does, and what must outlive its caller does: checked when the tests are compiled.
+//! Types that must cross threads do, and types that must outlive their caller do: checked when the tests are
+//! compiled.
 
 use crate::batch::{BatchLayout, Field, FieldError};
 use crate::device::{Device, DeviceError};

@@ -1,7 +1,7 @@
 //! Percolator keeps every accelerator fed. It reads training records in place (Caffe's LMDB and LevelDB,
 //! TensorFlow's TFRecord, lists of images, or a source of yours), decodes and transforms them on all cores,
-//! and writes each batch once, into memory that the device reads, while the device still trains on the batch
-//! before.
+//! and writes each batch once, into memory that the device reads, while the device is still training on the
+//! previous batch.
 //!
 //! ```no_run
 //! use percolator::{Device, Feed, FeedError, Transform};
@@ -40,8 +40,8 @@
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
-//! - The package `percolator-distribute`: a step's batches of all replicas, as TensorFlow's `tf.distribute`
-//!   gives them; for jobs of many processes.
+//! - The package `percolator-distribute`: a step's batches of all replicas, as in TensorFlow's
+//!   `tf.distribute`; for jobs of many processes.
 //! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
 //!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
@@ -50,7 +50,7 @@
 //! - [`limits`]: how fast this machine copies, stores, reads and decodes; for benchmarks.
 //! - [`chaos`]: sources, devices, consumers and disks that fail on request; for tests of a training loop.
 //!
-//! The repository has a guide with a page for each subject, from a Caffe project to a device of your own, in
+//! The repository has a guide with a page for each subject, from a Caffe project to your own device, in
 //! `docs/guide`. `docs/caffe.md` compares every field and behaviour of Caffe's, `docs/design.md` has the
 //! design and its invariants, and `docs/benchmarks.md` the figures. The command `percolator` is the package
 //! `percolator-cli`.
@@ -76,19 +76,19 @@
 //!  your loop     an iterator of batches
 //! ```
 //!
-//! The pipeline has Caffe's two levels. A [`DataReader`](reader::DataReader) reads the source on a thread of
-//! its own and deals the records to its consumers, in runs: where each record is, not its bytes. Each lane of
+//! The pipeline has Caffe's two levels. A [`DataReader`](reader::DataReader) reads the source on its own
+//! thread and deals the records to its consumers, in runs: where each record is, not its bytes. Each lane of
 //! a [`Feed`] has a ring of recycled batches and a thread that gives every record its place in one of them.
-//! Worker threads, shared by all lanes, parse a record, and crop, mirror, subtract and scale it straight into
-//! that place. Batches leave in order, through their device, whatever order the workers finish in.
+//! Worker threads, shared by all lanes, parse a record, and crop, mirror, subtract and scale it directly into
+//! that place. Batches leave in order, through their device, in whatever order the workers finish.
 //!
 //! - Who gets which record is a rule, not a race: in Caffe's round-robin order, global record `g` is record
 //!   `g mod M` of the database and goes to lane `g mod N`. With [epochs](FeedBuilder::epochs), a
 //!   [plan](order::Plan) decides.
 //! - What a record becomes depends on (seed, pass, position): the same bytes for any number of threads.
-//! - Whatever goes back (a used run, a dropped [`Batch`]) goes back to the queue it came from. Every queue
-//!   has a capacity, and the sum is the [`MemoryBudget`](feed::MemoryBudget).
-//! - The first error stays, and every lane gets it once, after the batches that were complete.
+//! - A used run and a dropped [`Batch`] go back to the queue they came from. Every queue has a capacity, and
+//!   the sum is the [`MemoryBudget`](feed::MemoryBudget).
+//! - The first error stays, and every lane gets it once, after its complete batches.
 //!
 //! # Trade-offs
 //!
@@ -97,18 +97,18 @@
 //! - All records of a batch have one shape after the transform. Crop them, or feed batches of 1. (Fields of
 //!   your own may be [ragged](Field::ragged) or [padded](Field::padded).)
 //! - A database must not be written to, or truncated, while it is open: bytes that are lent from a map are
-//!   only as stable as the file behind it.
+//!   only as stable as its file.
 //!
 //! # Cargo features
 //!
-//! - `cuda` (default): NVIDIA GPUs, through the driver that is found when the program runs. Building needs no
-//!   toolkit, and takes 20 s longer than without.
+//! - `cuda` (default): NVIDIA GPUs, through the driver that is found at run time. Building needs no toolkit,
+//!   and takes 20 s longer than without.
 //! - `cuda-driver`: the same, if another crate of the program (candle, say) uses `cudarc` too and chooses the
 //!   version of the CUDA bindings. Add it to `default-features = false`.
 //! - `stream`: a [`Lane`] is a `futures_core::Stream`, and a feed can be built in the background.
 //! - `serde`: a [`FeedSpec`](feed::FeedSpec) goes to and from any format of the crate `serde`.
 
-// A build for the model checker leaves out some callers; what they alone use stays behind.
+// A build for the model checker leaves out some callers; code that only they use remains.
 #![cfg_attr(
     shuttle,
     allow(dead_code, unused_imports, unreachable_pub, reason = "their callers are left out of this build")
@@ -136,7 +136,7 @@ pub mod what;
 pub mod transform;
 
 /// Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.
-/// [`Feed::from_prototxt`] and [`Feed::layers_of`] make feeds of them.
+/// [`Feed::from_prototxt`] and [`Feed::layers_of`] turn them into feeds.
 pub mod net {
     #[doc(inline)]
     pub use percolator_net::{
@@ -227,7 +227,7 @@ mod auto_traits;
 #[path = "../tests/common/process.rs"]
 mod process;
 
-/// Runs the model scenarios that stand beside the code they check.
+/// Runs the model scenarios that are beside the code they check.
 #[cfg(test)]
 #[cfg(shuttle)]
 #[path = "../tests/common/explore.rs"]

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use super::{BadRecord, BadRecords};
 use crate::record::RecordId;
 
-/// The fewest records that a rate is of: one bad record among the first ten says little about an epoch.
+/// The fewest records to which a rate applies: one bad record among the first ten says little about an epoch.
 const RATE_OF_MIN: u64 = 1000;
 
-/// What a lane had of an epoch until now. A snapshot that is read states at most 2^43 records for each
-/// replica; sums of what else is given end at the largest number.
+/// What a lane has had of an epoch so far. A snapshot that is read states at most 2^43 records for each
+/// replica; other sums saturate at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BadCount {
     pub(crate) epoch: u64,
-    /// All of its records, bad ones too.
+    /// All of its records, including bad ones.
     pub(crate) records: u64,
     pub(crate) bad: u64,
 }
 
 impl BadCount {
-    /// Counts a batch: the ids of its rows, and its bad records. A later epoch starts the count again, and
-    /// one before it counts as this one. In a mixture, where an id's epoch is the number of a pass over its
-    /// own database, `of` is the epoch of all. `look` gets the count of each epoch that has bad records here,
+    /// Counts a batch: the ids of its rows, and its bad records. A later epoch starts the count again, and an
+    /// earlier one counts as this one. In a mixture, where an id's epoch is the number of a pass over its own
+    /// database, `of` is the epoch of all. `look` gets the count of each epoch that has bad records here,
     /// with the last of these.
     pub(crate) fn add(
         &mut self,
@@ -32,7 +32,7 @@ impl BadCount {
     ) {
         let epoch_of = |id: &RecordId| of.unwrap_or(id.epoch);
         if bad.is_empty() {
-            // Most batches; nothing is allocated for them.
+            // Most batches are of this kind; nothing is allocated for them.
             let latest = ids.iter().map(epoch_of).max().filter(|latest| *latest > self.epoch);
             match latest {
                 None => self.records = self.records.saturating_add(ids.len() as u64),
@@ -73,7 +73,7 @@ impl BadCount {
         by_rate.min(policy.at_most.unwrap_or(u64::MAX))
     }
 
-    /// What a replica had of an epoch of which only others are known: the mean of theirs.
+    /// What a replica had of an epoch for which only others are known: the mean of theirs.
     pub(crate) fn mean<'a>(known: impl IntoIterator<Item = &'a BadCount>, epoch: u64) -> BadCount {
         let known: Vec<_> = known.into_iter().filter(|count| count.epoch == epoch).collect();
         let mean = |of: fn(&BadCount) -> u64| {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a feed does with a bad record: one that can be found and cannot be used. Its bytes do not have their
-/// checksum, the file that a list names is not there, or its decoder refuses it.
+/// What a feed does with a bad record: one that can be found but cannot be used. Its bytes do not match their
+/// checksum, the file that a list names is missing, or its decoder refuses it.
 ///
 /// By default the first bad record ends the feed. A policy lets the feed go on, within limits:
 ///
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 /// ```
 ///
 /// Whether a record is bad is a function of its bytes, and the places of all others stay as they are. So the
-/// batches are the same for every number of threads, and after every resume; and in every world the same
-/// records are skipped. A batch names what it [skipped](crate::Batch::bad_records), a
-/// [receipt](crate::Receipt) has it, and a [snapshot](crate::Snapshot) carries how many there were.
+/// batches are the same for every number of threads and after every resume, and the same records are skipped
+/// in every world. A batch names what it [skipped](crate::Batch::bad_records), a [receipt](crate::Receipt)
+/// has it, and a [snapshot](crate::Snapshot) carries how many there were.
 ///
-/// What is not of one record still ends the feed: a database whose structure is damaged, so that records
-/// may be missing; a LevelDB's block, which has many records; a decoder that panics; images of several
-/// shapes in one batch.
+/// Errors that are not one record's still end the feed: a database whose structure is damaged, so that
+/// records may be missing; a damaged LevelDB block, which has many records; a decoder that panics; images of
+/// several shapes in one batch.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
@@ -35,8 +35,8 @@ pub struct BadRecords {
     pub action: BadAction,
     /// The most bad records of an epoch, for each lane; no limit if `None`.
     pub at_most: Option<u64>,
-    /// The largest part of an epoch's records that may be bad, from 0 to 1, for each lane. It is of the
-    /// records so far, and of 1,000 while there are fewer.
+    /// The largest part of an epoch's records that may be bad, from 0 to 1, for each lane. It is a part of
+    /// the records so far, or of 1,000 while there are fewer.
     pub at_most_rate: f64,
     /// The file that [names them](BadRecords::quarantine).
     pub quarantine: Option<PathBuf>,
@@ -50,13 +50,13 @@ pub enum BadAction {
     /// It ends the feed.
     #[default]
     Fail,
-    /// Its batch goes without it.
+    /// Its batch leaves it out.
     Skip,
     /// The next good record of its batch takes its place.
     Replace,
 }
 
-/// The part of the records that may be bad if nothing else is said.
+/// The part of the records that may be bad by default.
 const RATE: f64 = 0.01;
 
 impl Default for BadRecords {
@@ -76,17 +76,17 @@ impl BadRecords {
         BadRecords::of(BadAction::Fail)
     }
 
-    /// A batch goes without its bad records: the rows behind them move up, and it is shorter, as the last
-    /// batch of an epoch may be. A feed that [pads](crate::LastBatch::Pad) fills it up with zeros. A batch
-    /// without a good record is empty.
+    /// A batch leaves out its bad records: later rows move up, and it is shorter, as the last batch of an
+    /// epoch may be. A feed that [pads](crate::LastBatch::Pad) fills it up with zeros. A batch without a good
+    /// record is empty.
     #[must_use]
     pub fn skip() -> Self {
         BadRecords::of(BadAction::Skip)
     }
 
-    /// The next good record of the batch takes the place of a bad one, once more and with the same crop; the
-    /// batch's first good record, if there is none behind it. So all batches have their full size, for
-    /// programs that need that, unless none of their records is good: such a batch is empty, as if it were
+    /// A copy of the next good record of the batch, with the same crop, replaces a bad one; if no good record
+    /// follows, a copy of the batch's first one does. So all batches have their full size, for programs that
+    /// need that, unless none of their records is good: such a batch is empty, as if it were
     /// [skipped](Self::skip).
     #[must_use]
     pub fn replace() -> Self {
@@ -101,16 +101,16 @@ impl BadRecords {
     }
 
     /// Sets the largest part of an epoch's records that may be bad, for each lane: from 0 to 1 (default:
-    /// 0.01; 1 is no limit). It is of the lane's records of the epoch so far, and of 1,000 while there are
-    /// fewer.
+    /// 0.01; 1 is no limit). It is a part of the lane's records of the epoch so far, or of 1,000 while there
+    /// are fewer.
     #[must_use]
     pub fn at_most_rate(mut self, rate: f64) -> Self {
         self.at_most_rate = rate;
         self
     }
 
-    /// Names each bad record in this [file](super::Quarantined), once, with its bytes. What the file names
-    /// already stays there, so a resumed run, and other processes of the job, may have the same file.
+    /// Writes each bad record to this [file](super::Quarantined), once, with its bytes. Existing entries
+    /// stay, so a resumed run and other processes of the job may use the same file.
     #[must_use]
     pub fn quarantine(mut self, file: impl Into<PathBuf>) -> Self {
         self.quarantine = Some(file.into());

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use crate::record::{Key, RecordId};
 use percolator_files::shown;
 
-/// A bad record that its batch goes without.
+/// A bad record that its batch leaves out.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// The database or file that has it, also if several form one data set.
+    /// The database or file that has it, even if several form one data set.
     pub path: PathBuf,
     /// Which record of the data set it is.
     pub id: RecordId,
@@ -18,7 +18,7 @@ pub struct BadRecord {
     pub key: Key,
     /// Why it cannot be used.
     pub reason: String,
-    /// The record whose row was written once more in its place, if it was [replaced](super::BadAction).
+    /// The record whose row was copied into its place, if it was [replaced](super::BadAction).
     pub replaced_by: Option<RecordId>,
     /// The row that it would have.
     pub(crate) row: usize,

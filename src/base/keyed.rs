@@ -3,7 +3,7 @@
 //! LMDB forbids opening one environment twice in a process, and two readers of one consumer group would deal
 //! the same records twice; this map prevents both. Its guarantee is stronger than that of a map of `Weak`s:
 //! **two values of one key are never alive at the same time**, not even while the older one is still closing
-//! (joining its thread, unmapping its file). A caller that arrives meanwhile waits, then opens anew.
+//! (joining its thread, unmapping its file). A caller that arrives meanwhile waits, then opens a new value.
 
 use std::collections::HashMap;
 use std::fmt;

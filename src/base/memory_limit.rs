@@ -1,6 +1,6 @@
-//! How much memory a feed may use, and who says so: the program, or the system. A container's limit is that
-//! of a control group, and whoever exceeds it is killed without a word. So it is read before anything is
-//! allocated.
+//! How much memory a feed may use, and what sets that limit: the program, or the system. A container's limit
+//! is that of a control group, and a process that exceeds it is killed without a message. So it is read
+//! before anything is allocated.
 
 use percolator_files::shown;
 use std::fmt;
@@ -12,7 +12,7 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// Which of them this process is in.
 const OWN_GROUPS: &str = "/proc/self/cgroup";
 
-/// Version 1 has no word for *unlimited*: it states the largest number of pages that it can count.
+/// Version 1 has no value for *unlimited*: it states the largest number of pages that it can count.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// The most memory that a feed may use.
@@ -22,7 +22,7 @@ pub(crate) struct MemoryLimit {
     pub(crate) set_by: LimitSource,
 }
 
-/// Who says how much memory a feed may use.
+/// What sets the memory limit of a feed.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitSource {
@@ -65,8 +65,8 @@ impl fmt::Display for LimitSource {
 }
 
 impl MemoryLimit {
-    /// The lowest of the limits: this option's, if it is set, and the system's as they are now. A system that
-    /// does not say has none.
+    /// The lowest of the limits: this option's, if it is set, and the current ones of the system. A system
+    /// that does not report a limit has none.
     pub(crate) fn lowest(option: Option<usize>) -> Option<Self> {
         let option = option.map(|bytes| MemoryLimit { bytes, set_by: LimitSource::Option });
         let groups = std::fs::read_to_string(OWN_GROUPS).unwrap_or_default();
@@ -81,7 +81,8 @@ fn of_groups(root: &Path, own: &str) -> Option<MemoryLimit> {
     let mut lowest: Option<MemoryLimit> = None;
     for (folders, name, path) in own.lines().filter_map(with_memory) {
         for folder in folders.iter().map(|folder| root.join(folder)) {
-            // A path may lead out of what this process sees. Then the groups that it sees still count.
+            // A path may lead out of the tree that this process sees. Then the groups that it sees still
+            // count.
             let names = Path::new(path).components().filter(|part| matches!(part, Component::Normal(_)));
             let own = folder.join(names.collect::<PathBuf>());
             for group in own.ancestors().take_while(|group| group.starts_with(&folder)) {

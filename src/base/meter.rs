@@ -1,6 +1,6 @@
 //! The counters that every stage keeps: what passed, and what it waited for.
 //!
-//! They are updated once a run or batch, never once a record, and read for [`Stats`](crate::Stats). All
+//! They are updated once per run or batch, never once per record, and read for [`Stats`](crate::Stats). All
 //! accesses are `Relaxed`: a counter orders nothing.
 
 use std::ops::Deref;
@@ -113,7 +113,7 @@ impl WaitMeter {
         Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
     }
 
-    /// Uses the standard library's lock, which allocates nothing when two threads first contend for it.
+    /// Uses the standard library's lock, which does not allocate when two threads first contend for it.
     fn lock(&self) -> MutexGuard<'_, Ongoing> {
         self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! What every stage uses and none of them owns: locks and queues, the accounts that prove conservation, small
-//! files and texts, the shapes and types of arrays. Nothing here knows what a record is.
+//! What all stages use and none owns: locks and queues, the accounts that prove conservation, small files and
+//! texts, the shapes and types of arrays. Nothing here depends on records.
 
 pub(crate) mod cache_lines;
 pub(crate) mod first_error;

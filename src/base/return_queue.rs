@@ -1,14 +1,14 @@
 //! Returns a ring's slots from wherever they are dropped, on any thread, to the ring's own thread.
 //!
-//! What a slot holds may take long to drop, because a device must release its memory first. So it is dropped
-//! where nobody waits: when the ring's thread has nothing left to do, it stays until all slots have returned
-//! ([`await_returned`]).
+//! The contents of a slot may take long to drop, because a device must release its memory first. So they are
+//! dropped on a thread that nothing waits for: when the ring's thread has nothing left to do, it stays until
+//! all slots have returned ([`await_returned`]).
 //!
 //! # Invariants
 //!
 //! 1. No slot is left in the queue: either the ring's thread has it, or the thread that dropped it.
 //! 2. The ring thread's wait ends: the queue closes when its last holder drops it, and the holders are the
-//!    ring's consumer and the holders of slots. Nobody else waits for it to close.
+//!    ring's consumer and the holders of slots. No other thread waits for it to close.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl<T> ReturnQueue<T> {
         }
     }
 
-    /// Closes the queue: from here on slots are dropped where they are let go of, and no thread waits for
-    /// them.
+    /// Closes the queue: from here on, slots are dropped on the thread that releases them, and no thread
+    /// waits for them.
     pub(crate) fn close(&self) {
         self.0.account.close();
         // Under the lock: the ring's thread receives what was sent before, because it drains the queue.
@@ -139,7 +139,7 @@ mod model {
             let elsewhere = thread::spawn(move || drop(second));
             drop(first);
             let home = staying.thread().id();
-            // The consumer drops the ring while it holds a slot, and waits for nobody.
+            // The consumer drops the ring while it holds a slot, and does not wait.
             assert!(queue.has_slots_out());
             drop(queue);
             drop(third);

@@ -40,7 +40,8 @@ impl SlotAccount {
     }
 }
 
-/// Part of a slot. Dropping it while its account is open means that the slot was lost: a bug, which asserts.
+/// Part of a slot. Dropping it while its account is open means that the slot was lost: a bug, which fails an
+/// assertion.
 #[derive(Debug)]
 pub(crate) struct SlotToken(SlotAccount);
 

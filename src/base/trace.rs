@@ -1,9 +1,9 @@
 //! The spans and events that a listener draws a feed from: a trace, or a profiler's ranges.
 //!
-//! All have the target [`TARGET`] and the level TRACE. They are once a run or batch, never once a record, so
-//! that while nobody listens they cost a few instructions a run. A batch is named by its `feed` (a number in
+//! All have the target [`TARGET`] and the level TRACE. There is one per run or batch, never one per record,
+//! so while nobody listens they cost a few instructions per run. A batch is named by its `feed` (a number in
 //! this process, from 1), its `lane`, and the number `batch` of its lane's batches, from 0. A span without a
-//! `feed` is of the feed of the span around it.
+//! `feed` belongs to the feed of the span around it.
 //!
 //! | span | thread | fields | lasts |
 //! |---|---|---|---|

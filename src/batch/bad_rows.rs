@@ -10,9 +10,9 @@ use crate::batch::layout::Place;
 use crate::transform::Cut;
 
 impl Filled {
-    /// Moves the rows behind bad records up, or writes good records once more in the places of bad ones; if
-    /// there is none, it goes without them, too. Rows that are left over are filled with zeros if the batch
-    /// is padded, and otherwise are no rows of it.
+    /// Moves the rows after bad records up, or writes copies of good records in the places of bad ones;
+    /// without a good record, it leaves out the bad ones, too. Rows that are left over are filled with zeros
+    /// if the batch is padded, and otherwise do not belong to it.
     ///
     /// Ragged fields are not joined yet: each row is in its place.
     pub(super) fn settle_bad(&mut self, mut bad: Vec<BadRecord>, action: BadAction, pads: bool) {
@@ -41,8 +41,8 @@ impl Filled {
         self.records = to;
     }
 
-    /// Writes the next good record in the place of each bad one, and the first good one behind the last.
-    /// There is a good one.
+    /// Writes the next good record in the place of each bad one, and the first good one after the last. There
+    /// is at least one good record.
     fn replace(&mut self, bad: &mut [BadRecord]) {
         let mut good = vec![true; self.records];
         bad.iter().for_each(|bad| good[bad.row] = false);
@@ -59,7 +59,7 @@ impl Filled {
         }
     }
 
-    /// Writes everything that one row has to another.
+    /// Copies everything that one row has to another.
     fn copy_row(&mut self, from: usize, to: usize) {
         if from == to {
             return;
@@ -95,7 +95,7 @@ impl Filled {
         }
     }
 
-    /// Makes a row one of padding.
+    /// Turns a row into padding.
     fn clear_row(&mut self, row: usize) {
         let layout: &BatchLayout = &self.layout;
         // SAFETY: the pointers are those of this buffer and layout, `row` is one of the batch's, and `&mut

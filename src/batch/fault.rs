@@ -21,7 +21,7 @@ use percolator_messages::example::ExampleError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}: {id}, key {key}: {cause}", shown::path(path))]
 pub struct RecordError {
-    /// The path of the database that contains the record, also if several databases form one data set.
+    /// The path of the database that contains the record, even if several databases form one data set.
     pub path: PathBuf,
     /// Which record of the data set it is.
     pub id: RecordId,
@@ -38,7 +38,7 @@ pub enum RecordCause {
     /// Its bytes are not a Datum with pixels.
     #[error(transparent)]
     Datum(#[from] DatumError),
-    /// Its bytes are something else than what the feed reads, and it is known what.
+    /// Its bytes are something else than what the feed reads, and their kind is known.
     #[error("its value is {found}, and not {wanted}: {}", found.remedy())]
     Instead {
         /// What was wanted.
@@ -140,7 +140,7 @@ fn remedy(found: ImageShape, batch: ImageShape) -> String {
 }
 
 impl RecordCause {
-    /// What is wrong with a record that is something else than what was wanted, if it is known what.
+    /// What is wrong with a record that is something else than what was wanted, if its kind is known.
     #[cold]
     pub(crate) fn instead(wanted: Value, record: &[u8], error: impl Into<Self>) -> Self {
         match what::value(record) {
@@ -149,7 +149,7 @@ impl RecordCause {
         }
     }
 
-    /// Whether the system refused memory. That says nothing of the record.
+    /// Whether the system refused memory. That says nothing about the record.
     #[must_use]
     pub fn is_lack_of_memory(&self) -> bool {
         match self {
@@ -159,7 +159,7 @@ impl RecordCause {
         }
     }
 
-    /// Whether it depends on this record alone, and not on its batch or its decoder's state.
+    /// Whether it depends only on this record, not on its batch or its decoder's state.
     pub(crate) fn is_of_record(&self) -> bool {
         match self {
             RecordCause::Companion { cause, .. } => cause.is_of_record(),
@@ -194,11 +194,11 @@ impl RecordError {
 pub(crate) enum BatchFault {
     /// One of its records is not valid.
     Record(Box<RecordError>),
-    /// The source of one of its records is damaged there, so nothing is known of the record.
+    /// The source of one of its records is damaged there, so nothing is known about the record.
     Source(Damage),
-    /// A bad record could not be named where it has to be.
+    /// A bad record could not be written to the quarantine file.
     Quarantine(Box<QuarantineError>),
-    /// Its decoder panicked when it was to [rest](crate::RecordDecoder::rest), which is nothing of a record.
+    /// Its decoder panicked in [rest](crate::RecordDecoder::rest), which has nothing to do with a record.
     Rest {
         /// The record that it had decoded last.
         after: RecordId,
@@ -229,8 +229,7 @@ impl From<SourceError> for BatchFault {
 }
 
 impl BatchFault {
-    /// Why a record is bad, if the fault is of this record alone: a function of its bytes, and of nothing
-    /// else.
+    /// Why a record is bad, if the fault is this record's only: a function of its bytes and nothing else.
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             BatchFault::Record(error) => error.cause.is_of_record().then(|| error.cause.to_string()),

@@ -278,7 +278,7 @@ impl Field {
             (Pad::Integer(pad), Dtype::Bool) => put(&[u8::try_from(pad).ok().filter(|&pad| pad < 2)?]),
             (Pad::Integer(pad), _) => {
                 // Floats represent integers exactly only up to a bound: a value that does not convert back is
-                // none of them.
+                // not exact.
                 let float = f64::from(i32::try_from(pad).ok()?);
                 let back = match self.dtype {
                     Dtype::F64 => float,
@@ -464,7 +464,7 @@ pub enum FieldError {
         /// How many bytes were given.
         found: usize,
     },
-    /// It holds booleans, and was given a byte that is none.
+    /// It holds booleans, and was given a byte that is not one.
     #[error("field {field:?} holds booleans, but was given bytes other than 0 and 1")]
     NotBool {
         /// The field.

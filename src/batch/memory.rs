@@ -48,8 +48,8 @@ unsafe impl HostMemory for NoMemory {
 
 /// Zeroed, page-aligned memory of the process, in huge pages if the system provides them.
 ///
-/// Its pages are not touched here: the first batch faults them in, spread over the workers, rather than
-/// `build` on one thread.
+/// Its pages are not touched here: the first batch faults them in on all workers, instead of `build` on one
+/// thread.
 pub struct PageMemory {
     map: MmapMut,
 }
@@ -94,7 +94,7 @@ unsafe impl HostMemory for PageMemory {
     }
 }
 
-/// Heap pages in place of a map, which Miri does not have.
+/// Heap pages instead of a map, which Miri does not have.
 #[cfg(miri)]
 struct MmapMut(Vec<HeapPage>);
 

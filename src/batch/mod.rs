@@ -1,6 +1,6 @@
 //! A batch: a place for each record in one recycled buffer.
 //!
-//! A buffer cycles through four states, each a type of its own, so that what a state forbids does not
+//! A buffer cycles through four states, each with its own type, so that code that a state forbids does not
 //! compile:
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //!    through `done`, exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled`
 //!    reads.
 //! 4. Every row of a delivered batch was written: `Places` that are dropped without being left fail their
-//!    batch, and rows of bad records are taken out or written from good ones.
+//!    batch, and rows of bad records are removed or overwritten with good ones.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 
@@ -61,11 +61,11 @@ struct Buffer {
     writers: AtomicUsize,
     /// The failure of the earliest failed record, whichever thread reports it first.
     failure: Mutex<Option<(usize, BatchFault)>>,
-    /// The records that the batch goes without, in the order in which they were found.
+    /// The records that the batch leaves out, in the order in which they were found.
     bad: Mutex<Vec<BadRecord>>,
     /// Receives a message when the last writer has gone.
     done: Sender<()>,
-    /// Who touches which row of the cells, for the model checker.
+    /// Which thread touches which row of the cells, for the model checker.
     rows: Touches,
 }
 
@@ -228,8 +228,8 @@ impl Frame {
 impl Buffer {
     /// Counts one writer fewer; returns whether it was the last.
     fn leave(&self) -> bool {
-        // AcqRel: what this writer wrote happens before anything in a thread that sees 0, and the last
-        // writer, which announces the batch for all, has seen what the others wrote.
+        // AcqRel: this writer's writes happen before anything in a thread that sees 0, and the last writer,
+        // which announces the batch for all, has seen the others' writes.
         let last = self.writers.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
             // The queue has room for every buffer of its lane; an error means that the lane has gone.
@@ -302,7 +302,7 @@ impl Places {
         unsafe { self.pointers.row(&self.layout, row, seed) }
     }
 
-    /// Marks a record as bad: the batch will go without it.
+    /// Marks a record as bad: the batch will leave it out.
     pub(crate) fn mark_bad(&mut self, position: usize, bad: BadRecord) {
         let row = self.range.start + position;
         self.get(position, 0).leave_id(bad.id);
@@ -310,7 +310,7 @@ impl Places {
     }
 
     /// Fails the batch because of one of the records. Of several failures the earliest record's is kept, so
-    /// that the same database fails the same way whatever the threads do.
+    /// that the same database always fails in the same way, for any number and timing of threads.
     pub(crate) fn fail(&self, position: usize, fault: impl Into<BatchFault>) {
         let record = self.range.start + position;
         let mut failure = self.buffer.failure.lock();
@@ -321,7 +321,7 @@ impl Places {
 }
 
 impl Drop for Places {
-    /// Fails the batch if the places were not left: something went wrong before, and nobody knows which of
+    /// Fails the batch if the places were not left: something went wrong before, and it is unknown which of
     /// them are written.
     fn drop(&mut self) {
         if !self.is_left {
@@ -342,7 +342,7 @@ impl Pending {
         self.buffer.failure.lock().take().map(|(_, fault)| fault)
     }
 
-    /// Returns the complete batch, in which good records replace bad ones, or which goes without them.
+    /// Returns the complete batch, in which good records replace bad ones, or which leaves them out.
     ///
     /// # Panics
     ///
@@ -436,7 +436,7 @@ impl Filled {
         self.layout.image_shape(self.rows)
     }
 
-    /// The size in bytes of what the consumer wants: the images, or, if there are none, all arrays.
+    /// The size in bytes of what the consumer uses: the images, or, if there are none, all arrays.
     pub(crate) fn delivered_bytes(&self) -> usize {
         match self.layout.fields()[0].layout() {
             Some(_) => self.image_shape().bytes(),
@@ -444,7 +444,7 @@ impl Filled {
         }
     }
 
-    /// The bad records that the batch goes without, in the order of their rows.
+    /// The bad records that the batch leaves out, in the order of their rows.
     pub(crate) fn bad(&self) -> &[BadRecord] {
         &self.bad
     }

@@ -17,7 +17,7 @@ impl RecordRandom {
         RecordRandom(SplitMix(splitmix::fold(seed, &[record.epoch, record.index, OF_DECODERS])))
     }
 
-    /// Returns a sequence of its own for each number: for another host, or for another purpose. It continues
+    /// Returns a separate sequence for each number: for another host, or for another purpose. It continues
     /// neither this one nor another fork.
     #[must_use]
     pub fn fork(&self, word: u64) -> Self {

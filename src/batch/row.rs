@@ -120,7 +120,7 @@ impl<'a> Row<'a> {
         self.write(field, std::slice::from_ref(&value))
     }
 
-    /// Writes all of the record's elements of a field, of whatever type, given as bytes in the machine's byte
+    /// Writes all of the record's elements of a field of any type, given as bytes in the machine's byte
     /// order. Otherwise the same as [`write`](Self::write). It is for decoders that learn the types of their
     /// fields when they run.
     ///
@@ -155,7 +155,7 @@ impl<'a> Row<'a> {
     }
 
     /// The record's elements of a field, to be written in place. They still hold values of an earlier batch:
-    /// write all of them, because nobody can check that. For a padded or ragged field this is room for the
+    /// write all of them, because that cannot be checked. For a padded or ragged field this is room for the
     /// maximum, and the field counts as written only when its [length](Self::set_len) is set.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::batch::HostMemory;
 use crate::device::{Backend, Capacity, Device, DeviceError, Event, HostBatch, Transfer};
 use crate::transform::DeviceTransform;
 
-/// How many of each were asked for.
+/// How many of each were requested.
 #[derive(Debug, Default)]
 struct Counts {
     memories: AtomicU64,
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Lets happen what is to happen at the call with this number.
+    /// Applies what should happen at the call with this number.
     fn call(&self, place: Place, number: u64) -> Result<(), String> {
         let effects = self.state.strike(place, number);
         self.state.suffer(&effects, &format_args!("{place} {number}"))
@@ -127,7 +127,7 @@ fn chaos_of(transfer: &dyn Transfer) -> Option<&ChaosTransfer> {
     (transfer as &dyn Any).downcast_ref()
 }
 
-/// What is to happen at an event of the batch that was submitted last.
+/// What should happen at an event of the batch that was submitted last.
 #[derive(Debug, Default)]
 struct Fate {
     fails: Option<String>,
@@ -153,7 +153,7 @@ impl Fate {
         self.sticks || self.until.is_some()
     }
 
-    /// Whether nothing keeps the event from happening any more.
+    /// Whether the event may now happen.
     fn is_over(&self, state: &State) -> bool {
         let is_late = self.until.is_some_and(|until| Instant::now() < until);
         let is_stuck = self.sticks && !state.is_released();

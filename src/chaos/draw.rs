@@ -29,7 +29,7 @@ impl Reach {
 }
 
 impl Faults {
-    /// Draws one to three faults from a seed. The same seed and reach give the same faults.
+    /// Draws one to three faults from a seed. The same seed and reach draw the same faults.
     ///
     /// ```
     /// use percolator::chaos::{Faults, Reach};

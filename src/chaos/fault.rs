@@ -30,7 +30,7 @@ pub struct Fault {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
-    /// A record that a cursor of the source returns, by its position. Passing over it does not strike it.
+    /// A record that a cursor of the source returns, by its position. Skipping it does not strike it.
     Record,
     /// The opening of a cursor of the source.
     Cursor,
@@ -60,7 +60,7 @@ pub enum Effect {
     Fail(String),
     /// It panics.
     Panic,
-    /// It does not go on before it is [released](super::Chaos::release).
+    /// It does not go on until it is [released](super::Chaos::release).
     Stick,
     /// It takes this much longer.
     Delay(Duration),
@@ -320,7 +320,7 @@ impl OnBatch {
 
 /// A list of faults, and the seed that they were drawn from.
 ///
-/// Its text says everything that goes wrong, so a test that prints it can be run again.
+/// Its text says everything that goes wrong, so a test that prints it can be repeated.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {

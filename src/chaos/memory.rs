@@ -54,26 +54,26 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Notes where a batch is that is submitted.
+    /// Notes where a submitted batch is.
     pub(super) fn of(batch: HostBatch<'_>) -> Self {
         let memory = batch.memory();
         Watch { address: memory.as_ptr() as usize, bytes: memory.len(), hash: None }
     }
 
-    /// From here on nobody may write to the batch until its last use is over.
+    /// From here on, the batch must not be written to until its last use is over.
     pub(super) fn begin(&mut self) {
         self.hash = Some(self.read());
     }
 
-    /// Whether somebody has. Ends the watch.
+    /// Whether it was written to. Ends the watch.
     pub(super) fn is_overwritten(&mut self) -> bool {
         self.hash.take().is_some_and(|hash| hash != self.read())
     }
 
     fn read(&self) -> u128 {
         // SAFETY: a transfer is dropped before the memory of its batches (`Transfer`), which has these bytes.
-        // It reads them only between a submission and the end of the last use. Nobody writes them in between:
-        // if somebody does, that is the bug that this looks for.
+        // It reads them only between a submission and the end of the last use. They are not written in
+        // between: a write is the bug that this looks for.
         let bytes = unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) };
         XxHash3_128::oneshot(bytes)
     }

@@ -29,13 +29,13 @@
 //!
 //! # Things that stick
 //!
-//! What [sticks](OnRecord::sticks) stays so until [`Chaos::release`], or until the `Chaos` and all its clones
-//! have been dropped, so that a test that fails does not hang. [`Chaos::wait_until_stuck`] waits until it is
-//! so. A test of a stall needs no sleep.
+//! What [sticks](OnRecord::sticks) stays stuck until [`Chaos::release`], or until the `Chaos` and all its
+//! clones have been dropped, so that a failing test does not hang. [`Chaos::wait_until_stuck`] waits until
+//! something is stuck. A test of a stall needs no sleep.
 //!
 //! # Faults that are drawn
 //!
-//! [`Faults::drawn`] draws faults from a seed. Print them: the text names the seed, which gives the same
+//! [`Faults::drawn`] draws faults from a seed. Print them: the text names the seed, which draws the same
 //! faults again.
 //!
 //! ```
@@ -74,8 +74,8 @@ use self::state::State;
 /// Wraps what a feed uses, and lets faults strike there.
 ///
 /// Clones share their faults. Numbers of records, batches and calls are counted for each thing that is
-/// wrapped, so two devices of one `Chaos` both fail at batch 3; a device that alone is to fail has a `Chaos`
-/// of its own.
+/// wrapped, so two devices of one `Chaos` both fail at batch 3; to make only one device fail, give it its own
+/// `Chaos`.
 #[derive(Clone, Debug)]
 pub struct Chaos {
     state: Arc<State>,
@@ -83,7 +83,7 @@ pub struct Chaos {
     _keeper: Arc<Keeper>,
 }
 
-/// Releases what is stuck when nobody is left to do so.
+/// Releases what is stuck when the last `Chaos` is dropped.
 #[derive(Debug)]
 struct Keeper(Arc<State>);
 
@@ -141,7 +141,7 @@ impl Chaos {
         Writer::new(writer, &self.state)
     }
 
-    /// Lets no fault strike until it is [armed](Self::arm): to build a feed unharmed.
+    /// Lets no fault strike until it is [armed](Self::arm), so that a feed can be built unharmed.
     pub fn disarm(&self) {
         self.state.set_armed(false);
     }
@@ -175,21 +175,20 @@ impl Chaos {
         each.filter(|(_, strikes)| *strikes > 0).collect()
     }
 
-    /// Returns what is alive of the things that it made: zeros when a feed has given everything back.
+    /// Returns which of its objects are alive: zeros when a feed has given everything back.
     #[must_use]
     pub fn living(&self) -> Living {
         self.state.living()
     }
 
-    /// Waits until nothing is alive any more that it wrapped: sources, cursors, and the buffers and transfers
-    /// of devices. A feed gives its device's memory back a moment after it was dropped, on a thread of its
-    /// own.
+    /// Waits until nothing that it wrapped is alive any more: sources, cursors, and the buffers and transfers
+    /// of devices. A feed gives its device's memory back a moment after it was dropped, on a separate thread.
     pub fn wait_until_gone(&self) {
         self.state.wait_until_gone();
     }
 
-    /// Returns how many batches were overwritten although a device still used them. It is always 0, or there
-    /// is a bug in this crate. Only batches whose last use sticks or is late are looked at.
+    /// Returns how many batches were overwritten although a device still used them. It is always 0 unless
+    /// there is a bug in this crate. Only batches whose last use sticks or is late are checked.
     #[must_use]
     pub fn overwritten(&self) -> u64 {
         self.state.overwritten()

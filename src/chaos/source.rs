@@ -17,12 +17,12 @@ use crate::source::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, So
 const DAMAGE: u64 = 0x6461_6d61_6765;
 
 /// A source that a [`Chaos`](super::Chaos::source) has wrapped. It has the inner source's name and identity,
-/// and everything that a feed uses of it: the index, deferred checksums, read-ahead.
+/// and everything that a feed uses: the index, deferred checksums, read-ahead.
 #[derive(Debug)]
 pub struct ChaosSource {
     inner: Arc<dyn Source>,
     state: Arc<State>,
-    /// The number of cursors that were asked for.
+    /// The number of cursors that were requested.
     cursors: AtomicU64,
 }
 
@@ -111,8 +111,8 @@ impl SourceInternals for ChaosSource {
         self.inner.has_several_lenders()
     }
 
-    /// The last record is what a cursor would return. If its position is not known, nobody can tell whether a
-    /// fault strikes it, so it is not looked at.
+    /// The last record is what a cursor would return. If its position is not known, it is unknown whether a
+    /// fault strikes it, so it is not read.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         let last = self.inner.records().and_then(|records| records.checked_sub(1));
         let Some(position) = last else {
@@ -210,7 +210,7 @@ impl Cursor for ChaosCursor {
 }
 
 impl State {
-    /// What these effects leave of a record's value, in a buffer; `None` if they leave it alone.
+    /// The rest of a record's value after these effects, in a buffer; `None` if they do not change it.
     fn tear<'a>(
         &self,
         effects: &[&Effect],

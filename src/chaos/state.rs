@@ -1,4 +1,4 @@
-//! What the wrappers of one [`Chaos`](super::Chaos) share: which faults have struck, who is stuck, what is
+//! What the wrappers of one [`Chaos`](super::Chaos) share: which faults have struck, what is stuck, what is
 //! alive.
 
 use std::time::Duration;
@@ -81,11 +81,11 @@ impl State {
         strikes.map(|(_, fault)| &fault.effect).collect()
     }
 
-    /// Lets everything happen at a call that is the same for all calls; the message if it fails.
+    /// Applies the effects that are the same for all calls; returns the message if the call should fail.
     ///
     /// # Panics
     ///
-    /// If it is told to.
+    /// If a fault says so.
     pub(super) fn suffer(&self, effects: &[&Effect], what: &dyn std::fmt::Display) -> Result<(), String> {
         for effect in effects {
             match effect {
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-/// A delay is what is asked for here, and orders nothing.
+/// A delay is what was requested here; it orders nothing.
 pub(super) fn pass(time: Duration) {
     std::thread::sleep(time);
 }

@@ -7,7 +7,7 @@ use crate::batch::fault::RecordCause;
 use percolator_files::shown;
 use percolator_image::DecodeError;
 
-/// A decoder's result: what it made, or what is wrong with the record. `?` converts anything that implements
+/// A decoder's result: its output, or what is wrong with the record. `?` converts anything that implements
 /// [`std::error::Error`]; [`DecodeFailure::from_error`] converts the rest.
 pub type Decoded<T = ()> = Result<T, DecodeFailure>;
 
@@ -44,8 +44,8 @@ impl DecodeFailure {
         DecodeFailure(Box::new(RecordCause::Other { message: message.into() }))
     }
 
-    /// Creates a failure that is not of the record: something that the decoder needs is not there. It ends
-    /// the feed, also one that goes on after [bad records](crate::BadRecords).
+    /// Creates a failure that is not the record's: something that the decoder needs is missing. It ends the
+    /// feed, even one that goes on after [bad records](crate::BadRecords).
     pub fn not_of_record(message: impl Into<String>) -> Self {
         DecodeFailure(Box::new(RecordCause::NotOfRecord { message: message.into() }))
     }
@@ -57,7 +57,7 @@ impl DecodeFailure {
     }
 }
 
-/// Whether an error, or one that it comes from, is that there is no memory to decode an image.
+/// Whether an error, or one of its sources, is a lack of memory to decode an image.
 fn is_lack_of_memory(error: &(dyn Error + 'static)) -> bool {
     let mut sources = std::iter::successors(Some(error), |error| (*error).source());
     sources.any(|error| matches!(error.downcast_ref(), Some(DecodeError::Memory { .. })))

@@ -123,7 +123,7 @@ impl RecordDecoder for ImageDecoder {
         Ok(self.fields_of(self.shapes(first)?))
     }
 
-    /// Windows that the device transforms are of bytes or of floats, and a target has a shape of its own.
+    /// Windows that the device transforms are of bytes or of floats, and a target has its own shape.
     fn may_reshape(&self) -> bool {
         let channels_are_fixed = self
             .front
@@ -289,7 +289,7 @@ impl ImageDecoder {
 #[inline]
 fn parsed(record: &[u8]) -> Result<Datum<'_>, RecordCause> {
     let datum = Datum::parse(record).map_err(|error| RecordCause::instead(Value::Datum, record, error))?;
-    // Foreign bytes may be a Datum without any of its fields.
+    // Other bytes may parse as a Datum without any of its fields.
     if datum.channels == 0 && !datum.encoded && datum.data.is_empty() {
         return no_image(record, datum);
     }
@@ -310,7 +310,7 @@ fn as_caffe_label(label: i32) -> f32 {
     label as f32
 }
 
-/// The shape of a record's image, from its header alone; reads no pixels.
+/// The shape of a record's image, from its header only; reads no pixels.
 fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
     if datum.encoded {
         return Ok(percolator_image::shape(datum.data, transformer.decode())?);

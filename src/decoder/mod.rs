@@ -62,7 +62,7 @@ use crate::source::Record;
 /// }
 /// ```
 pub trait RecordDecoder: Send + Sync + 'static {
-    /// What a worker keeps between records: buffers, and nothing that affects a row.
+    /// What a worker keeps between records: buffers, but nothing that affects a row.
     type Scratch: 'static;
 
     /// Declares the fields of a batch, given the first record of the source. They are fixed from then on, and
@@ -85,12 +85,13 @@ pub trait RecordDecoder: Send + Sync + 'static {
     ///
     /// What is wrong with the record: a function of its bytes. The feed then ends with an error that names
     /// the record, as it does if this panics, or goes on after it as after any [bad
-    /// record](crate::BadRecords). What is [not of the record](DecodeFailure::not_of_record) ends every feed.
+    /// record](crate::BadRecords). A failure that is [not the record's](DecodeFailure::not_of_record) ends
+    /// every feed.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
     /// Called by a worker that has decoded several records, one after the other, and may now have to wait for
-    /// more. A decoder gives up here what it keeps from one to the next and other workers wait for, such as a
-    /// lock; by default there is nothing.
+    /// more. Here, a decoder releases anything that it keeps between records and that other workers wait for,
+    /// such as a lock; by default there is nothing.
     fn rest(&self, scratch: &mut Self::Scratch) {
         let _ = scratch;
     }
@@ -104,8 +105,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     }
 
     /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the
-    /// batch before. Only extents and maxima may change, as the extents of uncropped images do; names, types
-    /// and their order stay. Called only if [`may_reshape`](Self::may_reshape) says so.
+    /// previous batch. Only extents and maxima may change, as the extents of uncropped images do; names,
+    /// types and their order stay. Called only if [`may_reshape`](Self::may_reshape) says so.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ impl Backend for Host {
 }
 
 /// The transfer to the host: a batch stays where it was written, and its consumer reads it there. Once the
-/// consumer drops it, nobody else uses it.
+/// consumer drops it, it is no longer used.
 #[derive(Debug)]
 pub(super) struct InPlace;
 

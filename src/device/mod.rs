@@ -108,8 +108,8 @@ impl<'a> HostBatch<'a> {
         self.arrays().find(|array| array.name == name)
     }
 
-    /// What the device still has to make of the first field, if the device
-    /// [transforms](Backend::transforming) batches.
+    /// What the device still has to do to the first field, if the device [transforms](Backend::transforming)
+    /// batches.
     #[must_use]
     pub fn staged(&self) -> Option<Staged<'a>> {
         let (_, transformed, cuts_offset) = self.filled.layout().staged(self.rows())?;
@@ -125,10 +125,10 @@ impl fmt::Debug for HostBatch<'_> {
 
 /// Moves one of a lane's batches to the device, again and again.
 ///
-/// A transfer is dropped before the memory of its batches, whatever is in progress: its drop must wait until
-/// the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer that
-/// drops a batch or the lane waits for no device; only [`Lane::close`](crate::Lane::close) does. Before the
-/// first submission, both events have happened.
+/// A transfer is dropped before the memory of its batches, even if a copy is in progress: its drop must wait
+/// until the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer
+/// that drops a batch or the lane never waits for a device; only [`Lane::close`](crate::Lane::close) does.
+/// Before the first submission, both events have happened.
 pub trait Transfer: Any + Send + Sync + fmt::Debug {
     /// Starts to move a batch, without waiting for it.
     ///
@@ -152,15 +152,15 @@ pub trait Transfer: Any + Send + Sync + fmt::Debug {
     /// before.
     fn last_use(&self) -> &dyn Event;
 
-    /// The transfer of another device that this one passes batches on to, if it does. What knows the other
-    /// device by its type, such as [`Batch::cuda`](crate::Batch), then finds it.
+    /// The transfer of another device to which this one passes batches on, if it does. Code that knows the
+    /// other device by its type, such as [`Batch::cuda`](crate::Batch), then finds it.
     fn inner(&self) -> Option<&dyn Transfer> {
         None
     }
 }
 
 impl dyn Transfer {
-    /// The transfer that moves the batch itself, behind all that only pass it on.
+    /// The transfer that moves the batch itself, behind all those that only pass it on.
     #[cfg(feature = "cuda-driver")]
     pub(crate) fn innermost(&self) -> &dyn Transfer {
         let mut transfer = self;

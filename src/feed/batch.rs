@@ -16,7 +16,7 @@ use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
 
 /// A batch, complete and in order. Dropping it, on any thread, returns its memory to the lane, which fills it
-/// again: hold it as long as you read it, and no longer. The drop never waits.
+/// again: hold it only as long as you read it. The drop never waits.
 pub struct Batch {
     /// `Some` until the drop.
     delivered: Option<Delivered>,
@@ -43,13 +43,13 @@ impl Batch {
         &self.delivered().filled
     }
 
-    /// Returns the lane of its feed that it came through.
+    /// Returns the number of the lane that delivered it.
     #[must_use]
     pub fn lane(&self) -> usize {
         self.lane
     }
 
-    /// Returns its fields, in the order in which they were declared: what each record has of them.
+    /// Returns its fields, in the order in which they were declared.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         self.filled().layout().fields()
@@ -89,7 +89,7 @@ impl Batch {
         self.field(field)?.ragged()
     }
 
-    /// Returns the shape, layout and type of its pixels as its consumer wants them: on the host, or on the
+    /// Returns the shape, layout and type of its pixels as its consumer gets them: on the host, or on the
     /// device if the device [transforms](crate::FeedBuilder::transform_on) them. For a batch without images,
     /// it is that of its first field, whose elements count as the channels of one pixel.
     #[must_use]
@@ -110,9 +110,9 @@ impl Batch {
         self.filled().rows()
     }
 
-    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch and without [bad
-    /// records](Self::bad_records). A batch that was [padded](crate::LastBatch::Pad) has more rows than that:
-    /// those from `len()` on are zeros on the host, and not records.
+    /// Returns the number of records in it: the batch size, or fewer at the end of an epoch or if [bad
+    /// records](Self::bad_records) were left out. A batch that was [padded](crate::LastBatch::Pad) has more
+    /// rows than that: those from `len()` on are zeros on the host, not records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records().len()
@@ -124,7 +124,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Returns which of its rows are records, and not padding: `true` for the first [`len`](Self::len), then
+    /// Returns which of its rows are records, not padding: `true` for the first [`len`](Self::len), then
     /// `false`.
     pub fn mask(&self) -> impl ExactSizeIterator<Item = bool> {
         let records = self.len();
@@ -176,7 +176,7 @@ impl Batch {
 
     /// Returns the labels of images, as the database has them: one for each row. In a batch that was
     /// [padded](crate::LastBatch::Pad), the first [`len`](Self::len) are the records'. Those after them are
-    /// zeros, and of no record: see [`mask`](Self::mask). Reads the field named `label`.
+    /// zeros that belong to no record: see [`mask`](Self::mask). Reads the field named `label`.
     ///
     /// # Errors
     ///
@@ -204,8 +204,8 @@ impl Batch {
         self.filled().ids()
     }
 
-    /// Returns the bad records that the batch [goes without](crate::FeedBuilder::bad_records), in the order
-    /// in which they would have come. None of them is among its [`records`](Self::records); a row that
+    /// Returns the bad records that the batch [leaves out](crate::FeedBuilder::bad_records), in the order in
+    /// which they would have come. None of them is among its [`records`](Self::records); a row that
     /// [replaces](crate::BadRecords::replace) one has the name of the record that it is a copy of.
     #[must_use]
     pub fn bad_records(&self) -> &[BadRecord] {

@@ -61,7 +61,7 @@ pub(super) struct Attached {
     pub(super) decoding: Decoding,
     /// One for each name in the spec; `None` if the devices are found by their names.
     pub(super) devices: Option<Vec<Device>>,
-    /// Who hands out the blocks of a schedule that has blocks.
+    /// The source of the blocks of a schedule that has blocks.
     pub(super) blocks: Option<BlockSource>,
     /// The snapshot that the run resumes from.
     pub(super) resume: Option<Arc<Snapshot>>,
@@ -72,7 +72,7 @@ pub(super) struct Attached {
     pub(super) registry: Registry,
     /// Whether the program has named a source: those of a net or of a spec may be replaced.
     names_sources: bool,
-    /// Options of which a later one would have dropped an earlier one: the first such pair.
+    /// The first pair of options of which the later one would have dropped the earlier one.
     pub(super) conflict: Option<ConfigError>,
 }
 
@@ -139,8 +139,8 @@ impl FeedBuilder {
     /// `[...]`, sorted as a shell sorts them in the C locale. How a file is compressed is
     /// [detected](crate::tfrecord::TfRecordOptions::compression).
     ///
-    /// Each file is a file to a plan, as each of several [joined](Self::and_lmdb) databases is. If the feed
-    /// is [mixed](Self::mix), all files of a folder or a pattern are one database.
+    /// To a plan, each of them is a file, like each of several [joined](Self::and_lmdb) databases. If the
+    /// feed is [mixed](Self::mix), all files of a folder or a pattern are one database.
     ///
     /// The values are what TensorFlow wrote, usually a `tf.train.Example`, which a
     /// [decoder](Self::decoder) reads.
@@ -175,7 +175,7 @@ impl FeedBuilder {
     /// ```
     ///
     /// A record's position counts over all of them. Under [`AutoShardPolicy::File`], each worker of a
-    /// [job](Self::worker) reads databases of its own. A job's default policy chooses this if there are
+    /// [job](Self::worker) reads its own databases. A job's default policy chooses this if there are
     /// databases for all its workers.
     pub fn and_lmdb(self, path: impl AsRef<Path>) -> Self {
         self.and(SourceSpec::lmdb(path.as_ref()))
@@ -346,7 +346,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the seed that crops and mirroring are drawn from, together with the record's pass and position
+    /// Sets the seed from which crops and mirroring are drawn, together with the record's pass and position
     /// (default: 0). Of this and [`caffe_random`](Self::caffe_random), the one that is set last counts.
     pub fn seed(mut self, seed: u64) -> Self {
         self.spec.seed = Seed::Indexed(seed);
@@ -440,7 +440,7 @@ impl FeedBuilder {
 
     /// Sets where a database's index is kept (default: [beside it](IndexPlace::Beside)). An index is needed
     /// to read a database out of order, because it is shuffled or shared with other workers. If there is
-    /// none, it is made, which may take seconds.
+    /// none, it is built, which may take seconds.
     pub fn index(mut self, place: IndexPlace) -> Self {
         self.spec.index = place;
         self
@@ -474,14 +474,14 @@ impl FeedBuilder {
         self
     }
 
-    /// Delivers the steps that `blocks` hands out while the feed runs, block by block, in place of all steps
-    /// of its plan: for workers that come and go, each with a feed of its own. The feed then follows a plan:
-    /// see [`epochs`](Self::epochs). It is the plan of a job with this one worker, so the feeds of all
-    /// workers must have the same number of devices, and the same options. It ends when no more blocks come.
+    /// Delivers the steps that `blocks` hands out while the feed runs, block by block, instead of all steps
+    /// of its plan: for workers that come and go, each with its own feed. The feed then follows a plan: see
+    /// [`epochs`](Self::epochs). It is the plan of a job with this one worker, so the feeds of all workers
+    /// must have the same number of devices, and the same options. It ends when no more blocks come.
     ///
     /// Such a feed has no [snapshots](crate::Feed::snapshot), and cannot [seek](crate::Feed::seek), resume,
-    /// or start an [epoch](crate::Feed::epoch): where the run is, is known to whoever hands out the blocks.
-    /// With [`caffe_random`](Self::caffe_random), nothing may be drawn from Caffe's sequence.
+    /// or start an [epoch](crate::Feed::epoch): only the source of the blocks knows where the run is. With
+    /// [`caffe_random`](Self::caffe_random), nothing may be drawn from Caffe's sequence.
     /// [Receipts](Self::receipts) are kept: those of all workers together prove an epoch.
     pub fn blocks(mut self, blocks: impl Blocks + 'static) -> Self {
         self.spec.schedule.blocks = true;
@@ -491,8 +491,8 @@ impl FeedBuilder {
 
     /// Makes the feed's lanes some of the ranks of a larger job: rank `first` of `of`, and the ranks that
     /// follow it, one for each device (default: the lanes are all ranks). The other ranks' records are
-    /// skipped, as Caffe does in TRAIN. A net's layer in TEST has all records whatever its rank, as in Caffe.
-    /// A job has 65,536 ranks at most.
+    /// skipped, as Caffe does in TRAIN. A net's layer in TEST has all records on every rank, as in Caffe. A
+    /// job has 65,536 ranks at most.
     ///
     /// Caffe does not shard an `ImageData` layer: each rank reads the whole list. Here its lines are dealt
     /// like the records of a database. If the list is shuffled by Caffe's own sequence, from a seed that
@@ -515,7 +515,7 @@ impl FeedBuilder {
 
     /// Keeps [receipts](Self::receipts), and of the records' bytes as well (default: off): the workers hash
     /// each record's key and value, and its companion's value if it has one. Verified against the
-    /// [digest](DataDigest) of the data set, such receipts prove that the right bytes were delivered, and not
+    /// [digest](DataDigest) of the data set, such receipts prove that the right bytes were delivered, not
     /// only the right positions. `receipt_contents(false)` turns the hashing off; receipts of the positions
     /// stay on if they were. Hashing costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory
     /// for each record of a batch.
@@ -529,7 +529,7 @@ impl FeedBuilder {
 
     /// Sets what is done with records that cannot be used (default: the first one [ends](BadRecords::fail)
     /// the feed). They can be [skipped](BadRecords::skip) or [replaced](BadRecords::replace) by others of
-    /// their batch, within limits, and named in a [file](BadRecords::quarantine).
+    /// their batch, within limits, and written to a [file](BadRecords::quarantine).
     ///
     /// ```
     /// # use percolator::{BadRecords, Feed};
@@ -559,7 +559,7 @@ impl FeedBuilder {
     /// Sets how long a lane waits for a batch while its consumer holds all batches of the ring (default: 60
     /// s; `None` for ever). After that the feed ends with the error [`FeedError::AllHeld`]. Such a wait ends
     /// only if another thread drops a batch: a consumer that collects batches, or holds as many as the ring
-    /// has, would wait for ever. Other waits, however long, are no error.
+    /// has, would wait for ever. Other waits are not errors, however long they are.
     ///
     /// ```
     /// # use percolator::Feed;
@@ -574,7 +574,7 @@ impl FeedBuilder {
     }
 
     /// Sets the registry that counts the feed's reader while it runs (default: the process's own), so that a
-    /// test can see that none is left. It has no other effect: a feed shares its reader with no other.
+    /// test can see that none is left. It has no other effect: feeds do not share readers.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.attached.registry = registry.clone();
         self

@@ -49,8 +49,8 @@ pub enum ConfigError {
         /// The builder's method that attached it.
         method: &'static str,
     },
-    /// A list that is shuffled or skips lines, behind another source: its random numbers would be those of
-    /// the first.
+    /// A list that is shuffled or skips lines, after another source: its random numbers would be those of the
+    /// first.
     #[error(
         "the list {} draws random numbers (shuffle, rand_skip), which only the first source of a feed can: \
          put it first, or leave them out and shuffle the feed",
@@ -83,7 +83,7 @@ pub enum ConfigError {
         /// The name.
         device: String,
     },
-    /// A share of bad records that is none.
+    /// A share of bad records that is not between 0 and 1.
     #[error(
         "{}: the part of the records that may be bad is a number from 0 to 1",
         option(words("at_most_rate", "bad-rate", "at_most_rate"), found)
@@ -130,7 +130,7 @@ pub enum ConfigError {
         /// The number of ranks.
         ranks: usize,
     },
-    /// More threads than any machine can serve; each device has a thread too.
+    /// More threads than any machine can run; each device has a thread too.
     #[error("{found} {option} are too many; at most {allowed} are allowed")]
     TooMany {
         /// The option.
@@ -248,14 +248,14 @@ pub enum ConfigError {
         )
     )]
     ReceiptsOfRoundRobin,
-    /// Receipts of a mixture, whose files are each in a pass of their own.
+    /// Receipts of a mixture, whose files are each in their own pass.
     #[error(
         "receipts prove that an epoch had every record once, but mixed databases go through passes of their \
          own: leave out {}",
         words(".receipts, or .mix", "--receipt, or --mix", "receipts, or mix")
     )]
     ReceiptsOfMixture,
-    /// A list that has an order of its own.
+    /// A list that has its own order.
     #[error(
         "the image list shuffles itself for each pass, but an epoch of a plan has an order of its own: leave \
          out the list's shuffle, and use {}",
@@ -291,7 +291,7 @@ pub enum ConfigError {
         taken_of: PathBuf,
         /// What the digest says.
         digest_says: String,
-        /// What the feed's data have in its place.
+        /// What the feed's data have instead.
         data_says: String,
     },
     /// Fields that no feature of an Example can become.
@@ -364,7 +364,7 @@ pub enum ConfigError {
         needed: usize,
         /// The bytes that it may use.
         allowed: usize,
-        /// Who says so.
+        /// What sets the limit.
         set_by: LimitSource,
         /// The budget, line by line.
         budget: String,

@@ -10,11 +10,11 @@ use crate::base::memory_limit::MemoryLimit;
 use crate::reader::ReaderWatch;
 use crate::workers::Roster;
 
-/// Pauses a feed, or changes the number of its threads, from anywhere: see
+/// Pauses a feed, or changes the number of its threads, from any thread: see
 /// [`Feed::control`](super::Feed::control). It keeps neither the feed nor its database open, and has no
 /// effect on a feed that has ended.
 ///
-/// Neither changes a byte of any batch, nor their order, nor what a snapshot or receipt says.
+/// Neither changes a byte of any batch, the order of batches, or what a snapshot or receipt says.
 ///
 /// ```no_run
 /// # use percolator::Feed;
@@ -46,8 +46,8 @@ impl FeedControl {
         FeedControl(Arc::new(controlled))
     }
 
-    /// Stops the reader before its next run of records. What was dealt before is still delivered: a ring's
-    /// batches at the most. Then consumers wait, until the feed is [resumed](Self::resume), cancelled or
+    /// Stops the reader before its next run of records. Records that were dealt before are still delivered:
+    /// at most a ring's batches. Then consumers wait, until the feed is [resumed](Self::resume), cancelled or
     /// dropped.
     pub fn pause(&self) {
         self.0.reader.set_paused(true);
@@ -71,15 +71,15 @@ impl FeedControl {
     }
 
     /// Sets how many worker threads are active from now on, and returns that number. As with
-    /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses it. Threads that are
-    /// too many stand by, and keep their memory; those that are missing are started. The number that is
-    /// returned is the one that was asked for, unless the feed has ended: then it is how many there were.
+    /// [`FeedBuilder::threads`](super::FeedBuilder::threads), the feed no longer chooses it. Surplus threads
+    /// stand by, and keep their memory; missing ones are started. The returned number is the requested one,
+    /// unless the feed has ended: then it is the number that there were.
     ///
     /// # Errors
     ///
     /// [`FeedError::Config`] if the number is 0 or too large, or if the memory of more threads is over the
     /// feed's [limit](super::FeedBuilder::memory_limit). [`FeedError::Thread`] if a thread cannot be started.
-    /// Then as many stay active as before; threads that were started until then stand by.
+    /// Then as many stay active as before; threads that were started by then stand by.
     pub fn set_threads(&self, threads: usize) -> Result<usize, FeedError> {
         let option = "threads";
         if threads == 0 {
@@ -96,7 +96,7 @@ impl FeedControl {
                 message: error.to_string(),
             })?;
         }
-        // None is started any more once the work has ended.
+        // None is started once the work has ended.
         let threads = threads.min(roster.governor().threads());
         roster.governor().set(threads);
         Ok(threads)

@@ -98,7 +98,7 @@ impl FeedBuilder {
     }
 
     /// Decodes records with a closure, which writes each of the declared [fields](Self::fields) of a record.
-    /// It runs on the workers, on many records at a time, so it must be a function of the record alone.
+    /// It runs on the workers, on many records at a time, so its result must depend on the record only.
     ///
     /// ```
     /// use percolator::{DecodeFailure, Dtype, Feed, Field};
@@ -153,8 +153,8 @@ impl FeedBuilder {
     }
 
     /// Reads records as TensorFlow's, each a `tf.train.Example` that holds an image. It is decoded and
-    /// transformed as Caffe's image records are; what is made of [other features](Self::example) follows in
-    /// the batch.
+    /// transformed as Caffe's image records are; the fields of [other features](Self::example) follow in the
+    /// batch.
     pub fn example_image(self, image: ExampleImage) -> Self {
         let mut this = self.decodes(Way::Example(words(".example_image(...)", "--image", "image")));
         let fields = this.take_example().0;
@@ -162,8 +162,8 @@ impl FeedBuilder {
         this
     }
 
-    /// Notes an option that says how records are decoded. One of another kind would drop it, so the two are
-    /// an error of the build.
+    /// Notes an option that says how records are decoded. One of another kind would drop it, so the two
+    /// together are an error of the build.
     fn decodes(mut self, way: Way) -> Self {
         let first = *self.attached.decoding.first.get_or_insert(way);
         if first.goes_with(way) {

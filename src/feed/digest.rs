@@ -19,11 +19,11 @@ impl FeedBuilder {
     ///
     /// [`FeedError`] if the source cannot be opened or read, or is a list that shuffles itself.
     pub fn digest(&self, detail: DigestDetail) -> Result<DataDigest, FeedError> {
-        // Nobody else has the progress, so nobody stops it.
+        // No other code has the progress, so it is never stopped.
         self.digest_watched(detail, &Progress::new())?.ok_or(FeedError::Cancelled)
     }
 
-    /// Makes the same [digest](Self::digest), and says how far it is; `None` if the progress was told to
+    /// Makes the same [digest](Self::digest), and reports its progress; `None` if the progress was told to
     /// stop. The progress is in records, with a total of 0 if the source does not know how many it has; its
     /// bytes are those of the values.
     ///
@@ -53,7 +53,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Adds the digest to what the data set is recognised by.
+    /// Adds the digest to the identity of the data set.
     pub(super) fn know_digest(
         &self,
         source: &dyn Source,

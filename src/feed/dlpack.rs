@@ -115,7 +115,7 @@ impl DlpackBatch {
         self.0.iter().find_map(|(found, tensor)| (&**found == name).then_some(tensor))
     }
 
-    /// Takes a tensor by name, to hand it on. It is then no longer among the others.
+    /// Takes a tensor by name, to hand it on, and removes it from the batch.
     #[must_use]
     pub fn take(&mut self, name: &str) -> Option<DlpackTensor> {
         let at = self.0.iter().position(|(found, _)| &**found == name)?;
@@ -312,7 +312,7 @@ impl DlpackTensor {
 
     /// Makes everything enqueued on a CUDA stream from here on wait until the batch has arrived, as
     /// [`CudaBatch::wait_on_raw`](crate::device::CudaBatch::wait_on_raw) does. What the stream has queued
-    /// when the batch's last tensor is released counts as its use. Of a batch on another device, it does
+    /// when the batch's last tensor is released counts as its use. For a batch on another device, it does
     /// nothing.
     ///
     /// # Safety

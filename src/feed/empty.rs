@@ -31,7 +31,7 @@ pub(super) struct EmptyBatches {
     layout: Arc<BatchLayout>,
     pads: bool,
     lane: usize,
-    /// Meters of their own: the lane's count what came through it.
+    /// Separate meters: the lane's count what came through it.
     meters: Arc<LaneMeters>,
     /// Has as many slots as its consumer has held at once.
     free: Receiver<Returned>,
@@ -117,7 +117,7 @@ impl EmptyBatches {
         }
         let (memory, capacity) = self.device.host_memory(self.layout.capacity())?;
         let transfer = self.device.backend().transfer(capacity)?;
-        // Nobody waits for its writers: it has none, or they are done before it is pending.
+        // It is not waited for: it has no writers, or they are done before it is pending.
         let (done, _) = bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {

@@ -21,13 +21,13 @@ impl Feed {
     /// batches at each call, as validation needs.
     ///
     /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
-    /// start over. Whether a single pass in round-robin order is over, only what comes next tells: where one
-    /// was begun, the call waits for the next batch, or for the end.
+    /// start over. Only what comes next shows whether a single pass in round-robin order is over: if one was
+    /// begun, the call waits for the next batch, or for the end.
     ///
-    /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may be
-    /// without a batch: if a run that [resumes](crate::FeedBuilder::resume) as another job has less than a
-    /// step of it, and drops that, and if a step that wraps is larger than an epoch. In [round-robin
-    /// order](crate::FeedBuilder::epochs), which has no epochs, it does not end.
+    /// If the iterator is dropped early, the next call continues with the rest of its epoch. An epoch may
+    /// have no batch, in two cases: a run that [resumes](crate::FeedBuilder::resume) as another job has less
+    /// than a step of it and drops that, or batches wrap and a step is larger than an epoch. In [round-robin
+    /// order](crate::FeedBuilder::epochs), which has no epochs, the iterator does not end.
     ///
     /// ```no_run
     /// use percolator::Feed;
@@ -73,7 +73,7 @@ impl Feed {
                 }
                 is_over
             }
-            // How many records there are may not be known.
+            // The number of records may be unknown.
             DealtBy::RoundRobin(RoundRobin { passes, .. }) => {
                 passes.is_some() && (lane.ended || next.step > 0 && lane.is_at_end())
             }
@@ -125,7 +125,7 @@ impl std::iter::FusedIterator for Epoch<'_> {}
 #[derive(Debug)]
 pub struct IntoBatches {
     lane: Option<Lane>,
-    /// Returned in place of the first batch.
+    /// Returned instead of the first batch.
     refused: Option<FeedError>,
     /// Kept as long as the iterator.
     feed: Feed,

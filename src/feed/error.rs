@@ -42,8 +42,8 @@ pub enum FeedError {
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// A field of a batch was asked for as something that it is not. No feed ends with it: it is here so that
-    /// a training loop can use `?` on batches and on what is read from them.
+    /// A field of a batch was requested as something that it is not. No feed ends with this error: it is here
+    /// so that a training loop can use `?` on batches and on what is read from them.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// A record is not valid.
@@ -52,7 +52,7 @@ pub enum FeedError {
     /// A lane had more bad records than its [policy](crate::BadRecords) allows.
     #[error(transparent)]
     TooManyBad(#[from] TooManyBad),
-    /// A bad record could not be [named](crate::BadRecords::quarantine) in the file for that.
+    /// A bad record could not be written to the [quarantine file](crate::BadRecords::quarantine).
     #[error(transparent)]
     Quarantine(#[from] QuarantineError),
     /// A device failed.
@@ -168,7 +168,7 @@ impl From<BatchFault> for FeedError {
 }
 
 impl FeedError {
-    /// Makes a panic of `who` an error: what a caller implements is called while a feed is built.
+    /// Turns a panic of `who` into an error: code of the caller is called while a feed is built.
     pub(crate) fn of_panic<T>(
         who: impl FnOnce() -> String,
         work: impl FnOnce() -> Result<T, FeedError>,
@@ -178,7 +178,7 @@ impl FeedError {
         })
     }
 
-    /// What it is an error of, as far as it says.
+    /// What the error is about, as far as it says.
     fn cause(&self) -> Option<Cause<'_>> {
         match self {
             FeedError::Layer { error, .. } => error.cause(),

@@ -12,7 +12,8 @@ use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Record, Source, SourceError, VerifiesLater, samples};
 use crate::workers::processor::{Processor, ScratchBytes};
 
-/// The most bad records at the start of a source: after more, the source is taken for one of other records.
+/// The most bad records at the start of a source: after more, the source is assumed to have records of
+/// another kind.
 const BAD_AT_START_MAX: u64 = 1000;
 
 /// What is known from the first record of a source.
@@ -34,9 +35,9 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    /// Looks at the source's first record that is not bad, or, if all are bad, at the first one of which
-    /// the fields can be told. `seed` picks the further records that the data set is recognised by. A record
-    /// that would take more than `limit` is not decoded: the budget will say so.
+    /// Reads the source's first record that is not bad, or, if all are bad, the first one whose fields can be
+    /// determined. `seed` picks the further records by which the data set is recognised. A record that would
+    /// take more than `limit` is not decoded: the budget will refuse it.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,
@@ -54,7 +55,7 @@ impl FirstRecord {
             let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
             let record = Record { id: RecordId { epoch: 0, index }, key, value, companion };
             let looked = entry.check().map_err(BatchFault::from).and_then(|()| {
-                // Of the first record that can be read, whether it can be used or not.
+                // Of the first record that can be read, whether or not it can be used.
                 identity.get_or_insert_with(|| identified(source, seed, &record));
                 let (fields, scratch_bytes) = processor.fields(&record)?;
                 let input = Self::input(processor, image, &record)?;
@@ -67,7 +68,7 @@ impl FirstRecord {
                 };
                 Ok((fields, scratch_bytes, alone_bytes, input, is_good))
             });
-            // Bytes that somebody wrote to in the meantime look wrong too.
+            // Bytes that were overwritten in the meantime look wrong too.
             entry.check_used()?;
             let (fields, scratch_bytes, alone_bytes, input, is_good) = match looked {
                 Ok(looked) => looked,

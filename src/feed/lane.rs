@@ -88,7 +88,7 @@ pub struct Lane {
     /// Which lane holds the others up.
     pub(super) frontier: Arc<Frontier>,
     pub(super) ended: bool,
-    /// Tells the workers that nobody will see what is still queued of the lane.
+    /// Tells the workers that the lane's queued records are no longer wanted.
     pub(super) is_left: Arc<AtomicBool>,
     /// `Some` until the drop, except in a lane that has nothing to deliver from the start.
     pub(super) thread: Option<PrefetchThread>,
@@ -162,7 +162,7 @@ impl Lane {
     /// whether it has: then [`next`](Self::next) does not wait. Nothing is taken, so
     /// [snapshots](Self::snapshot) and receipts stay as they are.
     ///
-    /// It is for a consumer that has to look at something else from time to time, as an interpreter looks for
+    /// It is for a consumer that has to do something else from time to time, as an interpreter checks for
     /// signals. Waits that follow one another without a batch between them are one wait to
     /// [`warn_after`](crate::FeedBuilder::warn_after) and
     /// [`give_up_after`](crate::FeedBuilder::give_up_after); the [statistics](crate::feed::LaneStats) count
@@ -178,9 +178,9 @@ impl Lane {
 
     /// Drops the lane, and waits until its device is done with its batches and their memory has been
     /// released. This is for a program that builds another feed on the device, or that is about to end. While
-    /// any thread holds a batch, it does not wait, like a drop.
+    /// any thread holds a batch, it does not wait, just like a drop.
     ///
-    /// Call it only when nothing that the device has still to do waits for this thread.
+    /// Call it only if no pending work of the device depends on this thread.
     pub fn close(mut self) {
         let are_held = self.returns.has_slots_out() || self.empties.are_held();
         if let Some(staying) = self.leave().filter(|_| !are_held) {
@@ -228,9 +228,10 @@ impl Lane {
         next.inspect(|batch| batch.iter().for_each(|batch| self.count_delivered(batch)))
     }
 
-    /// Counts a batch as delivered, in the lane's snapshots and receipts. It is for those batches of this
-    /// lane that [`take_step`](super::take_step) returned, each once and in their order: every other way to
-    /// take a batch counts it, and a batch that is counted twice, or by another lane, makes both wrong.
+    /// Counts a batch as delivered, in the lane's snapshots and receipts. Call it for those batches of this
+    /// lane that [`take_step`](super::take_step) returned, once for each and in their order. Every other way
+    /// to take a batch counts it, and a batch that is counted twice, or by another lane, makes snapshots and
+    /// receipts wrong.
     pub fn count_delivered(&self, batch: &Batch) {
         self.progress.note(batch);
     }
@@ -253,7 +254,7 @@ impl Lane {
         matches!(self.arrived, Some(Some(Err(_))))
     }
 
-    /// Whether the consumer would wait for itself alone.
+    /// Whether the consumer would wait only for itself.
     pub(super) fn would_wait_for_itself(&self) -> bool {
         self.would_wait() && self.meters.all_held().is_some()
     }
@@ -294,7 +295,7 @@ impl Lane {
         }
     }
 
-    /// From here on the consumer is idle, which is not work.
+    /// From here on the consumer is idle, not working.
     pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;
@@ -306,7 +307,7 @@ impl Lane {
     /// Ends the prefetching. The returned thread, if any, may have to wait for the device, and ends by
     /// itself.
     ///
-    /// The wait here ends because the prefetcher waits on `stop` beside whatever else it waits for. If
+    /// The wait here ends because the prefetcher waits on `stop` beside everything else that it waits for. If
     /// dropping a slot takes no time, the thread is joined.
     fn leave(&mut self) -> Option<Staying> {
         self.end();
@@ -315,7 +316,7 @@ impl Lane {
         drop(stop);
         // No message ever comes; it only disconnects.
         let _ = through.recv();
-        // Not before: the prefetcher would take a batch that the workers gave up for one that they lost.
+        // Not before: the prefetcher would mistake a batch that the workers discarded for one that they lost.
         self.is_left.store(true, Ordering::Relaxed);
         let (feed, lane) = (self.meters.feed, self.number);
         tracing::event!(name: "left", target: trace::TARGET, tracing::Level::TRACE, feed, lane);
@@ -458,7 +459,7 @@ impl Iterator for Lane {
 impl std::iter::FusedIterator for Lane {}
 
 impl Drop for Lane {
-    /// Waits for no device: what this thread does next may be what the device waits for.
+    /// Never waits for a device: the device may be waiting for what this thread does next.
     fn drop(&mut self) {
         self.leave();
     }

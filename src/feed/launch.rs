@@ -124,7 +124,7 @@ impl ResolvedFeed {
         })
     }
 
-    /// What statistics are read from, and what may be changed while the feed runs.
+    /// Where statistics are read, and what may be changed while the feed runs.
     fn gauges(
         &self,
         Shared { workers, governor, clock, .. }: &Shared,
@@ -180,8 +180,8 @@ impl ResolvedFeed {
         self.randomness.lane(replica, takes)
     }
 
-    /// The records before a lane's first one whose random numbers have to be drawn again, because Caffe's
-    /// sequence has no place that could be looked up.
+    /// The records before a lane's first one whose random numbers have to be drawn again, because a place in
+    /// Caffe's sequence cannot be computed directly.
     ///
     /// # Errors
     ///

@@ -94,7 +94,8 @@ use crate::workers::{Governor, QueueWatch, WorkerMeters};
 /// a [watch](Feed::watch).
 #[derive(Debug)]
 pub struct Feed {
-    /// An error once they have been taken, or could not be built again: whoever wants them gets it.
+    /// An error once they have been taken, or could not be built again: every call that needs them returns
+    /// it.
     lanes: Result<Vec<Lane>, FeedError>,
     records: Option<u64>,
     /// Which record comes when, if the feed follows a plan.
@@ -121,7 +122,7 @@ pub struct Feed {
 struct Clock {
     built: Instant,
     running: AtomicUsize,
-    /// No moment that was read is later: it is read and set under the lock.
+    /// It is read and set under the lock, so no time that was read is later.
     ended: Mutex<Option<Instant>>,
 }
 
@@ -168,8 +169,8 @@ impl Feed {
     /// Takes the lanes, one for each device, in the order of the devices.
     ///
     /// Every lane must be drained or dropped. One that is kept and not drained stops the others once its ring
-    /// is full: records are dealt in turn, and a batch is delivered when every lane has completed its own of
-    /// the step, so that a bad record ends all lanes at one step.
+    /// is full: records are dealt in turn, and a batch is delivered only when every lane has completed its
+    /// own batch of the step, so that a bad record ends all lanes at one step.
     ///
     /// # Errors
     ///
@@ -199,8 +200,8 @@ impl Feed {
         Steps::new(self.lanes.as_deref_mut().unwrap_or_default(), &self.progress, error)
     }
 
-    /// Checks that all lanes that go on are at one step. One thread that takes their batches in turn would
-    /// wait for the lane that is ahead, and its records are dealt only when the others' have been taken.
+    /// Checks that all lanes that go on are at one step. A single thread that takes their batches in turn
+    /// would wait for the lane that is ahead, whose records are dealt only when the others' have been taken.
     fn check_even(&self, lanes: &[Lane]) -> Result<(), ConfigError> {
         let going_on = lanes.iter().zip(&self.progress).filter(|(lane, _)| !lane.ended);
         let steps = going_on.map(|(lane, progress)| (lane.number, progress.next().1));
@@ -292,23 +293,23 @@ impl Feed {
         self.gauges.read()
     }
 
-    /// Returns a handle that reports on the feed from anywhere: while [`steps`](Self::steps) borrows the
-    /// feed, or on another thread.
+    /// Returns a handle that reports on the feed from any thread, even while [`steps`](Self::steps) borrows
+    /// the feed.
     #[must_use]
     pub fn watch(&self) -> FeedWatch {
         FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
-    /// Returns a handle that pauses the feed, or changes the number of its threads, from anywhere. A feed
+    /// Returns a handle that pauses the feed, or changes the number of its threads, from any thread. A feed
     /// that [seeks](Self::seek) has new lanes, and needs a new one.
     #[must_use]
     pub fn control(&self) -> FeedControl {
         self.gauges.control.clone()
     }
 
-    /// Returns where the training run is: the next step of each lane, taken or not. What was prefetched and
-    /// not delivered counts as still to come. So a feed that [resumes from it](FeedBuilder::resume) loses
-    /// nothing and repeats nothing.
+    /// Returns where the training run is: the next step of each lane, taken or not. Batches that were
+    /// prefetched but not delivered count as still to come. So a feed that [resumes from
+    /// it](FeedBuilder::resume) loses nothing and repeats nothing.
     ///
     /// It is best taken when all lanes have delivered the same steps, and saved with the model that was
     /// trained on them.
@@ -431,8 +432,8 @@ impl Gauges {
 }
 
 fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
-    // Against the way of a batch, so that none that moves meanwhile is counted twice. Acquire keeps the loads
-    // in this order.
+    // In the opposite direction of a batch, so that a batch that moves meanwhile is not counted twice.
+    // Acquire keeps the loads in this order.
     let held = meters.held.load(Ordering::Acquire);
     let ready = meters.ready.load(Ordering::Acquire);
     let filling = meters.filling.load(Ordering::Acquire);

@@ -29,7 +29,7 @@ pub(crate) struct NetLayer {
 }
 
 impl NetLayer {
-    /// Adds to an error of the layer's feed which layer of which net the feed is.
+    /// Adds to an error of the layer's feed which layer of which net the feed comes from.
     pub(super) fn with_origin(layer: Option<&NetLayer>, error: FeedError) -> FeedError {
         match layer {
             Some(layer) => FeedError::Layer { layer: layer.title.clone(), error: Box::new(error) },

@@ -19,8 +19,7 @@ use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
 use crate::workers::processor::{OnBad, Processor};
 
 impl FeedBuilder {
-    /// Opens the source, and that of the targets if they have one of their own, and reads what the transforms
-    /// need.
+    /// Opens the source, and that of the targets if they have their own, and reads what the transforms need.
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
         let decoder = self.attached_decoder()?;
         let image = if decoder.is_none() { Some(self.transformers()?) } else { None };
@@ -83,7 +82,7 @@ impl FeedBuilder {
         Ok(ImageDecoder { front, transformer: pixels, cutter, target, has_wide_labels })
     }
 
-    /// Opens the sources alone, without the transforms.
+    /// Opens only the sources, without the transforms.
     pub(super) fn open_source(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
         let spec = &self.spec;
         let opening = Opening { spec, method: ".attach_source(...)", root: &spec.root, seeds };

@@ -51,7 +51,7 @@ impl OwnedArray {
         &self.batch.filled().layout().arrays()[self.number]
     }
 
-    /// Returns the batch that it is of, which says what the rows are: its records, mask and step.
+    /// Returns its batch, which says what the rows are: its records, mask and step.
     #[must_use]
     pub fn batch(&self) -> &Batch {
         &self.batch

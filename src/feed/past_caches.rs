@@ -1,5 +1,5 @@
 //! Tests that a feed delivers the same bytes whether or not it writes past the caches. That choice depends on
-//! the size of the machine's caches, and affects speed alone.
+//! the size of the machine's caches, and affects only speed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How long a consumer has waited for one batch, and what is due.
+//! How long a consumer has waited for one batch, and whether a warning or an error is due.
 
 use std::time::{Duration, Instant};
 

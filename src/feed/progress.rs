@@ -1,4 +1,4 @@
-//! How far a feed's lanes have come, and what else a snapshot of it holds.
+//! How far a feed's lanes are, and what else a snapshot of it contains.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl About {
     }
 }
 
-/// How far a lane has come: what its consumer has taken. Its feed can read it as well, wherever the lane is.
+/// How far a lane is: what its consumer has taken. Its feed can read it as well, wherever the lane is.
 #[derive(Debug)]
 pub(super) struct Progress {
     about: Arc<About>,
@@ -222,7 +222,7 @@ pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) ->
     receipt_of(lanes, |ledger| ledger.clone())
 }
 
-/// The same; the lanes begin another.
+/// The same; the lanes begin a new one.
 pub(super) fn take_receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
     receipt_of(lanes, Ledger::take)
 }

@@ -38,7 +38,7 @@ use crate::workers::Task;
 use crate::workers::processor::Processor;
 use percolator_files::shown;
 
-/// The most workers, and the most lanes. Starting threads without bound aborts the process in the system's
+/// The most workers, and the most lanes. Starting threads without a limit aborts the process in the system's
 /// own library, where it cannot become an error.
 pub(super) const THREADS_MAX: usize = 1024;
 
@@ -46,8 +46,8 @@ pub(super) const THREADS_MAX: usize = 1024;
 const QUEUED_RUN_BYTES: usize =
     2 * size_of::<queue_pair::RunSlot>() + size_of::<Task>() + 3 * size_of::<usize>();
 
-/// A feed that has been checked and not yet started: its source is open, its first record has been read, and
-/// it is known what would run.
+/// A feed that has been checked but not yet started: its source is open, its first record has been read, and
+/// everything that would run is determined.
 ///
 /// ```no_run
 /// use percolator::Feed;
@@ -94,12 +94,12 @@ impl fmt::Debug for ResolvedFeed {
     }
 }
 
-/// Makes a panic of a lane's device an error.
+/// Turns a panic of a lane's device into an error.
 pub(super) fn of_device<T>(lane: usize, work: impl FnOnce() -> Result<T, FeedError>) -> Result<T, FeedError> {
     FeedError::of_panic(|| format!("the device of lane {lane}"), work)
 }
 
-/// Makes a panic of the source an error.
+/// Turns a panic of the source into an error.
 pub(super) fn of_source<T>(work: impl FnOnce() -> Result<T, FeedError>) -> Result<T, FeedError> {
     FeedError::of_panic(|| "the source".to_owned(), work)
 }
@@ -159,7 +159,7 @@ impl ResolvedFeed {
         let schedule_slice =
             builder.schedule_slice(&*source, commit, &first.identity, first.value_bytes, batch_size)?;
         if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.forces_color() {
-            // Caffe's words, and like Caffe the feed runs.
+            // The words are Caffe's, and like Caffe the feed runs.
             tracing::warn!(
                 source = %shown::path(source.path()), "force_color and force_gray only for encoded datum"
             );
@@ -454,7 +454,7 @@ struct Needs<'a> {
 
 impl Needs<'_> {
     /// Returns the best choice within the memory limit. It is determined before the rings are allocated;
-    /// until then there was one record at most, which was tried.
+    /// until then, memory was used for at most one record, which was tried.
     fn choose(
         &self,
         choices: &[Sizing],

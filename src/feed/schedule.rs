@@ -49,7 +49,7 @@ impl FeedBuilder {
         Ok((world, number))
     }
 
-    /// Refuses what a feed cannot do whose steps come in blocks.
+    /// Refuses what a feed whose steps come in blocks cannot do.
     pub(super) fn check_blocks(&self) -> Result<(), ConfigError> {
         let schedule = &self.spec.schedule;
         if !schedule.blocks {
@@ -115,7 +115,7 @@ impl FeedBuilder {
 
     /// The most records that a lane gets in one step.
     pub(super) fn lane_batch_size(&self) -> Result<usize, ConfigError> {
-        // First: a place in a job that cannot be is an error whatever the batch.
+        // First: an impossible place in a job is an error for any batch.
         let world = match self.spec.schedule.is_planned() {
             true => Some(self.replica_span()?.world),
             false => None,
@@ -134,7 +134,7 @@ impl FeedBuilder {
         let ranks = self.spec.schedule.ranks.map_or(self.spec.devices.len(), |ranks| ranks.of);
         match records.checked_div(ranks) {
             Some(each) if each * ranks == records => Ok(each),
-            // No rank at all is another error, found elsewhere.
+            // A job without ranks is another error, found elsewhere.
             None => Ok(1),
             Some(_) => Err(ConfigError::GlobalBatch { records, ranks }),
         }
@@ -164,8 +164,8 @@ impl FeedBuilder {
             matches!(made, Err(SourceError::TfRecord(TfRecordError::InOrderAlone { .. }))) && !jumps
         };
         let place = self.index_place();
-        // What is another worker's, or was delivered before, is passed over then. A source of a caller's own
-        // over such a file cannot count its records either: the feed does.
+        // Then records that are another worker's, or were delivered before, are skipped. A caller's own
+        // source over such a file cannot count its records either, so the feed does.
         let count = || match source.count(&place) {
             counted if is_in_order_alone(&counted) => Ok(()),
             counted => counted,

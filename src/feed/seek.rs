@@ -1,4 +1,4 @@
-//! Seeking: steps other than the next one; and one lane without the others.
+//! Seeking to steps other than the next one, and running one lane without the others.
 
 use super::Feed;
 use super::batch::Batch;
@@ -28,8 +28,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again:
-    /// it then has no lanes, and whatever needs them returns this error, until another seek succeeds.
+    /// [`FeedError`] if there is no such step (the feed is then unchanged), or if it cannot be built again:
+    /// it then has no lanes, and every call that needs them returns this error, until another seek succeeds.
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
@@ -39,7 +39,7 @@ impl Feed {
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
         self.canceller.end_lanes();
-        // Before there are new ones, whose memory would come on top.
+        // Before new ones are created, whose memory would be added.
         self.close_lanes();
         let canceller = self.canceller.clone();
         match builder.resolve_again().and_then(ResolvedFeed::launch) {
@@ -115,11 +115,11 @@ fn no_such_step(id: StepId, steps: u64) -> FeedError {
 }
 
 impl FeedBuilder {
-    /// Makes this a feed of one of its lanes alone, at that lane's device. It delivers, bit for bit, what the
+    /// Makes this a feed of only one of its lanes, at that lane's device. It delivers, bit for bit, what the
     /// lane gets when it is one of many, and reads nothing for the others. Use it for devices that are not in
     /// step with each other: lanes of one feed wait for each other, because one reader deals to all of them,
-    /// but feeds do not. Each feed has threads and memory of its own. As with what a program attaches to a
-    /// feed, the [spec](Self::spec) does not say it.
+    /// but feeds do not. Each feed has its own threads and memory. The [spec](Self::spec) does not contain
+    /// this setting, just as it does not contain what a program attaches.
     ///
     /// ```no_run
     /// use percolator::{Device, Feed};

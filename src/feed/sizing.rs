@@ -6,7 +6,7 @@ use super::resolve::THREADS_MAX;
 
 /// Caffe's own depth.
 const PREFETCH: usize = 4;
-/// How deep a ring becomes if its two ends wait by turns.
+/// How deep a ring becomes if its two ends wait alternately.
 const PREFETCH_MAX: usize = 8;
 
 /// How many threads and batches a feed has. What is not set is chosen.
@@ -19,8 +19,8 @@ const PREFETCH_MAX: usize = 8;
 /// ([`LaneStats::ring`](crate::feed::LaneStats::ring)). If a device has memory of its own, the ring stays at
 /// 4: that memory is for the program that trains there.
 ///
-/// Both are fewer from the start if the [memory limit](crate::FeedBuilder::memory_limit) requires it: first
-/// the rings shrink to 2 batches, then the threads become fewer, and last the rings shrink to 1 batch.
+/// If the [memory limit](crate::FeedBuilder::memory_limit) requires it, both are fewer from the start: first
+/// the rings shrink to 2 batches, then there are fewer threads, and last the rings shrink to 1 batch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {

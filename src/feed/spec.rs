@@ -63,7 +63,7 @@ pub struct FeedSpec {
     pub index: IndexPlace,
     /// The layer's [name](crate::FeedBuilder::layer).
     pub layer: String,
-    /// The layer's place in its net, if it is of a net.
+    /// The layer's place in its net, if it comes from a net.
     pub(crate) net: Option<NetLayer>,
     /// Training or testing.
     pub phase: Phase,
@@ -216,7 +216,7 @@ pub struct TargetSpec {
 pub enum TargetFrom {
     /// Beside the pixels of each record.
     FloatData,
-    /// In a source of their own.
+    /// In a separate source.
     Paired {
         /// The source; several are joined.
         sources: Vec<SourceSpec>,

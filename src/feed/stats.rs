@@ -29,7 +29,7 @@ pub struct ReaderStats {
     pub value_bytes: u64,
     /// Complete passes over the source.
     pub passes: u64,
-    /// Records whose lane had ended while others continued; they were dealt to nobody.
+    /// Records whose lane had ended while others continued; they were discarded.
     pub undelivered: u64,
     /// Waits for a lane to return records.
     pub waits_for_free: Waits,
@@ -72,8 +72,8 @@ pub struct LaneStats {
     pub records: u64,
     /// The bytes of their pixels, as the consumer sees them.
     pub pixel_bytes: u64,
-    /// The bytes that the batches take up on the host, pixels and all. If they go to another device, this is
-    /// what is copied.
+    /// The bytes that the whole batches take up on the host. If they go to another device, this is what is
+    /// copied.
     pub host_bytes: u64,
     /// The lane's waits for the reader's records.
     pub waits_for_records: Waits,
@@ -88,7 +88,7 @@ pub struct LaneStats {
     /// The consumer's waits for a batch, except those during which it held [all](Self::ring) of them: these
     /// are its own.
     pub waits_for_batch: Waits,
-    /// Bad records that these batches [went without](crate::FeedBuilder::bad_records).
+    /// Bad records that these batches [left out](crate::FeedBuilder::bad_records).
     pub bad_records: u64,
     /// Batches that were larger than any before, so that their memory had to grow.
     pub growths: u64,
@@ -96,7 +96,8 @@ pub struct LaneStats {
     pub runs: QueueStats,
     /// Batches in its ring now.
     pub ring: usize,
-    /// Batches that are being filled now, or that another lane has yet to complete its own of the step for.
+    /// Batches that are being filled now, or that wait until another lane completes its own batch of the
+    /// step.
     pub filling: usize,
     /// Complete batches that wait for the consumer now.
     pub ready: usize,
@@ -131,8 +132,8 @@ pub enum Bottleneck {
 }
 
 impl Stats {
-    /// Returns what was done since earlier statistics of the same feed. Figures that are not sums are as they
-    /// are now: the number of active workers, what is in the queues, and where a ring's batches are.
+    /// Returns what was done since earlier statistics of the same feed. Figures that are not sums are the
+    /// current ones: the number of active workers, what is in the queues, and where a ring's batches are.
     #[must_use]
     pub fn since(&self, before: &Stats) -> Stats {
         // All fields are named, here and below, so that a new one cannot be forgotten.
@@ -198,7 +199,7 @@ impl Stats {
                 without(self.workers.waits_for_records.time, self.workers.time.as_secs_f64()),
             ),
             (Bottleneck::Consumer, without(consumers, of_lanes)),
-            // A device's time is known only while somebody waits for it.
+            // A device's time is known only while something waits for it.
             (Bottleneck::Device, part(devices.as_secs_f64(), of_lanes)),
         ]
     }
@@ -298,7 +299,7 @@ impl LaneStats {
 }
 
 impl QueueStats {
-    /// Returns the slots in neither queue: in the hands of a thread.
+    /// Returns the slots in neither queue, which threads are using.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.capacity.saturating_sub(self.full).saturating_sub(self.free)

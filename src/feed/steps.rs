@@ -20,7 +20,7 @@ use crate::snapshot::{Snapshot, SnapshotError};
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
     progress: &'a [Arc<Progress>],
-    /// Returned in place of the first step.
+    /// Returned instead of the first step.
     refused: Option<FeedError>,
     ended: bool,
     /// Room for the waits of a step.
@@ -48,9 +48,9 @@ impl Steps<'_> {
         progress::snapshot(self.progress)
     }
 
-    /// Returns what was handed over since the last call, as a receipt of its own, and begins another; `None`
-    /// if [receipts](crate::FeedBuilder::receipts) are off. Those of all calls together are what one receipt
-    /// would be.
+    /// Returns what was handed over since the last call, as a separate receipt, and begins a new one; `None`
+    /// if [receipts](crate::FeedBuilder::receipts) are off. The receipts of all calls together equal a single
+    /// receipt.
     #[must_use]
     pub fn take_receipt(&mut self) -> Option<Receipt> {
         progress::take_receipt(self.progress)
@@ -59,8 +59,8 @@ impl Steps<'_> {
 
 impl Steps<'_> {
     /// Waits until the next step is complete, or there is an error, or the end, but no longer than this.
-    /// Returns whether it is so: then [`next`](Self::next) does not wait. Nothing is taken. Otherwise the
-    /// same as [`Lane::wait_timeout`].
+    /// Returns whether that is the case: then [`next`](Self::next) does not wait. Nothing is taken. Otherwise
+    /// the same as [`Lane::wait_timeout`].
     pub fn wait_timeout(&mut self, timeout: Duration) -> bool {
         if self.ended || self.refused.is_some() {
             return true;
@@ -105,7 +105,7 @@ impl Steps<'_> {
         taken
     }
 
-    /// The error that is returned in place of the first step, if there is one. Then nothing follows.
+    /// The error that is returned instead of the first step, if there is one. Then nothing follows.
     fn refusal(&mut self) -> Option<FeedError> {
         self.ended = self.refused.is_some();
         self.refused.take()
@@ -115,7 +115,7 @@ impl Steps<'_> {
 impl Iterator for Steps<'_> {
     type Item = Result<Vec<Batch>, FeedError>;
 
-    /// Allocates the step's vector, and nothing else.
+    /// Allocates only the step's vector.
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
@@ -144,8 +144,8 @@ impl Iterator for Steps<'_> {
                     }
                 }
             }
-            // If one lane fails, nobody gets the batches of the others. Another step would be the next one
-            // for some lanes only: those that had a batch of this one have lost it.
+            // If one lane fails, the batches of the others are not handed over. Another step would be the
+            // next one for some lanes only: those that had a batch of this one have lost it.
             Err(_) => self.lanes.iter_mut().for_each(Lane::end),
         }
         match step {
@@ -157,14 +157,14 @@ impl Iterator for Steps<'_> {
 
 impl std::iter::FusedIterator for Steps<'_> {}
 
-/// Takes the next batch of every lane, or none from a lane that has ended. This is for whoever hands over the
-/// batches of several feeds as one step, or as none: they count as delivered only once each is given to
-/// [`Lane::count_delivered`].
+/// Takes the next batch of every lane, or none from a lane that has ended. This is for code that hands over
+/// the batches of several feeds as one step, or none of them: they count as delivered only once each is given
+/// to [`Lane::count_delivered`].
 ///
 /// # Errors
 ///
 /// The first error of a lane. The batches of the others go back to their lanes, and do not count; all lanes
-/// end, since another step would be the next one for some of them only.
+/// end, because another step would be the next one for only some of them.
 pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     let next = |lane: &mut Lane| lane.next_uncounted().transpose();
     let taken: Result<Vec<_>, _> = waiting(lanes, &mut Vec::new(), |lanes| {
@@ -177,15 +177,15 @@ pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     taken
 }
 
-/// Waits first for a lane of which the consumer holds all batches, if there is one, until a moment or for
-/// ever; whether what comes next is there. The other lanes get nothing before that lane completes its batch,
+/// Waits first for a lane whose batches the consumer all holds, if there is one, until a moment or for ever;
+/// returns whether the next batch is there. The other lanes get nothing before that lane completes its batch,
 /// and only a wait for that lane can end with the error that says so.
 fn wait_for_held(lanes: &mut [Lane], until: Option<Instant>) -> bool {
     lanes.iter_mut().find(|lane| lane.would_wait_for_itself()).is_none_or(|lane| lane.wait_until(until))
 }
 
-/// Counts what `wait` does as a wait of all lanes, if one of them would wait: one thread waits for all,
-/// whichever is polled first. `waits` is empty, and its memory is used again.
+/// Counts the time of `wait` as a wait of all lanes, if one of them would wait: one thread waits for all,
+/// whichever is polled first. `waits` is empty, and its memory is reused.
 fn waiting<T>(
     lanes: &mut [Lane],
     waits: &mut Vec<Wait<Arc<WaitMeter>>>,

@@ -32,7 +32,8 @@ impl Stream for Lane {
         }
         let mut received = lane.try_receive();
         if received.is_none() {
-            // Register before the second look: a sender that sends, or ends, after that look wakes this task.
+            // Register before the second check: a sender that sends, or ends, after that check wakes this
+            // task.
             lane.consumer.wake_later(context.waker());
             received = lane.try_receive();
         }

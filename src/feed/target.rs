@@ -1,4 +1,4 @@
-//! A second array of each batch: the mask of each image, say, or its many labels.
+//! A second array of each batch: for example, the mask of each image, or its many labels.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl Target {
         Target { attached: vec![Arc::new(source)], ..target }
     }
 
-    /// Takes targets from another feed's source, with what that feed does to them: another data layer of the
-    /// same net. Random numbers, batches and devices are those of the feed that gets the target.
+    /// Takes targets from another feed's source, transformed as in that feed: another data layer of the same
+    /// net. Random numbers, batches and devices are those of the feed that gets the target.
     #[must_use]
     pub fn from_feed(feed: FeedBuilder, matching: Matching) -> Self {
         let FeedBuilder { spec, attached } = feed;
@@ -92,8 +92,8 @@ impl Target {
 }
 
 impl TargetSpec {
-    /// Refuses what cannot be combined with images of this transform and these sources: the images' random
-    /// numbers and order are the targets' too.
+    /// Refuses what cannot be combined with images of this transform and these sources: the targets use the
+    /// images' random numbers and order.
     pub(super) fn check(
         &self,
         images: &Transform,

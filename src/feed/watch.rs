@@ -9,7 +9,7 @@ use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;
 
-/// Reports on a feed from anywhere, at any time: see [`Feed::watch`](super::Feed::watch). It keeps neither
+/// Reports on a feed from any thread, at any time: see [`Feed::watch`](super::Feed::watch). It keeps neither
 /// the feed nor its database open. A feed that [seeks](super::Feed::seek) has new lanes, and needs a new
 /// watch.
 ///
@@ -70,9 +70,9 @@ impl FeedWatch {
         self.plan.as_deref()
     }
 
-    /// Returns where each lane is, in the order of the lanes: the next step, after the batch that its
-    /// consumer was handed last. If the feed follows no [plan](Self::plan), steps count from 0, and all are
-    /// in epoch 0.
+    /// Returns where each lane is, in the order of the lanes: the next step, after the batch that was last
+    /// handed to its consumer. If the feed follows no [plan](Self::plan), steps count from 0, and all are in
+    /// epoch 0.
     #[must_use]
     pub fn next_steps(&self) -> Vec<StepId> {
         self.progress.iter().map(|lane| lane.next().1).collect()

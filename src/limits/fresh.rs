@@ -11,9 +11,9 @@ use crate::batch::memory::PageMemory;
 const PAGE_BYTES: usize = 4096;
 
 /// Measures the rate at which `threads` threads together obtain `bytes` bytes of memory that is new to the
-/// process, in the pages that a batch has. The kernel zeroes each page when it is first touched, and nothing
-/// else is done here. A feed waits for that at its first batch, and at every other batch that uses memory of
-/// a ring for the first time.
+/// process, in the pages that a batch has. The kernel zeroes each page when it is first touched; nothing else
+/// is done here. A feed waits for that at its first batch, and at every other batch that uses memory of a
+/// ring for the first time.
 ///
 /// The threads start together, and each touches its part once. Returns 0 if there is not enough memory.
 #[must_use]

@@ -27,8 +27,8 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Maps the files without reading them. Empty files are left out, and what is no regular file: a list may
-    /// name anything.
+    /// Maps the files without reading them. Empty files are left out, and so is anything that is not a
+    /// regular file, because a list may name anything.
     ///
     /// The files must not be written to or truncated for as long as this lives.
     ///

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Returns how much `threads` threads together do in a second; 0 if not all of them can be started.
+/// Returns how much `threads` threads together do per second; 0 if not all of them can be started.
 ///
 /// `set_up` runs untimed on each thread, with the thread's number. What it returns is then called repeatedly
 /// for `time`, at least once; it returns how much it has done, or 0 once nothing is left to do. The threads
@@ -19,7 +19,7 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
     let line = Line::default();
     std::thread::scope(|scope| {
         let (line, set_up) = (&line, &set_up);
-        // Nobody starts if this thread returns or panics before it starts them.
+        // None starts if this thread returns or panics before it starts them.
         let starter = Starter(line);
         let one = move |number| {
             let ready = Ready(line);
@@ -62,7 +62,8 @@ struct LineState {
     start: Option<bool>,
 }
 
-/// A thread that gets ready. It is, and is waited for no longer, when this is dropped, also in a panic.
+/// A thread that gets ready. When this is dropped, even in a panic, the thread counts as ready and is no
+/// longer waited for.
 struct Ready<'a>(&'a Line);
 
 impl Drop for Ready<'_> {

@@ -37,12 +37,12 @@ impl fmt::Display for Block {
 /// [built with it](crate::FeedBuilder::blocks). It decides which steps come, in which order, and when they
 /// end; the plan decides which records a step has.
 ///
-/// It is asked on the feed's reading thread, for the next block as soon as the last one is read: that is
-/// ahead of the consumer, by as much as the feed prefetches.
+/// It is called on the feed's reading thread, as soon as the last block is read: that is ahead of the
+/// consumer, by as much as the feed prefetches.
 pub trait Blocks: Send + fmt::Debug {
-    /// Returns the next block, or `None` if there are no more. It may wait for one, and returns soon once
-    /// `is_stopping` returns `true`: nobody wants the block then, and a feed that is dropped waits for this
-    /// call.
+    /// Returns the next block, or `None` if there are no more. It may wait for one, and must return soon once
+    /// `is_stopping` returns `true`: the block is then no longer wanted, and a feed that is dropped waits for
+    /// this call.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ pub trait Blocks: Send + fmt::Debug {
     ) -> Result<Option<Block>, Box<dyn Error + Send + Sync>>;
 }
 
-/// Where a feed gets its blocks from. Clones are the same one.
+/// Where a feed gets its blocks from. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockSource(Arc<Mutex<Option<Box<dyn Blocks>>>>);
 
@@ -63,8 +63,8 @@ impl BlockSource {
         BlockSource(Arc::new(Mutex::new(Some(Box::new(blocks)))))
     }
 
-    /// Takes what hands out the blocks, which then ends with its reader, whoever still has a clone of this;
-    /// `None` if another reader has it.
+    /// Takes the source of the blocks, which then ends with its reader, even if clones of this remain; `None`
+    /// if another reader has it.
     pub(crate) fn take(&self) -> Option<Box<dyn Blocks>> {
         self.0.lock().take()
     }

@@ -197,7 +197,7 @@ impl Process {
     ///
     /// [`OrderError::Zero`] if there are no devices.
     pub fn worker(&self, devices: usize) -> Result<(World, usize), OrderError> {
-        // A product that overflows is more than anybody has.
+        // A product that overflows is more than any job has.
         Ok((World::new(self.processes, self.processes.saturating_mul(devices))?, self.rank))
     }
 }

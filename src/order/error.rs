@@ -147,7 +147,7 @@ pub enum OrderError {
          catch up in the same job first"
     )]
     TooFarApart {
-        /// The step of the last replica, or the first step of what is left between.
+        /// The step of the last replica, or the first step of the gap between them.
         first: StepId,
         /// The step of the foremost replica.
         last: StepId,

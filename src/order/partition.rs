@@ -104,8 +104,8 @@ impl Partition {
         }
     }
 
-    /// The first step from this one on in which a replica gets records, of a stream that does not end;
-    /// `None` if it gets none in any.
+    /// The first step from this one on in which a replica gets records of an endless stream; `None` if it
+    /// never gets any.
     pub(super) fn next_busy(self, world: World, step: u64, seat: Seat) -> Option<u64> {
         let (workers, locals) = (world.workers() as u64, world.replicas_per_worker() as u64);
         let replicas = world.replicas() as u64;

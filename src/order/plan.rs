@@ -18,7 +18,7 @@ use crate::record::StepId;
 pub(crate) const COUNTED_MAX: u64 = 1 << 43;
 
 /// The most shares by which replicas may be apart, including those that they were given. It bounds what
-/// snapshots and receipts write about them, and how many epochs a single step may have taken.
+/// snapshots and receipts write about them, and how many epochs a single step may span.
 pub(super) const APART_MAX: usize = 1 << 20;
 
 /// Which record goes where, and when. Computed for any step of any replica, without reading anything.
@@ -38,9 +38,9 @@ pub struct Plan {
     shards: Vec<Shard>,
     /// What another job left of the epoch that it was in.
     rest: Option<Remainder>,
-    /// What is left of the epoch inside which the run goes on after the rest, if batches end with the epoch.
+    /// What is left of the epoch in which the run goes on after the rest, if batches end with the epoch.
     second_rest: Option<Remainder>,
-    /// The first epoch after the rest's own of which it has not all records; 0 if that is the next one.
+    /// The first epoch after the rest's own that it does not have completely; 0 if that is the next one.
     goes_on_in: u64,
 }
 
@@ -63,9 +63,10 @@ impl EpochPlaces<'_> {
 
     /// Those of these steps of the epoch, which are not empty, that have records.
     fn steps_with_records(self, steps: Range<u64>) -> impl Iterator<Item = u64> {
-        // Each step begins where the one before ends, so once one is behind the end, all are.
+        // Each step begins where the previous one ends, so once one is past the end, all are.
         let end = first_not(steps.clone(), |step| self.of_step(step).first < self.end);
-        // A short step is divided anew: a replica without records in the other steps may have some in it.
+        // A short step is divided separately: a replica without records in the other steps may have some in
+        // it.
         let last = end.saturating_sub(1).max(steps.start);
         let next = move |from: u64| {
             let number = self.partition.next_busy(self.world, self.first_step + from, self.seat);
@@ -211,7 +212,7 @@ impl Plan {
             return Ok(Plan { rest, second_rest: None, goes_on_in: 0, ..self });
         };
         let all = self.job.shard(&Files::of(&self.job.files)?, ShardName::ALL)?;
-        // Not 0: a place is one of a record.
+        // Not 0: every place is a record's.
         let epoch = place / all.records;
         if epoch.saturating_sub(first) > APART_MAX as u64 {
             let [first, last] = [first, epoch].map(|epoch| StepId { epoch, step: 0 });
@@ -307,7 +308,7 @@ impl Plan {
     }
 
     /// Those of these steps in which a replica gets records: no more than the records. Nearly all steps may
-    /// be others, where there are more replicas than a step has records, or where other workers have more.
+    /// lack records, if there are more replicas than records in a step, or if other workers have more.
     ///
     /// # Errors
     ///
@@ -404,13 +405,13 @@ impl Plan {
         self.rests().find(|rest| rest.epoch == epoch)
     }
 
-    /// What another job left: of the epoch that it was in, and of the epoch inside which the run goes on.
+    /// What another job left: of the epoch that it was in, and of the epoch in which the run goes on.
     pub(super) fn rests(&self) -> impl DoubleEndedIterator<Item = &Remainder> {
         self.rest.iter().chain(&self.second_rest)
     }
 
-    /// Whether all records of an epoch were another job's, or are in what it left of an earlier epoch: a step
-    /// of a job that wraps may be larger than an epoch. Not for batches that wrap.
+    /// Whether all records of an epoch were another job's, or are in what it left of an earlier epoch: if a
+    /// job wraps, its step may be larger than an epoch. Not for batches that wrap.
     pub(super) fn is_anothers(&self, epoch: u64) -> bool {
         let later = |rest: &Remainder| epoch > rest.epoch && self.epoch_after(epoch - 1) > epoch;
         self.rest.as_ref().is_some_and(|rest| epoch < rest.epoch || later(rest))

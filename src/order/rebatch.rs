@@ -1,4 +1,4 @@
-//! Batches of other sizes than those that records come in.
+//! Batches of other sizes than those in which records come.
 
 use std::ops::Range;
 

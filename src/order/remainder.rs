@@ -13,7 +13,7 @@ const FILES_MAX: usize = 16;
 
 /// What is left of an epoch that another job began: the tails of its streams, joined into one stream. The
 /// resuming job divides it among all its replicas, whatever its policy. The epochs after it are as if there
-/// had been no other job, but for those that `goes_on_at` is beyond or inside.
+/// had been no other job, except those before or around `goes_on_at`.
 ///
 /// So every record of the epoch is delivered as often as in the job that began it: before the change, or
 /// after.
@@ -78,7 +78,7 @@ impl Remainder {
         self.push_of(shard.name, range, || Ok(shard.clone()))
     }
 
-    /// The same for the shard of this name, which is made if no place of it was appended before.
+    /// The same for the shard of this name, which is created if none of its places was appended before.
     ///
     /// # Errors
     ///

@@ -33,10 +33,10 @@ impl Plan {
     ///
     /// If the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, over
     /// all workers, is one stream that the other job divides among its replicas from step 0 on. Later epochs
-    /// are as they would have been, except for what batches that wrapped have taken of them. Every record is
-    /// still delivered as often as it would have been: exactly once, except with
+    /// are as they would have been, except for records that wrapped batches have taken from them. Every
+    /// record is still delivered as often as it would have been: exactly once, except with
     /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off). A job that [drops](super::LastBatch::Drop) the
-    /// last records of an epoch leaves out less than a step of what is left, too.
+    /// last records of an epoch also leaves out less than a step of what is left.
     ///
     /// ```
     /// use percolator::order::{BatchSize, Job, World};
@@ -98,7 +98,7 @@ impl Plan {
             return self.numbered_step(self.step_number(id)?);
         }
         let (mut next, mut steps) = (id, steps);
-        // What is left and dropped has no step.
+        // A rest that is dropped has no step.
         let has_none = |epoch| self.is_anothers(epoch) || self.rest_of(epoch).is_some();
         while next.step == steps && (steps > 0 || has_none(next.epoch)) {
             next = StepId { epoch: self.epoch_after(next.epoch), step: 0 };
@@ -143,7 +143,7 @@ impl Plan {
         for (worker, places) in tail.places {
             self.line(foremost.epoch, worker)?.push_to(&mut rest, places)?;
         }
-        // The tail of what another job left ends where that ends.
+        // The tail of another job's remainder ends where the remainder ends.
         rest.goes_on_at = self.rest_of(foremost.epoch).and_then(|old| old.goes_on_at);
         Ok((rest, tail.is_whole))
     }
@@ -161,12 +161,12 @@ impl Plan {
             (self.numbered_step(before)?.epoch, place)
         } else {
             let Some(before) = first.epoch.checked_sub(1) else { return Ok(None) };
-            // The epochs that may have had the step before: what was left of one, and dropped, had none.
+            // The epochs that may have had the previous step: an epoch whose rest was dropped had none.
             let rests = self.rests().rev().map(|rest| rest.epoch);
             let mut epochs = std::iter::once(before).chain(rests).filter(|&epoch| epoch < first.epoch);
             let has_steps = |epoch: &u64| self.steps(*epoch).is_ok_and(|steps| steps > 0);
             let Some(epoch) = epochs.find(has_steps) else { return Ok(None) };
-            // Of an epoch that the run goes on inside, what is before that place is in the first rest.
+            // If the run goes on inside an epoch, the part before that place is in the first rest.
             let inside = self.rest_of(first.epoch).and(self.rest()).and_then(|rest| rest.goes_on_at);
             match inside {
                 Some(place) => (epoch, place),
@@ -177,15 +177,15 @@ impl Plan {
         Ok(Some(Boundary { epoch, goes_on_at: (place > end).then_some(place) }))
     }
 
-    /// The epochs of the records in an epoch's steps, as far as they are of what another job left: earlier
-    /// ones if that job's replicas were apart, later ones if their batches wrapped.
+    /// The epochs of those records in an epoch's steps that another job left: earlier epochs if that job's
+    /// replicas were apart, later ones if their batches wrapped.
     pub(crate) fn epochs_in(&self, epoch: u64) -> RangeInclusive<u64> {
         let (first, last) = self.rest_of(epoch).and_then(Remainder::epochs).unwrap_or((epoch, epoch));
         first.min(epoch)..=last.max(epoch)
     }
 
-    /// Whether all that this plan has of an epoch is in what another job left of the epoch `of`, which is
-    /// earlier.
+    /// Whether everything that this plan has of an epoch is in what another job left of the earlier epoch
+    /// `of`.
     pub(crate) fn has_rest_of(&self, epoch: u64, of: u64) -> bool {
         !self.wraps() && self.is_anothers(epoch) && self.epochs_in(of).contains(&epoch)
     }

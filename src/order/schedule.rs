@@ -1,12 +1,11 @@
-//! What is configured of a training run's order: its epochs, how each is shuffled, and who gets what.
+//! The configured order of a training run: its epochs, how each is shuffled, and who gets what.
 
 use std::num::NonZeroU64;
 
 use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
 
-/// What is configured of a feed's order. With nothing set, the feed deals in Caffe's round-robin order, for
-/// ever. Any field but [`once`](Self::once) and [`ranks`](Self::ranks) makes it follow a
-/// [`Plan`](super::Plan).
+/// The configured order of a feed. With nothing set, the feed deals in Caffe's round-robin order, for ever.
+/// Any field but [`once`](Self::once) and [`ranks`](Self::ranks) makes it follow a [`Plan`](super::Plan).
 ///
 /// [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it.
 #[non_exhaustive]

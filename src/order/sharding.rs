@@ -79,7 +79,7 @@ impl fmt::Display for AutoShardPolicy {
 pub(super) struct Files {
     /// Where each file begins, and where the last one ends: positions in the data set.
     bounds: Arc<[u64]>,
-    /// In which shards have shuffled them.
+    /// The orders in which shards have shuffled them.
     orders: Arc<KeptOrders>,
 }
 
@@ -193,7 +193,7 @@ impl Shard {
         self.files.bounds.len().saturating_sub(1)
     }
 
-    /// The number of entries that it has in memory for the files that it consists of.
+    /// The number of entries that it keeps in memory for its files.
     pub(super) fn pieces(&self) -> usize {
         if let What::Pieces(pieces) = &self.what { pieces.len() } else { 0 }
     }

@@ -93,8 +93,8 @@ impl<'a> ReplicaShare<'a> {
         Some((position..position + count, count == len))
     }
 
-    /// The record at a place of a mixture. Neighbours are from several files, each in its own pass, so no
-    /// order is worth keeping.
+    /// The record at a place of a mixture. Neighbours are from several files, each in its own pass, so
+    /// caching an order is not worthwhile.
     fn mixed(&self, mixture: &Mixture, place: u64) -> RecordId {
         let (number, part, draw) = mixture.locate(place);
         let (epoch, place) = (draw / part.records, draw % part.records);

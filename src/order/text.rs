@@ -178,8 +178,8 @@ impl Plan {
             let pushed = rest.push_of(name, range, make);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
-        // For each epoch that replicas were in, no more than the whole epoch is left, for each worker that
-        // read it.
+        // For each epoch that replicas were in, at most the whole epoch is left, for each worker that read
+        // it.
         let first = rest.epochs().map_or(epoch, |(first, _)| first.min(epoch));
         let end = rest.goes_on_at.unwrap_or(end);
         let most = end.saturating_sub(records.saturating_mul(first)).saturating_mul(rest.workers_max());

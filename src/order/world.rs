@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::OrderError;
 
-/// The most replicas in a job: more than anybody trains on.
+/// The most replicas in a job: more than any job trains on.
 pub(crate) const MEMBERS_MAX: usize = 1 << 16;
 
 /// The workers and replicas of a job. A worker is a process, or a host, and all workers read for the same

@@ -4,19 +4,19 @@
 //! waits, it is too shallow: the feed is fast enough on average, but the consumer waits all the same. The
 //! ring then gets one more batch, up to the depth that the memory budget allows for. More depth would gain
 //! nothing for a ring that is always full or always empty, and little for one that is nearly always empty: at
-//! most what the feed has to spare.
+//! most the feed's spare time.
 
 use std::time::{Duration, Instant};
 
 use super::LaneMeters;
 use crate::base::meter::WaitMeter;
 
-/// The minimum between two looks: rounds of the ring, and time.
+/// The minimum between two checks: rounds of the ring, and time.
 const ROUNDS: u64 = 2;
 const WINDOW: Duration = Duration::from_millis(500);
 /// The share of its time that either end may wait before it counts.
 const WAITED: f64 = 0.02;
-/// What the feed must have to spare, as a share of the consumer's waits.
+/// The spare time that the feed must have, as a share of the consumer's waits.
 const TO_SPARE: f64 = 0.5;
 
 /// The depth of one ring.
@@ -24,7 +24,7 @@ const TO_SPARE: f64 = 0.5;
 pub(crate) struct Depth {
     batches: usize,
     most: usize,
-    /// The state at the last look; `None` if there is nothing to choose.
+    /// The state at the last check; `None` if there is nothing to choose.
     last: Option<Look>,
 }
 
@@ -108,7 +108,7 @@ mod tests {
         let mut now = Instant::now();
         for _ in 0..10 {
             meters.batches.add(40);
-            // Only the part of a wait that precedes the next look is visible.
+            // Only the part of a wait that precedes the next check is visible.
             let part = WINDOW * 2 / 100;
             for (meter, parts) in [(meter(&meters), waits), (&*meters.for_batch, empty)] {
                 meter.add_past(part * parts);

@@ -1,5 +1,5 @@
-//! How a lane ends: by its records, by what is wrong in the data, by its device, or with the whole feed.
-//! Nothing new is begun from then on; what comes before the end is handed over first.
+//! How a lane ends: with its records, by a fault in the data, by its device, or with the whole feed. Nothing
+//! new is begun from then on; what comes before the end is handed over first.
 
 use super::frontier::Clearance;
 use super::{Gone, Prefetcher};
@@ -14,12 +14,13 @@ pub(super) enum Ending {
     Data(StepId, FeedError),
     /// The same: the frontier knows, and says what ends the lane.
     Known,
-    /// Its device, or something that ends the whole feed, whatever is in the data.
+    /// Its device, or something that ends the whole feed independently of the data.
     Now(FeedError),
 }
 
 impl Prefetcher {
-    /// Hands over what is behind the frontier. Returns the lane's outcome when there is no more to do.
+    /// Hands over the batches that the frontier has passed. Returns the lane's outcome when there is no more
+    /// to do.
     pub(super) fn hand_over(&mut self) -> Result<Option<Result<(), FeedError>>, Gone> {
         self.tell_ending();
         loop {
@@ -120,7 +121,7 @@ impl Prefetcher {
         }
     }
 
-    /// Gives up what is not complete and not in flight.
+    /// Discards what is neither complete nor in flight.
     fn close_ring(&mut self) {
         self.ring.0.close();
         if let Some((header, filling)) = self.state.open.take() {
@@ -129,7 +130,7 @@ impl Prefetcher {
         self.state.run = None;
     }
 
-    /// Gives up all batches that were not handed over.
+    /// Discards all batches that were not handed over.
     fn abandon(&mut self) {
         self.close_ring();
         self.abandon_in_flight();

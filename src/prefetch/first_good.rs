@@ -14,24 +14,24 @@ use crate::source::Record;
 
 /// What a run begins its batch with.
 pub(super) enum Front {
-    /// These bad records, and then a good one, which has the current layout; or nothing, and no record.
+    /// These bad records, and then a good one, which has the current layout; or no records at all.
     Good(Vec<BadRecord>),
-    /// Bad records alone: all of the run.
+    /// Only bad records: the whole run.
     Bad(Vec<BadRecord>),
 }
 
 impl Prefetcher {
     /// Finds the layout of the batch that this run begins, which its first good record requires. A run
-    /// without records takes that of the source's first: a resumed run does not know what came before.
-    /// Needed only if the decoder may reshape. This thread is one for the whole lane, so it verifies and
-    /// parses no record that need not decide anything.
+    /// without records takes that of the source's first: a resumed run does not know what came before. Needed
+    /// only if the decoder may reshape. There is only one such thread per lane, so it verifies and parses
+    /// only records that decide something.
     pub(super) fn front(&mut self, run: &Lease) -> Result<Front, FeedError> {
         let (mut checksums, mut bad) = (run.deferred_checksums(), Vec::new());
         for (position, record) in run.iter().enumerate() {
             // Before the record decides how much room the batch takes.
             let verified = checksums.before(position).map_err(BatchFault::from);
             match verified.and_then(|()| Ok(self.layout_of(&record)?)) {
-                // It decides nothing. Whether somebody wrote to it in the meantime, the worker sees.
+                // It decides nothing. The worker detects whether it was written to in the meantime.
                 Ok(layout) if Arc::ptr_eq(&layout, &self.layout) => return Ok(Front::Good(bad)),
                 Ok(layout) => {
                     run.check_used()?;
@@ -39,7 +39,7 @@ impl Prefetcher {
                     return Ok(Front::Good(bad));
                 }
                 Err(fault) => {
-                    // Bytes that somebody wrote to in the meantime look wrong too.
+                    // Bytes that were overwritten in the meantime look wrong too.
                     run.check_used()?;
                     bad.push(self.processor.bad(&record, run.number(position), fault)?);
                 }
@@ -53,8 +53,8 @@ impl Prefetcher {
     }
 
     /// The layout of the batch that a record starts. If it is not that of the source's first good record,
-    /// this one is tried before others have to fit it. What was delivered before makes no difference, for a
-    /// resumed run does not know it.
+    /// this record is tried before others have to fit it. Earlier batches make no difference, because a
+    /// resumed run does not know them.
     fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
         let layout = self.processor.layout(record, &self.layout)?;
         if layout.rows() > 1 && layout != self.first_layout {
@@ -64,7 +64,7 @@ impl Prefetcher {
     }
 
     /// Why a batch could not begin. If there is no memory for it, the record in the run that decided its
-    /// layout is tried: what a damaged one says of its size is not to be blamed on the device.
+    /// layout is tried: the wrong size of a damaged record must not be reported as the device's fault.
     pub(super) fn why_no_room(&self, run: &Lease, decided: usize, error: FeedError) -> FeedError {
         let is_memory = matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
         let Some(record) = run.get(decided).filter(|_| is_memory && self.layout != self.first_layout) else {
@@ -78,7 +78,7 @@ impl Prefetcher {
         }
     }
 
-    /// Keeps the records of a run of which all are bad, until it is known what their batch is like.
+    /// Keeps the records of a run of only bad records until the layout of their batch is known.
     pub(super) fn put_early(&mut self, run: &Lease, bad: Vec<BadRecord>) {
         for bad in &bad {
             self.draws.next(bad.id);
@@ -89,7 +89,7 @@ impl Prefetcher {
         }
     }
 
-    /// Makes a batch of bad records alone, with the layout of the source's first.
+    /// Makes a batch of only bad records, with the layout of the source's first.
     pub(super) fn begin_and_close(&mut self, end: Option<StepEnd>) {
         self.layout = self.first_layout.clone();
         match self.begin() {

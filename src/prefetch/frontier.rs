@@ -2,20 +2,21 @@
 //!
 //! **Where a feed ends.** If a record, or the source, ends a feed, it does so at a step: every lane delivers
 //! its batches of all steps before that one, and then the error. Of several such steps the first one counts.
-//! So the end is a function of the data, whatever the numbers of lanes and threads, and whoever is fast.
+//! So the end is a function of the data, whatever the numbers of lanes and threads, and whichever of them is
+//! fast.
 //!
-//! This is why a lane hands a batch over only behind the frontier, when each lane has completed its batch of
-//! the step: none is delivered that another lane's error would have come before. The same holds for the end
-//! of a lane that has no more records.
+//! This is why a lane hands a batch over only when the frontier has passed it, that is, when each lane has
+//! completed its batch of the step: no batch is delivered that another lane's error should precede. The same
+//! holds for the end of a lane that has no more records.
 //!
 //! # Why every wait here ends
 //!
-//! The batches of the lanes that are furthest behind wait for nobody but the source, the workers and their
-//! own consumers. A reader that waits for another lane to take records has dealt all of the frontier's step:
-//! the other lane has taken all of its part, or it would be at the frontier itself. A lane that completes no
-//! more batches, because it has ended, its device has failed or its consumer has left, says so and is waited
-//! for no longer. One that has found an error goes on taking records, and drops them, until the others have
-//! come to its step.
+//! The batches of the lanes that are furthest behind wait only for the source, the workers and their own
+//! consumers. A reader that waits for another lane to take records has dealt all of the frontier's step: the
+//! other lane has taken its whole part, or it would be at the frontier itself. A lane that completes no more
+//! batches, because it has ended, its device has failed or its consumer has left, says so and is no longer
+//! waited for. A lane that has found an error goes on taking records, and drops them, until the others have
+//! reached its step.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub(crate) struct Frontier(Mutex<Lanes>);
 #[derive(Debug)]
 struct Lanes {
     lanes: Vec<LaneState>,
-    /// What ends the feed, as far as the lanes have found it.
+    /// What ends the feed, as far as the lanes know.
     failure: Option<Failure>,
 }
 
@@ -51,8 +52,8 @@ struct Failure {
 }
 
 impl Failure {
-    /// Of several, the least ends the feed. In one step, what is wrong with a record comes before the end of
-    /// the reading, which came to that record first.
+    /// Of several, the least ends the feed. In one step, a record's error comes before the reader's, because
+    /// the reader reached that record first.
     fn rank(&self) -> (StepId, bool, Option<RecordId>, usize) {
         let id = match &self.error {
             FeedError::Record(error) => Some(error.id),
@@ -69,7 +70,7 @@ impl Lanes {
         self.lanes.iter().filter_map(|lane| lane.next).min()
     }
 
-    /// The failure that ends the feed, if no lane can find one that comes before it.
+    /// The failure that ends the feed, if no lane can find an earlier one.
     fn end(&self) -> Option<&Failure> {
         let frontier = self.frontier();
         self.failure.as_ref().filter(|failure| frontier.is_none_or(|frontier| failure.at < frontier))
@@ -111,7 +112,7 @@ impl Frontier {
         }
         for lane in &mut lanes.lanes {
             if lane.waits.is_some() || ends {
-                // If there is no room, it has yet to take the message before.
+                // If there is no room, it has not yet taken the previous message.
                 let _ = lane.wake.try_send(());
             }
         }
@@ -120,7 +121,7 @@ impl Frontier {
 
 /// Whether a lane may hand something over.
 pub(crate) enum Clearance {
-    /// It is behind the frontier.
+    /// The frontier has passed it.
     Cleared,
     /// Another lane has to complete its batch first.
     NotYet,
@@ -133,7 +134,7 @@ pub(crate) enum Clearance {
 pub(crate) struct LaneFrontier {
     frontier: Arc<Frontier>,
     lane: usize,
-    /// Receives a message when the lane is to look again.
+    /// Receives a message when the lane should check again.
     woken: Receiver<()>,
 }
 
@@ -157,7 +158,7 @@ impl LaneFrontier {
         self.frontier.change(|lanes| lanes.lanes[self.lane].next = None);
     }
 
-    /// This ends the feed, unless something does so before it. The lane has completed all batches before it.
+    /// This ends the feed, unless something earlier does. The lane has completed all batches before it.
     pub(crate) fn fail(&self, at: StepId, error: FeedError) {
         let failure = Failure { at, lane: self.lane, error };
         self.frontier.change(|lanes| {

@@ -22,8 +22,8 @@ pub(crate) struct LaneMeters {
     pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
-    /// Waits of the prefetcher for other lanes: what it has, or how it ends, is behind their batches. No
-    /// deeper ring would shorten them.
+    /// Waits of the prefetcher for other lanes: its batches, or its end, must come after their batches. A
+    /// deeper ring would not shorten them.
     pub(crate) for_lanes: WaitMeter,
     /// Waits of the consumer for a batch, except for those in `for_itself`. The governor watches them.
     pub(crate) for_batch: Arc<WaitMeter>,
@@ -45,8 +45,8 @@ pub(crate) struct LaneMeters {
 }
 
 impl LaneMeters {
-    /// The number of batches that the consumer holds, if those are all that the ring has: it gets no other
-    /// before it drops one.
+    /// The number of batches that the consumer holds, if those are all that the ring has: it gets no more
+    /// until it drops one.
     pub(crate) fn all_held(&self) -> Option<usize> {
         let held = self.held.load(Ordering::Relaxed);
         (held >= self.ring.load(Ordering::Relaxed)).then_some(held)

@@ -17,20 +17,20 @@
 //!
 //! 1. **Conservation.** Slots in `free` + resting, idle, open, in flight and submitted here + in `full` +
 //!    held by the consumer = the batches in the ring, until the lane ends; a slot that is lost before then
-//!    asserts. All queues have room for everything that can be in them: only a receive ever waits.
-//! 2. **Order.** Batches are in flight in the order of their records and leave in that order, whatever order
-//!    the workers finish in.
+//!    fails an assertion. All queues have room for everything that can be in them: only a receive ever waits.
+//! 2. **Order.** Batches are in flight in the order of their records and leave in that order, in whatever
+//!    order the workers finish.
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What
 //!    comes before the end is delivered; then, at most once, the error. Of a lane's errors the earliest
-//!    batch's wins: one that is in flight comes before what failed at a later one. Of all lanes' errors that
-//!    the data caused the first step's wins, for every lane ([`frontier`]). What the data did not cause
-//!    (the feed is cancelled, a thread is lost, a consumer waits for itself) ends every lane with what is
-//!    delivered by then, and a device's failure its own lane.
+//!    batch's wins: one that is in flight comes before a failure at a later one. Of all lanes' errors that
+//!    the data caused the first step's wins, for every lane ([`frontier`]). Causes outside the data (the feed
+//!    is cancelled, a thread is lost, a consumer waits for itself) end every lane with what is delivered by
+//!    then, and a device's failure ends its own lane.
 //! 4. A buffer is not written before the event of its last use.
-//! 5. **Dropping a batch waits for nobody.** A slot that its device has yet to release is dropped on this
-//!    thread alone. So the thread stays, when the lane has ended, until all slots have returned, including
-//!    those of its empty batches (`feed/empty.rs`; see `base/return_queue.rs`). It holds nothing else by
-//!    then: neither its reader nor the workers wait for the consumer's batches.
+//! 5. **Dropping a batch never waits.** A slot that its device has yet to release is dropped only on this
+//!    thread. So the thread stays, when the lane has ended, until all slots have returned, including those of
+//!    its empty batches (`feed/empty.rs`; see `base/return_queue.rs`). It holds nothing else by then: neither
+//!    its reader nor the workers wait for the consumer's batches.
 
 pub(crate) mod consumer_task;
 mod depth;
@@ -86,7 +86,7 @@ impl Drop for RingKeeper {
 
 /// The state of a lane's prefetcher.
 pub(crate) struct Prefetcher {
-    /// Before everything that holds slots.
+    /// Declared before everything that holds slots.
     pub(crate) ring: RingKeeper,
     pub(crate) reader: DataReader,
     pub(crate) processor: Arc<Processor>,
@@ -128,7 +128,7 @@ pub(crate) struct Prefetcher {
     pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
-    /// Set by the consumer's end after this thread is through.
+    /// Set by the consumer's end after this thread is done.
     pub(crate) is_left: Arc<AtomicBool>,
     pub(crate) state: State,
 }
@@ -136,8 +136,9 @@ pub(crate) struct Prefetcher {
 /// A prefetcher's slots by state, and whether the lane is ending. Transfers come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Slots whose device has failed. Dropping one may wait for all of the device's work, or find that nobody
-    /// can tell when that work is over. So they are dropped when the lane has ended, before all other slots.
+    /// Slots whose device has failed. Dropping one may wait for all of the device's work, or find that the
+    /// end of that work cannot be detected. So they are dropped when the lane has ended, before all other
+    /// slots.
     failed: Vec<Slot>,
     /// Batches that are not submitted because of an error: their slot headers, and their buffers.
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
@@ -148,7 +149,7 @@ pub(crate) struct State {
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
-    /// Bad records that no good one has come before in their batch. The first good one decides its layout.
+    /// Bad records without a good one before them in their batch. The first good one decides its layout.
     early: Vec<BadRecord>,
     /// A run that waits for a slot. It is taken even if there is no slot, so that the end of the runs is
     /// noticed while the consumer holds every slot.
@@ -161,8 +162,8 @@ pub(crate) struct State {
     in_flight: VecDeque<(StepId, SlotHeader, Pending)>,
     /// The step of the batch that is closed next.
     next: StepId,
-    /// Why nothing new is begun. Until the lane ends, it goes on taking runs, for nobody: other lanes may
-    /// need those that the reader deals behind them.
+    /// Why nothing new is begun. Until the lane ends, it goes on taking runs and discards them: other lanes
+    /// may need runs that the reader deals after them.
     ending: Option<Ending>,
     /// Whether all runs have been taken.
     runs_over: bool,
@@ -200,7 +201,7 @@ enum Wake {
     ConsumerLeft,
 }
 
-/// The consumer has gone; nobody needs what is left.
+/// The consumer has left; the rest is not needed.
 struct Gone;
 
 /// How often a device is asked whether a slot's last use is over, because it does not announce that.
@@ -215,7 +216,7 @@ const LOOK_SHARE: u32 = 16;
 const FAR: Duration = Duration::from_secs(3600);
 
 /// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of that. So
-/// nothing is late by much, and a slot that stays in use is not polled all the time.
+/// no wait is late by much, and a slot that stays in use is not polled all the time.
 fn look_after(waited: Duration) -> Duration {
     (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
 }
@@ -259,7 +260,7 @@ impl Prefetcher {
             ..
         } = self;
         drop(ring);
-        // Those that were given up will not be complete.
+        // Discarded batches will never be complete.
         meters.filling.store(0, Ordering::Relaxed);
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
@@ -267,7 +268,7 @@ impl Prefetcher {
             // If there is no room for it, an error is already there, after the ring's batches.
             let _ = full.try_send(Err(error));
         }
-        // The other lanes do not wait for this one any more.
+        // The other lanes no longer wait for this one.
         drop(frontier);
         // The consumer sees the end before this thread waits for any slot: the consumer may have to continue
         // before a slot can be released.
@@ -441,7 +442,7 @@ impl Prefetcher {
         bad.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // A lost worker stays to take and drop tasks until the queue ends. Without a worker, the records
+        // A lost worker keeps taking and dropping tasks until the queue ends. Without any worker, the records
         // would never be written.
         let is_left = self.is_left.clone();
         let fill = Fill { run, places, settled, verified, lane, batch, is_left };
@@ -543,7 +544,7 @@ impl Prefetcher {
                 Err(Unsubmitted { error, slot }) => {
                     self.state.failed.extend(slot.map(|slot| *slot));
                     self.abandon_in_flight();
-                    // What ends another lane at a later step does not end this one.
+                    // An end of another lane at a later step does not end this one.
                     self.state.next = at;
                     self.fail_at(at, error);
                 }

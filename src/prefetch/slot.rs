@@ -31,7 +31,7 @@ pub(crate) struct SlotHeader {
 /// A slot of the ring whose buffer is not in use.
 pub(crate) struct Slot {
     /// Before the memory, which the device may still be reading: dropping a transfer waits until the device
-    /// no longer does.
+    /// no longer reads it.
     pub(crate) header: SlotHeader,
     pub(crate) frame: Frame,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Returned {
 /// A batch that did not reach its consumer, and why.
 pub(crate) struct Unsubmitted {
     pub(crate) error: FeedError,
-    /// Memory that its device may be working on nevertheless.
+    /// Memory that its device may be using nevertheless.
     pub(crate) slot: Option<Box<Slot>>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    /// Recycles the slot of a batch that nobody wants.
+    /// Recycles the slot of a batch that is not wanted.
     pub(crate) fn into_slot(self) -> Slot {
         Slot { header: self.header, frame: self.filled.recycle() }
     }
@@ -132,6 +132,6 @@ pub(crate) fn give_back(
     if released.is_err() {
         delivered.header.token.close_account();
     }
-    // If nobody takes it any more, it is dropped here: the lane has gone, and its device makes nobody wait.
+    // If the lane has gone and does not take it any more, it is dropped here: its device makes nothing wait.
     let _ = queue.send(Returned { slot: delivered.into_slot(), released });
 }

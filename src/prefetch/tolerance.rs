@@ -1,10 +1,10 @@
-//! How many bad records a lane goes on after.
+//! After how many bad records a lane goes on.
 
 use crate::bad::{BadCount, BadRecords, TooManyBad};
 use crate::batch::Filled;
 use crate::feed::FeedError;
 
-/// A lane's policy for bad records, and what it had of them.
+/// A lane's policy for bad records, and how many it had.
 pub(crate) struct Tolerance<'a> {
     pub(super) policy: &'a BadRecords,
     pub(super) count: &'a mut BadCount,

@@ -4,8 +4,7 @@
 //! is record `g mod M` of the database and goes to consumer `g mod N`, with the consumers in the order in
 //! which they registered. Because the count does not restart at the end of a pass, the records of a consumer
 //! shift from pass to pass if `N` does not divide `M`, as Caffe's do. If this reader's consumers are only
-//! some of the ranks of a larger job, `N` is the size of the job, and the records of other ranks are passed
-//! over.
+//! some of the ranks of a larger job, `N` is the size of the job, and the records of other ranks are skipped.
 //!
 //! If there is a plan, the plan decides who gets what ([`schedule_slice`](super::schedule_slice)). Records
 //! are handed over in the same way.
@@ -68,8 +67,7 @@ pub(super) struct Dealer<'a> {
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
-    /// What was done since a run was handed over, for traces. While dealing, it is `Some` except between two
-    /// of them.
+    /// The work since a run was handed over, for traces. While dealing, it is `Some` except between two runs.
     span: Option<EnteredSpan>,
 }
 
@@ -77,7 +75,7 @@ pub(super) struct Dealer<'a> {
 pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
-    /// Calls nothing that could panic: the ends would close before anybody knows why.
+    /// Calls nothing that could panic: the ends would close before the cause is recorded.
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
         let consumer = |end| ConsumerState {
             end,
@@ -122,7 +120,7 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
-            // Before a pass and not behind it: a source that cannot go back can still be read once.
+            // Before a pass, not after it: a source that cannot go back can still be read once.
             if epoch > 0 {
                 cursor.rewind()?;
             }
@@ -269,13 +267,13 @@ impl<'a> Dealer<'a> {
             span.record("lane", turn).record("batch", batch);
             span.record("records", records).record("bytes", bytes);
         }
-        // After the one before has ended, so that they follow each other.
+        // After the previous one has ended, so that they follow each other.
         self.span = Some(deal_span());
         Ok(())
     }
 
-    /// Handles a consumer that has left. Its share is dealt to nobody from now on, so that the shares of the
-    /// others stay the same. `lost` records were held for it.
+    /// Handles a consumer that has left. Its share goes to nobody from now on, so the shares of the others
+    /// stay the same. `lost` records were held for it.
     fn consumer_left(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
         self.consumers[turn].left = true;
         if self.consumers.iter().all(|consumer| consumer.left) {
@@ -303,7 +301,7 @@ impl<'a> Dealer<'a> {
     }
 }
 
-/// The span of the next run that is handed over, to whomever it is.
+/// The span of the next run that is handed over, to any consumer.
 fn deal_span() -> EnteredSpan {
     tracing::trace_span!(
         target: TARGET, "deal", lane = Empty, batch = Empty, records = Empty, bytes = Empty

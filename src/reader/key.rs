@@ -15,7 +15,7 @@ use percolator_files::shown;
 pub struct ReaderKey {
     /// The layer's name.
     pub layer: String,
-    /// The source's path; canonical if it exists on disk. Of many joined sources, their name and a checksum
+    /// The source's path; canonical if it exists on disk. For many joined sources, their name and a checksum
     /// of their paths.
     pub source: PathBuf,
     /// Training or testing.

@@ -79,7 +79,7 @@ pub enum ReaderError {
     /// The job has no such step.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// The next block of steps could not be had.
+    /// The next block of steps could not be obtained.
     #[error("{key}: no more steps are handed out: {message}")]
     Blocks {
         /// The reader.
@@ -465,7 +465,7 @@ impl DataReaderBuilder {
     }
 
     /// Sets which ranks of a job of `of` ranks the consumers are: `first` and those that follow it. Records
-    /// of the other ranks are passed over. By default the consumers are all ranks.
+    /// of the other ranks are skipped. By default the consumers are all ranks.
     ///
     /// This is how Caffe shards in TRAIN: rank `r` of `N` gets the records `r`, `r + N`, `r + 2N` and so on,
     /// counted from the start and across passes.
@@ -533,7 +533,7 @@ impl DataReaderBuilder {
     ///
     /// The same as for [`open`](Self::open).
     pub fn open_in(self, registry: &Registry) -> Result<DataReader, ReaderError> {
-        // Not yet its key: the source's path may be what panics.
+        // Not its key yet: getting the source's path may panic.
         let name = self.layer.clone();
         catch_unwind(AssertUnwindSafe(|| self.open_caught(registry)))
             .unwrap_or_else(|panic| Err(ReaderError::Panicked { key: name, message: panic_message(&*panic) }))
@@ -543,7 +543,7 @@ impl DataReaderBuilder {
         let terms = self.terms;
         terms.check()?;
         let mut source = canonical(self.source.path());
-        // Two data sets of many databases may differ in those that the name leaves out.
+        // Two data sets of many databases may differ only in databases that the name leaves out.
         if let Some(checksum) = self.source.files().checksum() {
             source.as_mut_os_string().push(format!(" {checksum:08x}"));
         }

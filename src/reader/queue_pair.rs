@@ -6,13 +6,13 @@
 //! # Invariants
 //!
 //! 1. **Conservation.** Slots in `free` + in `full` + held by the reader + held by the consumer = capacity,
-//!    as long as both ends live. Dropping a slot before one of the ends is a bug, and asserts.
+//!    as long as both ends live. Dropping a slot before one of the ends is a bug, and fails an assertion.
 //! 2. **Every wait ends.** Dropping either end closes both queues. The consumer drains `full` and then sees
 //!    its end; the reader's next push or pop reports that the consumer has left. Leases that are still held
-//!    keep nothing open.
+//!    do not keep a queue open.
 //! 3. **Slots may return in groups**, because waking the reader costs more than filling a small run. This
-//!    requires that the holder of the other slots releases them whatever the reader does, as a feed's workers
-//!    do. Then no slot is held back for ever, because more slots are in use than are held back.
+//!    requires that the holder of the other slots releases them without waiting for the reader, as a feed's
+//!    workers do. Then no slot is held back for ever, because more slots are in use than are held back.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,7 +22,7 @@ use crate::base::slot_account::{SlotAccount, SlotToken};
 use crate::base::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 use crate::source::Run;
 
-/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. Slots
+/// Creates the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. Slots
 /// return in groups of `together`, which is limited to at least one and at most half of the slots.
 pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> (ReaderEnd, ConsumerEnd) {
     queue_pair_of(slots, together, || Run::with_capacity(slot_records))
@@ -109,7 +109,8 @@ struct Returns {
     /// Fewer slots than return together.
     kept: Vec<RunSlot>,
     together: usize,
-    /// Tells how many slots are in `full`. It goes before the consumer's end does, and keeps nothing open.
+    /// Tells how many slots are in `full`. It is dropped before the consumer's end, and does not keep a queue
+    /// open.
     full: Receiver<RunSlot>,
 }
 

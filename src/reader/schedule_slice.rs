@@ -19,11 +19,11 @@ use percolator_files::shown::with_sources;
 pub(crate) struct ScheduleSlice {
     pub(crate) plan: Arc<Plan>,
     pub(crate) first_replica: usize,
-    /// The first step of each consumer. Another reader dealt it the steps before that.
+    /// The first step of each consumer. Another reader dealt it the earlier steps.
     pub(crate) starts: Vec<StepId>,
     /// The first step that is not dealt, if there is one.
     pub(crate) end: Option<StepId>,
-    /// Who hands out the steps, block by block. If nobody does, they follow one another.
+    /// The source of the steps, block by block. Without one, the steps follow one another.
     pub(crate) blocks: Option<BlockSource>,
     /// The source's commit when the plan was made, if it says so.
     pub(crate) commit: Option<u64>,
@@ -97,15 +97,15 @@ impl fmt::Display for ScheduleSlice {
 struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
-    /// The end of each file, if their beginnings are found; otherwise the end of all records.
+    /// The end of each file, if the cursor can find the files' beginnings; otherwise the end of all records.
     ends: Vec<u64>,
-    /// Whether it seeks to the beginning of a file, if to no other record.
+    /// Whether it can seek to the beginning of a file, though perhaps to no other record.
     is_seekable: bool,
-    /// Whether an index leads it to each record, so that none is passed over.
+    /// Whether an index leads it to each record, so that none is skipped.
     is_indexed: bool,
     /// The position of the cursor's next record, if known: a cursor need not begin at the first record.
     at: Option<u64>,
-    /// Whether it has been behind the last record.
+    /// Whether it has been past the last record.
     has_seen_end: bool,
     /// The next records of a share, already announced to the cursor.
     foreseen: VecDeque<RecordId>,
@@ -123,7 +123,7 @@ impl Seeker<'_> {
     /// Moves to the record at a position. Returns `false` if the reader is stopped on the way, which may be
     /// long.
     fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
-        // Where the cursor leaves another end, it checks that itself.
+        // If the cursor leaves the end of another file, it checks that end itself.
         if self.at == self.ends.last().copied() {
             self.check_end()?;
         }
@@ -147,7 +147,7 @@ impl Seeker<'_> {
         Ok(true)
     }
 
-    /// The last record up to a position that the cursor finds without passing over others.
+    /// The last record up to a position that the cursor finds without skipping others.
     fn start_of(&self, position: u64) -> u64 {
         if self.is_indexed {
             return position;
@@ -156,7 +156,7 @@ impl Seeker<'_> {
         files.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0)
     }
 
-    /// Passes over the records that come next. Returns `false` if the reader is stopped on the way.
+    /// Skips the records that come next. Returns `false` if the reader is stopped on the way.
     fn pass_over(
         &mut self,
         positions: Range<u64>,
@@ -173,18 +173,18 @@ impl Seeker<'_> {
         Ok(true)
     }
 
-    /// At the end of an epoch, passes over what the last step leaves out, if the source is read in order, and
-    /// checks the end.
+    /// At the end of an epoch, skips the records that the last step leaves out, if the source is read in
+    /// order, and checks the end.
     fn end_epoch(&mut self, plan: &Plan, is_stopping: impl Fn() -> bool) -> Result<(), SourceError> {
         self.look_behind_the_end()?;
         let Some(at) = self.at else { return Ok(()) };
-        // Behind a step that wraps, the cursor is in the next epoch.
+        // After a step that wraps, the cursor is in the next epoch.
         if !self.is_indexed && !plan.wraps() {
             let end = match plan.shuffles_files() {
                 true => self.ends.get(self.ends.partition_point(|&end| end < at)).copied().unwrap_or(at),
                 false => self.records(),
             };
-            // More is not left out, but another worker's.
+            // Any further records are not left out, but are another worker's.
             if end - at < plan.step_records() {
                 if !self.pass_over(at..end, is_stopping)? {
                     return Ok(());
@@ -195,8 +195,8 @@ impl Seeker<'_> {
         self.check_end()
     }
 
-    /// Goes over the plan's last record, the first time, if the cursor seeks there: it may be anywhere, and
-    /// never come there by itself.
+    /// Skips over the plan's last record, the first time, if an index leads the cursor to each record: it
+    /// seeks anywhere, and may never get past the last record by itself.
     fn look_behind_the_end(&mut self) -> Result<(), SourceError> {
         let records = self.records();
         if !self.is_indexed || self.has_seen_end || self.at == Some(records) {
@@ -211,14 +211,14 @@ impl Seeker<'_> {
         Ok(())
     }
 
-    /// If the cursor is behind the plan's last record, or the last of a file, checks that the source or the
-    /// file ends there. The plan was made for as many records as the source states of each file, and nothing
-    /// else would tell that it has more.
+    /// If the cursor is past the plan's last record, or the last of a file, checks that the source or the
+    /// file ends there. The plan was made for as many records as the source states for each file, and nothing
+    /// else would detect more.
     fn check_end(&mut self) -> Result<(), SourceError> {
         if self.at != Some(self.records()) {
             return self.cursor.check_end();
         }
-        // Checked once: wherever the cursor is now, it goes elsewhere.
+        // Checked once: the cursor goes elsewhere from here.
         (self.at, self.has_seen_end) = (None, true);
         if !self.cursor.skip()? {
             return Ok(());
@@ -230,7 +230,7 @@ impl Seeker<'_> {
         Err(SourceError::Broken { path: self.source.path().to_owned(), index: records, message })
     }
 
-    /// The number of records that the plan is of.
+    /// The number of records that the plan covers.
     fn records(&self) -> u64 {
         self.ends.last().copied().unwrap_or_default()
     }
@@ -373,7 +373,7 @@ impl Dealer<'_> {
         }
     }
 
-    /// Deals the steps of a range. Steps that an epoch does not have are those of the next one.
+    /// Deals the steps of a range. Steps beyond the end of an epoch are those of the next one.
     fn deal_range<'p>(
         &mut self,
         schedule_slice: &'p ScheduleSlice,

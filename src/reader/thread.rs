@@ -27,10 +27,10 @@ const RUN_BYTES: usize = 256 * 1024;
 /// A batch has at least this many runs, so that several workers can share it.
 const RUNS_PER_BATCH_MIN: usize = 4;
 
-/// As good as for ever, but within the range of the clock.
+/// Practically for ever, but within the range of the clock.
 const GATE_TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-/// The most records in flight to one consumer: far more than anybody needs, and few enough that a reader's
-/// bookkeeping fits in memory.
+/// The most records in flight to one consumer: far more than any program needs, and few enough that a
+/// reader's bookkeeping fits in memory.
 const POOL_RECORDS_MAX: usize = 1 << 22;
 
 /// What all consumers of one reader must agree on.
@@ -182,7 +182,7 @@ pub(super) struct Shared {
     /// Notified when a consumer registers, when the reader is resumed, and when it must stop.
     gate_changed: Condvar,
     stop: AtomicBool,
-    /// Whether no run is to be begun.
+    /// Whether no new run may be begun.
     is_paused: AtomicBool,
     pub(super) first_error: FirstError<ReaderError>,
     pub(super) meters: ReaderMeters,
@@ -383,7 +383,7 @@ impl Shared {
     /// end of its queue also sees why. Not only the source may panic: so may the program's own subscriber, at
     /// any span or event.
     fn run(&self, source: &dyn Source, gate_timeout: Duration, helpers: Option<Arc<dyn Helpers>>) {
-        // Outside all that is caught: the ends close last.
+        // Outside everything that is caught: the ends close last.
         let mut dealer = None;
         let ran = self.caught(|| {
             let span = tracing::info_span!("reader", key = %self.key, feed = self.terms.feed);
@@ -392,7 +392,7 @@ impl Shared {
                 let ends = self.wait_at_the_gate(gate_timeout)?;
                 dealer.insert(Dealer::new(self, ends)).deal_all(source, helpers)
             });
-            // What was read before an error comes before it, and does not hide it.
+            // Records that were read before an error are delivered before it, and do not hide it.
             let flushed = self.caught(|| {
                 dealer.iter_mut().for_each(Dealer::flush);
                 Ok(())
@@ -410,7 +410,7 @@ impl Shared {
         drop(dealer);
     }
 
-    /// Makes a panic an error.
+    /// Turns a panic into an error.
     fn caught(&self, work: impl FnOnce() -> Result<(), ReaderError>) -> Result<(), ReaderError> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             let (key, message) = (self.key.to_string(), panic_message(&*panic));

@@ -1,9 +1,10 @@
 //! The content hash of a record: 128 bits of its position, key, value and companion's value.
 //!
-//! Each part is hashed by itself with XXH3 (128 bits). Then the position, the parts' lengths and their hashes
-//! are hashed together. So a byte that moves from the key to the value changes the hash, and so do two
+//! Each part is hashed separately with XXH3 (128 bits). Then the position, the parts' lengths and their
+//! hashes are hashed together. So a byte that moves from the key to the value changes the hash, and so do two
 //! records that change places. XXH3 is specified, and gives the same hashes on all machines and in all
-//! releases. It has no key: it protects against mistakes, not against somebody who looks for a collision.
+//! releases. It has no key: it protects against mistakes, not against an attacker who searches for a
+//! collision.
 
 use twox_hash::XxHash3_128;
 
@@ -17,7 +18,7 @@ pub(crate) struct ContentHash(pub(crate) u128);
 const NO_COMPANION: u64 = u64::MAX;
 
 impl ContentHash {
-    /// The low half, which is kept where the hash of each record is kept.
+    /// The low half, which is kept if the hash of each record is kept.
     #[expect(clippy::cast_possible_truncation, reason = "the other half is left out")]
     pub(crate) fn low(self) -> u64 {
         self.0 as u64

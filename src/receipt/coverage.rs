@@ -11,7 +11,7 @@ pub(super) struct Counts(Vec<u32>);
 impl Counts {
     /// `None` if there is no memory for so many.
     pub(super) fn of(records: usize) -> Option<Self> {
-        // `vec!` would end the process. What is never counted in stays untouched, and takes no memory.
+        // `vec!` would end the process. Counters that are never used stay untouched, and take no memory.
         try_zeroed_vec(records).ok().map(Counts)
     }
 

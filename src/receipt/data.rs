@@ -36,8 +36,8 @@ pub enum DigestDetail {
     /// The sum over all records: about a hundred bytes. It proves an epoch that was delivered as a whole.
     #[default]
     Sum,
-    /// The sum, and 64 bits of each record's hash: 16 bytes per record. It also proves what was delivered of
-    /// an epoch that is under way or drops records, and names the receipt that is wrong.
+    /// The sum, and 64 bits of each record's hash: 16 bytes per record. It also proves the delivered part of
+    /// an epoch that is under way or drops records, and names the wrong receipt.
     EachRecord,
 }
 
@@ -69,7 +69,7 @@ impl DataDigest {
         let sums = Mutex::new(Sums::default());
         let hash = |(first, run): &Part| {
             let (contents, each) = hash(run, detail);
-            // Lent bytes are right if nobody wrote to them before they were used.
+            // Lent bytes are valid if they were not written to before they were used.
             match run.check_used() {
                 Ok(()) => sums.lock().add(*first, contents, each),
                 Err(changed) => sums.lock().changed = Some(changed),

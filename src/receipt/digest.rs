@@ -13,7 +13,7 @@ use crate::record::RecordId;
 /// to the digest of all their records.
 ///
 /// Two different multisets of records have the same digest with a probability of about 2^-64. This protects
-/// against mistakes, not against somebody who looks for such records.
+/// against mistakes, not against an attacker who searches for such records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Digest {
     sum: u128,
@@ -100,7 +100,7 @@ impl FromStr for Digest {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EpochKey(u64);
 
-/// A record's mark: 128 bits that are a function of the epoch and the index alone.
+/// A record's mark: 128 bits that are a function of only the epoch and the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) low: u64,

@@ -8,7 +8,7 @@ use percolator_files::caller::words;
 use percolator_files::checked_text::TextFault;
 use percolator_files::shown;
 
-/// A receipt cannot be read or written, or receipts do not go together.
+/// A receipt cannot be read or written, or receipts cannot be combined.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {

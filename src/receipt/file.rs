@@ -16,9 +16,9 @@ pub(crate) const BYTES_MAX: u64 = 8 << 30;
 
 impl Receipt {
     /// Writes the receipt to a file, which has its name only once it is complete: an existing file is
-    /// replaced then, and not before. Symbolic links are followed, and only a regular file is replaced. To
-    /// save a snapshot as well, use [`Snapshot::save_with_receipt`](crate::Snapshot::save_with_receipt),
-    /// which leaves both there or neither.
+    /// replaced only then. Symbolic links are followed, and only a regular file is replaced. To save a
+    /// snapshot as well, use [`Snapshot::save_with_receipt`](crate::Snapshot::save_with_receipt), which
+    /// leaves both or neither.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Receipt {
     }
 }
 
-/// Writes a text that can be read back to a file, whole or not at all.
+/// Writes a text that can be read back to a file, completely or not at all.
 pub(super) fn save(
     kind: &'static str,
     path: &Path,

@@ -64,7 +64,7 @@ impl Ledger {
     }
 
     /// Records a batch: the step it is a share of, its records, the content hashes of all of them or of none,
-    /// and the bad records that it goes without.
+    /// and the bad records that it leaves out.
     pub(crate) fn fold(
         &mut self,
         step: Option<StepEnd>,
@@ -80,7 +80,7 @@ impl Ledger {
             let entry = self.entries.entry(epoch).or_default();
             entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
         }
-        // Most batches are of one epoch, which is then looked up once.
+        // Most batches belong to one epoch, which is then looked up once.
         let mut contents = contents.iter();
         for records in records.chunk_by(|one, next| one.epoch == next.epoch) {
             let epoch = records[0].epoch;
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// The same, for a batch with bad records. A row that replaces one is a copy, and did not come again.
+    /// The same, for a batch with bad records. A row that replaces one is a copy, and does not count again.
     fn fold_with_bad(
         &mut self,
         step: Option<StepEnd>,

@@ -1,11 +1,11 @@
 //! Records of what was delivered, which prove that an epoch was covered exactly once.
 //!
-//! Each lane folds the records that it hands over into an order-free [`Digest`] and into a sketch. If two
-//! digests differ by few records, the sketches can name these. The lane also notes the steps it was given.
-//! Together these are a [`Receipt`]: a page of text per epoch, whatever its number of records. The receipts
-//! of all ranks of a run, from before and after each resume, make a [`Verdict`]. It says either that the
-//! plan's records for those steps were delivered, and that those steps have every record exactly once; or
-//! which records are missing, and which came twice.
+//! Each lane adds the records that it hands over to an order-free [`Digest`] and to a sketch. If two digests
+//! differ by few records, the sketches can name these. The lane also notes the steps it was given. Together
+//! these are a [`Receipt`]: a page of text per epoch, whatever its number of records. The receipts of all
+//! ranks of a run, from before and after each resume, make a [`Verdict`]. It says either that the plan's
+//! records for those steps were delivered, and that those steps have every record exactly once; or which
+//! records are missing, and which came twice.
 
 pub(crate) mod content;
 mod coverage;
@@ -40,7 +40,7 @@ use crate::order::Plan;
 use crate::source::Identity;
 use percolator_files::checked_text::TextWriter;
 
-/// What some lanes of a training run were given. [`Feed::receipt`](crate::Feed::receipt) and
+/// What was delivered to some lanes of a training run. [`Feed::receipt`](crate::Feed::receipt) and
 /// [`Lane::receipt`](crate::Lane::receipt) return one, and [`Verdict::of`] takes those of the whole run.
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr)), with a checksum.

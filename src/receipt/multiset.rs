@@ -33,7 +33,7 @@ impl Multiset {
         other.0.iter().for_each(|(&at, &by)| self.change(at, by));
     }
 
-    /// Whether it has no number.
+    /// Whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -73,7 +73,7 @@ impl Multiset {
         bound(self.0.first_key_value())..bound(self.0.last_key_value())
     }
 
-    /// Which of these ranges, each after the one before, have a number that occurs.
+    /// Which of these ranges, each after the previous one, have a number that occurs.
     pub(super) fn having_any_of<'a>(&self, ranges: impl Iterator<Item = &'a Range<u64>>) -> Vec<usize> {
         let mut own = self.ranges().map(|(own, _)| own).peekable();
         let has_any = |steps: &Range<u64>| {
@@ -99,7 +99,7 @@ impl fmt::Display for Multiset {
     }
 }
 
-/// The text is no multiset. The error needs no details: its caller has the line.
+/// The text is not a multiset. The error needs no details: its caller has the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoMultiset;
 

@@ -93,8 +93,8 @@ impl Progress<'_> {
         Ok(())
     }
 
-    /// Whether each step that has records was given once. If more steps than can be looked at were not, that
-    /// is not known, and so it is not said.
+    /// Whether each step that has records was given once. If more steps than can be checked were not, this is
+    /// unknown, and so it is not claimed.
     pub(super) fn is_step_by_step(&self, epoch: u64) -> Result<bool, ReceiptError> {
         /// A second's worth, or less.
         const LOOKS_MAX: usize = 1 << 20;

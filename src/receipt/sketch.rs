@@ -105,7 +105,7 @@ impl Sketch {
     }
 
     /// What this sketch has beyond another of the same epoch, by record; negative for what it lacks. `None`
-    /// if these records are too many to be named: up to some tens can be named always, or nearly always.
+    /// if these records are too many to be named: up to some tens can be named always or nearly always.
     pub(super) fn beyond(&self, other: &Self, key: EpochKey) -> Option<BTreeMap<u64, i64>> {
         let mut left = self.clone();
         for (cell, other) in left.cells.iter_mut().zip(&*other.cells) {
@@ -115,8 +115,8 @@ impl Sketch {
         let mut waiting: Vec<usize> = (0..CELLS).collect();
         while let Some(place) = waiting.pop() {
             let Some((index, times)) = left.cells[place].only(key) else { continue };
-            // A record that comes out twice, or more records than there are cells, are not records: the sums
-            // only look so.
+            // If a record comes out twice, or there are more records than cells, the sums only look like
+            // records.
             if named.insert(index, times).is_some() || named.len() > CELLS {
                 return None;
             }

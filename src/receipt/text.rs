@@ -133,7 +133,7 @@ fn entry(
         }
     }
     if let Some(found) = facts.next_if("bad") {
-        // As often as its step: a receipt to which a step was added once more has both twice.
+        // As often as its step: a receipt to which a step was added again has both twice.
         let records = plan.job().records();
         let read = found.parse().ok().filter(|bad: &Multiset| bad.bounds().end <= records);
         let wanted = format!("\"bad ...\" with records of 0..{records}, as 0..7,");

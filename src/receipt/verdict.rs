@@ -13,8 +13,8 @@ const RANGES_MAX: usize = 16;
 pub struct Verdict {
     /// The epochs that are in a receipt, in order.
     pub epochs: Vec<EpochVerdict>,
-    /// Epochs that are in no receipt, between others that are, and of which no record may yet come: a job
-    /// that resumed another is given what that left in an order of its own, epochs ahead of others.
+    /// Epochs that are in no receipt, lie between others that are, and of which no record may still come. (A
+    /// job that resumed another gets that job's rest in its own order, some epochs ahead of others.)
     pub absent_epochs: Vec<Range<u64>>,
     /// Replicas without a receipt.
     pub absent_replicas: Vec<AbsentReplicas>,
@@ -59,7 +59,7 @@ pub enum EpochState {
     Broken,
 }
 
-/// What was found of an epoch.
+/// What was found for an epoch.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochVerdict {
@@ -77,12 +77,12 @@ pub struct EpochVerdict {
     pub dropped: u64,
     /// How many are still to come, if it is under way.
     pub pending: u64,
-    /// What is missing. If the epoch is under way: what is missing of the steps that were passed over.
+    /// What is missing. If the epoch is under way: what is missing from the steps that were skipped.
     pub missing: Positions,
     /// What came too often.
     pub doubled: Positions,
-    /// The bad records that the run [went on without](crate::FeedBuilder::bad_records). Their steps came, so
-    /// they are not missing.
+    /// The bad records that the run [left out](crate::FeedBuilder::bad_records). Their steps came, so they
+    /// are not missing.
     pub bad: Positions,
     /// Its steps, if all receipts that have any are of one plan.
     pub steps: Option<GivenSteps>,
@@ -100,14 +100,14 @@ impl EpochVerdict {
     fn is_sound(&self) -> bool {
         match &self.contents {
             None | Some(ContentsVerdict::Proven) => self.state != EpochState::Broken,
-            // A digest is given for proof, so an epoch that has ended must be proven.
+            // A digest is given as proof, so an epoch that has ended must be proven.
             Some(ContentsVerdict::NotKnown) => self.state == EpochState::UnderWay,
             Some(ContentsVerdict::Differ(_) | ContentsVerdict::NotSaid { .. }) => false,
         }
     }
 }
 
-/// What is known of the bytes of an epoch's records.
+/// What is known about the bytes of an epoch's records.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentsVerdict {

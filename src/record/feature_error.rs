@@ -18,7 +18,7 @@ pub enum FeatureError {
         /// The features that the record has, each once.
         features: Vec<String>,
     },
-    /// It is there without a list, which counts as missing.
+    /// It has no list, which counts as missing.
     #[error("the feature {feature:?} has no kind, and so no value; {wanted} needs one in every record")]
     Unset {
         /// The feature.

@@ -1,4 +1,4 @@
-//! What names a record, whatever it holds: its epoch and position ([`RecordId`]), its key ([`Key`]) for
+//! What identifies a record of any kind: its epoch and position ([`RecordId`]), its key ([`Key`]) for
 //! messages, and the step it belongs to ([`StepId`]).
 //!
 //! Two kinds of record are read in place, by views of a value's bytes that copy nothing: [`Datum`], Caffe's
@@ -18,7 +18,7 @@ pub use percolator_messages::{Datum, DatumError, Floats, Image, Pixels, Strided,
 
 /// Identifies a record: its number, and the pass over the database.
 ///
-/// Whatever a feed decides about a record (its crop, its mirroring) is a function of this and the seed, never
+/// All that a feed decides about a record (its crop, its mirroring) is a function of this and the seed, never
 /// of the thread that processes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordId {

@@ -142,7 +142,7 @@ pub enum SnapshotError {
     CaffeRandom,
 }
 
-// The inner error is part of the message, so it is not the source: it would be printed twice.
+// The inner error is part of the message, so it is not the source: otherwise it would be printed twice.
 impl From<OrderError> for SnapshotError {
     fn from(error: OrderError) -> Self {
         SnapshotError::Order(error)

@@ -1,7 +1,7 @@
 //! A snapshot's file, saved together with a receipt.
 //!
-//! Two files cannot be renamed at once. So the snapshot is first renamed into place with the receipt's text
-//! behind its own, in one file: that rename publishes both. Then the receipt is written to its own path, and
+//! Two files cannot be renamed at once. So the snapshot is first renamed into place together with the
+//! receipt's text, in one file: that rename publishes both. Then the receipt is written to its own path, and
 //! finally the snapshot alone. A process killed in between leaves a snapshot that carries its receipt, and
 //! [`Snapshot::recover`], with which a run resumes, completes the save.
 //!
@@ -139,7 +139,7 @@ impl Snapshot {
     ///
     /// As [`load`](Self::load); [`SnapshotError::Receipt`] or [`SnapshotError::Io`] if the receipt, or after
     /// it the snapshot, cannot be written; [`SnapshotError::Io`] if the receipt's path is not in the
-    /// snapshot's folder, and no file is there: the path is only the snapshot's word.
+    /// snapshot's folder and no file is there, because only the snapshot claims that path.
     pub fn recover(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
         let (snapshot, carried) = load(path, BOUNDS)?;
@@ -148,8 +148,8 @@ impl Snapshot {
             let place = folder_of(&snapshot_place).join(place);
             let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
             let receipt: Receipt = text.parse().map_err(of_text)?;
-            // Whatever path the snapshot gives: a receipt replaces nothing but a receipt, and outside the
-            // snapshot's folder none is made where nothing is.
+            // Whatever path the snapshot gives, a receipt replaces only a receipt, and no new file is created
+            // outside the snapshot's folder.
             match fs::metadata(&place) {
                 Ok(there) if there.len() > 0 => drop(Receipt::load(&place).map_err(SnapshotError::Receipt)?),
                 Err(_) if !is_in_folder_of(&snapshot_place, &place) => return Err(elsewhere(path, &place)),
@@ -162,8 +162,8 @@ impl Snapshot {
     }
 }
 
-/// Whether a path leads into the folder of the snapshot's file. One that cannot be resolved counts as if it
-/// did: it cannot be written to either, and that error says why.
+/// Whether a path leads into the folder of the snapshot's file. A path that cannot be resolved counts as if
+/// it did: it cannot be written to either, and that error says why.
 fn is_in_folder_of(snapshot_place: &Path, place: &Path) -> bool {
     let resolved = place_of(place).and_then(|place| fs::canonicalize(folder_of(&place)));
     let folder = fs::canonicalize(folder_of(snapshot_place));

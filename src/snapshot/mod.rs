@@ -45,8 +45,8 @@ use crate::transform::CaffeEra;
 /// checksum 5c1e0f6b
 /// ```
 ///
-/// It holds nothing of the model and nothing of the transform: crops and mirroring are drawn from the seed,
-/// the epoch and the record, so a feed built with the same transform gives the same bytes.
+/// It contains neither the model nor the transform: crops and mirroring are drawn from the seed, the epoch
+/// and the record, so a feed built with the same transform delivers the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The source's path, for messages.
@@ -101,8 +101,8 @@ impl RoundRobin {
     pub(crate) fn job(self, files: &[u64], seed: u64) -> Result<Job, OrderError> {
         let job =
             Job::new(files, BatchSize::PerReplica(self.batch_size), World::new(1, self.ranks)?).seed(seed);
-        // A run that ends has a short last batch. Otherwise each pass begins in the batch where the one
-        // before it ends.
+        // A run that ends has a short last batch. Otherwise each pass begins in the batch in which the
+        // previous one ends.
         let last_batch = if self.passes.is_some() { LastBatch::Keep } else { LastBatch::Wrap };
         Ok(job.assignment(Assignment::Caffe).last_batch(last_batch))
     }
@@ -156,18 +156,19 @@ impl Snapshot {
 
     /// What a replica of a plan had of an epoch before it resumes in it.
     ///
-    /// The snapshot may not know: it is another process's, or of another world, or the replica was in a later
-    /// epoch and takes over what others had not reached. Then it is the mean of those known to be in it.
+    /// The snapshot may not know, because it is another process's, or of another world, or the replica was in
+    /// a later epoch and takes over what others had not reached. Then it is the mean of those known to be in
+    /// the epoch.
     pub(crate) fn bad_until(&self, replica: usize, plan: &Plan, epoch: u64) -> BadCount {
-        // What another job left may have records of the next epoch, which count as that.
+        // The rest that another job left may have records of the next epoch, which count to that epoch.
         let goes_on = matches!(&self.dealt_by, DealtBy::Plan(own) if **own == *plan);
         let is_own = |own: &&BadCount| plan.world().replicas() == self.replicas() && own.epoch <= epoch;
         let own = self.bad.get(&replica).filter(|own| goes_on || is_own(own));
         own.copied().unwrap_or_else(|| BadCount::mean(self.bad.values(), epoch))
     }
 
-    /// The number of bad records, as far as it is known, that the replicas had of the epoch of their last
-    /// batch: those that a feed [went on after](crate::FeedBuilder::bad_records).
+    /// The known number of bad records that the replicas had in the epoch of their last batch: those that a
+    /// feed [went on after](crate::FeedBuilder::bad_records).
     #[must_use]
     pub fn bad_records(&self) -> u64 {
         let latest = self.bad.values().map(|count| count.epoch).max();

@@ -1,14 +1,14 @@
 //! Deferred checksums: the verification of a record, or of its block, left to the thread that uses the
 //! record.
 //!
-//! A feed's workers read a record's bytes anyway, so they verify them: a reader that did would read every
+//! A feed's workers read a record's bytes anyway, so they verify them: if the reader did, it would read every
 //! byte once more, on one thread. A deferred checksum travels with its record: from the cursor in the
 //! [`Entry`](super::Entry) to the [`Run`](super::Run), whose consumer verifies it. A cursor defers checksums
-//! only if requested ([`VerifiesLater`](super::VerifiesLater)), and itself verifies every block that nobody
+//! only if requested ([`VerifiesLater`](super::VerifiesLater)), and itself verifies every block that no run
 //! took over.
 //!
-//! A checksum that stands beside its value, as in a TFRecord, need not travel: the value's lender finds it by
-//! the value's address ([`Keeper::check_value`]).
+//! A checksum that is stored beside its value, as in a TFRecord, need not travel: the value's lender finds it
+//! by the value's address ([`Keeper::check_value`]).
 
 use percolator_leveldb::table::{DeferredChecksum, Unverified};
 
@@ -16,14 +16,14 @@ use super::SourceError;
 
 /// A lender that keeps unverified tables alive, and can therefore verify their blocks.
 pub(crate) trait Keeper: Send + Sync {
-    /// Verifies the block that a deferred checksum is of.
+    /// Verifies the block of a deferred checksum.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the block is damaged.
     fn check_block(&self, checksum: TableChecksum) -> Result<(), SourceError>;
 
-    /// Verifies a value of this keeper by what stands beside it, if its cursor did not: by a checksum of it,
+    /// Verifies a value of this keeper by what is stored beside it, if its cursor did not: by its checksum,
     /// or by the head of its page.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ pub(crate) struct TableChecksum {
     pub(crate) checksum: DeferredChecksum,
 }
 
-/// A block that is not verified yet, borrowed from the cursor that stands in it.
+/// A block that is not verified yet, borrowed from the cursor that is in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnverifiedTable<'a> {
     pub(crate) table: usize,

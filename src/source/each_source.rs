@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::{Source, SourceError};
 
-/// Does the work on each source, as many at once as there are processors. The error is that of the first
-/// source in order that has one, as if one source came after the other.
+/// Does the work on each source, on as many at once as there are processors. The error is that of the first
+/// source in order that has one, as if the sources were handled one after the other.
 pub(super) fn for_each(
     sources: &[&Arc<dyn Source>],
     work: impl Fn(&dyn Source) -> Result<(), SourceError> + Sync,
@@ -43,7 +43,7 @@ pub(super) fn for_each(
             let run = || tracing::dispatcher::with_default(&log, run);
             thread::Builder::new().name(name).spawn_scoped(scope, run)
         };
-        // If a thread cannot be started, those that run do its share.
+        // If a thread cannot be started, the running ones do its share.
         let helpers: Vec<_> = (1..threads).map_while(|number| helper(number).ok()).collect();
         run();
         for helper in helpers {

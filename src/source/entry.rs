@@ -1,4 +1,4 @@
-//! A record as a cursor hands it over, and why one cannot be used.
+//! A record as a cursor returns it, and why a record cannot be used.
 
 #![expect(unsafe_code, reason = "whoever lends bytes promises that they stay")]
 
@@ -20,7 +20,7 @@ pub struct Entry<'a> {
     unverified: Option<UnverifiedTable<'a>>,
     /// Whether the value is most of a cursor's buffer, which the cursor can give away.
     is_whole: bool,
-    /// Why its bytes cannot be used, if its cursor could go on behind it.
+    /// Why its bytes cannot be used, if its cursor could go on after it.
     damage: Option<&'a SourceError>,
     /// Its number in its source, if passes differ, so that its place in this one is another.
     number: Option<u64>,
@@ -79,8 +79,8 @@ impl<'a> Entry<'a> {
     ///
     /// # Panics
     ///
-    /// If the block of the other record is still to be verified: no cursor that callers can open leaves that
-    /// to them.
+    /// If the block of the other record has not been verified yet: no cursor that callers can open leaves
+    /// that to them.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
         assert!(other.unverified.is_none(), "nobody verifies the block of a companion");
@@ -88,7 +88,7 @@ impl<'a> Entry<'a> {
         Entry { companion, damage: self.damage.or(other.damage), ..self }
     }
 
-    /// A record whose bytes cannot be used. What is known of its value is for messages alone. Only a cursor
+    /// A record whose bytes cannot be used. The known part of its value is for messages only. Only a cursor
     /// whose caller [verifies later](super::VerifiesLater) may return it.
     pub(crate) fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
         Entry { damage: Some(damage), ..Entry::borrowed(key, value) }
@@ -134,7 +134,7 @@ impl<'a> Entry<'a> {
         self.lender.into_iter().chain(companions).try_for_each(Lender::check_used)
     }
 
-    /// Who lends the value, if anybody does. Only [`lent`](Self::lent) and [`lent_value`](Self::lent_value)
+    /// The lender of the value, if it is lent. Only [`lent`](Self::lent) and [`lent_value`](Self::lent_value)
     /// name a lender: their callers made the promise.
     pub(super) fn lender(&self) -> Option<&'a Lender> {
         self.lender
@@ -145,12 +145,12 @@ impl<'a> Entry<'a> {
         self.is_key_lent
     }
 
-    /// The companion's value and who lends it, if there is a companion.
+    /// The companion's value and its lender, if there is a companion.
     pub(super) fn lent_companion(&self) -> Option<Companion<'a>> {
         self.companion
     }
 
-    /// The table of the value's block, if that is still to be verified.
+    /// The table of the value's block, if that has not been verified yet.
     pub(super) fn unverified_table(&self) -> Option<UnverifiedTable<'a>> {
         self.unverified
     }
@@ -160,12 +160,12 @@ impl<'a> Entry<'a> {
         self.damage
     }
 
-    /// Whether the block of the value is still to be verified.
+    /// Whether the block of the value has yet to be verified.
     pub(crate) fn is_unverified(&self) -> bool {
         self.unverified.is_some()
     }
 
-    /// Verifies the value, and the companion's, if that is still to be done.
+    /// Verifies the value, and the companion's, if that was not done yet.
     pub(crate) fn check(&self) -> Result<(), Damage> {
         if let Some(lender) = self.lender {
             if let Some(unverified) = self.unverified {
@@ -224,11 +224,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Why a record cannot be used, although its cursor could go on behind it.
+/// Why a record cannot be used, although its cursor could go on after it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Damage {
     pub(crate) error: Box<SourceError>,
-    /// Whether it is of this record alone, so that nothing else is in doubt.
+    /// Whether it affects only this record, so that nothing else is in doubt.
     pub(crate) is_of_record: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a data set is recognised by, now and later.
+//! How a data set is recognised, now and later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
@@ -78,7 +78,7 @@ impl Identity {
         Identity { samples: other.samples.clone(), ..self }
     }
 
-    /// Only the samples that a copy has too, even one written differently: with other pages, or by another
+    /// Only the samples that a copy also has, even one written differently: with other pages, or by another
     /// database.
     pub(crate) fn of_records(&self) -> Self {
         let mut samples = Identity::new();

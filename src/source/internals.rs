@@ -16,11 +16,11 @@ use crate::record::RecordId;
 
 /// The promise to verify the deferred checksums of a run's records before their values are used, and the
 /// threads that help the cursor meanwhile. Only this crate can give it. It holds for one cursor, and for the
-/// cursors which that one consists of; they share their helpers.
+/// cursors that it consists of; they share their helpers.
 #[derive(Clone, Debug)]
 pub struct VerifiesLater {
     pool: Option<Rc<Pool>>,
-    /// Whether blocks are left to the caller as well, and not only values that have a checksum of their own.
+    /// Whether blocks are left to the caller as well, and not only values that have their own checksum.
     of_blocks: bool,
 }
 
@@ -30,7 +30,7 @@ impl VerifiesLater {
         VerifiesLater { pool: helpers.map(Pool::new), of_blocks: true }
     }
 
-    /// The part of the promise that is of values. Blocks are verified by the cursor, which needs no help.
+    /// The part of the promise that covers values. Blocks are verified by the cursor, which needs no help.
     pub(super) fn of_values() -> Self {
         VerifiesLater { pool: None, of_blocks: false }
     }
@@ -87,7 +87,7 @@ pub trait SourceInternals: Source {
         Files::of([self.path()])
     }
 
-    /// The sources that it joins; itself has none besides.
+    /// The sources that it joins; it has no records of its own.
     fn parts(&self) -> &[Arc<dyn Source>] {
         &[]
     }
@@ -111,10 +111,10 @@ pub trait SourceInternals: Source {
         self.index(place)
     }
 
-    /// The newest commit to the source: a number that every commit changes, and 0 if it cannot
-    /// be written to while it is read. Whoever counts its records compares this with the [commit of the
-    /// cursor](CursorInternals::commit) that reads them. `None` if that is a cursor of another source, of
-    /// which nobody knows.
+    /// The newest commit to the source: a number that every commit changes, and 0 if it cannot be written to
+    /// while it is read. A caller that counts its records compares this with the [commit of the
+    /// cursor](CursorInternals::commit) that reads them. `None` if that may be a cursor of an unknown other
+    /// source.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ pub trait CursorInternals {
     }
 
     /// If the cursor is behind the last record that one of several joined sources is known to have, checks
-    /// that this source ends there. Reading that runs on into the next source checks it, and so does a seek;
-    /// this is for a reader that stops there.
+    /// that this source ends there. A reader that continues into the next source checks this anyway, and so
+    /// does a seek; this is for a reader that stops there.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ pub trait CursorInternals {
         false
     }
 
-    /// The cursor uses these buffers instead of new ones. It puts its own there at its end, and if it is
+    /// The cursor uses these buffers instead of new ones. It puts its own there at its end, and when it is
     /// [left](Self::leave_buffers). Called before the first step.
     fn share_buffers(&mut self, _spare: &Rc<SpareBuffers>) {}
 

@@ -62,8 +62,8 @@ const LOOKED_AT: usize = 8;
 ///
 /// # Invariant
 ///
-/// A lender that was taken in stays until [`begin`](Self::begin), which is called only when nothing that it
-/// lent is held.
+/// A lender that was added stays until [`begin`](Self::begin), which is called only when nothing that it lent
+/// is held.
 #[derive(Debug, Default)]
 pub(super) struct Lenders {
     /// Kept across `begin` while the next first lender is the same: a run that one cursor fills again and
@@ -91,7 +91,7 @@ impl Lenders {
         Lenders { first: None, first_lends: false, others: Vec::with_capacity(records) }
     }
 
-    /// Takes a lender in unless it is found; returns its number.
+    /// Adds a lender unless it is found; returns its number.
     pub(super) fn take_in(&mut self, lender: &Lender) -> usize {
         if self.first.get_or_insert_with(|| lender.clone()).is(lender) {
             self.first_lends = true;

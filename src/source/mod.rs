@@ -2,9 +2,9 @@
 //! a function ([`FnSource`]), or a type of your own.
 //!
 //! A [`Source`] is opened once and shared. Each [`Cursor`] reads it independently, in key order or by
-//! position, and lends or copies a record's key and value ([`Entry`]). What the bytes mean is not known here:
-//! that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers, and
-//! keep an index of where each record is ([`IndexPlace`]).
+//! position, and lends or copies a record's key and value ([`Entry`]). A source does not know what the bytes
+//! mean: that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers,
+//! and keep an index of where each record is ([`IndexPlace`]).
 
 mod checksum;
 mod each_source;
@@ -71,9 +71,9 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// number: if a cursor then has more, or fewer, the feed ends with an error.
     fn records(&self) -> Option<u64>;
 
-    /// Tells this data set from others, and from its own earlier states. A [`Snapshot`](crate::Snapshot)
-    /// recognises its data set by this. The path and the modification time are not part of it: a copy is the
-    /// same data set. A feed adds the first record.
+    /// Distinguishes this data set from others, and from its own earlier states. A
+    /// [`Snapshot`](crate::Snapshot) recognises its data set by this. The path and the modification time are
+    /// not part of it: a copy is the same data set. A feed adds the first record.
     fn identity(&self) -> Identity {
         match self.records() {
             Some(records) => Identity::new().with("records", records),
@@ -128,7 +128,7 @@ pub trait Source: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// What the crate's own sources can do in addition. Nobody outside the crate can provide it.
+    /// What the crate's own sources can do in addition. Other crates cannot provide it.
     #[doc(hidden)]
     fn internals(&self) -> Option<&dyn internals::SourceInternals> {
         None
@@ -158,7 +158,7 @@ pub trait Cursor {
     /// [`SourceError`] if the record cannot be read. Reading ends there.
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError>;
 
-    /// Passes over the next record without giving its bytes; `false` past the last one.
+    /// Skips the next record without returning its bytes; `false` past the last one.
     ///
     /// # Errors
     ///
@@ -178,9 +178,9 @@ pub trait Cursor {
     /// order. Reading then continues from there. Seeking past the end is allowed; [`advance`](Self::advance)
     /// then returns `None`.
     ///
-    /// The default implementation takes time proportional to the position: it rewinds and passes over all
-    /// records before it. A source that can do better ([`Source::is_seekable`]) should override it. So should
-    /// a source whose passes differ, because the default rewinds.
+    /// The default implementation takes time proportional to the position: it rewinds and skips all records
+    /// before it. A source that can do better ([`Source::is_seekable`]) should override it. So should a
+    /// source whose passes differ, because the default rewinds.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ pub trait Cursor {
         Ok(())
     }
 
-    /// What the crate's own cursors can do in addition. Nobody outside the crate can provide it.
+    /// What the crate's own cursors can do in addition. Other crates cannot provide it.
     #[doc(hidden)]
     fn internals(&mut self) -> Option<&mut dyn internals::CursorInternals> {
         None
@@ -240,7 +240,7 @@ pub enum SourceError {
         /// What to do instead; may be empty.
         hint: &'static str,
     },
-    /// Something else is at the path, and it is known what.
+    /// Something else is at the path, and its kind is known.
     #[error("{}: not {wanted}: it is {thing}", shown::path(path))]
     Instead {
         /// The path.
@@ -320,7 +320,7 @@ pub enum SourceError {
         /// The last key before that page, if the cursor reached one.
         before: Option<Key>,
     },
-    /// The database was written to, and nothing kept the writer from the pages that were read.
+    /// The database was written to, and nothing protected the pages that were read.
     #[error(
         "{}: {} transaction {transaction} was read without a lock; {}",
         shown::path(path),
@@ -513,7 +513,7 @@ pub enum SourceError {
     TfRecord(#[from] TfRecordError),
 }
 
-/// What other sources have errors for as well is one of those.
+/// Errors that other sources can have, too, are reported as theirs.
 impl From<LevelDbError> for SourceError {
     fn from(error: LevelDbError) -> Self {
         match error {
@@ -604,7 +604,8 @@ impl SourceError {
         }
     }
 
-    /// What is at a path instead of what was wanted, if that is known; `None` if it may be a damaged one.
+    /// What is at a path instead of what was wanted, if that is known; `None` if it may be a damaged
+    /// database.
     pub(crate) fn instead(path: &Path, wanted: &'static str, kinds: &[what::Kind]) -> Option<Self> {
         let thing = what::instead_of(kinds, path)?.to_string();
         Some(SourceError::Instead { path: path.to_owned(), wanted, thing })

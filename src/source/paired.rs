@@ -146,7 +146,8 @@ impl SourceInternals for Paired {
         self.first.has_several_lenders() || self.second.has_several_lenders()
     }
 
-    /// Only values are left to the caller: what two blocks have is compared, so each is verified before.
+    /// Only values are left to the caller: the contents of two blocks are compared, so each is verified
+    /// first.
     fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         let cursor = |source: &dyn Source| source.deferring_cursor(VerifiesLater::of_values());
         Ok(self.pair(cursor(&*self.first)?, cursor(&*self.second)?))
@@ -189,7 +190,7 @@ impl Cursor for PairedCursor {
         self.index += 1;
         match (self.first.advance()?, self.second.advance()?) {
             (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
-                // What somebody wrote in the meantime looks different.
+                // Data that were overwritten in the meantime look different.
                 first.check_used()?;
                 second.check_used()?;
                 let [path, companions] = &self.names.files;

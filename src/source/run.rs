@@ -39,7 +39,7 @@ enum Span {
 }
 
 impl Span {
-    /// Verifies a value of one of these lenders by what stands beside it.
+    /// Verifies a value of one of these lenders by what is stored beside it.
     #[inline]
     fn check(&self, lenders: &Lenders) -> Result<(), Damage> {
         match self {
@@ -86,8 +86,8 @@ pub struct Run {
     numbers: Vec<(usize, u64)>,
     /// The records whose bytes cannot be used, by position.
     damages: Vec<(usize, SourceError)>,
-    /// The copied bytes are at the front. Whatever follows is left over from earlier records, to avoid
-    /// clearing memory.
+    /// The copied bytes are at the front. The rest is left over from earlier records, to avoid clearing
+    /// memory.
     copied: Vec<u8>,
     copied_bytes: usize,
     value_bytes: usize,
@@ -121,8 +121,8 @@ impl Run {
         Run { lenders: lenders(), companion_lenders: lenders(), ..Run::with_capacity(records) }
     }
 
-    /// Makes room for the bytes that are copied of a record, so that [`push`](Self::push) cannot fail. One
-    /// record may be as long as all memory.
+    /// Makes room for the bytes that are copied of a record, so that [`push`](Self::push) cannot fail. A
+    /// single record may be as large as the whole memory.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Run {
     pub(crate) fn make_room(&mut self, entry: &Entry<'_>) -> Result<(), TryReserveError> {
         let needed = self.copied_bytes.saturating_add(entry.copied_bytes());
         let more = needed.saturating_sub(self.copied.len());
-        // Ahead for the records after it, if there is memory for that.
+        // Also for the records after it, if there is memory for that.
         self.copied.try_reserve(more).or_else(|_| self.copied.try_reserve_exact(more))
     }
 
@@ -313,12 +313,12 @@ pub(crate) struct Verifying<'a> {
     run: &'a Run,
     /// The first deferred checksum that has not been verified.
     next: usize,
-    /// How many of the first records somebody has verified.
+    /// How many of the first records have been verified elsewhere.
     verified: usize,
 }
 
 impl Verifying<'_> {
-    /// Goes on behind the first records, which somebody else has verified with their blocks.
+    /// Goes on after the first records, which have been verified elsewhere with their blocks.
     pub(crate) fn after(self, verified: usize) -> Self {
         let next = self.run.checksums.partition_point(|at| at.position < verified);
         Verifying { next, verified, ..self }

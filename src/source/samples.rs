@@ -1,5 +1,5 @@
 //! Samples that identify a data set cheaply, so that another one is not mistaken for it: the last record, and
-//! some that a seed picks.
+//! some records that a seed picks.
 
 use super::{INDEX, Identity, Passes, Source, SourceError};
 use crate::base::splitmix::{SplitMix, fold};

@@ -31,7 +31,7 @@ pub struct MeanImage {
     pixels: Arc<[f32]>,
 }
 
-/// A mean image as it is written down: f32 pixels in the order channel, row, column.
+/// A mean image in serialised form: f32 pixels in the order channel, row, column.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +77,7 @@ pub enum MeanImageError {
     #[error("may have at most {FILE_BYTES_MAX} bytes, found more")]
     TooLarge,
 
-    /// The file is something else, and it is known what.
+    /// The file is something else, and its kind is known.
     #[error("not a mean image (a BlobProto, which `percolator mean` writes): it is {thing}")]
     Instead {
         /// What it is, and what to do about it.

@@ -1,4 +1,4 @@
-//! The part of a transform that a device does: all of it but the crop.
+//! The part of a transform that a device does: everything except the crop.
 
 use super::transformer::Mean;
 use super::{MeanImage, Transformer};

@@ -30,7 +30,7 @@ pub(super) trait Sink<E> {
 
 const TOO_LONG: &str = "a record's rows are longer than its place";
 
-/// Writes straight to the output.
+/// Writes directly to the output.
 pub(super) struct Direct<'a, E>(pub(super) &'a mut [E]);
 
 impl<E> Sink<E> for Direct<'_, E> {

@@ -1,5 +1,5 @@
-//! What a thing is when it is not what was wanted, and what a record's value is: told for all readers in one
-//! place, with what to do about it in the caller's terms. Shared with the other packages; not part of the
+//! What a file or value is when it is not what was wanted, and what a record's value is: determined in one
+//! place for all readers, with advice in the caller's terms. Shared with the other packages; not part of the
 //! interface.
 
 mod pixels;

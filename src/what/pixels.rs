@@ -1,28 +1,28 @@
-//! In which order the pixels of a raw image lie, by how smooth it is.
+//! In which order the pixels of a raw image are stored, judged by how smooth it is.
 
 use crate::base::shape::ImageShape;
 
 /// How much smoother an image must be in the other order to count as one of it.
 const SMOOTHER: f64 = 0.7;
-/// The least difference of neighbours, in levels of 255: flat images tell nothing.
+/// The least difference of neighbours, in levels of 255: flat images say nothing about the order.
 const DIFFERENCE_MIN: f64 = 1.0;
 /// The fewest images that tell, and the part of them that must agree.
 const IMAGES_MIN: u32 = 16;
 const AGREE: f64 = 0.9;
 
-/// In which order the raw images of a data set lie: channel by channel, as a Datum has them, or with the
-/// channels of a pixel side by side, as `tobytes` of an image stores them.
+/// In which order the raw images of a data set are stored: channel by channel, as in a Datum, or with the
+/// channels of a pixel side by side, as an image's `tobytes` stores them.
 ///
-/// In its own order, an image's neighbours are alike. A row below in one order is elsewhere in the other.
+/// In its own order, an image's neighbours are similar. The row below in one order is elsewhere in the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PixelOrder {
-    /// Images that tell, and those of them whose channels seem to lie side by side.
+    /// Images that show their order, and those of them whose channels seem to be side by side.
     told: u32,
     interleaved: u32,
 }
 
 impl PixelOrder {
-    /// Looks at the bytes of an image of 3 or 4 channels; others tell nothing.
+    /// Inspects the bytes of an image of 3 or 4 channels; others say nothing about the order.
     #[expect(clippy::cast_precision_loss, reason = "a mean of differences of bytes")]
     pub fn add(&mut self, shape: ImageShape, bytes: &[u8]) {
         let ImageShape { channels, height, width } = shape;
@@ -47,19 +47,20 @@ impl PixelOrder {
         self.interleaved += u32::from(is_told && interleaved < planes);
     }
 
-    /// What both have looked at.
+    /// The sum of both observations.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         PixelOrder { told: self.told + other.told, interleaved: self.interleaved + other.interleaved }
     }
 
-    /// Whether the images lie with their channels side by side, as nearly all that tell say.
+    /// Whether the images are stored with their channels side by side, judged by nearly all that show their
+    /// order.
     #[must_use]
     pub fn is_interleaved(&self) -> bool {
         self.agree(self.interleaved)
     }
 
-    /// Whether the images lie channel by channel, as nearly all that tell say.
+    /// Whether the images are stored channel by channel, judged by nearly all that show their order.
     #[must_use]
     pub fn is_planar(&self) -> bool {
         self.agree(self.told - self.interleaved)

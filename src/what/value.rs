@@ -66,8 +66,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a value is; `None` if that is not known for sure. A Datum and an Example begin with fields of other
-/// types, so none is both.
+/// What a value is; `None` if that is not certain. A Datum and an Example begin with fields of other types,
+/// so none is both.
 #[must_use]
 pub fn value(value: &[u8]) -> Option<Value> {
     let has_image = |datum: &Datum<'_>| {
@@ -159,7 +159,7 @@ fn has_data_type(tensor: &[u8]) -> bool {
 
 /// Whether the bytes are one map or array of MessagePack, to their end.
 fn is_msgpack(bytes: &[u8]) -> bool {
-    /// The most elements that are looked at: the rest is taken to be alike.
+    /// The most elements that are checked: the rest is assumed to be alike.
     const ELEMENTS_MAX: usize = 1 << 12;
 
     let (mut rest, mut due) = (bytes, 1_usize);
@@ -170,7 +170,7 @@ fn is_msgpack(bytes: &[u8]) -> bool {
             let (length, _) = behind.split_at_checked(bytes)?;
             Some(length.iter().fold(0_usize, |length, &byte| length << 8 | usize::from(byte)))
         };
-        // The bytes behind the kind, and the elements that follow them.
+        // The bytes after the kind, and the elements that follow them.
         let sized =
             |bytes: usize, more: usize| Some((bytes.checked_add(length(bytes)?)?.checked_add(more)?, 0));
         let several = |bytes: usize, each: usize| Some((bytes, length(bytes)?.checked_mul(each)?));

@@ -2,11 +2,11 @@
 //! waiting.
 //!
 //! A surplus worker costs time: it is woken for every run that arrives, on one more processor that the
-//! training loop could use, and finds the queue empty the next time. So at intervals the governor looks at
-//! how much of their time the workers were active, and how many of the runs they took were pressing. A run is
-//! pressing if a consumer was waiting, and another run was in the queue with nobody to take it. While fewer
-//! workers suffice, the last ones stand by. As soon as they do not suffice, the number doubles. The contents
-//! of batches do not depend on the number.
+//! training loop could use, and finds the queue empty the next time. So at intervals the governor checks how
+//! much of their time the workers were active, and how many of the runs they took were pressing. A run is
+//! pressing if a consumer was waiting, and another run was in the queue without a worker to take it. While
+//! fewer workers suffice, the last ones stand by. As soon as they do not suffice, the number doubles. The
+//! contents of batches do not depend on the number.
 //!
 //! ```text
 //! some runs were pressing                                                    twice as many workers
@@ -17,7 +17,7 @@
 //! have little to do on average: in a ring of one batch, all work comes at once, with nothing in between.
 //! After an undone shrink, the wait before the next doubles; after a long time without changes, it halves.
 //!
-//! Whoever sets the number while the feed runs ends the choice.
+//! Setting the number while the feed runs ends the choice.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use crate::base::meter::WaitMeter;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::sync::std_locks::{Condvar, Mutex, MutexGuard};
 
-/// How long a window is: the time between looks.
+/// How long a window is: the time between two checks.
 const WINDOW: Duration = Duration::from_millis(100);
 /// The share of runs that may be pressing before it counts.
 const PRESSING: f64 = 0.05;
@@ -44,12 +44,12 @@ const LONG: u32 = 10;
 pub(crate) struct Governor {
     /// The number of workers. It only grows.
     threads: AtomicUsize,
-    /// When the first workers were started, and the nanoseconds, in sum, by which the others came later.
+    /// When the first workers were started, and by how many nanoseconds in total the others came later.
     start: Instant,
     later: AtomicU64,
     /// The number of active workers: those with the lowest numbers.
     active: AtomicUsize,
-    /// Whether the work has ended; then nobody stands by.
+    /// Whether the work has ended; then no worker stands by.
     over: Mutex<bool>,
     changed: Condvar,
     /// `None` if the number is configured.
@@ -65,15 +65,15 @@ struct Choice {
     /// The waits of each lane's consumer.
     consumers: Vec<Arc<WaitMeter>>,
     start: Instant,
-    /// The time of the next look, in nanoseconds from the start.
+    /// The time of the next check, in nanoseconds from the start.
     next_look: AtomicU64,
-    /// Runs that workers took since the last look; `pressing` counts those of them that were pressing.
+    /// Runs that workers took since the last check; `pressing` counts those of them that were pressing.
     taken: AtomicUsize,
     pressing: AtomicUsize,
     last: Mutex<Look>,
 }
 
-/// The state at the last look.
+/// The state at the last check.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -170,7 +170,7 @@ impl Governor {
         }
     }
 
-    /// Called when a worker is lost, which should never happen: those on standby are all that is left.
+    /// Called when a worker is lost, which should never happen: perhaps only those on standby are left.
     pub(crate) fn lose_one(&self) {
         self.set_active(self.threads());
     }
@@ -188,7 +188,7 @@ impl Governor {
             && let Some(active) = choice.look(now, self.threads(), self.active())
         {
             let over = lock(&self.over);
-            // What was set meanwhile counts.
+            // A number that was set meanwhile takes precedence.
             if !self.is_set.load(Relaxed) {
                 self.change(active);
             }
@@ -217,7 +217,7 @@ impl Choice {
         if nanos(now.saturating_duration_since(self.start)) < self.next_look.load(Relaxed) {
             return None;
         }
-        // A thread that does not get the lock is not the only one that looks.
+        // If a thread does not get the lock, another one is checking.
         let mut last = self.last.try_lock().ok()?;
         let elapsed = now.saturating_duration_since(last.at);
         if elapsed < WINDOW {
@@ -242,7 +242,7 @@ struct Seen {
     threads: usize,
     /// The average number of workers that were busy.
     worked: f64,
-    /// Whether a consumer waited for runs that nobody took.
+    /// Whether a consumer waited for runs that no worker took.
     is_pressing: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A task is a run with the places of its records, or a task that the reader offloads. Tasks of all lanes go
 //! through one bounded queue, in the order in which the lanes' batches are filled, and any worker takes any
-//! task. A batch has no barrier of its own, so nobody idles at its end while the next is being filled. What a
-//! record becomes depends only on the record and its id, never on the worker that handles it.
+//! task. A batch has no barrier, so no worker idles at its end while the next is being filled. What a record
+//! becomes depends only on the record and its id, never on the worker that handles it.
 //!
 //! Why not a fork-join pool: it boxes each task (the record path allocates nothing), and a join at the end of
 //! each batch costs small batches more than their records do.
@@ -33,8 +33,8 @@ use crate::decoder::ErasedScratch;
 use crate::reader::Lease;
 use crate::workers::processor::Processor;
 
-/// How much of a record is prefetched while the one before it is handled: each starts on a page of its own,
-/// which the processor's prefetcher does not predict.
+/// How much of a record is prefetched while the previous one is handled: each starts on its own page, which
+/// the processor's prefetcher does not predict.
 const AHEAD_BYTES: usize = 4096;
 
 /// What a worker does next.
@@ -55,13 +55,12 @@ pub(crate) struct Fill {
     /// The batch of the places, for traces.
     pub(crate) lane: usize,
     pub(crate) batch: u64,
-    /// Set once the lane's consumer has left: nobody will see the batch.
+    /// Set once the lane's consumer has left: the batch will not be used.
     pub(crate) is_left: Arc<AtomicBool>,
 }
 
 impl Fill {
-    /// Writes the records, as long as there is somebody to see them; returns whether that completed their
-    /// batch.
+    /// Writes the records, as long as there is a consumer; returns whether that completed their batch.
     fn handle(mut self, processor: &Processor, scratch: &mut ErasedScratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
@@ -80,7 +79,7 @@ impl Fill {
                     Ok(processor.write(&record, &mut row, scratch)?)
                 });
                 let Err(fault) = used else { continue };
-                // Bytes that somebody wrote to in the meantime look wrong too.
+                // Bytes that were overwritten in the meantime look wrong too.
                 if let Err(changed) = self.run.check_used() {
                     return self.places.fail(position, changed);
                 }
@@ -116,7 +115,7 @@ pub(crate) struct WorkerMeters {
     /// Waits of workers that had nothing to do, or were surplus.
     pub(crate) idle: WaitMeter,
     pub(crate) runs: Count,
-    /// Offloaded tasks that a worker did because nobody had done them before.
+    /// Offloaded tasks that a worker did because they had not been done yet.
     pub(crate) offloaded: Count,
 }
 
@@ -153,7 +152,7 @@ struct Offload {
     threads: usize,
     /// The room of the queue, in tasks.
     room: usize,
-    /// `None` once the workers end. A reader that lives longer does not keep them waiting for more.
+    /// `None` once the workers end. A reader that lives longer does not make them wait for more.
     tasks: Mutex<Option<Sender<Task>>>,
 }
 
@@ -179,8 +178,8 @@ impl Helpers for Offload {
     }
 }
 
-/// The worker threads of a feed. Dropping this joins them: each ends its record, and drops what is queued of
-/// lanes that were left.
+/// The worker threads of a feed. Dropping this joins them: each finishes its record, and drops queued tasks
+/// of lanes that were left.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// `Some` until the drop, which ends the queue.
@@ -292,7 +291,7 @@ fn work(
         let wait = || {
             // The thread that waits for the batch may have the processor first. If all processors are busy, a
             // system may make a woken thread wait until the end of a time slice (4 ms with Linux's lazy
-            // preemption), and two threads are to be woken, one by the other.
+            // preemption), and two threads must be woken, one by the other.
             if has_completed {
                 thread::yield_now();
             }
@@ -301,7 +300,7 @@ fn work(
         let Ok(next) = meters.idle.take(ready, wait) else { break };
         *task = Some(next);
         governor.took(queue.len());
-        // Whoever listens may panic: the task is still where `drop_tasks` finds it.
+        // A listener may panic: the task is still where `drop_tasks` finds it.
         let _run = match &task {
             Some(Task::Fill(fill)) => {
                 meters.runs.add(1);
@@ -323,10 +322,10 @@ fn work(
 }
 
 /// What a worker does after a panic that was not caught where panics are expected: it drops its task, and
-/// then every task it receives. Their batches fail, so that nobody waits for them, even if no other worker is
+/// then every task it receives. Their batches fail, so nothing waits for them, even if no other worker is
 /// left. Nothing ends this thread before its queue has ended.
 fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
-    // Workers on standby may be all that is left. If this panics, so did the worker, for the same reason, and
+    // Perhaps only workers on standby are left. If this panics, the worker panicked for the same reason, and
     // that was reported.
     survive(|| governor.lose_one());
     loop {
@@ -337,7 +336,7 @@ fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task
 }
 
 /// Does something that may panic, and continues. The panic's payload may panic in turn when it is dropped, so
-/// it is not.
+/// it is not dropped.
 fn survive(run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         std::mem::forget(payload);
@@ -372,7 +371,7 @@ mod tests {
     use crate::source::files::Files;
     use crate::workers::processor::OnBad;
 
-    /// What takes longer has hung.
+    /// A call that takes longer has hung.
     const HUNG_AFTER: Duration = Duration::from_secs(60);
 
     /// A decoder that no worker can begin with.

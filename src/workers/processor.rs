@@ -75,7 +75,7 @@ impl Processor {
         self.caught(first, look)
     }
 
-    /// The layout of the batch that a record starts: that of the batch before, or one with other extents.
+    /// The layout of the batch that a record starts: that of the previous batch, or one with other extents.
     pub(crate) fn layout(
         &self,
         first: &Record<'_>,
@@ -107,10 +107,10 @@ impl Processor {
         self.caught(first, look)
     }
 
-    /// Checks, where a feed goes on after bad records, that a record is not one before its shape is taken for
-    /// that of others: its header may be good and its pixels bad. Writes it to memory of its own. What its
-    /// decoder reports that is not of the record ends the feed when a worker meets it. A lack of memory is an
-    /// error that is not of the record.
+    /// If a feed goes on after bad records, checks that a record is not bad before its shape is used for
+    /// others: its header may be good and its pixels bad. Writes the record to scratch memory. Errors of the
+    /// decoder that are not the record's are ignored here: a worker will meet them, and they end the feed. A
+    /// lack of memory is returned, as an error that is not the record's.
     pub(crate) fn check_good(&self, record: &Record<'_>, fields: &[Field]) -> Result<(), Box<RecordError>> {
         if self.on_bad.action == BadAction::Fail {
             return Ok(());
@@ -120,14 +120,14 @@ impl Processor {
             .or_else(|error| if error.cause.is_of_record() { Err(error) } else { Ok(()) })
     }
 
-    /// Writes a record to memory of its own. An error is what its decoder reports, or a lack of memory.
+    /// Writes a record to scratch memory. An error is what its decoder reports, or a lack of memory.
     pub(crate) fn try_alone(&self, record: &Record<'_>, fields: &[Field]) -> Result<(), Box<RecordError>> {
         let place = self.place_of_its_own(record, fields)?;
         place.map_or(Ok(()), |place| self.written_alone(record, place))
     }
 
-    /// Memory for one record with these fields; `None` if there can be no such fields, of which whoever
-    /// builds the feed says what is wrong.
+    /// Memory for one record with these fields; `None` if such fields are impossible. The builder of the feed
+    /// reports why.
     fn place_of_its_own(
         &self,
         record: &Record<'_>,
@@ -150,7 +150,7 @@ impl Processor {
         })
     }
 
-    /// Runs a decoder's look at a record; a panic becomes the record's error.
+    /// Lets a decoder inspect a record; a panic becomes the record's error.
     fn caught<T>(
         &self,
         record: &Record<'_>,
@@ -181,8 +181,9 @@ impl Processor {
         Ok(())
     }
 
-    /// Why a record could not be written to a row of these fields. If they are another record's, and a feed
-    /// goes on after bad records, this one is tried in its own: whether it is bad depends on its bytes alone.
+    /// Why a record could not be written to a row of these fields. If the fields are another record's, and a
+    /// feed goes on after bad records, this one is tried in its own: whether it is bad depends only on its
+    /// bytes.
     #[cold]
     fn unwritten(&self, record: &Record<'_>, cause: RecordCause, fields: &[Field]) -> Box<RecordError> {
         let is_of_length = matches!(cause, RecordCause::Field(FieldError::Length { .. }));
@@ -211,8 +212,8 @@ impl Processor {
         self.on_bad.action != BadAction::Fail && fault.reason().is_some()
     }
 
-    /// A bad record, which is now named where that is wanted; or the fault, if that ends the feed. Its
-    /// `number` is [that in the data set](crate::source::Run::number).
+    /// A bad record, which has been written to the quarantine file if there is one; or the fault, if that
+    /// ends the feed. Its `number` is [that in the data set](crate::source::Run::number).
     #[cold]
     pub(crate) fn bad(
         &self,

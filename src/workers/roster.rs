@@ -11,7 +11,7 @@ use crate::base::sync::thread::JoinHandle;
 /// The threads of a feed's workers.
 pub(crate) struct Roster {
     governor: Arc<Governor>,
-    /// `None` once the workers end. Whoever still has the roster keeps neither the queue nor the source.
+    /// `None` once the workers end. Holding the roster then keeps neither the queue nor the source alive.
     open: Mutex<Option<Open>>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong between a feed and burn.
+//! What can go wrong between a feed and burn.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A feed as steps of tensors, for training loops of one's own.
+//! A feed as steps of tensors, for custom training loops.
 
 use burn_core::tensor::Device;
 use percolator::snapshot::SnapshotError;

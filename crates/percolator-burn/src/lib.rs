@@ -3,8 +3,8 @@
 //!
 //! - [`FeedLoader`] is a data loader, for burn's `Learner` and its training strategies: on one device or
 //!   several, with exact progress, and epochs that resume with burn's checkpoints.
-//! - [`BurnFeed`] is for training loops of one's own, which can also stop and resume within an epoch.
-//! - [`BurnBatch`] makes the tensors of one batch, wherever it came from: a lane, an epoch.
+//! - [`BurnFeed`] is for custom training loops, which can also stop and resume within an epoch.
+//! - [`BurnBatch`] makes the tensors of one batch, from a lane or from an epoch.
 //! - [`Tensors`] gives a batch's fields by name, as float, int or bool tensors.
 //!
 //! ```no_run
@@ -39,10 +39,10 @@
 //!
 //! # Memory
 //!
-//! burn holds bytes of any owner, and releases them by dropping it. So on the backend `flex` a tensor is the
-//! batch's array, at its address; other backends copy it to their device, once, from there. The batch's
-//! memory returns to its lane when its last tensor is gone. burn never writes to it: it copies a tensor
-//! before it changes it in place.
+//! burn holds bytes of any owner, and releases them by dropping the owner. So on the backend `flex`, a tensor
+//! is the batch's array, at its address; other backends copy it to their device, once, from there. The
+//! batch's memory returns to its lane when its last tensor is gone. burn never writes to it: it copies a
+//! tensor before it changes it in place.
 //!
 //! A feed for burn has the host as its device (percolator's default): burn takes tensors from there.
 

@@ -1,4 +1,4 @@
-//! What can be wrong between a feed and candle.
+//! What can go wrong between a feed and candle.
 
 use candle_core::DType;
 use percolator::batch::FieldError;

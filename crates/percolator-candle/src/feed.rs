@@ -177,8 +177,8 @@ impl TensorStepsOn<'_> {
         self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|name| name == field))
     }
 
-    /// Refuses types that candle has not, and fields that the host has not, before a step is taken from the
-    /// feed, which nobody would then get.
+    /// Refuses types that candle does not have, and fields that the host does not have, before a step is
+    /// taken from the feed, because that step would be lost.
     fn check(&self) -> Result<(), CandleError> {
         let is_host_read = !self.devices.iter().all(|device| matches!(device, Device::Cuda(_)));
         let mut wanted = self.fields.iter().filter(|field| self.is_wanted(field.name()));

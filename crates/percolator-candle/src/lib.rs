@@ -20,17 +20,17 @@
 //! - [`CandleFeed`]: a feed's steps as tensors, for one lane or for several.
 //! - [`CandleBatch`]: a batch, or one field of it, as tensors.
 //! - [`Tensors`]: the tensors of a batch by name, with what the batch says about its rows.
-//! - [`CandleError`]: what can go wrong. It and candle's own error become each other by `?`.
+//! - [`CandleError`]: what can go wrong. `?` converts it to candle's own error, and back.
 //!
 //! # How many copies
 //!
-//! candle owns the memory of its tensors: on the CPU a `Vec`, on a GPU a `CudaSlice`, which frees itself.
-//! Memory of a batch can be lent to neither. So there is one copy of each array, and no more:
+//! candle owns the memory of its tensors: on the CPU a `Vec`, on a GPU a `CudaSlice`, which frees itself. A
+//! batch's memory cannot be lent to either. So there is exactly one copy of each array:
 //!
 //! | the lane ends at | tensors on | copies |
 //! |---|---|---|
-//! | the host | the CPU | one in memory, into a `Vec` that was not filled before |
-//! | a GPU | the same GPU | one in that GPU's memory, on candle's stream; the host waits for nothing |
+//! | the host | the CPU | one in memory, into a `Vec` that was not initialised before |
+//! | a GPU | the same GPU | one in that GPU's memory, on candle's stream; the host does not wait |
 //! | the host | a GPU | one to the GPU, out of memory that is not page-locked |
 //! | a GPU | the CPU | one in memory, out of what was sent to the GPU |
 //!
@@ -43,8 +43,8 @@
 //! It needs the feature `cuda`, with which candle compiles its kernels: that takes NVIDIA's toolkit (`nvcc`).
 //!
 //! Let the lane end at the GPU: `.devices([percolator::Device::cuda(0)?])`. Its copy from the host then runs
-//! while the program trains on the batch before. candle's stream waits on the device for the batch, copies
-//! it, and goes on; whatever the program enqueues on the tensors comes after that.
+//! while the program trains on the previous batch. candle's stream waits on the device for the batch, copies
+//! it, and goes on; work that the program enqueues on the tensors comes after that.
 //!
 //! Both kinds of candle's devices will do, `Device::new_cuda` and `Device::new_cuda_with_stream`. The first
 //! uses CUDA's per-thread default stream: candle itself orders nothing between threads there, so use the
@@ -53,9 +53,9 @@
 //! # Types
 //!
 //! An array becomes a tensor of the same type: `u8`, `u32`, `i16`, `i32`, `i64`, `f16`, `bf16`, `f32` or
-//! `f64`. An array of `bool` becomes a tensor of `u8`, with the same bytes, as candle's own comparisons have
-//! it. For `i8`, `u16` and `u64` candle has no type: [`CandleError::Dtype`] says what the decoder can write
-//! instead. To index with labels, candle wants `i64`, `u32` or `u8`: for images, `labels_i64(true)` adds
+//! `f64`. An array of `bool` becomes a tensor of `u8`, with the same bytes, as in candle's own comparisons.
+//! candle has no type for `i8`, `u16` and `u64`: [`CandleError::Dtype`] says what the decoder can write
+//! instead. To index with labels, candle needs `i64`, `u32` or `u8`: for images, `labels_i64(true)` adds
 //! them.
 
 mod batch;

@@ -1,4 +1,4 @@
-//! `percolator completions`: what a shell completes, made of the command's own description.
+//! `percolator completions`: a shell's completions, generated from the command's own description.
 
 use std::io::Write as _;
 

@@ -413,7 +413,7 @@ fn print(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -
     if let Some(list) = &summary.skipped_list {
         writeln!(out, "skipped: {}, listed in {}", summary.skipped, shown::path(list))?;
         for skipped in summary.first_skipped.iter().take(LISTED_MAX) {
-            // A record that cannot be read may have a key that nobody knows.
+            // A record that cannot be read may have an unknown key.
             let key = if skipped.key.is_empty() { String::new() } else { format!(", {}", skipped.key) };
             let line = format!("item {}{key}: {}", skipped.item, skipped.reason);
             writeln!(out, "skipped: {}", shown::message(&line))?;

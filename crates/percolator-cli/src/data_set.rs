@@ -1,4 +1,4 @@
-//! What the commands share that read a whole data set: `mean`, `inspect`, `verify`.
+//! Common parts of the commands that read a whole data set: `mean`, `inspect`, `verify`.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, StdoutLock};

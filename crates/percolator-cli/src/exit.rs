@@ -1,5 +1,5 @@
-//! The exit codes: 0 if all is well, 1 if the command looked and found something wrong, and 2 if it could not
-//! look, or was called wrongly, which is clap's code as well. A signal has its own (`stop`).
+//! The exit codes: 0 if all is well, 1 if the command checked and found something wrong, and 2 if it could
+//! not check, or was called wrongly, which is clap's code as well. A signal has its own (`stop`).
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `percolator man`: manual pages, made of the command's own description.
+//! `percolator man`: manual pages, generated from the command's own description.
 
 use std::path::{Path, PathBuf};
 

@@ -128,7 +128,7 @@ impl<'a> Output<'a> {
     }
 
     /// Where the file goes now: to its path, or, if something has come there that is not to be replaced, to a
-    /// free one beside it. A path that cannot be looked at cannot be written either, and that error says why.
+    /// free one beside it. A path that cannot be examined cannot be written either, and that error says why.
     pub(super) fn place(&self) -> Place {
         let Output { path, kind, existing } = *self;
         let refused = match existing {
@@ -223,7 +223,7 @@ fn free_beside(path: &Path) -> PathBuf {
     for number in 2_u64.. {
         let front = &name[..name.len().min(NAME_BYTES_MAX - ending.len())];
         let kept = path.with_file_name(OsStr::from_bytes(&[front, ending.as_bytes()].concat()));
-        // One that cannot be looked at cannot be written either.
+        // One that cannot be examined cannot be written either.
         if !input_file::is_there(&kept).is_ok_and(|is_there| is_there) {
             return kept;
         }

@@ -49,7 +49,7 @@ impl Verify {
             let since = verify::quarantined(&data, named, progress);
             since.context("stopped before all records of the quarantine file were looked for")
         })?;
-        // Once there is a verdict, it is printed, whoever stops the rest.
+        // Once there is a verdict, it is printed, whatever stops the rest.
         if let Some((verified, repaired)) = &looked {
             self.print(verified, repaired.as_ref())?;
         }

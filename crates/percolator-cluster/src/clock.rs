@@ -1,4 +1,4 @@
-//! Time as leases count it: only how long something took, never what day it is.
+//! Time as leases count it: only durations, never dates.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
 }
 
 /// The time since the machine was started, which all processes of a time namespace share. It goes on while
-/// the machine sleeps, and nobody can set it.
+/// the machine sleeps, and cannot be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootClock;
 

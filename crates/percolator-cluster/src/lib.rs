@@ -1,8 +1,8 @@
-//! What the processes of a training job keep together, so that nothing is lost when one of them is.
+//! What the processes of a training job share, so that nothing is lost when a process is.
 //!
-//! [`metadata`] holds small records under keys, changed by transactions, which leases may hold: in etcd, in a
-//! folder of one machine, or in memory for threads and tests. [`leases`] deals an epoch's blocks of steps to
-//! workers that come and go. [`collective`] lets processes agree in rounds.
+//! [`metadata`] holds small records under keys, changed by transactions and, if wanted, tied to leases: in
+//! etcd, in a folder of one machine, or in memory for threads and tests. [`leases`] hands out an epoch's
+//! blocks of steps to workers that come and go. [`collective`] lets processes agree in rounds.
 //!
 //! [`checkpoint`] writes the state of a process into a [`store`] while it trains, records that in metadata,
 //! and finds it again after the process has moved.

@@ -140,8 +140,8 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Works on a record, and makes a panic of a decoder the record's fault. The decoder is then a new one, made
-/// by `renew`.
+/// Works on a record, and turns a panic of a decoder into the record's fault. The decoder is then replaced by
+/// a new one, made by `renew`.
 pub(crate) fn caught<D, T>(
     decoder: &mut D,
     renew: impl FnOnce() -> D,
@@ -196,7 +196,7 @@ pub(crate) struct Values {
     is_stated: bool,
     /// What most values are if they are bytes, as far as that is known.
     pub(crate) other: Option<Value>,
-    /// Whether raw images seem to have the channels of a pixel side by side, which a Datum has not.
+    /// Whether raw images seem to have the channels of a pixel side by side, unlike a Datum.
     pub(crate) is_interleaved: bool,
 }
 
@@ -224,7 +224,7 @@ impl Values {
                 let images = vec![feature.to_owned()];
                 Ok(Values { images, is_stated: true, ..Values::of(content) })
             }
-            // Who states it wants the values not to be looked into.
+            // If it is stated, the values are not inspected.
             None if content == Content::Bytes && stated.is_none() => {
                 let mut votes = BTreeMap::<Option<Value>, usize>::new();
                 scan::look_at_first(data, progress, |seen| {
@@ -382,7 +382,7 @@ impl ImageVotes {
         for (name, feature) in features {
             let strings = feature.bytes().into_iter().flat_map(|list| list.iter());
             for string in strings.filter(|string| !string.is_empty()) {
-                // By its name it is a file, whatever it begins with.
+                // By its name it is a file, whatever its first bytes are.
                 let is_file = name == IMAGE || is_image_file(string);
                 self.0.entry(name.to_owned()).or_default()[usize::from(!is_file)] += 1;
             }
@@ -405,8 +405,8 @@ pub(crate) fn is_image_file(bytes: &[u8]) -> bool {
 
 impl Content {
     /// What the values of most records are. The first 64 decide. If they are all bytes, 64 spread over the
-    /// data set do, because a data set whose front is damaged looks like bytes there. A record that is
-    /// damaged has no vote.
+    /// data set do, because a data set whose front is damaged looks like bytes there. Damaged records do not
+    /// count.
     ///
     /// # Errors
     ///
@@ -469,7 +469,7 @@ impl Votes {
     }
 
     /// The kind of most records that are more than bytes, if there are any. If there are none, but most look
-    /// like Datums, they are Datums, all of which are damaged.
+    /// like Datums, they are Datums that are all damaged.
     fn winner(&self) -> Content {
         let [datum, example, sequence, bytes] = self.kinds;
         match datum.max(example).max(sequence) {

@@ -1,9 +1,9 @@
-//! Data sets for training: made from images, looked at, checked and mended.
+//! Data sets for training: creates them from images, inspects, checks and repairs them.
 //!
 //! - [`convert`]: stores from images, and from other stores.
 //! - [`input`]: what they are made from.
 //! - [`store`]: writers of LMDBs, LevelDBs and TFRecord files.
-//! - [`DataSet`]: finds out what a path is, and opens it.
+//! - [`DataSet`]: detects what a path is, and opens it.
 //! - [`scan`]: every record of a source on all cores, with the results in order.
 //! - [`mean`](mod@mean): mean images, as Caffe computes them.
 //! - [`inspect`](mod@inspect): what a data set holds: labels, keys, shapes, duplicates, pictures.

@@ -12,8 +12,8 @@ use percolator_files::shown;
 /// One process's end of the connection between a job's processes. Each process has a rank. All processes go
 /// through the same rounds in the same order, and no process leaves a round before all have entered it.
 ///
-/// One operation is enough for everything agreed here, and it shows which process sent what. Whoever adds the
-/// numbers of all processes by rank gets the same sum, bit for bit, in each of them. An engine that gathers
+/// One operation is enough for everything agreed here, and it shows which process sent what. Adding the
+/// numbers of all processes by rank gives the same sum, bit for bit, in each of them. An engine that gathers
 /// as many words from each process (MPI, NCCL) becomes a collective by
 /// [`GatherCollective`](crate::GatherCollective).
 ///

@@ -1,7 +1,7 @@
-//! A collective over an engine that gathers as many words from each process as from any other.
+//! A collective over an engine that gathers the same number of words from each process.
 //!
 //! Such an engine knows neither how many words the others bring nor that one of them has left. So each round
-//! begins with a header of one size, which says it:
+//! begins with a header of fixed size, which says so:
 //!
 //! ```text
 //! word 0    what these words are, and their version

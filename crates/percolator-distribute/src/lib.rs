@@ -1,5 +1,4 @@
-//! A job of many workers: each step's batches of all replicas together, as TensorFlow's `tf.distribute` gives
-//! them.
+//! A job of many workers: each step's batches of all replicas together, as in TensorFlow's `tf.distribute`.
 //!
 //! ```text
 //!  InputWorkers   worker -> devices; which workers are in this process

@@ -12,14 +12,14 @@ use std::fs::File;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Access {
     /// Mapped, unless the file is on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like) or
-    /// on one that another process provides (FUSE); then [read](Self::Read), with what that means for an LMDB
-    /// that somebody writes to.
+    /// on one that another process provides (FUSE); then [read](Self::Read), with its consequences for an
+    /// LMDB that is being written to.
     #[default]
     Auto,
     /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
-    /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
-    /// commits to it meanwhile, the cursor, and a feed with it, ends with `SourceError::WrittenTo`.
+    /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if there is a
+    /// commit meanwhile, the cursor, and a feed with it, ends with `SourceError::WrittenTo`.
     /// `LevelDbOptions::access` describes the memory that a LevelDB's cursors then hold.
     Read,
 }

@@ -1,5 +1,5 @@
-//! In whose terms a message names a remedy: those of Rust, of the command or of Python. A process has one
-//! caller, which says so when it starts.
+//! In which terms a message names a remedy: those of Rust, of the command or of Python. A process has one
+//! caller, which is set when it starts.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,7 +18,7 @@ pub enum Caller {
 
 static CALLER: AtomicU8 = AtomicU8::new(Caller::Rust as u8);
 
-/// Says who calls, for all messages of this process.
+/// Sets the caller, for all messages of this process.
 pub fn is(caller: Caller) {
     CALLER.store(caller as u8, Ordering::Relaxed);
 }

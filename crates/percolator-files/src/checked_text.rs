@@ -85,8 +85,8 @@ impl Display for OneLine<'_> {
     }
 }
 
-/// The lines of a text. A carriage return is a part of its line, unlike for [`str::lines`]: what was read is
-/// what is written.
+/// The lines of a text. A carriage return is a part of its line, unlike in [`str::lines`], so that a text
+/// that was read is written unchanged.
 pub fn lines(text: &str) -> SplitTerminator<'_, char> {
     text.split_terminator('\n')
 }
@@ -154,7 +154,7 @@ impl<'a> TextReader<'a> {
     ///
     /// [`TextFault`] if the text is of another kind, newer, cut short or edited.
     pub fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
-        // A copy with other ends of lines is still of this kind, and was edited.
+        // A copy with other line endings is still of this kind, and counts as edited.
         let first = text.lines().next().unwrap_or_default();
         let other = || TextFault::Other { wanted: kind, found: first.chars().take(60).collect() };
         let version = first.strip_prefix("percolator ").and_then(|rest| rest.strip_prefix(kind));

@@ -19,8 +19,8 @@ impl FileId {
     }
 }
 
-/// What a file must still be if it is opened again by its path. One that was removed and made anew may have
-/// the same inode and length, but hardly the same time.
+/// What must be unchanged when a file is opened again by its path. A file that was removed and recreated may
+/// have the same inode and length, but hardly the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
     /// Which file it is.
@@ -39,8 +39,8 @@ impl FileState {
         FileState { id: FileId::of(metadata), bytes: metadata.len(), modified }
     }
 
-    /// Whether this may be the file that was in the other state: some file systems in user space number their
-    /// files anew.
+    /// Whether this may be the file that was in the other state: some file systems in user space renumber
+    /// their files.
     #[must_use]
     pub fn is_like(self, other: Self) -> bool {
         (self.bytes, self.modified) == (other.bytes, other.modified)

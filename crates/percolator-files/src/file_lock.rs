@@ -1,4 +1,4 @@
-//! Waits for the lock of a file (`flock`), for as long as whoever has it goes on.
+//! Waits for the lock of a file (`flock`), as long as its holders make progress.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(20)];
 
 /// Locks a file. Returns `false` if others have had the lock for as long as `patience`, and `progress` has
-/// stayed what it was.
+/// not changed.
 ///
 /// # Errors
 ///

@@ -1,12 +1,12 @@
 //! Lets one process at a time name files of a folder that belong together.
 //!
 //! No system renames several files at once. Two processes that name the files of one checkpoint at the same
-//! time would leave some of one and some of the other. So whoever has the folder's lock (`flock`) names all
-//! of its files.
+//! time would leave some of one and some of the other. So the process that has the folder's lock (`flock`)
+//! names all of its files.
 //!
-//! A turn keeps files from mixing, and nothing else hangs on it. So work goes on without one where a folder
-//! may not be read, where its file system cannot lock it, such as NFS, where somebody else keeps it locked
-//! (`flock DIR COMMAND` does so for as long as the command runs), and where it cannot be opened this time.
+//! A turn keeps files from mixing, and nothing else depends on it. So work goes on without a turn if the
+//! folder may not be read, if its file system, such as NFS, cannot lock it, if another program keeps it
+//! locked (`flock DIR COMMAND` does so as long as the command runs), or if it cannot be opened this time.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -27,8 +27,8 @@ pub struct FolderTurn(
 );
 
 impl FolderTurn {
-    /// Waits until nobody else has a turn at this folder, or for a minute. A thread that has one must not
-    /// take another.
+    /// Waits until no other process has a turn at this folder, or for a minute. A thread that has one must
+    /// not take another.
     pub fn take(folder: &Path) -> Self {
         Self::take_within(folder, PATIENCE)
     }

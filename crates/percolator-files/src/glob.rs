@@ -1,8 +1,8 @@
 //! Which files a pattern names.
 //!
 //! The rules are `fnmatch`'s, name by name: `*`, `?`, `[...]` with ranges, negation and classes, and `\`
-//! before a character that stands for itself. No element matches a slash. A name that is not UTF-8 is matched
-//! byte by byte where it is not.
+//! before a character that stands for itself. No element matches a slash. Parts of a name that are not UTF-8
+//! are matched byte by byte.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,9 +36,9 @@ pub fn is_pattern(text: &OsStr) -> bool {
 ///
 /// # Errors
 ///
-/// [`io::Error`], which names the path, if a folder that names are looked for in cannot be listed, or a name
-/// that matches cannot be looked at, for example because it is a broken link: nobody knows what is there, and
-/// leaving it out could leave records out. What is not there at all has no matches.
+/// [`io::Error`], which names the path, if a folder that must be searched cannot be listed, or a name that
+/// matches cannot be examined, for example because it is a broken link: it is unknown what is there, and
+/// leaving it out could leave records out. Something that does not exist has no matches.
 pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![root.to_owned()];
     let mut components = pattern.components().peekable();
@@ -56,7 +56,7 @@ pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<Path
     Ok(found)
 }
 
-/// Whether a file would match if it were there, in a folder that is there.
+/// Whether a file would match if it existed, in a folder that exists.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Those of the paths at which something is that can be the next part of a path.
+/// Those of the paths at which something exists that can be the next part of a path.
 fn wanted(paths: Vec<PathBuf>, is_last: bool, rules: &Rules) -> io::Result<Vec<PathBuf>> {
     let mut wanted = Vec::with_capacity(paths.len());
     for path in paths {

@@ -1,7 +1,7 @@
-//! Files that are to be read: whether they are there, and small ones as a whole. Only regular files are read,
-//! up to a maximum size.
+//! Files to be read: whether they exist, and small ones as a whole. Only regular files are read, up to a
+//! maximum size.
 //!
-//! A FIFO would block until somebody writes, and a device may have no end, so neither is read.
+//! A FIFO would block until it is written to, and a device may have no end, so neither is read.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use crate::whole_file::kind_of;
 ///
 /// # Errors
 ///
-/// What the system says, or that the file is no regular one.
+/// What the system says, or that the file is not a regular one.
 pub fn open(path: &Path) -> io::Result<(File, u64)> {
     let (file, metadata) = open_any(path)?;
     if !metadata.is_file() {
@@ -27,7 +27,7 @@ pub fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// Like [`open`]; `None` for what is no regular file.
+/// Like [`open`]; `None` for anything that is not a regular file.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether an error says that a file is not there to be read, or is none that can be, and not that reading
-/// failed this time, as when the process has no more handles.
+/// Whether an error says that a file is missing or cannot be read at all, not that reading failed this time,
+/// as when the process has no more handles.
 #[must_use]
 pub fn is_of_file(error: &io::Error) -> bool {
     use io::ErrorKind;
@@ -80,7 +80,7 @@ pub fn is_of_file(error: &io::Error) -> bool {
     }
 }
 
-/// Whether something is at a path, be it a link that leads nowhere.
+/// Whether something is at a path, even a link that leads nowhere.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub fn data_parts(file: &File, bytes: u64) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// The next part that starts at or behind `at`.
+/// The next part that starts at or after `at`.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn part_from(file: &File, at: u64, bytes: u64) -> Option<(u64, u64)> {
     use rustix::fs::{SeekFrom, seek};

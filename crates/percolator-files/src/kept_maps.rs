@@ -1,7 +1,7 @@
-//! Counts the maps of data files that stay for as long as what reads them is open, over all of the process.
+//! Counts the maps of data files that stay as long as their readers are open, over the whole process.
 //!
 //! A process may have 65,530 maps (`vm.max_map_count`), and its threads, its libraries and its batches need
-//! some of them. What finds none left is read, or is mapped only while it is used.
+//! some of them. Files for which no map is left are read, or are mapped only while they are used.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ impl KeptMaps {
 
     fn take_of(kept: &AtomicUsize, wanted: usize) -> Self {
         let granted = |kept: usize| wanted.min(MAPS_MAX.saturating_sub(kept));
-        // The count stands for itself: no other memory hangs on it.
+        // Relaxed is enough: the counter guards no other memory.
         let before =
             kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(kept + granted(kept)));
         KeptMaps(granted(before.unwrap_or_else(|kept| kept)))

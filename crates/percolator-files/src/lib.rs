@@ -1,21 +1,21 @@
-//! What programs that read and write data files do around the files themselves.
+//! Helpers for programs that read and write data files.
 //!
 //! - [`whole_file`]: outputs that are complete or absent, whatever happens while they are written.
 //! - [`folder_turn`]: one process at a time names files of a folder that belong together.
-//! - [`file_lock`]: waits for a file's lock as long as whoever has it goes on.
+//! - [`file_lock`]: waits for a file's lock as long as its holders make progress.
 //! - [`input_file`]: inputs that cannot hang or fill the memory.
-//! - [`Access`]: whether a file is mapped or read, by its file system if nobody says.
-//! - [`file_id`]: which file it is, whatever its path, and whether it is as it was.
+//! - [`Access`]: whether a file is mapped or read; by default, its file system decides.
+//! - [`file_id`]: which file it is, whatever its path, and whether it is unchanged.
 //! - [`KeptMaps`]: how many files of the process may stay mapped.
 //! - [`glob`]: which files a pattern names.
 //! - [`checked_text`]: small values as text that shows whether it was cut or edited.
-//! - [`checksum`]: crc32c of what is read, as it is, or masked as LevelDB and TFRecord have it.
+//! - [`checksum`]: crc32c, plain, or masked as in LevelDB and TFRecord.
 //! - [`what`]: what a file or folder is when it is not what was wanted, and what to do about it.
 //! - [`shown`]: paths, keys and other foreign text in messages, safe for a terminal.
-//! - [`caller`]: a message's remedy in the terms of who calls: Rust, a shell or Python.
-//! - [`Progress`]: how far long work is, and the way to end it.
+//! - [`caller`]: a message's remedy in the caller's terms: Rust, a shell or Python.
+//! - [`Progress`]: how far a long task is, and a way to end it.
 //!
-//! It is built for Percolator, and knows nothing of its feeds. Unix only.
+//! It is built for Percolator, and does not depend on its feeds. Unix only.
 
 mod access;
 pub mod caller;

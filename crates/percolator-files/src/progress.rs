@@ -1,11 +1,11 @@
-//! How far long work is, and the way to end it.
+//! How far a long task is, and a way to end it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What long work, such as a conversion, shares with whoever watches it.
+/// What a long task, such as a conversion, shares with its observers.
 ///
-/// Its numbers only inform: those of different kinds are not read at one moment. What the work is measured
-/// in, and which of the numbers it sets, the work says.
+/// Its numbers are for information: those of different kinds are not read at one moment. The task determines
+/// the unit of its work, and which of the numbers it sets.
 #[derive(Debug, Default)]
 pub struct Progress {
     is_stopped: AtomicBool,
@@ -41,7 +41,7 @@ impl Progress {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// How much of [`total`](Self::total) is done, what an earlier run did included.
+    /// How much of [`total`](Self::total) is done, including the work of an earlier run.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

@@ -5,7 +5,7 @@
 //! write: 1 | key | value   or   0 | key   each string after its length, a varint
 //! ```
 //!
-//! A batch is read in place, in the pieces that the log's blocks cut it into. Only a key or a value that
+//! A batch is read in place, in the pieces into which the log's blocks cut it. Only a key or a value that
 //! spans several pieces is copied.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]

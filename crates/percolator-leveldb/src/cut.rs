@@ -7,8 +7,8 @@ use percolator_files::shown;
 
 use crate::log::{Cut, LogTail};
 
-/// A log or a MANIFEST that ends inside a record, or in zeros: its writer died. What is before the cut is
-/// served. For a MANIFEST that is an earlier list of the database's tables, so an older list may be in use.
+/// A log or a MANIFEST that ends inside a record, or in zeros: its writer died. The part before the cut is
+/// read. For a MANIFEST, that is an earlier list of the database's tables, so an older list may be in use.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCut {

@@ -35,7 +35,7 @@ pub(crate) struct Table {
     pub(crate) slot: usize,
 }
 
-/// Something that the state of a database's files is told by: its name, and what is known.
+/// A fact that identifies the state of a database's files: its name, and what is known.
 pub type Fact = (&'static str, String);
 
 /// A LevelDB opened for reading. Nothing on disk is changed, and no lock is taken.
@@ -231,7 +231,7 @@ impl Database {
         }
     }
 
-    /// Maps every table that stays mapped, or opens those that stay open, at most `open_max`. Whatever a
+    /// Maps every table that stays mapped, or opens those that stay open, at most `open_max`. Files that a
     /// writer deletes after that can still be read.
     pub(crate) fn hold_tables(&mut self, open_max: usize) -> Result<(), LevelDbError> {
         let of_level = |level: usize| (0..self.levels[level].len()).map(move |table| (level, table));
@@ -261,7 +261,7 @@ impl Database {
         self.store.check_length(*slot, *state)
     }
 
-    /// Returns the error for a table that was there when the database was opened, and is gone.
+    /// Returns the error for a table that existed when the database was opened, and no longer does.
     fn went_away(&self, level: usize, table: usize) -> LevelDbError {
         let (path, file) = (self.folder.path().to_owned(), self.table_path(level, table));
         let error = format!("{} is no longer there", shown::path(&file));

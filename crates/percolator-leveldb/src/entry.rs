@@ -9,7 +9,7 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Whose the bytes are.
+    /// Who owns the bytes.
     pub home: Home<'a>,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Whose the bytes of an [`Entry`] are, and so how long they stay.
+/// Who owns the bytes of an [`Entry`], and so how long they stay.
 #[derive(Clone, Copy, Debug)]
 pub enum Home<'a> {
     /// Key and value are in a log: they stay as long as the database's [`Store`](crate::Store).

@@ -31,8 +31,8 @@ pub(crate) struct LevelCursor<A> {
     verify: Verify,
     /// What is unpacked ahead of the cursor, if there are helpers.
     ahead: Option<A>,
-    /// Whether the cursor has opened a table. Nothing is read ahead before that, because a walk may look at
-    /// one record only.
+    /// Whether the cursor has opened a table. Nothing is read ahead before that, because a walk may read only
+    /// one record.
     is_under_way: bool,
     /// All tables before this one that the cursor will reach have been requested from the kernel.
     asked: usize,
@@ -243,8 +243,7 @@ impl<A: Ahead> LevelCursor<A> {
         })
     }
 
-    /// Checks the table's first key against the MANIFEST, and so detects a table that was put in place of
-    /// another.
+    /// Checks the table's first key against the MANIFEST, and so detects a table that replaced another one.
     fn check_first(&self) -> Result<(), LevelDbError> {
         let due = self.open.map(|table| self.database.tables(self.level)[table].file.first_user_key());
         match due {

@@ -1,5 +1,5 @@
-//! LevelDB's files: databases, read without a change to them, and their tables, which TensorFlow's checkpoint
-//! index is as well.
+//! LevelDB's files: databases, which are read without changing them, and their tables; TensorFlow's
+//! checkpoint index is such a table, too.
 //!
 //! ```text
 //! CURRENT -> MANIFEST: edits, which add up to the list of tables; it is a log, as the live logs are
@@ -8,10 +8,10 @@
 //!            tables of levels 1-6  /
 //! ```
 //!
-//! - [`Database`]: opened; walked through in key order ([`MergeCursor`]), or gone to by the places that such
-//!   a walk found ([`RecordCursor`]).
-//! - [`table`]: one sorted table, read and written. It knows of no database.
-//! - [`manifest`]: the list of tables, for a program that writes a database of tables alone.
+//! - [`Database`]: an open database, walked through in key order ([`MergeCursor`]), or accessed by the places
+//!   that such a walk found ([`RecordCursor`]).
+//! - [`table`]: one sorted table, read and written, without a database.
+//! - [`manifest`]: the list of tables, for a program that writes a database of only tables.
 //! - [`coding`]: how all of these store numbers and strings.
 //!
 //! ```no_run
@@ -38,14 +38,14 @@
 //! nothing is written, regardless of which program wrote the database.
 //!
 //! - Every checksum is verified: a log's when the database is opened, a table block's whenever a cursor
-//!   enters the block, unless that is deferred to the user of the values ([`table::Verify`]) or done by
-//!   whoever unpacks the block ahead of the cursor ([`Ahead`]). Damage is an error that names the file and
-//!   the place; nothing is skipped.
-//! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
+//!   enters the block, unless that is deferred to the user of the values ([`table::Verify`]) or done by the
+//!   thread that unpacks the block ahead of the cursor ([`Ahead`]). Damage is an error that names the file
+//!   and the place; nothing is skipped.
+//! - A log that ends inside a record, as after a crash, is read up to there, with a warning; see
 //!   [`Database::cuts`].
 //! - A log that lacks writes which the sequence numbers show to have existed is an error, and so is a log
 //!   that is missing, unless [`LogGaps`] allows it.
-//! - What is in a log, or uncompressed in a table that stays mapped, stays where it is as long as the
+//! - Data in a log, or uncompressed in a table that stays mapped, stay where they are as long as the
 //!   [`Store`]. A value in a compressed block is in the buffer that the block was unpacked to, until the
 //!   cursor moves. [`Home`] tells which.
 //! - A key of more than 8 KiB is refused. Tables store a key as its difference from the key before it, so an

@@ -46,7 +46,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File, LevelDbError> {
 }
 
 /// Opens a table that must be in the state in which it was when the database was opened: a database that was
-/// made anew may have a table of the same name and length.
+/// recreated may have a table of the same name and length.
 pub(crate) fn open_table(path: &Path, state: FileState) -> Result<File, LevelDbError> {
     let file = open_file(path)?;
     let now = file.metadata().map_err(|error| LevelDbError::io(path, "look at the file", &error))?;
@@ -107,8 +107,8 @@ impl FileBytes {
         }
         let length = usize::try_from(found)
             .map_err(|_| io("map the file")(io::Error::from(io::ErrorKind::FileTooLarge)))?;
-        // SAFETY: nobody in this process writes to a database's files. That nobody else writes to them or
-        // cuts them while they are mapped is the assumption under which every database is read here
+        // SAFETY: this process does not write to a database's files. That no other process writes to them or
+        // truncates them while they are mapped is the assumption under which every database is read here
         // (docs/design.md). The file has `length` bytes.
         let map = unsafe { MmapOptions::new().len(length).map(file) };
         Ok(FileBytes::Mapped(map.map_err(io("map the file"))?))
@@ -273,7 +273,7 @@ impl Store {
                 let (found, wanted) = (metadata.len(), state.bytes);
                 Err(LevelDbError::Length { file: path.clone(), found, wanted })
             }
-            // The map is there, whatever happened to the path.
+            // The map exists, whatever happened to the path.
             Ok(_) | Err(_) => Ok(()),
         }
     }

@@ -8,10 +8,10 @@
 //!   nothing else then belongs between the block's keys;
 //! - when it meets a key in the block that the table's index rules out;
 //! - before it drops a write of the block, or reports a fault of a key;
-//! - when it leaves the block, if nobody took its deferred checksum.
+//! - when it leaves the block, if its deferred checksum was not taken.
 //!
-//! The one thing a damaged block can still do is to have other records than it had. The user of any of those
-//! records finds the damage, and at least one of them was handed over.
+//! A damaged block can then only have other records than it should. The user of any of those records finds
+//! the damage, and at least one of them was handed over.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -62,7 +62,7 @@ enum State {
 }
 
 impl<A: Ahead> MergeCursor<A> {
-    /// Returns a walk whose blocks are verified as `verify` says: by itself, or by whoever uses the values,
+    /// Returns a walk whose blocks are verified as `verify` says: by itself, or by the user of the values,
     /// with the deferred checksums of the [entries](Entry). `ahead` is called for each sequence of tables
     /// that the walk goes through, and returns what unpacks blocks ahead of it there, if anything does.
     #[must_use]
@@ -124,7 +124,8 @@ impl<A: Ahead> MergeCursor<A> {
     ///
     /// # Errors
     ///
-    /// [`LevelDbError`] if a table cannot be read or is damaged; and again, until the walk starts anew.
+    /// [`LevelDbError`] if a table cannot be read or is damaged; the same error again, until the walk
+    /// restarts.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Entry<'_>>, LevelDbError> {
         match self.step() {
@@ -182,8 +183,8 @@ impl<A: Ahead> MergeCursor<A> {
         self.state = State::Start;
     }
 
-    /// Sets the place up to which the walk reads before it jumps elsewhere, so that no table behind it is
-    /// read ahead; `None` if it does not jump.
+    /// Sets the place up to which the walk reads before it jumps elsewhere, so that no table after it is read
+    /// ahead; `None` if it does not jump.
     pub fn reads_until(&mut self, place: Option<RecordPlace>) {
         let table = match place {
             Some(RecordPlace::Table { table, .. }) => self.database.table_at(table),

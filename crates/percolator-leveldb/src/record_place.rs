@@ -1,8 +1,8 @@
-//! Where a record is found again, in two numbers.
+//! Where a record is, in two numbers.
 
 use crate::table::EntryPlace;
 
-/// Where a record is stored, as long as nobody writes to the database.
+/// Where a record is stored, as long as the database is not written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordPlace {
     /// In the logs: its position in the memtable.
@@ -18,7 +18,7 @@ pub enum RecordPlace {
 
 const OFFSET_BITS: u32 = 44;
 const HALF_BITS: u32 = 32;
-/// Stands in place of a table number; no database has this many tables.
+/// Used instead of a table number; no database has this many tables.
 const MEMORY: u64 = u64::MAX >> OFFSET_BITS;
 
 impl RecordPlace {

@@ -52,8 +52,8 @@ fn available_bytes() -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that
-/// somebody has mapped, and those not yet on disk.
+/// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that are
+/// mapped by a process, and those not yet on disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
     use rustix::fs::{Advice, fadvise};

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A rate says little by itself: machines differ, and are shared. So each round measures the machine first,
-//! and a share is of its own round.
+//! and a share is computed within its round.
 
 pub mod compare;
 pub mod doctor;

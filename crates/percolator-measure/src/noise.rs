@@ -1,9 +1,9 @@
 //! How two samples of a figure differ, and whether that is more than their noise.
 //!
 //! The ratio of two samples is the median of all ratios of one value of the new sample to one of the old: the
-//! estimator of Hodges and Lehmann. Its confidence interval lies between two of those ratios, whose ranks
-//! come from the distribution of Mann and Whitney's U. Nothing is assumed of the noise but that the rounds of
-//! a sample are alike, so one round that was disturbed moves neither much.
+//! estimator of Hodges and Lehmann. Its confidence interval is between two of those ratios, whose ranks come
+//! from the distribution of Mann and Whitney's U. The only assumption about the noise is that the rounds of a
+//! sample are alike, so one disturbed round moves neither of the two much.
 
 /// The probability that the interval does not hold the true ratio, at the most.
 const ERROR: f64 = 0.01;

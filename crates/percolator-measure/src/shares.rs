@@ -29,7 +29,7 @@ pub struct Round {
     pub(crate) place: TransformPlace,
 }
 
-/// A limit of the machine. Whoever reports limits names each of them.
+/// A limit of the machine. A report of limits names each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// What one thread copies.

@@ -1,4 +1,4 @@
-//! The files that a feed's records are stored in.
+//! The files in which a feed's records are stored.
 
 use std::path::{Path, PathBuf};
 

@@ -11,8 +11,8 @@ use crate::exchange::Exchange;
 /// A [`Collective`] over MPI. When it is dropped, it waits until the others leave as well, or hear that it
 /// has left, but no longer than a round may take. Drop it before the `Universe`.
 ///
-/// MPI must run at the thread level `Serialized` or above. At `Serialized`, whoever calls MPI besides must
-/// not do so during a round.
+/// MPI must run at the thread level `Serialized` or above. At `Serialized`, other code must not call MPI
+/// during a round.
 #[derive(Debug)]
 pub struct MpiCollective(GatherCollective<Exchange>);
 

@@ -1,10 +1,10 @@
-//! One exchange at a time, with an end to its wait.
+//! One exchange at a time, with a limit to its wait.
 //!
 //! # Invariants
 //!
 //! 1. What MPI reads and writes stays alive until its request is complete. If that never happens, it stays
-//!    for ever: nobody can take it back from MPI.
-//! 2. MPI is called only while it runs, at the level `Serialized` or above, by whoever has the engine.
+//!    for ever: it cannot be taken back from MPI.
+//! 2. MPI is called only while it runs, at the level `Serialized` or above, by the owner of the engine.
 #![expect(unsafe_code, reason = "it keeps the promises that MPI's calls ask for")]
 
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn wait(request: &mut Request, timeout: Duration) -> Result<bool, MpiError> {
     let start = Instant::now();
     let mut looks: u32 = 0;
     loop {
-        // A thread that ends MPI while another waits is none of ours, but is not to crash the process.
+        // A thread that ends MPI while another waits is not ours, but must not crash the process.
         check_running()?;
         // SAFETY: MPI runs.
         if unsafe { request.test() }? {

@@ -9,8 +9,8 @@
 //!
 //! - One that leaves with a reason ([`leave`](percolator_distribute::Collective::leave), or an error of its
 //!   feed): the others' next round is an error that has the reason.
-//! - One that is killed, or ends without `MPI_Finalize`: mpirun ends the job. That is MPI's own way, and
-//!   other processes see nothing of it.
+//! - One that is killed, or ends without `MPI_Finalize`: mpirun ends the job. MPI does this itself, and other
+//!   processes get no error.
 //! - One that hangs: after the timeout, the others' round is an error
 //!   ([`Late`](percolator_distribute::CollectiveError::Late)).
 //!
@@ -20,9 +20,9 @@
 //!
 //! # Errors of MPI
 //!
-//! The collective has a communicator of its own, a duplicate, whose errors are returned
-//! (`MPI_ERRORS_RETURN`) and become [`MpiError::Call`]. Errors of the communicator that is duplicated are
-//! handled as MPI is set to: by default it aborts.
+//! The collective has its own communicator, a duplicate, whose errors are returned (`MPI_ERRORS_RETURN`) and
+//! become [`MpiError::Call`]. Errors of the communicator that is duplicated are handled as MPI is set to: by
+//! default it aborts.
 
 mod collective;
 mod error;

@@ -1,4 +1,4 @@
-//! The calls of MPI that the crate `mpi` has no safe and fallible form of: it discards what they return.
+//! The calls of MPI for which the crate `mpi` has no safe and fallible form: it discards what they return.
 #![expect(unsafe_code, reason = "MPI is C")]
 
 use std::ffi::{c_char, c_int};

@@ -1,4 +1,4 @@
-//! One exchange at a time, on a stream of its own, with an end to its wait.
+//! One exchange at a time, on a separate stream, with a limit to its wait.
 #![expect(unsafe_code, reason = "it keeps the promises that NCCL's calls ask for")]
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Engine {
             let id = if rank == 0 { raw::new_id()? } else { [0; ID_BYTES] };
             Ok((gpu, id))
         });
-        // Whoever cannot take part says so, so that nobody waits for it.
+        // A process that cannot take part says so, so that none waits for it.
         let mut words = vec![u64::from(ready.is_ok())];
         let id = ready.as_ref().map_or([0; ID_BYTES], |(_, id)| *id);
         let (of_id, _) = id.as_chunks::<{ size_of::<u64>() }>();
@@ -115,8 +115,8 @@ impl Engine {
         let begun = {
             let (source, _reads) = from.device_ptr(&stream);
             let (target, _writes) = into.device_ptr_mut(&stream);
-            // SAFETY: `from` has as many words as are gathered, and `into` as many for each rank. Whoever has
-            // them keeps them until this is done, or the communicator is aborted, which ends its work.
+            // SAFETY: `from` has as many words as are gathered, and `into` as many for each rank. Their owner
+            // keeps them until this is done, or the communicator is aborted, which ends its work.
             unsafe { self.comm()?.gather(source, target, from.len(), stream.cu_stream()) }
         };
         if begun? == Progress::Going && self.settle(start, timeout)? == Progress::Going {

@@ -5,9 +5,9 @@
 //! host to the GPU and back, so this is for jobs whose only network is NCCL's; a framework that trains on the
 //! GPUs reduces its gradients there.
 //!
-//! The communicator does not block (`blocking = 0`): each call returns at once, and the process looks whether
-//! it is done. After a timeout or an error the communicator is aborted (`ncclCommAbort`), which ends what is
-//! on the stream. NCCL's own `Comm` of cudarc is not used: it panics where a call fails.
+//! The communicator does not block (`blocking = 0`): each call returns at once, and the process polls whether
+//! it is done. After a timeout or an error the communicator is aborted (`ncclCommAbort`), which ends the work
+//! on the stream. cudarc's `Comm` is not used, because it panics if a call fails.
 //!
 //! # What was shown, and what was not
 //!

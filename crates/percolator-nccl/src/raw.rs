@@ -133,7 +133,7 @@ impl Comm {
         Ok(comm)
     }
 
-    /// Returns whether what was asked for last is done. NCCL's errors that nobody waited for come from here.
+    /// Returns whether what was asked for last is done. Asynchronous errors of NCCL come from here.
     pub(crate) fn progress(&mut self) -> Result<Progress, NcclError> {
         let mut state = Code::ncclSuccess;
         // SAFETY: the communicator lives; NCCL writes a code to the given address.

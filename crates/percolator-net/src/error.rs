@@ -241,7 +241,7 @@ pub enum NetCause {
         /// The allowed names and numbers.
         allowed: String,
     },
-    /// A solver in place of a net.
+    /// A solver instead of a net.
     #[error("this is a solver, not a net: it has the field \"{field}\"; give the net that it names")]
     Solver {
         /// The field that only a solver has.

@@ -4,7 +4,7 @@
 //! [`NetState`] (`state`). The data layers that remain are checked (`layer`) and returned (`select`). No file
 //! but the net's own is opened. [`proto`] has Caffe's messages as they are.
 //!
-//! It is built for Percolator, and knows nothing of its feeds. Unix only.
+//! It is built for Percolator, and does not depend on its feeds. Unix only.
 
 mod binary;
 mod error;

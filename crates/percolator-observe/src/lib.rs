@@ -3,7 +3,7 @@
 //! - [`metrics`]: the numbers of feeds at an address that Prometheus reads, and through the crate `metrics`.
 //! - [`trace`]: who did what when, as a file that [Perfetto](https://ui.perfetto.dev) loads.
 //! - [`nvtx`]: the same as ranges for NVIDIA's profilers.
-//! - [`view`]: the pipeline, drawn in the terminal, of a feed here or in another program.
+//! - [`view`]: the pipeline of a feed in this program or another one, drawn in the terminal.
 //! - [`Numbers`]: what all of them say about a feed.
 //!
 //! ```no_run
@@ -20,8 +20,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever watches a feed reads counters that the feed keeps anyway. A trace listens to spans, which are
-//! once a run or batch and never once a record; without a listener they cost a few instructions a run.
+//! Everything that watches a feed reads counters that the feed keeps anyway. A trace listens to spans; there
+//! is one per run or batch, never one per record, and without a listener they cost a few instructions per
+//! run.
 
 mod numbers;
 

@@ -3,12 +3,11 @@
 //! # Invariants
 //!
 //! 1. A capsule named [`VERSIONED`] or [`UNVERSIONED`] holds the address of the like-named part of one
-//!    [`Managed`], which nobody has released. A consumer renames the capsule, and from then on owes the call
-//!    of the deleter. If nobody renames it, its destructor makes that call.
+//!    [`Managed`], which has not been released. A consumer renames the capsule, and must then call the
+//!    deleter. If it is not renamed, its destructor makes that call.
 //! 2. What the pointers of a [`Managed`] lead to lives as long as its `owner` and `copy` do.
 //! 3. A deleter may be called on any thread, with or without the interpreter. So releasing an array touches
-//!    no Python object, and does nothing in a forked child, which has no thread that could fill the memory
-//!    again.
+//!    no Python object, and does nothing in a forked child, which has no thread to fill the memory again.
 
 #![expect(unsafe_code, reason = "DLPack and capsules are C: structs that free themselves through a pointer")]
 

@@ -1,10 +1,10 @@
-//! A decoder that is a function of Python.
+//! A decoder that is a Python function.
 //!
-//! It runs on the feed's workers. A function that reads a file lets go of the interpreter, and another worker
+//! It runs on the feed's workers. A function that reads a file releases the interpreter, and another worker
 //! would call it again meanwhile: two calls that share a file would read each other's bytes. So calls take
-//! turns ([`Turn`]), unless they are said to be fit to overlap. A worker waits for its turn first, and then
-//! for the interpreter, never the other way round. Whoever waits for a worker must not hold the interpreter
-//! meanwhile, not even to drop a feed ([`crate::running`]).
+//! turns ([`Turn`]), unless they are declared safe to overlap. A worker waits for its turn first, and then
+//! for the interpreter, never the other way round. A thread that waits for a worker must not hold the
+//! interpreter meanwhile, not even to drop a feed ([`crate::running`]).
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ struct Taken(Arc<Turn>);
 
 impl Taken {
     /// Waits for the turn; `None` once the feed is closed, which the thread that has the turn may be waiting
-    /// for. Must not have the interpreter, which whoever has the turn may need.
+    /// for. Must not have the interpreter, which the holder of the turn may need.
     fn wait_for(turn: &Arc<Turn>, is_closed: &AtomicBool) -> Option<Self> {
         let mut is_taken = turn.is_taken.lock();
         let waits = |is_taken: &mut bool| *is_taken && !is_closed.load(Ordering::Acquire);
@@ -126,7 +126,7 @@ impl Record {
 #[derive(Default)]
 pub(crate) struct Failures {
     raised: Mutex<Vec<(RecordId, Py<PyBaseException>)>>,
-    /// Whether nobody will see what is still to be decoded.
+    /// Whether the records that are still to be decoded are no longer wanted.
     is_closed: AtomicBool,
     /// The turn that calls of the function wait for.
     turn: OnceLock<Arc<Turn>>,

@@ -89,7 +89,7 @@ pub(crate) fn process(
     }
 }
 
-/// What an initialised `torch.distributed` says. Nobody has initialised it if it was not imported.
+/// What an initialised `torch.distributed` says. It is not initialised if it was not imported.
 fn of_torch(py: Python<'_>) -> PyResult<Option<order::Process>> {
     let modules = py.import("sys")?.getattr("modules")?;
     let module = |name: &str| modules.call_method1("get", (name,));

@@ -1,6 +1,6 @@
 //! The module `percolator._core`: Percolator for Python.
 //!
-//! Every class here is a thin cover of a value of the crate `percolator`. What the classes share:
+//! Every class here is a thin wrapper of a value of the crate `percolator`. The classes have this in common:
 //!
 //! - A value that has threads, or memory that other threads fill, belongs to the process that made it
 //!   ([`process`]): a forked child gets an error, and drops it without touching the threads it does not have.

@@ -1,8 +1,8 @@
 //! The library's warnings, for Python's module `logging`.
 //!
-//! A warning comes from any thread, with or without locks. Were it handed to Python there, that thread would
-//! wait for the interpreter. So warnings wait in a short queue, until a thread that has the interpreter asks
-//! the feed for something: a consumer that waits for a batch does so several times a second.
+//! A warning comes from any thread, with or without locks. If it were handed to Python there, that thread
+//! would wait for the interpreter. So warnings wait in a short queue until a thread that has the interpreter
+//! calls the feed: a consumer that waits for a batch does so several times a second.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};

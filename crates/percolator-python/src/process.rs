@@ -21,7 +21,7 @@ impl<T> OfProcess<T> {
         OfProcess { process: std::process::id(), value: Some(value) }
     }
 
-    /// The value, or an error that says what to do in place of a fork.
+    /// The value, or an error that says what to do instead of a fork.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&T> {
         match self.is_here() {
             true => Ok(self.get_anywhere()),

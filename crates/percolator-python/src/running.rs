@@ -1,9 +1,10 @@
 //! A running feed, shared by the objects that Python has of it.
 //!
 //! A consumer waits in short turns, without the interpreter's lock. After each turn it takes that lock and
-//! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing was taken then, and the next call goes
-//! on. Only after that is a batch taken, so a signal during a wait never costs one. The feed's own lock is
-//! free between turns as well: other threads ask for statistics or snapshots, or close the feed, meanwhile.
+//! lets the interpreter handle signals, so Ctrl-C ends a wait; nothing has been taken then, and the next call
+//! goes on. A batch is taken only after that, so a signal during a wait never loses one. The feed's own lock
+//! is also free between turns: meanwhile, other threads can ask for statistics or snapshots, or close the
+//! feed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -25,7 +26,7 @@ use crate::{errors, log};
 /// How long one turn of a wait lasts: the longest time until a signal is handled.
 pub(crate) const TURN: Duration = Duration::from_millis(50);
 
-/// The turns after which a consumer that holds everything, and that nobody can help, is told so.
+/// The turns after which a consumer that holds everything, and that no other thread can help, is told so.
 const TURNS_ALONE: u32 = 20;
 
 /// Everything that has threads of its own, to be closed before the interpreter ends: a thread that needs the
@@ -120,7 +121,7 @@ pub(crate) fn next<P: Send, T: Send>(
             let mut guard = shared.lock();
             let is_ready = guard.as_mut().map(&is_ready);
             if is_ready == Some(false) {
-                // Whoever waits for the lock gets it before the next turn.
+                // A thread that waits for the lock gets it before the next turn.
                 MutexGuard::unlock_fair(guard);
             }
             is_ready
@@ -200,7 +201,7 @@ pub(crate) fn start<T: Send + 'static>(
     closed_at_exit(&work);
     let of_thread = work.clone();
     let run = move || {
-        // Whoever waited may be gone. What was made is then dropped here.
+        // The waiting thread may be gone. What was made is then dropped here.
         let _ = sender.send(run());
         drop(of_thread);
     };
@@ -235,7 +236,7 @@ impl<T: Send> Made<T> {
     }
 }
 
-/// A thread that may still need the interpreter, although nobody waits for what it makes. The thread holds
+/// A thread that may still need the interpreter, although its results are not waited for. The thread holds
 /// this as long as it runs.
 struct Work(OfProcess<Mutex<Option<JoinHandle<()>>>>);
 
@@ -260,7 +261,7 @@ struct Parts {
     watch: Mutex<FeedWatch>,
     is_iterated: AtomicBool,
     failures: Arc<Failures>,
-    /// Whether a consumer that nobody can help is told so at once: nothing was said of how long it waits.
+    /// Whether a consumer that no other thread can help is told so at once: no waiting time was set.
     gives_up_alone: bool,
 }
 

@@ -1,6 +1,6 @@
 //! What a function of Python returns, as the bytes of a field.
 //!
-//! Arrays are read through `memoryview`, which the stable interface of CPython 3.10 lacks a C function for.
+//! Arrays are read through `memoryview`, for which the stable interface of CPython 3.10 lacks a C function.
 
 use bytemuck::NoUninit;
 use half::{bf16, f16};

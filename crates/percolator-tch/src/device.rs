@@ -3,8 +3,8 @@
 //! The crate tch puts all work on torch's current stream, which is the default stream of each GPU: the legacy
 //! default stream of the driver. It is made to wait for the batch when the batch becomes tensors, and an
 //! event is recorded on it when the last reference to their memory goes. The lane fills that memory again
-//! once that event has happened. So torch's own rule holds for these tensors, too: what another stream does
-//! with them must be done, or waited for by the default stream, before the last reference is dropped.
+//! once that event has happened. So torch's own rule holds for these tensors, too: another stream's work on
+//! them must be done, or waited for by the default stream, before the last reference is dropped.
 
 #![cfg_attr(feature = "cuda-driver", expect(unsafe_code, reason = "streams of the driver are C"))]
 

@@ -1,4 +1,4 @@
-//! Why there are no tensors.
+//! Why tensors cannot be made.
 
 use percolator::batch::FieldError;
 use percolator::{DeviceError, Dtype, FeedError};

@@ -16,31 +16,33 @@
 //! # fn train(_images: &Tensor, _labels: &Tensor) {}
 //! ```
 //!
-//! [`TchFeed`] makes a feed's steps tensors, [`TchBatch`] a single batch; [`Tensors`] has them by name.
+//! [`TchFeed`] turns a feed's steps into tensors, and [`TchBatch`] a single batch; [`Tensors`] has them by
+//! name.
 //!
 //! # How long the memory lives
 //!
-//! tch's own [`Tensor::from_blob`](tch::Tensor::from_blob) borrows memory without a word to libtorch, and a
-//! tensor is not the only thing that refers to its memory: views do, clones, and the graph that autograd
-//! keeps for the backward pass. So the batch is handed to libtorch itself, with a deleter: C++'s `from_blob`,
-//! as `at::fromDLPack` calls it. libtorch counts the references to a storage, and calls the deleter when the
-//! last of them is gone, on whatever thread. Then, and not before, the batch returns to its lane, whose ring
-//! is filled again. A loop that holds every batch of the ring and waits for another gets an error
+//! tch's own [`Tensor::from_blob`](tch::Tensor::from_blob) borrows memory without telling libtorch, and a
+//! tensor is not the only thing that refers to its memory: views, clones, and the graph that autograd keeps
+//! for the backward pass do, too. So the batch is handed to libtorch itself, with a deleter: C++'s
+//! `from_blob`, as `at::fromDLPack` calls it. libtorch counts the references to a storage, and calls the
+//! deleter when the last of them is gone, on any thread. Only then does the batch return to its lane, whose
+//! ring is filled again. A loop that holds every batch of the ring and waits for another gets an error
 //! ([`AllHeld`](percolator::FeedError::AllHeld)) after a while.
 //!
-//! While they exist, the tensors are alone with their memory: they may be written to.
+//! While they exist, no other code uses the tensors' memory: they may be written to.
 //!
 //! # GPUs
 //!
 //! On a GPU, torch's default stream waits for the batch, and an event on it ends the use of the memory: see
-//! [`TchBatch::into_tensors`]. This was run on no GPU.
+//! [`TchBatch::into_tensors`]. This was not run on a GPU.
 //!
 //! # Trade-offs
 //!
 //! - Making tensors costs some microseconds a batch, whatever its size, for what libtorch allocates to
 //!   describe them.
 //! - The storage cannot be resized (`resize_` is an error): it is the batch's.
-//! - A tensor that is kept for long keeps a whole batch of the lane's ring from being filled. `copy()` it.
+//! - A tensor that is kept for a long time keeps a whole batch of the lane's ring from being filled. Use
+//!   `copy()`.
 //!
 //! # Cargo features
 //!

@@ -17,7 +17,7 @@ use crate::torch;
 /// There is a tensor for each field, and a second one, of kind `Int64`, for each field of varying length:
 /// `FIELD.offsets` or `FIELD.lengths`. On the CPU, and on the GPU at which the batch's lane ends, they are
 /// the batch's own memory. It returns to its lane, which fills it again, when nothing in libtorch refers to
-/// it any more: no tensor, no view of one, no graph that has saved one. Until then nobody else reads or
+/// it any more: no tensor, no view of one, no graph that has saved one. Until then no other code reads or
 /// writes it, so operations in place are allowed.
 pub struct Tensors {
     tensors: Vec<(Arc<str>, Tensor)>,

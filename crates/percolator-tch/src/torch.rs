@@ -1,4 +1,4 @@
-//! The calls of libtorch that the crate tch has not: `torch.cpp`.
+//! The calls of libtorch that the crate tch lacks: `torch.cpp`.
 
 #![expect(unsafe_code, reason = "libtorch is C++")]
 

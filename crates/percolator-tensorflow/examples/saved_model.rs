@@ -5,8 +5,9 @@
 //! $ cargo run -p percolator-tensorflow --example saved_model [FOLDER INPUTS_AND_OUTPUTS.npz]
 //! ```
 //!
-//! Without arguments it takes a model that TensorFlow saved, from the tests' data. The operations that it
-//! knows are those of a few dense layers. This is no way to run models: it shows that all is there.
+//! Without arguments it takes a model that TensorFlow saved, from the tests' data. It knows only the
+//! operations of a few dense layers. This is not a way to run models: it shows that everything needed is
+//! there.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

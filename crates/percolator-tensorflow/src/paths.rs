@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use percolator_files::input_file::open as open_regular;
 
-/// Returns a path with a text behind it. Unlike `set_extension`, it replaces nothing.
+/// Returns a path with a text appended to it. Unlike `set_extension`, it replaces nothing.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut whole = OsString::from(path);
     whole.push(suffix);

@@ -1,5 +1,5 @@
-//! Protobuf's binary form, field by field: to check bytes before they are decoded, with the place of what is
-//! wrong, and to print them.
+//! Protobuf's binary form, field by field: to check bytes before they are decoded, with the place of a fault,
+//! and to print them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -5,7 +5,7 @@
 //! cargo run --release --example xlnet_feed -- 'MY/*.txt' MODEL    # text and a SentencePiece model of yours
 //! ```
 //!
-//! The lines to copy into a loop of your own are those of [`feed`].
+//! The lines to copy into your own loop are those of [`feed`].
 
 use std::fs;
 use std::io::{self, Write as _};

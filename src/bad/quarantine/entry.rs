@@ -36,7 +36,7 @@ pub(super) mod feature {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The database or file that has the record: an absolute path without links, unless it is no file.
+    /// The database or file that has the record: an absolute path without links, unless it is not a file.
     pub source: PathBuf,
     /// The record's key.
     pub key: Key,
@@ -53,8 +53,8 @@ pub struct Quarantined {
 }
 
 impl Quarantined {
-    /// Reads a quarantine file. A part of an entry at its end is passed over: its writer was killed, or is
-    /// writing it.
+    /// Reads a quarantine file. A partial entry at its end is skipped: its writer was killed, or is writing
+    /// it.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ pub(super) struct Name {
     /// Where the source is, if it is a file or a folder.
     source: PathBuf,
     number: u64,
-    /// Of its bytes, and where each part ends: a data set may be built again at one path.
+    /// Of its bytes, and where each part ends: a data set may be rebuilt at the same path.
     checksum: u32,
 }
 
@@ -188,7 +188,7 @@ pub(super) fn read_entries(
                 part.start = end;
             }
             Err(FrameFault::Cut) => {
-                // A cut record and nothing whole before it may be somebody's file.
+                // A truncated record with nothing whole before it may be a user's own file.
                 let io = |error| QuarantineError::io(path, "read it", &error);
                 if part.start == 0 && !begins_with_entry(file, part.end).map_err(io)? {
                     return Err(not_one("is none".to_owned()));
@@ -202,8 +202,8 @@ pub(super) fn read_entries(
     Ok(part.start)
 }
 
-/// Whether a file behind a frame's head goes on as the first entry of a quarantine file, as far as it goes.
-/// If it ends before that can be seen, it does not.
+/// Whether a file continues after a frame's head like the first entry of a quarantine file, as far as it
+/// goes. If it ends before that can be seen, the answer is no.
 fn begins_with_entry(file: &File, bytes: u64) -> io::Result<bool> {
     let first = NameFirst(feature::SOURCE);
     let behind = usize::try_from(bytes.saturating_sub(HEAD_BYTES as u64)).unwrap_or(usize::MAX);

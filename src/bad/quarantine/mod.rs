@@ -3,7 +3,7 @@
 //!
 //! Several processes may add to one file. Each does so under a lock, and first reads what others have added
 //! since, so that no record is named twice: a record is the bytes that one data set has under one number,
-//! wherever the process runs that finds it. A writer that is killed may leave a part of a record at the end,
+//! wherever the process that finds it runs. A writer that is killed may leave a part of a record at the end,
 //! which the next one cuts off.
 
 mod entry;
@@ -26,8 +26,8 @@ use percolator_files::whole_file::{self, kind_of};
 use percolator_files::{file_lock, shown};
 use percolator_messages::example::{features_head, string_head};
 
-/// How long a writer waits while no other one adds anything. Each holds the file's lock for as long as it
-/// reads what was added and adds one entry; a process that is stopped holds it for ever.
+/// How long a writer waits while no other one adds anything. Each holds the file's lock while it reads what
+/// was added and adds one entry; a stopped process holds it for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many times the file is opened again when others move it away before it is locked.
@@ -47,7 +47,7 @@ pub enum QuarantineError {
         /// The operating system's message.
         message: String,
     },
-    /// Another writer holds its lock, and does not go on.
+    /// Another writer holds its lock, and makes no progress.
     #[error(
         "the quarantine file {}: another writer has held its lock for {waited:?} and adds nothing: end that \
          process, or name another file",
@@ -88,7 +88,7 @@ fn to_add() -> OpenOptions {
     options
 }
 
-/// A quarantine file that records are added to. It is made, and read, when there is something to add.
+/// A quarantine file to which records are added. It is created, and read, when there is something to add.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     path: PathBuf,
@@ -106,13 +106,14 @@ struct Known {
     named: HashSet<Name>,
     /// The end of what was read.
     end: u64,
-    /// Why nothing can be added any more. Other workers wait for the same file, and need not do so one after
-    /// the other.
+    /// Why nothing can be added any more. Other workers wait for the same file, and should not repeat the
+    /// wait one after the other.
     failed: Option<QuarantineError>,
 }
 
 impl Quarantine {
-    /// Checks that the file can be written, or made: hours later, at the first bad record, is too late.
+    /// Checks that the file can be written or created: hours later, at the first bad record, would be too
+    /// late.
     pub(crate) fn at(path: &Path) -> Result<Self, QuarantineError> {
         let error = |error: io::Error| QuarantineError::io(path, "use it", &error);
         let refused = |kind, message: String| Err(error(io::Error::new(kind, message)));
@@ -132,7 +133,7 @@ impl Quarantine {
             }
             Err(other) => return Err(error(other)),
         }
-        // It is opened again by its name, after the process may have changed its folder.
+        // It is opened again by its name, perhaps after the process has changed its working directory.
         let path = std::path::absolute(path).map_err(error)?;
         let folder = std::env::current_dir().ok();
         Ok(Quarantine { path, folder, patience: PATIENCE, known: Mutex::default() })
@@ -159,8 +160,8 @@ impl Quarantine {
         noted
     }
 
-    /// Where a source is: other processes call it by other relative paths and through other links, and other
-    /// sources by the same. A source that is no file keeps its name.
+    /// Where a source is: other processes use other relative paths and links for it, and may use the same
+    /// ones for other sources. A source that is not a file keeps its name.
     fn place_of(&self, source: &Path) -> PathBuf {
         let whole = match &self.folder {
             Some(folder) => folder.join(source).canonicalize().ok(),
@@ -191,8 +192,8 @@ impl Quarantine {
         written
     }
 
-    /// The file under its name, with its lock. If another one has that name by now, or none, what was known
-    /// is of a file that was moved away.
+    /// The file under its name, with its lock. If another file has that name by now, or none has, what was
+    /// known belongs to a file that was moved away.
     fn open_locked(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
         let id = |found: Metadata| (found.dev(), found.ino());
         for _ in 0..OPENED_MAX {
@@ -232,12 +233,12 @@ impl Quarantine {
         Ok(known.file.insert(Arc::new(file)).clone())
     }
 
-    /// Reads what was added since the last time, and cuts off what is no whole record.
+    /// Reads what was added since the last time, and cuts off an incomplete record.
     fn learn(&self, known: &mut Known, file: &File) -> Result<(), QuarantineError> {
         let io = |error| QuarantineError::io(&self.path, "read it", &error);
         let bytes = file.metadata().map_err(io)?.len();
         if bytes < known.end {
-            // Somebody emptied it.
+            // It was emptied.
             (known.end, known.named) = (0, HashSet::new());
         }
         let named = &mut known.named;
@@ -270,7 +271,7 @@ impl Quarantine {
         let pieces = [&*front, value, &before_companion, companion];
         let mut end = known.end;
         let written = frame_around(&pieces).and_then(|(head, foot)| {
-            // At once, so that a writer which is killed leaves nothing, or what it is seen to be an entry by.
+            // Both in one write, so that a killed writer leaves nothing, or enough to recognise an entry.
             let front = [&head, pieces[0]].concat();
             for piece in [&*front, pieces[1], pieces[2], pieces[3], &foot] {
                 file.write_all_at(piece, end)?;
@@ -279,7 +280,7 @@ impl Quarantine {
             Ok(())
         });
         if let Err(error) = written {
-            // What is there of it is no record.
+            // The part that was written is not a record.
             let _ = file.set_len(known.end);
             return Err(QuarantineError::io(&self.path, "add a record to it", &error));
         }

@@ -24,8 +24,8 @@ impl Cpus {
     /// restriction (`taskset`, a cgroup) is narrowed, never widened. When this returns, the thread runs
     /// there.
     ///
-    /// Returns `None` if that changes nothing, if it would leave the thread no processor, or if the system
-    /// refuses.
+    /// Returns `None` if that changes nothing, if it would leave no processor for the thread, or if the
+    /// system refuses.
     pub(crate) fn bind(&self) -> Option<Bound> {
         // An unbound thread is slower, but no less correct.
         let refused = |error| tracing::debug!(%error, "the system refuses to bind this thread");

@@ -1,7 +1,7 @@
 //! The machine's NUMA nodes: which processors are near which memory.
 //!
-//! Linux places a page in the memory of the node on which it is first touched, unless the thread has a policy
-//! of its own (`numactl`). So memory is placed by binding the thread while it touches the memory.
+//! Linux places a page in the memory of the node on which it is first touched, unless the thread has its own
+//! policy (`numactl`). So memory is placed by binding the thread while it touches the memory.
 //!
 //! Unknown topology is not an error; threads stay unbound, as they do on a machine with one node.
 

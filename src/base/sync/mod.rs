@@ -2,8 +2,8 @@
 //!
 //! Every stage of a feed takes its concurrency primitives from here. So `tests/model.rs` and the `model`
 //! modules (`RUSTFLAGS="--cfg shuttle"`) run the code that ships, under a scheduler that explores
-//! interleavings a machine seldom shows. The model is sequentially consistent: it finds errors that some
-//! interleaving of the steps causes, but not those that need a weaker memory ordering. Plain memory that
+//! interleavings that are rare on a real machine. The model is sequentially consistent: it finds errors that
+//! some interleaving of the steps causes, but not those that need a weaker memory ordering. Plain memory that
 //! threads share has [`Touches`], which fail a scenario if nothing orders two of them.
 
 #[cfg(shuttle)]

@@ -7,7 +7,7 @@ pub(crate) use parking_lot::{Condvar, Mutex};
 pub(crate) use std::sync::atomic;
 pub(crate) use std::thread;
 
-/// The standard library's locks. Unlike parking_lot's, they allocate nothing when two threads first contend
+/// The standard library's locks. Unlike parking_lot's, they do not allocate when two threads first contend
 /// for them.
 pub(crate) mod std_locks {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -23,7 +23,7 @@ pub(crate) fn recv_unless<T>(queue: &Receiver<T>, alarm: &Receiver<()>) -> Optio
     }
 }
 
-/// What the model checker is told of plain memory. Here nobody listens.
+/// What the model checker is told about plain memory. Without the checker, this does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {}
 

@@ -1,9 +1,9 @@
 //! Plain memory under the model checker, which sees locks, queues and atomics, but not the bytes that they
 //! guard.
 //!
-//! Whoever touches a part of such memory says so here. Two touches of one part, of which one is a write, must
-//! be in an order that the checker's primitives give them: the thread of the second knows of the first.
-//! Otherwise some schedule has both at one time, and the scenario fails, whichever came first in this one.
+//! Code that touches a part of such memory reports it here. Two touches of one part, of which one is a write,
+//! must be ordered by the checker's primitives: the first must happen before the second. Otherwise some
+//! schedule has both at the same time, and the scenario fails, whichever came first in the current one.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +32,8 @@ struct Event {
 impl Event {
     /// A new moment of this thread, which no other thread knows of before they synchronise.
     fn now() -> Self {
-        // A look at an atomic that nobody else has gives the thread a new time, and nobody a turn.
+        // A load of an atomic that no other thread has gives the thread a new time, without a switch of
+        // threads.
         let _ = AtomicBool::new(false).get_mut();
         let thread = usize::from(me());
         Event { thread, time: clock()[thread] }
@@ -73,7 +74,7 @@ impl Touches {
 
     fn touch(&self, range: Range<usize>, each: impl Fn(usize, &mut Part, Event)) {
         let now = Event::now();
-        // Not one of the checker's locks, which would give the touches an order.
+        // Not one of the checker's locks, which would order the touches.
         let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if parts.len() < range.end {
             parts.resize(range.end, Part::default());

@@ -10,7 +10,7 @@ pub(super) const BYTES_MAX: usize = 256;
 
 /// Which features of an Example become which fields of a batch, in the order of the fields.
 ///
-/// Made of [fields](ExampleField), or of a text:
+/// It is made of [fields](ExampleField), or from a text:
 ///
 /// ```
 /// use percolator::Dtype;
@@ -31,7 +31,7 @@ pub(super) const BYTES_MAX: usize = 256;
 ///
 /// # As text
 ///
-/// `NAME:TYPE`, separated by commas. Each is the feature of that name, and gives the field of that name;
+/// `NAME:TYPE`, separated by commas. Each takes the feature of that name, and makes the field of that name;
 /// `FEATURE as NAME:TYPE` gives the field another name. A feature whose name has characters other than
 /// letters, digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
 ///
@@ -59,7 +59,7 @@ pub(super) const BYTES_MAX: usize = 256;
 /// that does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the
 /// nearest.
 ///
-/// After a type that has one length, `=VALUE` is what a record without the feature gets, in every element:
+/// After a type of a fixed length, `=VALUE` sets what a record without the feature gets, in every element:
 /// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`; `=[VALUE,...]` has one for each element:
 /// `mean:f32[3]=[0.5,0.4,0.4]`, `names:strings[2]=["a","b"]`. Without it, such a record is an error. A
 /// feature without a kind counts as missing, as in TensorFlow.
@@ -123,7 +123,7 @@ pub(super) enum Elements {
 /// What a record without the feature gets.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Missing {
-    /// It is an error.
+    /// It causes an error.
     Error,
     /// No elements.
     Empty,

@@ -1,4 +1,4 @@
-//! The image of an Example, which the front presents to the image decoder as a Datum.
+//! The image of an Example, which is presented to the image decoder as a Datum.
 
 use std::sync::PoisonError;
 
@@ -37,7 +37,7 @@ pub struct ExampleImage {
     shape: Option<ImageShapeFrom>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     label: Option<String>,
-    /// Whether raw pixels lie one after another, each with all its channels.
+    /// Whether raw pixels are stored one after another, each with all its channels.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     is_interleaved: bool,
 }
@@ -68,9 +68,9 @@ impl ExampleImage {
         ExampleImage { feature: feature.into(), shape: Some(shape), label: None, is_interleaved: false }
     }
 
-    /// Raw pixels in the feature of this name, of one byte a channel, as NumPy and PIL have them: row by row,
-    /// pixel by pixel, with a pixel's channels side by side. [`ImageShapeFrom::Feature`] has them in the same
-    /// order: rows, columns and channels. The channels keep their order.
+    /// Raw pixels in the feature of this name, of one byte per channel, in the order of NumPy and PIL: row by
+    /// row, pixel by pixel, with a pixel's channels side by side. [`ImageShapeFrom::Feature`] has them in the
+    /// same order: rows, columns and channels. The channels keep their order.
     #[must_use]
     pub fn interleaved(feature: impl Into<String>, shape: ImageShapeFrom) -> Self {
         ExampleImage { is_interleaved: true, ..Self::raw(feature, shape) }
@@ -128,7 +128,7 @@ pub(crate) struct ExampleFront {
     is_interleaved: bool,
     label: Option<usize>,
     fields: FeatureFields,
-    /// For the first record of each batch, which the prefetchers look at: they have no scratch memory, and
+    /// For the first record of each batch, which the prefetchers inspect: they have no scratch memory, and
     /// must not allocate. The standard library's lock does not allocate when two of them first contend for
     /// it.
     of_firsts: Mutex<Found>,
@@ -186,7 +186,7 @@ impl ExampleFront {
         let mut found = self.lookup.scratch();
         let check = |found: &mut Found| -> Result<(), RecordCause> {
             self.lookup.find(record, found)?;
-            // The image's own features are looked at for the shape.
+            // The image's own features are checked when its shape is read.
             self.feature(record, found, self.image, "the image")?;
             self.fields.check(record, found)
         };

@@ -45,7 +45,7 @@ impl Lookup {
         Found { places: vec![None; self.names.len()], order: Vec::with_capacity(REMEMBERED) }
     }
 
-    /// Finds the features in a record. Of several of one name, the last one wins.
+    /// Finds the features in a record. Of several with the same name, the last one wins.
     #[inline]
     pub(super) fn find(&self, record: &[u8], found: &mut Found) -> Result<(), ExampleError> {
         let Found { places, order } = found;

@@ -1,6 +1,6 @@
 //! TensorFlow's record: a `tf.train.Example`, whose features become the fields of a batch.
 //!
-//! Does what `tf.io.parse_single_example` does with a record, and writes the result straight into the row:
+//! It does the same as `tf.io.parse_single_example`, and writes the result directly into the row:
 //!
 //! | here | in TensorFlow |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! From a feature's list straight into the record's row.
+//! From a feature's list directly into the record's row.
 
 use half::{bf16, f16};
 
@@ -37,7 +37,7 @@ struct FeatureField {
     is_fixed: bool,
 }
 
-/// What stands in for a missing feature.
+/// What replaces a missing feature.
 #[derive(Debug)]
 enum Stand {
     Nothing,
@@ -135,7 +135,7 @@ impl FeatureField {
             Dtype::U64 => self.copy_ints::<u64>(list, row, at),
             Dtype::U32 => self.copy_ints::<u32>(list, row, at),
             Dtype::U16 => self.copy_ints::<u16>(list, row, at),
-            // The fields were checked: no other type is of integers.
+            // The fields were checked: no other type has integers.
             _ => self.copy_ints::<u8>(list, row, at),
         }
     }
@@ -168,7 +168,7 @@ impl FeatureField {
             Dtype::F64 => Self::copy_floats::<f64>(list, row, at),
             Dtype::F16 => Self::copy_floats::<f16>(list, row, at),
             Dtype::Bf16 => Self::copy_floats::<bf16>(list, row, at),
-            // The fields were checked: no other type is of floats.
+            // The fields were checked: no other type has floats.
             _ => Self::copy_floats::<f32>(list, row, at),
         }?;
         if !self.is_fixed {
@@ -292,7 +292,8 @@ impl FeatureField {
         }
     }
 
-    /// A record may lack the feature. But if the first one does, it may be misspelt, and all would be empty.
+    /// A record may lack the feature. But if the first record does, the name may be misspelt, and all rows
+    /// would be empty.
     #[cold]
     fn warn_of_empty(&self, record: &[u8], found: &Found) -> Result<(), RecordCause> {
         if let FeatureError::Missing { feature, wanted: _, features } = self.missing(record, found)? {

@@ -40,7 +40,7 @@ fn look_for() -> Result<Version, DeviceError> {
         return Err(DeviceError::DriverTooOld { found: Version(version), needed: VERSION_MIN });
     }
     match result::init() {
-        // No device that this process may see; the driver is then not started.
+        // No device is visible to this process; the driver is then not started.
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => {
             Err(DeviceError::NoSuchDevice { device: "GPU".to_owned(), found: 0 })
         }
@@ -61,7 +61,7 @@ pub(super) fn begin(device: &str) -> Result<Call, DeviceError> {
     })
 }
 
-/// Warns of what could not be released, except at the end of the process, which releases everything.
+/// Warns about what could not be released, except at the end of the process, which releases everything.
 pub(super) fn not_released(error: &DeviceError, what: impl std::fmt::Display) {
     if !ending::has_begun() {
         tracing::warn!(%error, "{what}");
@@ -79,7 +79,7 @@ pub(super) fn kept(context: &Context, bytes: usize) {
     }
 }
 
-/// Opens a library for good: it is used until the process ends.
+/// Opens a library permanently: it is used until the process ends.
 ///
 /// `cudarc` has a function that tells whether the driver is present, but it is right only if no other crate
 /// of the program makes `cudarc` link to the driver.
@@ -152,7 +152,7 @@ pub(super) struct Context {
     name: String,
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// Set once nobody can tell whether the device still uses memory that it was given.
+    /// Set once it cannot be determined whether the device still uses memory that it was given.
     is_unknown: AtomicBool,
 }
 
@@ -205,8 +205,8 @@ impl Context {
     /// Makes this the thread's current context for as long as the returned guard lives; then the previous
     /// one, which may be another library's, is restored.
     ///
-    /// While it is entered, the thread's calls are exempt from the capture mode of any graph that somebody
-    /// else is capturing: they are not part of its work, and would otherwise end the capture.
+    /// While it is entered, the thread's calls are exempt from the capture mode of any graph that other code
+    /// is capturing: they are not part of its work, and would otherwise end the capture.
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
         let call = begin(&self.name)?;
         // SAFETY: the context lives as long as `self` does.

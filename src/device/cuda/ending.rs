@@ -1,12 +1,12 @@
-//! The end of the process, at which the driver takes itself down while other threads go on.
+//! The end of the process, at which the driver shuts itself down while other threads go on.
 //!
-//! A lane's thread outlives its feed: it frees memory once the last batch has returned. If `exit` takes the
-//! driver down in the middle of such a call, the call reads what is no longer there, and the process dies of
-//! a signal (seen with NVIDIA's driver 580.159, in `cuDevicePrimaryCtxRelease`). So a handler of `exit`
-//! refuses new calls first, and waits for those that are under way, for [`WAIT_MAX`]. What is not freed by
-//! then goes with the process.
+//! A lane's thread outlives its feed: it frees memory once the last batch has returned. If `exit` shuts the
+//! driver down in the middle of such a call, the call reads freed memory, and the process dies of a signal
+//! (seen with NVIDIA's driver 580.159, in `cuDevicePrimaryCtxRelease`). So a handler of `exit` refuses new
+//! calls first, and waits for those that are under way, for [`WAIT_MAX`]. Memory that is not freed by then is
+//! freed with the process.
 //!
-//! Not covered are the driver's start; handlers that the driver may register later than that, which run
+//! This does not cover the driver's start; handlers that the driver may register later than that, which run
 //! before this one; calls that take longer; and calls of other code.
 
 #![expect(unsafe_code, reason = "only C's library has handlers of exit")]
@@ -21,7 +21,7 @@ const ENDS: usize = 1 << (usize::BITS - 1);
 /// The process that registered the handler. Its children inherit the handler and the count, but not the
 /// threads that were counted.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// How long the end waits: a call that waits for a kernel may never return.
+/// How long `exit` waits: a call that waits for a kernel may never return.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -45,7 +45,7 @@ impl Drop for Call {
     }
 }
 
-/// Whether the process ends.
+/// Whether the process is ending.
 pub(super) fn has_begun() -> bool {
     CALLS.load(Ordering::SeqCst) & ENDS != 0
 }

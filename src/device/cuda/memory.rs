@@ -14,7 +14,7 @@ use crate::device::DeviceError;
 /// The alignment that [`HostMemory`] promises.
 const ALIGNMENT: usize = 4096;
 
-/// Host memory that the device reads by itself, while the host does something else.
+/// Host memory that the device reads by itself, while the host does other work.
 #[derive(Debug)]
 pub(super) struct Pinned {
     context: Arc<Context>,

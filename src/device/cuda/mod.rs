@@ -2,7 +2,7 @@
 //!
 //! A lane's batches are in page-locked host memory. A complete batch is copied in one piece, on a stream of
 //! the device's own, while the previous batch is trained on. Its consumer's stream waits for it on the
-//! device, and releases it there: nobody waits on the host.
+//! device, and releases it there: the host never waits.
 
 mod array;
 mod driver;
@@ -49,7 +49,7 @@ pub(super) struct Cuda {
 impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
-        // If the driver cannot tell, the node is unknown. Its error comes back where it matters.
+        // If the driver cannot tell, the node is unknown. Its error is reported where it matters.
         let pci =
             driver::begin(context.name()).and_then(|call| pci_name(&call, context.name(), context.device()));
         let numa_node = pci.ok().and_then(|pci| numa::node_of_pci(&pci));
@@ -72,7 +72,7 @@ impl Backend for Cuda {
             Ok(memory) => return Ok(Box::new(memory)),
             Err(error) => error,
         };
-        // Once per device, not once per batch: what is true of one batch is true of nearly all.
+        // Once per device, not once per batch: what holds for one batch holds for nearly all.
         if self.has_warned.swap(true, Ordering::Relaxed) || ending::has_begun() {
             tracing::debug!(%error, bytes, "no page-locked memory again");
         } else {

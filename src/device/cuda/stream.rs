@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// Waits until all work on the stream is done, or, if that cannot be waited for, all work on the device.
-    /// If that cannot be waited for either, no memory of the device is freed any more. Not part of the steady
+    /// If that cannot be waited for either, memory of the device is never freed again. Not part of the steady
     /// state.
     pub(super) fn wait_out(&self) -> Result<(), DeviceError> {
         let waited = self.synchronize();
@@ -110,7 +110,8 @@ unsafe impl Send for CudaEvent {}
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// An event without a time stamp, whose waits block instead of spinning: a spinning core decodes nothing.
+    /// An event without a time stamp, whose waits block instead of spinning, because a spinning core cannot
+    /// decode.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
         CudaEvent::of(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }

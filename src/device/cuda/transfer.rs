@@ -14,7 +14,7 @@
 //! 1. The device reads the host memory only between `submit` and `arrived`; the consumer uses the device
 //!    memory only between `submit` and the last use. Neither is freed, or written, before.
 //! 2. The events are ours, and every recording of one is checked. If one fails, the drop of the transfer
-//!    first waits for the whole device; if that fails too, no memory of the device is freed any more.
+//!    first waits for the whole device; if that fails too, memory of the device is never freed again.
 
 #![expect(unsafe_code, reason = "the driver is C, and knows nothing of borrows")]
 
@@ -62,7 +62,7 @@ struct Transform {
 struct ArraysAt {
     layout: Arc<BatchLayout>,
     rows: usize,
-    /// The shape and the offset of what the device made of the first field.
+    /// The shape and the offset of the device's result for the first field.
     made: Option<(BatchShape, usize)>,
     /// The extents of each array; those of ragged fields differ from batch to batch. The allocation is
     /// reused.
@@ -205,7 +205,7 @@ impl CudaTransfer {
         unsafe { self.check(stream.handle()) }?;
         let mut uses = self.last_use.0.lock();
         let is_known = uses.streams.iter().any(|used| used.handle() == stream.handle());
-        // Whatever can fail comes first: a stream that waits must be remembered.
+        // Everything that can fail comes first: a stream that waits must be remembered.
         if !is_known && uses.events.len() <= uses.streams.len() {
             uses.events.push(CudaEvent::new(self.context())?);
         }

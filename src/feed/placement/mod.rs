@@ -1,10 +1,10 @@
 //! Which of a feed's threads are bound to which NUMA nodes.
 //!
 //! A lane's memory is on the node of its device, and its thread runs there. The workers stay on the nodes of
-//! all lanes if there is a processor for each of them: lacking processors costs more than writing to another
-//! node's memory. They share one queue, so any of them writes for any lane, and with lanes on several nodes
-//! some records are written to another node's memory even so. One queue for each node would avoid that, and
-//! leave workers idle beside others that have too much to do.
+//! all lanes if there is a processor for each of them: a lack of processors costs more than writing to
+//! another node's memory. They share one queue, so any of them writes for any lane, and with lanes on several
+//! nodes some records are written to another node's memory even so. One queue for each node would avoid that,
+//! and leave workers idle beside others that have too much to do.
 
 use crate::base::numa::{Cpus, Topology};
 use crate::device::Device;

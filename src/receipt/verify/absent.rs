@@ -9,7 +9,7 @@ use crate::receipt::multiset::Multiset;
 use crate::receipt::verdict::{AbsentReplicas, EpochVerdict};
 
 impl Audit<'_> {
-    /// The epochs between those that were judged, without those of which a record may yet come.
+    /// The epochs between those that were judged, except those of which a record may still come.
     pub(super) fn absent_epochs(
         &self,
         judged: &[EpochVerdict],
@@ -17,7 +17,8 @@ impl Audit<'_> {
     ) -> Result<Vec<Range<u64>>, ReceiptError> {
         let pairs = judged.windows(2).map(|pair| pair[0].epoch + 1..pair[1].epoch);
         let absent: Vec<Range<u64>> = pairs.filter(|between| !between.is_empty()).collect();
-        // Of the jobs that resumed last: which one went on as another is not known, and that has less left.
+        // Of the jobs that resumed last: it is unknown which of them went on as another job, and that one has
+        // less left.
         let resumed = |party: &Party<'_>| party.plan.resumed_epochs().max();
         let Some(last) = self.parties.iter().filter_map(resumed).max().filter(|_| !absent.is_empty()) else {
             return Ok(absent);
@@ -31,8 +32,8 @@ impl Audit<'_> {
         Ok(absent.into_iter().flat_map(|absent| known.missing(absent)).collect())
     }
 
-    /// The epochs of the records in the steps that a party's replicas have not reached, of what another job
-    /// left: all, or those of the first steps if there are more than can be looked at.
+    /// The epochs of the records in those steps of another job's rest that a party's replicas have not
+    /// reached: all of them, or those of the first steps if there are more than can be checked.
     fn still_due(&self, party: &Party<'_>, last_claimed: u64) -> Result<BTreeSet<u64>, ReceiptError> {
         /// Of steps and records: a few seconds' worth.
         const LOOKS_MAX: u64 = 1 << 26;

@@ -2,7 +2,7 @@
 //!
 //! A receipt has what was delivered in two forms: as steps, whose records its plan gives, and as a digest of
 //! the records themselves. If both agree, nothing was lost or doubled on the way through a feed. The steps of
-//! all receipts together then give how often each record came. Records that a digest has beyond its steps are
+//! all receipts together then show how often each record came. Records that a digest has beyond its steps are
 //! counted too, if they can be named.
 
 mod absent;
@@ -40,9 +40,9 @@ impl Verdict {
     /// the same.
     ///
     /// An epoch must be covered if any receipt has its last step or a later epoch, or is of a job that
-    /// resumed with less than a step of it, and drops that. So it must if all that a resumed job has of it is
-    /// in what another job left of an earlier epoch, and that was delivered. Otherwise it is under way, and
-    /// steps that no replica has reached are not missing.
+    /// resumed with less than a step of it and drops that. It must also be covered if everything that a
+    /// resumed job has of it is in what another job left of an earlier epoch, and that was delivered.
+    /// Otherwise it is under way, and steps that no replica has reached are not missing.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl<'a> Audit<'a> {
         let due = self.records as u64 * u64::from(self.times);
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
-            // Counted as if they had come, so a dropped record that did come is one too many.
+            // Counted as if they had come, so a dropped record that did come counts as one too many.
             dropped = self.count_left_out(epoch, progress.is_only, &mut counts)?;
             counts.missing(self.times)
         } else {
@@ -250,7 +250,7 @@ impl<'a> Audit<'a> {
         };
         let doubled = counts.doubled(self.times);
         let doubled_steps = self.doubled_steps(epoch, &progress);
-        // If every worker has all records, a worker that had them twice makes up for another in the sum, but
+        // If every worker has all records, a worker that had them twice hides another's lack in the sum, but
         // not in the steps.
         let is_step_by_step = self.times == 1 || progress.is_step_by_step(epoch)?;
         let steps = progress.steps();
@@ -262,7 +262,7 @@ impl<'a> Audit<'a> {
             (true, 0) => EpochState::Covered,
             (true, _) => EpochState::UnderWay,
         };
-        // Also if each receipt by itself is right: that compared only half of each hash.
+        // Even if each receipt by itself is right: that check compared only half of each hash.
         let may_be_proven = matches!(contents, Some(ContentsVerdict::NotKnown | ContentsVerdict::Proven));
         if may_be_proven && state == EpochState::Covered && dropped == 0 && bad.count == 0 {
             contents = Some(self.contents_of_all(epoch));
@@ -335,8 +335,8 @@ impl<'a> Audit<'a> {
         Ok(left_out)
     }
 
-    /// The epochs of which receipts may have no record: those of what another job left, as far as a run got
-    /// to the end of that, and so left out the records that filled no batch.
+    /// The epochs of which receipts may have no record: those of another job's rest, if a run got to its end
+    /// and so left out the records that filled no batch.
     fn without_a_record(&self) -> Result<Vec<u64>, ReceiptError> {
         let mut without = Vec::new();
         for party in &self.parties {
@@ -474,7 +474,7 @@ impl<'a> Audit<'a> {
                 is_resumed = true;
                 has_ended |= self.resumes_with_nothing(party, of)?;
             }
-            // All that this plan has of the epoch is in what another job left of an earlier one.
+            // Everything that this plan has of the epoch is in what another job left of an earlier one.
             let ends_with = |of: &u64| *of < epoch && plan.has_rest_of(epoch, *of);
             for of in plan.resumed_epochs().filter(ends_with) {
                 has_ended |= self.has_ended(party, of)? || self.resumes_with_nothing(party, of)?;

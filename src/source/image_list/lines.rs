@@ -13,10 +13,10 @@ pub(super) struct Line {
     pub(super) label: i32,
 }
 
-/// A byte order mark, which Windows puts before a text. It is no part of a name.
+/// A byte order mark, which Windows puts before a text. It is not part of a name.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Splits the list into lines, and each line at its last space. Spaces behind the label mean nothing.
+/// Splits the list into lines, and each line at its last space. Spaces after the label are ignored.
 pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
     let mut lines = Vec::new();
     let mut start = if text.starts_with(MARK) { MARK.len() } else { 0 };
@@ -49,7 +49,7 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> 
     Ok(lines)
 }
 
-/// What may be meant by a line without a label that is a number.
+/// What a line without a numeric label may have been meant to be.
 fn hint(line: &[u8]) -> &'static str {
     let sign = line.iter().rposition(|byte| !byte.is_ascii_digit()).filter(|at| at + 1 < line.len());
     match sign.and_then(|at| line.get(at)) {
@@ -59,7 +59,7 @@ fn hint(line: &[u8]) -> &'static str {
     }
 }
 
-/// Why a label is none.
+/// Why a label is not valid.
 enum Wrong {
     /// It does not fit 32 bits.
     TooLarge,
@@ -75,8 +75,8 @@ struct OddLabels {
 }
 
 impl OddLabels {
-    /// Reads a label as `atoi` does. What `atoi` calls 0 because it is no number is none, and neither is what
-    /// is out of range, where C leaves the result undefined.
+    /// Reads a label as `atoi` does. A text that is not a number, which `atoi` reads as 0, is not a label,
+    /// and neither is a number out of range, for which C leaves the result undefined.
     fn read(&mut self, text: &[u8], line: usize) -> Result<i32, Wrong> {
         let text = text.trim_ascii();
         let (sign, digits) = match text {

@@ -32,8 +32,8 @@ mod field {
 /// The largest list that is read, about 30 million files.
 const LIST_BYTES_MAX: u64 = i32::MAX as u64;
 
-/// The longest file that is read: a Datum has fewer than 2 GiB, as every protobuf message, and a few of them
-/// are not the file's.
+/// The longest file that is read: a Datum has less than 2 GiB, like every protobuf message, and a few of its
+/// bytes are not the file's.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64 - 32;
 
 /// A list of image files, read like a database of encoded images.
@@ -80,22 +80,22 @@ pub struct ListedFile<'a> {
 }
 
 impl ImageList {
-    /// Reads a list, without looking at the files that it names.
+    /// Reads a list, but not the files that it names.
     ///
-    /// A fraction of a label is cut off, as in Caffe, with a warning. A byte order mark before the first
-    /// name, and spaces behind a label, are passed over.
+    /// A label's fraction is cut off, as in Caffe, with a warning. A byte order mark before the first name,
+    /// and spaces after a label, are skipped.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the list cannot be read, is not a regular file or has 2 GiB or more, if it is
-    /// empty, or has an empty line, a label that does not fit 32 bits, or one that is no number, which Caffe
-    /// reads as 0.
+    /// empty, or has an empty line, a label that does not fit 32 bits, or one that is not a number, which
+    /// Caffe reads as 0.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref().to_owned();
         let text = input_file::read(&path, LIST_BYTES_MAX)
             .map_err(|error| SourceError::io(&path, "read the list", &error))?;
         let lines = parse(&text, &path).map_err(|error| match error {
-            // Behind a good line it is a list, whatever its beginning looks like.
+            // After a good line it is a list, whatever its beginning looks like.
             SourceError::EmptyLine { line: 2.., .. }
             | SourceError::Label { line: 2.., .. }
             | SourceError::LabelRange { line: 2.., .. } => error,
@@ -148,7 +148,7 @@ impl ImageList {
         Ok(self)
     }
 
-    /// The files of the first pass, in its order. They are not looked at.
+    /// The files of the first pass, in its order. They are not accessed.
     pub fn files(&self) -> impl ExactSizeIterator<Item = ListedFile<'_>> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         if let Some(seed) = self.shuffle {
@@ -255,7 +255,7 @@ struct ListCursor {
     /// The path of the current file.
     file: PathBuf,
     value: Vec<u8>,
-    /// Whether a file that cannot be had is left to the record's user to find out.
+    /// Whether the record's user, not the cursor, reports a file that cannot be read.
     goes_on: bool,
     /// What is wrong with the last record.
     damage: Option<SourceError>,
@@ -330,7 +330,7 @@ impl List {
     }
 }
 
-/// What may be wrong with a name that is not there.
+/// What may be wrong with the name of a missing file.
 fn blank(name: &[u8]) -> &'static str {
     match name.last() {
         Some(b' ' | b'\t') => "; the name ends with a blank: leave one space before the label",

@@ -1,8 +1,8 @@
 //! The record index: where each record of a database is stored, by position. It has one or two numbers of 8
 //! bytes per record, and is kept in a file (a *sidecar*) so that it is built only once.
 //!
-//! Each kind of database defines its own places and checks them. Nothing here, and nothing in a sidecar, is
-//! trusted about the database. A sidecar belongs to one state of the database, named by its identity. A
+//! Each kind of database defines its own places and checks them. What this module or a sidecar says about a
+//! database is never trusted. A sidecar belongs to one state of the database, named by its identity. A
 //! sidecar of another state, or a damaged one, is rebuilt.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -50,7 +50,7 @@ pub enum IndexPlace {
     Memory,
 }
 
-/// What an index is of, and where it is kept.
+/// What an index belongs to, and where it is kept.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
     pub(super) kind: Kind,
@@ -156,7 +156,7 @@ impl RecordIndex {
         }
     }
 
-    /// The memory that the index uses, or may come to use.
+    /// The memory that the index uses, or may use later.
     pub(super) fn held_bytes(&self) -> usize {
         let numbers = self.records().saturating_mul(self.numbers);
         usize::try_from(numbers).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>())

@@ -31,7 +31,7 @@ const PART_NUMBERS: usize = PART_BYTES / NUMBER_BYTES;
 /// More than the identity of any database: a LevelDB's names its tables.
 const IDENTITY_BYTES_MAX: usize = 16 << 20;
 
-/// The kind of database that an index is of, which determines what its places mean.
+/// The kind of database that an index is for, which determines what its places mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::source) enum Kind {
     Lmdb = 1,
@@ -87,9 +87,9 @@ impl From<io::Error> for Unusable {
     }
 }
 
-/// A sidecar whose head is valid. It is open only while a part of it is read: there may be one for each of
-/// thousands of files. So another may take its place meanwhile: the head has the checksum of each part. If it
-/// is gone by then, the index is built anew.
+/// A sidecar whose head is valid. It is open only while a part of it is read, because there may be one for
+/// each of thousands of files. So another file may replace it meanwhile: the head has the checksum of each
+/// part. If it is gone by then, the index is rebuilt.
 #[derive(Debug)]
 pub(super) struct Sidecar {
     path: PathBuf,
@@ -127,7 +127,7 @@ impl Sidecar {
         let Fixed { kind: found_kind, numbers, identity_bytes, parts, head_bytes } =
             read_fixed(&fixed, file_bytes)?;
         let mut head = Vec::new();
-        // A file may state a length that it has, and that no memory holds: most of it is a hole.
+        // A file may state a length that it really has, but that no memory holds: most of it is a hole.
         head.try_reserve_exact(head_bytes).map_err(io::Error::from)?;
         head.resize(head_bytes, 0);
         file.read_exact_at(&mut head, 0)?;
@@ -142,7 +142,7 @@ impl Sidecar {
         let mut all = Vec::new();
         all.try_reserve_exact(parts).map_err(io::Error::from)?;
         all.extend(checksums.map(|checksum| Part { checksum, places: OnceCell::new() }));
-        // The process may change its folder before it reads a part.
+        // The process may change its working directory before it reads a part.
         let (path, parts) = (std::path::absolute(path)?, all.into_boxed_slice());
         Ok(Sidecar { path, numbers, places_at: head_bytes as u64, parts })
     }
@@ -303,8 +303,8 @@ pub(super) fn checksum_of(places: &[u64]) -> u32 {
     of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))
 }
 
-/// Whether a path is a symbolic link that leads to no index. Whoever made a data set may have put it there:
-/// to write through it would replace a file that has nothing to do with the data set.
+/// Whether a path is a symbolic link that does not lead to an index. The author of a data set may have put it
+/// there: writing through it would replace a file that has nothing to do with the data set.
 fn is_link_elsewhere(path: &Path) -> bool {
     let begins_as_one = || {
         let mut magic = [0; MAGIC.len()];
@@ -314,8 +314,8 @@ fn is_link_elsewhere(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) && !begins_as_one()
 }
 
-/// Writes a sidecar. It need not be on the disk when this returns: one that is cut, or whose bytes are
-/// missing, does not have its checksums, and is rebuilt.
+/// Writes a sidecar. It need not be on the disk when this returns: a truncated one, or one with missing
+/// bytes, fails its checksums and is rebuilt.
 pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
     if is_link_elsewhere(path) {
         let message = "a symbolic link is there that leads to no index: remove it";

@@ -23,8 +23,8 @@ use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, Spar
 /// Every pass has all records of each source. An [`ImageList`](crate::source::ImageList) that [skips
 /// lines](crate::source::ImageList::skipping) starts at its first line here.
 ///
-/// If a source cannot be looked at when it is joined, every feed of the joined one ends with that error: join
-/// them again.
+/// If a source cannot be read when it is joined, every feed of the joined one ends with that error: join them
+/// again.
 ///
 /// ```no_run
 /// use percolator::Feed;
@@ -68,7 +68,7 @@ impl Joined {
         joined
     }
 
-    /// Appends a source, and looks at no other.
+    /// Appends a source, and accesses no other.
     fn push(&mut self, source: Arc<dyn Source>) {
         if let Ok(sum) = &mut self.commit {
             match source.commit() {
@@ -93,7 +93,7 @@ impl Joined {
         (0..self.sources.len()).map(|number| self.records_of(number)).collect()
     }
 
-    /// The sources, and in the place of a joined one, its own.
+    /// The sources; a joined one is replaced by its own sources.
     fn leaves(&self) -> Vec<&Arc<dyn Source>> {
         let mut leaves = Vec::new();
         let mut rest: Vec<_> = self.sources.iter().rev().collect();
@@ -209,7 +209,7 @@ impl SourceInternals for Joined {
         Ok(())
     }
 
-    /// The counts stay as they were found, so the commit that counts is the one before that.
+    /// The counts stay as they were found, so the relevant commit is the one before counting.
     fn commit(&self) -> Result<Option<u64>, SourceError> {
         self.commit.clone()
     }
@@ -254,7 +254,7 @@ struct Member {
 ///    known: at least one, and no more than there are sources.
 /// 3. All cursors but that of `here` have put their buffers where the next one finds them.
 ///
-/// A step looks at no source but the one that it is in, so that its cost does not grow with their number.
+/// A step accesses only the source that it is in, so its cost does not grow with their number.
 struct JoinedCursor {
     source: Joined,
     members: Vec<Member>,
@@ -274,7 +274,7 @@ struct Until {
 }
 
 impl Until {
-    /// Tells the cursor of a source that the joined cursor comes to: from a source before the last one,
+    /// Tells the cursor of a source that the joined cursor reaches: from a source before the last one,
     /// reading continues.
     fn tell(self, number: usize, cursor: &mut dyn Cursor) {
         match number.cmp(&self.number) {
@@ -325,7 +325,7 @@ impl JoinedCursor {
         }
     }
 
-    /// Seeks to a position in the source that the cursor has come to, unless its cursor is there.
+    /// Seeks to a position in the source that the cursor has reached, unless its cursor is there already.
     fn go_to(&mut self, position: u64) -> Result<(), SourceError> {
         let member = &mut self.members[self.here];
         if member.at != position {
@@ -381,7 +381,7 @@ impl Cursor for JoinedCursor {
             *here = number;
             if let Some(entry) = cursor.advance()? {
                 *at += 1;
-                // Rare, and then only of a list of files that shuffles itself. Others number by place here.
+                // Rare, and only for a list of files that shuffles itself. Others number by place here.
                 let own = entry.number().filter(|own| own.saturating_add(1) != *at);
                 let of_all = |own: u64| Some(own.saturating_add(before(number)?));
                 return Ok(Some(entry.numbered(own.and_then(of_all))));

@@ -19,7 +19,7 @@ impl Keeper for Store {
     }
 }
 
-/// An open database, and the one lender of what is in its store.
+/// An open database, and the only lender of what is in its store.
 #[derive(Debug)]
 pub(super) struct Opened {
     database: Arc<Database>,

@@ -1,5 +1,5 @@
-//! LevelDB's databases as sources of records. [`percolator_leveldb`] reads the files, changes nothing, and
-//! says what it promises, which memory it takes and what is an error.
+//! LevelDB's databases as sources of records. [`percolator_leveldb`] reads the files and changes nothing; its
+//! documentation has its promises, its memory and its errors.
 //!
 //! ```text
 //! LevelDb -> Opened: the database, and the one lender of its bytes
@@ -7,9 +7,9 @@
 //!                          -> RecordCursor: to the place of a record, by the index
 //! ```
 //!
-//! - Every block's checksum is verified: by the cursor, or in feeds, by the worker that writes a large
-//!   uncompressed block's records to a batch, before it does, and by the thread that unpacks a compressed
-//!   block. Damage is an error that names the file and the place; nothing is skipped.
+//! - Every block's checksum is verified: by the cursor; or, in feeds, by the worker before it writes a large
+//!   uncompressed block's records to a batch, and by the thread that unpacks a compressed block. Damage is an
+//!   error that names the file and the place; nothing is skipped.
 //! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
 //!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
 //!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
@@ -100,11 +100,11 @@ impl LevelDbOptions {
     /// Sets how the files are read (default: [`Access::Auto`]).
     ///
     /// With [`Access::Read`] the logs are in memory as long as the database is open. A cursor holds the
-    /// current table of each level, and each table of level 0, in memory. Tables usually have 2 MiB. What
-    /// Caffe loaded into level 0, or in the order of its keys, has tables of up to 256 MiB. Values are
-    /// copied, and the cursor's own thread unpacks compressed blocks. A cursor that seeks by an index reads
-    /// single blocks. At most 512 tables of all databases stay open; if a writer deletes others before a
-    /// cursor reaches them, that is [`LevelDbError::BeingWritten`].
+    /// current table of each level, and each table of level 0, in memory. Tables usually have 2 MiB. Tables
+    /// that Caffe loaded into level 0, or in the order of its keys, have up to 256 MiB. Values are copied,
+    /// and the cursor's own thread unpacks compressed blocks. A cursor that seeks by an index reads single
+    /// blocks. At most 512 tables of all databases stay open; if a writer deletes others before a cursor
+    /// reaches them, that is [`LevelDbError::BeingWritten`].
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.0.access = access;

@@ -1,5 +1,5 @@
 //! A cursor by position: each record is looked up in the index, and read on its page. A page is checked when
-//! the first cursor reaches it. What the branches above say of it was checked when the index was made.
+//! the first cursor reaches it. What the branches above say about it was checked when the index was built.
 
 #![expect(unsafe_code, reason = "a cursor that continues for a while has the kernel read ahead in the map")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -83,7 +83,7 @@ impl PositionCursor {
         &self.view
     }
 
-    /// The next step is somewhere else. `page_cache` stays: it notices by itself that the cursor has moved.
+    /// The next step is in another place. `page_cache` stays: it notices by itself that the cursor has moved.
     pub(super) fn jump(&mut self) {
         // While the cursor continued from record to record, the kernel may have been advised so.
         if self.steps >= STEPS_APART {
@@ -229,8 +229,8 @@ impl PositionCursor {
 }
 
 /// Whether the records of a leaf, one of which is at this position, are those that the index has there, by
-/// the first and the last of them. An index of another file with the same identity would pass over records,
-/// and give others twice.
+/// the first and the last of them. An index of another file with the same identity would skip records, and
+/// return others twice.
 fn is_as_indexed(indexed: &Indexed, position: u64, place: Place, records: u64) -> Result<bool, Damage> {
     let Some(first) = position.checked_sub(place.node.into()) else { return Ok(false) };
     let place_of = |position: u64| {

@@ -23,8 +23,8 @@ use crate::source::{Cursor, Entry, Lender, Run, SourceError};
 pub(super) enum Heads {
     /// The cursor, when it reaches the value.
     ByCursor,
-    /// The value's consumer, through its lender. In a file that is not mapped the cursor has read the head
-    /// anyway, and leaves to the consumer what follows from a wrong one.
+    /// The value's consumer, through its lender. In a file that is not mapped, the cursor has read the head
+    /// anyway, and leaves the handling of a wrong one to the consumer.
     ByUser,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct LmdbCursor {
     heads: Heads,
     /// The buffer for values of a file that is not mapped.
     values: Values,
-    /// What is wrong with the last record, if its user is to find out.
+    /// What is wrong with the last record, if its user reports that.
     damage: Option<SourceError>,
     /// The key of the last record, and where its value is, if the buffer of `values` holds only that value.
     alone: (Vec<u8>, Option<Range<usize>>),
@@ -168,7 +168,7 @@ fn ask_for_heads(pages: &Pages, place: Place) {
     }
 }
 
-/// A record of a mapped file, and who lends it.
+/// A record of a mapped file, and its lender.
 pub(super) struct Mapped<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],

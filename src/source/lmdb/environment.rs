@@ -38,7 +38,7 @@ const NAMES_MAX: usize = 20;
 pub(super) struct Key {
     file: FileId,
     reading: Reading,
-    /// The lock file, if a lock is wanted. A data file may have several, through links: each keeps off only
+    /// The lock file, if a lock is wanted. A data file may have several, through links: each excludes only
     /// the writers that lock the same one.
     lock: Option<PathBuf>,
 }
@@ -58,8 +58,8 @@ pub(super) struct Environment {
     file: FileId,
     /// What was wrong with the older meta page at that time.
     doubt: Option<String>,
-    /// The reader slots, or why there are none. Without slots nothing keeps a writer from the pages of a
-    /// view.
+    /// The reader slots, or why there are none. Without slots, nothing keeps a writer from reusing the pages
+    /// of a view.
     slots: Result<Slots, NoLock>,
     /// Replaced when a commit needs more pages and the file has grown.
     pages: Mutex<Arc<Pages>>,
@@ -95,7 +95,7 @@ impl Environment {
         let DataFile { file, id, bytes } = data;
         let error = |fault| error_of(&files.given, &file, None, fault, None);
         let metas = read_metas(&file).map_err(error)?;
-        // Only a file whose meta pages are right is shown to the library.
+        // Only a file whose meta pages are valid is passed to the library.
         let slots = if is_locked { Slots::open(files, id, bytes)? } else { Err(NoLock::NotWanted) };
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
@@ -112,7 +112,7 @@ impl Environment {
 
     /// The newest commit.
     pub(super) fn newest(&self) -> Result<Commit, Fault> {
-        // Not under the lock: a file system that does not answer would keep others from it.
+        // Not under the lock: a file system that does not answer would block other threads.
         let pages = self.pages.lock().clone();
         Ok(read_metas(pages.file())?.newest)
     }
@@ -188,9 +188,9 @@ impl View {
                 .map_err(|fault| environment.error(fault))?;
             if let Some(commit) = commit {
                 // If the data file has a newer transaction than the lock file, its writer is about to publish
-                // it, or was killed before it could. The meta page is right unless the next transaction was
+                // it, or was killed before it could. The meta page is valid unless the next transaction was
                 // already writing to it. If the lock file still names the same transaction now, none had
-                // begun when the page was read last.
+                // begun when the page was last read.
                 if newest == slot.transaction || before == Some(commit) {
                     return Self::of(environment, commit, Some(slot));
                 }
@@ -332,7 +332,7 @@ impl View {
         Ok(names)
     }
 
-    /// Shows the databases within the unnamed one, for as long as more are wanted.
+    /// Passes on the databases within the unnamed one, as long as more are wanted.
     fn each_database(
         &self,
         walk: &mut Walk,
@@ -405,7 +405,7 @@ fn error_of(
         }
         Fault::Cut { number, page_bytes } => {
             let found_bytes = file.metadata().map_or(0, |metadata| metadata.len());
-            // When it was whole, the file went up to the last page in use.
+            // When it was whole, the file extended to the last page in use.
             let last_page = tree.map_or(number, |tree| tree.last_page.max(number));
             let needed_bytes = last_page.saturating_add(1).saturating_mul(page_bytes);
             SourceError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes }

@@ -1,4 +1,4 @@
-//! What can be wrong with a data file. Which file it is, is added later.
+//! What can be wrong with a data file. The file's name is added later.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Databases,
     /// A key has several values.
     SeveralValues,
-    /// Another process has written to the file, and nothing kept it from the pages of the walk.
+    /// Another process has written to the file, and nothing protected the pages of the walk.
     WrittenTo { transaction: u64, found: u64 },
     /// The meta pages change each time that they are read.
     Busy,

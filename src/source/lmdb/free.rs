@@ -5,12 +5,12 @@
 //!       their numbers, the highest first: 8 each | room that is not used
 //! ```
 //!
-//! A free page still holds what it held before it was freed: an older copy of a leaf, say, with nothing wrong
-//! in it. If a damaged branch leads to it, only these lists reveal that. So no tree may lead to a listed
-//! page.
+//! A free page keeps the contents that it had before it was freed: an older copy of a leaf, for example, with
+//! nothing wrong in it. If a damaged branch leads to it, only these lists reveal that. So no tree may lead to
+//! a listed page.
 //!
-//! LMDB's own readers never look at the lists. If they cannot be read, the records still can, but without
-//! this check. The log then has a warning.
+//! LMDB's own readers never use the lists. If they cannot be read, the records still can, but without this
+//! check. A warning is then logged.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -35,8 +35,8 @@ pub(super) struct FreePages {
 impl FreePages {
     /// Reads the lists of a commit.
     ///
-    /// The time and the memory are bounded by the file, whatever it says: all lists together are no longer
-    /// than the file, and each of its pages takes a bit.
+    /// The file bounds the time and the memory, whatever it says: all lists together are no longer than the
+    /// file, and each of its pages takes a bit.
     pub(super) fn read(commit: &Commit, pages: &Pages) -> Result<Self, Fault> {
         let Some(root) = commit.free.root else { return Ok(Self::default()) };
         let mut walk = Walk::new(commit.free, Holds::Records, Self::default());

@@ -23,7 +23,7 @@ pub(super) struct Indexed {
     place: IndexPlace,
     pub(super) tree: Tree,
     pub(super) index: Arc<RecordIndex>,
-    /// The leaves that a cursor has read and found to be right.
+    /// The leaves that a cursor has read and found valid.
     pub(super) checked: Arc<Checked>,
     /// A separate map for cursors that use the index: advice to the kernel about it does not affect other
     /// cursors.
@@ -68,7 +68,7 @@ impl Checked {
         self.0.get(usize::try_from(page / 64).ok()?)
     }
 
-    // Relaxed: a bit means that the page is right, which is true on every thread and at any time.
+    // Relaxed: a bit means that the page is valid, which holds on every thread and at any time.
     #[inline]
     pub(super) fn has(&self, page: u64) -> bool {
         self.word(page).is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)

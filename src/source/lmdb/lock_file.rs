@@ -7,7 +7,7 @@
 //!
 //! Our own environments are in a table, keyed by the device and inode of their lock files. The environments
 //! of other crates are found among the maps of the process. That needs Linux and `/proc`; without them they
-//! are not seen.
+//! are not detected.
 
 use std::fs;
 use std::io;
@@ -44,8 +44,8 @@ impl Turn {
         Turn(OPEN.lock())
     }
 
-    /// Whether this process has a lock file open. An error means that it cannot be told this time; a system
-    /// that never tells, such as one without `/proc`, is taken to say no.
+    /// Whether this process has a lock file open. An error means that it cannot be determined this time; on a
+    /// system that never tells, such as one without `/proc`, the answer is no.
     pub(super) fn is_open_here(&self, lock: &Path) -> io::Result<bool> {
         // The file is not opened for this: closing it would end the locks that this process has on it.
         let metadata = match fs::metadata(lock) {
@@ -59,8 +59,8 @@ impl Turn {
     /// the disk has no room kills the process. A new file gets room for `bytes`, and no length, which is
     /// liblmdb's to choose. This process must not have the file open.
     ///
-    /// Fails with the system's code if the disk has no room. What else prevents it is left to liblmdb, which
-    /// tells it by its error.
+    /// Fails with the system's code if the disk has no room. Any other failure is left to liblmdb, which
+    /// reports it as its error.
     #[cfg(target_os = "linux")]
     pub(super) fn reserve(&self, lock: &Path, bytes: u64) -> Result<(), i32> {
         let no_room = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);

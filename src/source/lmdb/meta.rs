@@ -8,8 +8,8 @@
 //!       branch, leaf and overflow pages: 8 each | entries: 8 | root: 8
 //! ```
 //!
-//! They are judged before the library sees the file, because it divides by numbers that they have. The map's
-//! size is not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
+//! They are validated before the library sees the file, because it divides by numbers in them. The map's size
+//! is not validated: old releases wrote it wrong (ITS#7789), and nothing here uses it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -50,7 +50,7 @@ pub(super) struct Commit {
     pub(super) tree: Tree,
 }
 
-/// Both meta pages, judged.
+/// Both meta pages, validated.
 #[derive(Clone, Debug)]
 pub(super) struct Metas {
     pub(super) page_bytes: usize,
@@ -63,7 +63,7 @@ pub(super) struct Metas {
 pub(super) enum Foreign {
     /// It is something else, or from another kind of machine.
     Other(String),
-    /// It does not even have its first two pages.
+    /// It is too short for its first two pages.
     Cut { page_bytes: u64 },
 }
 
@@ -117,13 +117,13 @@ fn is_page_bytes(bytes: u32) -> bool {
 }
 
 impl Metas {
-    /// Reads and judges both pages.
+    /// Reads and validates both pages.
     ///
     /// The result is the newest commit or an error: damage must never lead to an older commit. The pages have
     /// no checksums. The damaged field may be the transaction's number, so the number alone does not decide:
     ///
-    /// - Both pages are right, and their transactions are consecutive. The later one is the newest.
-    /// - Both pages are right, and their transactions are not consecutive. Either a crash kept one of the
+    /// - Both pages are valid, and their transactions are consecutive. The later one is the newest.
+    /// - Both pages are valid, and their transactions are not consecutive. Either a crash kept one of the
     ///   pages from the disk, or a number is damaged. No commit lowers the last page, so the later
     ///   transaction is the newest if its last page is higher. If it is not, this is an error.
     /// - One page is damaged. It is the older one if its transaction is the one before the other's. If not,
@@ -149,7 +149,7 @@ impl Metas {
     }
 }
 
-/// Returns the newest of two commits whose pages are right, and what is wrong with the older one.
+/// Returns the newest of two commits whose pages are valid, and what is wrong with the older one.
 fn later(first: Commit, second: Commit) -> Result<(Commit, Option<String>), Fault> {
     let (older, newer) =
         if second.transaction < first.transaction { (second, first) } else { (first, second) };
@@ -199,8 +199,8 @@ impl Commit {
     /// Returns the commit of this transaction, if its page still has it, and the newest transaction in the
     /// file after the page was read.
     ///
-    /// The other page is not judged, because a writer may be writing it. If the newest transaction is a later
-    /// one, the transaction after that may have been writing this page.
+    /// The other page is not validated, because a writer may be writing it. If the newest transaction is a
+    /// later one, the transaction after that may have been writing this page.
     pub(super) fn of(file: &File, page_bytes: usize, number: u64) -> Result<(Option<Self>, u64), Fault> {
         let page = number & 1;
         let at = page.saturating_mul(page_bytes as u64);

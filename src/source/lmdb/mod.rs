@@ -15,9 +15,9 @@
 //! pages, page  a page's bytes, mapped or read; what may be on one
 //! ```
 //!
-//! - A walk checks each page that it enters, and trusts nothing that a page says. Damage is an error, never a
-//!   signal, a record that comes twice, or a record that is missing. LMDB has no checksums, so it does not
-//!   protect the bytes of keys and values.
+//! - A walk checks each page that it enters, and trusts nothing that a page says. Damage causes an error,
+//!   never a signal, a duplicated record or a missing one. LMDB has no checksums, so the bytes of keys and
+//!   values are not protected.
 //! - A process has one environment for each lock file, shared by all its readers: LMDB forbids two.
 //! - If the lock file cannot be made or locked (read-only media, some network file systems), or is already
 //!   open in this process, the database is opened without it, and each open logs a warning. If somebody then
@@ -107,8 +107,8 @@ impl LmdbOptions {
         self
     }
 
-    /// Opens without LMDB's lock file: nothing is created beside the database, and nothing keeps a process
-    /// that writes to it from the pages being read. If one commits to it, cursors end with an error.
+    /// Opens without LMDB's lock file: nothing is created beside the database, and nothing protects the pages
+    /// being read from a process that writes to it. If one commits, cursors end with an error.
     #[must_use]
     pub fn without_lock(mut self) -> Self {
         self.without_lock = true;
@@ -128,13 +128,13 @@ impl LmdbOptions {
 impl Lmdb {
     /// Opens a database: the folder that holds `data.mdb`, or the data file itself.
     ///
-    /// The file is mapped, unless it is on a network file system ([`Access`]). If it is cut while it is
+    /// The file is mapped, unless it is on a network file system ([`Access`]). If it is truncated while it is
     /// mapped, or cannot be read from its disk, the operating system ends the process (SIGBUS).
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if there is no such database, if its first pages are damaged, if its file is cut
-    /// short, or if it holds several databases, of which one must be named ([`LmdbOptions::name`]).
+    /// [`SourceError`] if there is no such database, if its first pages are damaged, if its file is
+    /// truncated, or if it holds several databases, of which one must be named ([`LmdbOptions::name`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::options().open(path)
     }

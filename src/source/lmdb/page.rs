@@ -11,7 +11,7 @@
 //! overflow: its number: 8 | pad: 2 | flags: 2 | how many pages it is: 4 | a value, on these pages
 //! ```
 //!
-//! This is the format of little-endian machines with words of 64 bits; on others no file is read.
+//! This is the format of little-endian machines with 64-bit words; other machines read no file.
 //!
 //! LMDB has no checksums. What can be checked is checked when a walk enters a page: the page's number and
 //! kind, that its nodes fill it from `upper` to its end, and that its keys ascend and are within the bounds

@@ -122,7 +122,7 @@ impl Pages {
             .with("entries", tree.entries))
     }
 
-    /// A checksum of a page's bytes; of none if there is no such page.
+    /// A checksum of a page's bytes, or of no bytes if there is no such page.
     fn checksum_of(&self, page: Option<u64>) -> io::Result<u32> {
         let mut held = Held::default();
         match page.map(|page| self.hold(page, &mut held)) {
@@ -180,7 +180,7 @@ impl Pages {
     }
 
     /// A value on pages of its own, in the map. These pages are not touched, because that would read them
-    /// from the disk here and now.
+    /// from the disk at once.
     #[inline]
     pub(super) fn overflow(&self, number: u64, value_bytes: usize) -> Result<&[u8], Fault> {
         let start = self.start_of(number)?.saturating_add(HEAD_BYTES as u64);

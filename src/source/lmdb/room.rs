@@ -2,8 +2,8 @@
 //!
 //! liblmdb begins no transaction on a file that has outgrown its map (`MDB_MAP_RESIZED`). It allows a new map
 //! only while the process has no live transaction on that file, so one long-lived cursor could keep all
-//! others from starting. The map is therefore longer than the file from the start. This costs addresses and
-//! nothing else: liblmdb touches no page of its map except the two meta pages.
+//! others from starting. The map is therefore longer than the file from the start. This costs only addresses:
+//! liblmdb touches no page of its map except the two meta pages.
 //!
 //! A process usually has 47 bits of addresses. All environments together take at most an eighth of them. If
 //! the address space is limited (`ulimit -v`), the map is only as long as the file, and
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 /// The room of all environments of the process together.
 const ALL_BYTES: u64 = 16 << 40;
 
-/// Each environment takes one part in this many of what is left: the first one 1 TiB, the 44th one 64 GiB.
+/// Each environment takes one part in this many of the rest: the first one 1 TiB, the 44th one 64 GiB.
 const PART: u64 = 16;
 
 /// The length of a map is a multiple of this, and so of the system's page length.

@@ -1,7 +1,7 @@
-//! A reader's slot in LMDB's lock file, which keeps a writer from the pages that a cursor sees.
+//! A reader's slot in LMDB's lock file, which keeps a writer from reusing the pages that a cursor sees.
 //!
-//! liblmdb is used for nothing else. It maps the data file, and reads no more of it than the two meta pages,
-//! which we have judged before it sees the file.
+//! liblmdb is used for nothing else. It maps the data file, and reads only its two meta pages, which we
+//! validate first.
 
 #![expect(
     unsafe_code,
@@ -43,16 +43,16 @@ const SET_MAPSIZE: &str = "mdb_env_set_mapsize";
 pub(super) enum NoLock {
     /// The caller wants none.
     NotWanted,
-    /// The operating system does not let the lock file be made or locked.
+    /// The operating system does not allow the lock file to be created or locked.
     System(lmdb::Error),
     /// The file system is read-only, and liblmdb works without a lock there.
     ReadOnly,
     /// This process has the lock file open already.
     OpenHere(PathBuf),
-    /// It cannot be told whether it has.
+    /// It is unknown whether it has.
     Unknown(PathBuf, io::Error),
-    /// It is a symbolic link, or no file. Whoever made the database may have put it there, and liblmdb would
-    /// write its table over whatever the link leads to.
+    /// It is a symbolic link, or not a file. The author of the database may have put it there, and liblmdb
+    /// would write its table over the link's target.
     Link(PathBuf),
 }
 
@@ -123,7 +123,7 @@ impl Drop for Slots {
 impl Slots {
     /// Opens the lock file, or returns why the database must be read without it.
     ///
-    /// `file` identifies the data file, whose meta pages have been judged.
+    /// `file` identifies the data file, whose meta pages have been validated.
     pub(super) fn open(
         files: &Files,
         file: FileId,
@@ -156,8 +156,8 @@ impl Slots {
         Ok(if slots.has_table(&files.given)? { Ok(slots) } else { Err(NoLock::ReadOnly) })
     }
 
-    /// Whether there is a table of readers. On a read-only file system liblmdb does without one, and does not
-    /// report it.
+    /// Whether there is a table of readers. On a read-only file system, liblmdb works without one, and does
+    /// not report it.
     fn has_table(&self, path: &Path) -> Result<bool, SourceError> {
         let _begun = self.begin(path)?;
         let info = self.env.info().map_err(|error| library_error(path, "mdb_env_info", error))?;
@@ -321,7 +321,7 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
             "; another process let the database grow, and the address space has no room for a longer map \
              while cursors are open: close the open cursors, or lift the limit (ulimit -v)"
         }
-        // The data file was judged before, so the library means the lock file.
+        // The data file was validated before, so the library means the lock file.
         lmdb::Error::VersionMismatch | lmdb::Error::Invalid => {
             "; another program has its lock file open in the format of another LMDB: end that program, \
              or open without the lock"

@@ -1,8 +1,8 @@
 //! The walk over an LMDB's tree, from record to record in key order.
 //!
-//! A page is checked when the walk enters it, against what the branches above say of its keys. So a page that
-//! is reached twice, or not at all, is an error. Other errors are a page that is free, and more or fewer
-//! records than the tree states.
+//! A page is checked when the walk enters it, against the bounds that the branches above set for its keys. So
+//! a page that is reached twice, or not at all, is an error. Other errors are a page that is free, and more
+//! or fewer records than the tree states.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -249,9 +249,8 @@ impl Walk {
     /// The places of all records, as numbers, in key order. The pages below each branch are requested
     /// together; one by one, the walk would wait for each.
     ///
-    /// The time and the memory are bounded by the file, whatever the pages say: a leaf has at least one
-    /// record, there are no more records than the tree states, and it states no more than the file has room
-    /// for.
+    /// The file bounds the time and the memory, whatever the pages say: a leaf has at least one record, there
+    /// are no more records than the tree states, and it states no more than the file has room for.
     pub(super) fn places(&mut self, pages: &Pages) -> Result<Vec<u64>, Fault> {
         self.rewind();
         let mut places = Vec::new();

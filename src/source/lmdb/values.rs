@@ -57,7 +57,7 @@ impl Values {
         &mut self.buffer
     }
 
-    /// A value that starts on this page, if it is here: also if its head is wrong.
+    /// A value that starts on this page, if it is in the buffer, even if its head is wrong.
     pub(super) fn here(&self, pages: &Pages, page: u64, bytes: usize) -> &[u8] {
         let Ok(start) = pages.start_of(page) else { return &[] };
         let start = start.saturating_add(HEAD_BYTES as u64);
@@ -76,7 +76,7 @@ impl Values {
         let end = start.saturating_add(HEAD_BYTES as u64).saturating_add(bytes as u64);
         let is_new = start < self.part.start || end > self.part.end;
         if is_new {
-            // The value comes soon after the part that is here: the cursor moves forward through the file.
+            // The value comes soon after the part in the buffer: the cursor moves forward through the file.
             let is_next = (self.part.end..self.part.end.saturating_add(WINDOW_BYTES as u64)).contains(&start)
                 || self.part.contains(&start);
             let wanted = if bytes < LARGE_BYTES && is_next { WINDOW_BYTES as u64 } else { 0 };
@@ -90,7 +90,7 @@ impl Values {
             let file_end = pages.file_bytes().max(end);
             let window = start..start.saturating_add(wanted).min(file_end).max(end);
             match self.fill(pages, window.clone()) {
-                // What cannot be read may be a value behind this one.
+                // The unreadable part may be a value after this one.
                 Err(_) if window.end > end => self.fill(pages, start..end)?,
                 filled => filled?,
             }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use percolator_files::Reading;
 
-    /// Neighbouring values are read together. One that cannot be read costs none of those before it.
+    /// Neighbouring values are read together. If one cannot be read, those before it are not lost.
     #[test]
     #[cfg_attr(miri, ignore = "needs the system's files")]
     fn a_value_that_can_be_read_by_itself_is_read() {

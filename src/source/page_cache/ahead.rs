@@ -1,14 +1,14 @@
 //! Reading ahead of a cursor over a mapped file.
 //!
-//! Touching a page of a map that is not in memory waits for the disk, one page fault after another, and all
+//! Touching a mapped page that is not in memory waits for the disk, one page fault after another, and all
 //! workers would wait at once. The cursor is ahead of the workers anyway, so it asks the kernel to read what
 //! comes next: a few chunks at a time, each only if it is not in memory, and only while the cursor moves
 //! forward through the file. A database that was written in key order is stored that way.
 //!
-//! A cursor for some ranks of a job passes over the records of the others, and learns where its own are only
-//! when it reaches them. On average, it may pass over more than it takes, and more at a time than a request
-//! is worth. Then nothing is read ahead: the values that it takes are requested when it reaches them. That is
-//! early enough, because the workers are a whole ring of batches behind.
+//! A cursor for some ranks of a job skips the records of the others, and learns where its own are only when
+//! it reaches them. On average, it may skip more than it takes, and more at a time than a request is worth.
+//! Then nothing is read ahead: the values that it takes are requested when it reaches them. That is early
+//! enough, because the workers are a whole ring of batches behind.
 
 use std::ops::Range;
 
@@ -101,11 +101,11 @@ const OWN_PAGES_BYTES: u64 = 16 << 10;
 /// them.
 const MEMORY_BYTES: u64 = READ_AHEAD_BYTES;
 
-/// How much of what a cursor reaches it takes: it takes some consecutive values, passes over some, and so on.
+/// How much of what it reaches a cursor takes: it takes some consecutive values, skips some, and so on.
 ///
 /// The sums are halved together when they exceed what is remembered, so that old choices count for less. A
-/// selective cursor stays selective until the ratio falls to less than half of the threshold: each switch
-/// costs what was read for the other mode.
+/// selective cursor stays selective until the ratio falls below half of the threshold: each switch wastes
+/// what was read for the other mode.
 #[derive(Debug, Default)]
 pub(super) struct Selectivity {
     taken: u64,

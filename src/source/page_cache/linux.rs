@@ -17,7 +17,7 @@ pub(in crate::source) struct PageCache {
     id: FileId,
     /// The addresses of the map.
     map: Range<usize>,
-    /// How many records it has reached. A cursor that only looks at the first one never opens the file.
+    /// How many records it has reached. A cursor that only reads the first one never opens the file.
     steps: u32,
     selectivity: Selectivity,
     active: Option<Active>,
@@ -33,8 +33,8 @@ struct Active {
 }
 
 impl PageCache {
-    /// Creates the page cache of a cursor over this map of the file. Records of which the values are
-    /// elsewhere are not its.
+    /// Creates the page cache of a cursor over this map of the file. It ignores records whose values are
+    /// elsewhere.
     ///
     /// # Safety
     ///
@@ -58,7 +58,7 @@ impl PageCache {
         self.came_to(value, true);
     }
 
-    /// The cursor has reached this record, and nobody will touch its value.
+    /// The cursor has reached this record, and its value will not be touched.
     #[inline]
     pub(in crate::source) fn passed_over(&mut self, value: &[u8]) {
         self.selectivity.passed_over(value.len() as u64);
@@ -73,8 +73,8 @@ impl PageCache {
         true
     }
 
-    /// The next step is somewhere else, and what is between belongs to others. If it is not known how far the
-    /// cursor reads from there, read-ahead pauses until that becomes clear.
+    /// The next step is in another place, and the records between belong to others. If it is not known how
+    /// far the cursor reads from there, read-ahead pauses until that becomes clear.
     pub(in crate::source) fn jump(&mut self, is_end_known: bool) {
         if let Some(Active { window, .. }) = &mut self.active
             && !is_end_known

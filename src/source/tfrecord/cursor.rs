@@ -45,7 +45,7 @@ pub(super) struct TfRecordCursor {
     verify: Verify,
     at: At,
     key: DecimalKey,
-    /// What is wrong with the last record, if its user is to find out.
+    /// What is wrong with the last record, if its user reports that.
     damage: Option<SourceError>,
 }
 
@@ -309,8 +309,7 @@ impl PlainCursor {
         Ok(found)
     }
 
-    /// Takes the step again with a rebuilt index. If the file is damaged, the rebuilding fails with the
-    /// error.
+    /// Repeats the step with a rebuilt index. If the file is damaged, rebuilding fails with the error.
     #[cold]
     fn step_by_new_index(
         &mut self,
@@ -319,7 +318,7 @@ impl PlainCursor {
         verify: Verify,
     ) -> Result<Option<Frame>, SourceError> {
         let Some(wrong) = self.indexed.take() else {
-            // Only a seek by the index sets the end that was not met. To end here would lose records.
+            // Only a seek by the index sets the end that was not met. Ending here would lose records.
             let (path, message) = (source.path.clone(), "the index of the records is missing".to_owned());
             return Err(SourceError::Broken { path, index: position, message });
         };
@@ -344,7 +343,7 @@ impl PlainCursor {
         Ok(())
     }
 
-    /// Gives the buffers up, if other cursors use them as well.
+    /// Releases the buffers, if other cursors use them as well.
     fn leave_buffers(&mut self) {
         if self.forward.is_none() && self.walk.leave_buffers() {
             (self.alone, self.steps) = (None, 0);

@@ -143,7 +143,7 @@ pub enum TfRecordError {
         /// What was looked for.
         message: &'static str,
     },
-    /// Files are missing that others count: `train-00001-of-00003`.
+    /// Files are missing that the names of others count: `train-00001-of-00003`.
     #[error(
         "{}: {} is missing{}: copy it from where the others came, or name those that are meant with a \
          pattern that leaves it out",

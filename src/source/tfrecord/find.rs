@@ -14,9 +14,9 @@ use percolator_files::glob::{self, Rules};
 use percolator_files::input_file;
 use percolator_files::whole_file::{self, kind_of};
 
-/// The endings of files that lie beside records: what this crate keeps there, or has kept, files that are
-/// being written and their locks, outputs of runs that found another file at their paths; the lists that a
-/// conversion writes, what TensorFlow Datasets says of a data set, indexes of other readers, checksums, and
+/// The endings of files that are kept beside records: those that this crate keeps there, or once kept, files
+/// that are being written and their locks, outputs of runs that found another file at their paths; the lists
+/// that a conversion writes, TensorFlow Datasets' descriptions, indexes of other readers, checksums, and
 /// pages.
 const OTHER_ENDINGS: [&[u8]; 16] = [
     b".percolator-index",
@@ -37,7 +37,7 @@ const OTHER_ENDINGS: [&[u8]; 16] = [
     b"README.txt",
 ];
 
-/// Whole names of files that lie beside records.
+/// Whole names of files that are kept beside records.
 const OTHER_NAMES: [&[u8]; 4] = [b"README", b"LICENSE", b"LICENSE.txt", b"_SUCCESS"];
 
 /// The ending of a file while a conversion puts another one in its place.
@@ -81,8 +81,8 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
     }
 }
 
-/// Checks that of files which say how many they are, `train-00001-of-00003`, none is missing that the pattern
-/// means.
+/// For files that say how many they are (`train-00001-of-00003`), checks that none that the pattern covers is
+/// missing.
 fn all_there(path: &Path, pattern: &Path, files: &[PathBuf]) -> Result<(), TfRecordError> {
     let mut families: BTreeMap<Family<'_>, BTreeSet<u32>> = BTreeMap::new();
     for (family, number) in files.iter().filter_map(|file| Family::of(file)) {
@@ -112,7 +112,7 @@ fn all_there(path: &Path, pattern: &Path, files: &[PathBuf]) -> Result<(), TfRec
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Family<'a> {
     folder: &'a Path,
-    /// The names' parts before the number, between both, and behind the number of files.
+    /// The names' parts before the number, between both numbers, and after the number of files.
     parts: [&'a [u8]; 3],
     /// The digits of a number.
     digits: usize,
@@ -121,7 +121,7 @@ struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// More files than anybody has.
+    /// More files than any data set has.
     const FILES_MAX: u32 = 1_000_000;
 
     /// The family of a file, and its number in it.
@@ -153,8 +153,8 @@ impl<'a> Family<'a> {
     }
 }
 
-/// Whether a file would be one of those that a path means if it were there. Where that cannot be told, it is
-/// not: whoever writes the file or opens the path finds out.
+/// Whether a file would be one of those that a path means if it existed. If that cannot be determined, the
+/// answer is no: writing the file or opening the path will show it.
 pub(super) fn is_among(file: &Path, root: &Path, path: &Path) -> bool {
     let whole = root.join(path);
     let found = |file: &Path| match fs::metadata(&whole) {
@@ -162,13 +162,13 @@ pub(super) fn is_among(file: &Path, root: &Path, path: &Path) -> bool {
         Ok(_) => whole_file::is_same_place(file, &whole),
         Err(_) => glob::would_match(root, path, &RULES, file),
     };
-    // Either may be a link: what is written to one goes to where it leads.
+    // Either may be a link: writing to a link writes to its target.
     let place = whole_file::place_of(file);
     [Some(file), place.as_deref().ok()].into_iter().flatten().any(|file| found(file).unwrap_or(false))
 }
 
-/// The files that match. Those that are being replaced are none of them, for their records would come twice;
-/// but if such a file has no successor yet, its records would be missing.
+/// The files that match, except those that are being replaced, because their records would come twice. But if
+/// such a file has no successor yet, its records would be missing.
 fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let expand = |pattern: &Path| {
         let found = glob::expand(root, pattern, &RULES);
@@ -184,7 +184,7 @@ fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, So
         if files.contains(&file) || file.file_name().is_some_and(is_beside) {
             continue;
         }
-        // It may be there and not match, or be a folder by now.
+        // It may exist but not match, or be a folder by now.
         let is_there = input_file::is_there(&file);
         if !is_there.map_err(|error| SourceError::io(path, "look for a file", &error))? {
             return Err(TfRecordError::BeingReplaced { file }.into());
@@ -193,7 +193,7 @@ fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, So
     Ok(files)
 }
 
-/// The path that a file had which is being replaced.
+/// The former path of a file that is being replaced.
 fn successor(file: &Path) -> Option<PathBuf> {
     let name = file.as_os_str().as_bytes().strip_suffix(REPLACED.as_bytes())?;
     Some(PathBuf::from(OsStr::from_bytes(name)))

@@ -24,7 +24,7 @@ pub(super) const FOOT_BYTES: usize = CHECKSUM_BYTES;
 pub(super) const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
 
 /// The longest data of a record, as in an LMDB or a LevelDB. A file with holes may be longer than its disk,
-/// so that the file has a record's bytes says little.
+/// so it proves little that a file is long enough for a record.
 pub(super) const DATA_BYTES_MAX: u64 = u32::MAX as u64;
 
 const LENGTH_BYTES: usize = 8;

@@ -111,9 +111,9 @@ impl TfRecord {
     }
 }
 
-/// Why an index is not of this file, or cannot be read. Looks whether its first record is the file's first,
-/// which no seek looks up, and its last one the last. Every record that is read by the index is checked in
-/// the same way.
+/// Why an index does not belong to this file, or cannot be read. Checks that its first record is the file's
+/// first, which no seek looks up, and its last one the last. Every record that is read by the index is
+/// checked in the same way.
 fn why_unfit(index: &RecordIndex, plain: &Arc<Plain>) -> Option<String> {
     let unfit = || Some("its first or last record is not the file's".to_owned());
     let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
@@ -149,7 +149,7 @@ mod tests {
 
     const RECORDS: u64 = 360;
 
-    /// The number of records that a feed gives, and the error that it ends with.
+    /// The number of records that a feed delivers, and the error that it ends with.
     fn fed(source: impl Source + 'static, shuffle: Shuffle, seed: u64) -> (usize, Option<String>) {
         let feed = Feed::builder().source(source).decoder(RawBytes::up_to(8)).batch_size(8);
         let mut records = 0;

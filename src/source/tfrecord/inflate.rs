@@ -1,8 +1,8 @@
 //! Unpacks one GZIP or ZLIB member after the other.
 //!
-//! All bytes before damage come out, up to the last symbol that is valid. `flate2` is not used, because its
-//! decompressor keeps up to 32 KiB for itself, and drops them when it fails. GZIP's head and foot are
-//! therefore read here.
+//! All bytes before damage are returned, up to the last valid symbol. `flate2` is not used, because its
+//! decompressor holds back up to 32 KiB, and drops them when it fails. GZIP's head and foot are therefore
+//! read here.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -94,7 +94,7 @@ impl fmt::Display for Compression {
 /// A TFRecord file, opened for reading.
 ///
 /// A plain file is mapped ([`Access`]), and its records are lent. A compressed one is unpacked as it is read,
-/// in order alone: [`Source::index`] refuses it, and a cursor that seeks in it unpacks what comes before.
+/// in order only: [`Source::index`] refuses it, and a cursor that seeks in it unpacks what comes before.
 ///
 /// A record's key is its position in its file, in decimal: `00000042`. Its data have at most 4 GiB - 1.
 ///
@@ -113,7 +113,7 @@ pub struct TfRecord {
     /// As the caller gave it.
     path: PathBuf,
     body: Body,
-    /// What the file is recognised by.
+    /// How the file is recognised.
     facts: Identity,
     /// The number of records, once it is known. Clones share it.
     records: Arc<OnceCell<u64>>,
@@ -205,8 +205,8 @@ pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, SourceError> {
     find::files(Path::new(""), path.as_ref())
 }
 
-/// Returns whether a file would be one of [those](files) that a path means, were it there: what is written to
-/// it would be taken for records. A relative path begins at `root`, which is no part of a pattern.
+/// Returns whether a file would be one of [those](files) that a path means, if it existed: its contents would
+/// be taken for records. A relative path begins at `root`, which is not part of a pattern.
 #[must_use]
 pub fn is_among(file: impl AsRef<Path>, root: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
     find::is_among(file.as_ref(), root.as_ref(), path.as_ref())
@@ -240,7 +240,7 @@ impl TfRecord {
         let head = &mut head[..usize::try_from(read).unwrap_or(HEAD_BYTES)];
         file.read_exact_at(head, 0).map_err(failed)?;
         let compression = options.compression.unwrap_or_else(|| packed::detect(head, &file));
-        // What is damaged is left to the cursor that reaches it; this is about what never was one.
+        // Damage is left to the cursor that reaches it; this is about files that never were TFRecord files.
         let is_detected = options.compression.is_none() && compression == Compression::Plain;
         if is_detected
             && bytes > 0
@@ -268,8 +268,8 @@ impl TfRecord {
     }
 }
 
-/// What a file is recognised by: its length, and a checksum of its beginning and its end. A compressed file
-/// ends with a checksum of all that it unpacks to.
+/// How a file is recognised: its length, and a checksum of its beginning and its end. A compressed file ends
+/// with a checksum of all that it unpacks to.
 fn facts(file: &File, bytes: u64, compression: Compression) -> std::io::Result<Identity> {
     const PART_BYTES: u64 = 512;
 

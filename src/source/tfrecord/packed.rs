@@ -15,7 +15,7 @@ use percolator_files::file_id::FileState;
 
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;
-/// The most bytes that deflate can make of one byte.
+/// The most bytes that deflate can produce from one byte.
 const RATIO_MAX: u64 = 1032;
 
 /// A compressed file.
@@ -51,7 +51,7 @@ impl Packed {
 pub(super) fn detect(head: &[u8], file: &File) -> Compression {
     match head {
         [] => Compression::Plain,
-        // The record itself may be cut.
+        // The record itself may be truncated.
         head if head.first_chunk().is_some_and(|head| length_in(head).is_ok()) => Compression::Plain,
         [0x1f, 0x8b, ..] => Compression::Gzip,
         [first, second, ..]
@@ -142,8 +142,8 @@ impl Stream {
         }
     }
 
-    /// Passes the zeros that fill a file up behind its last member: tapes and some file systems add them, and
-    /// `gunzip` passes them.
+    /// Skips the zeros that fill a file up after its last member: tapes and some file systems add them, and
+    /// `gunzip` skips them.
     fn pass_zeros(&mut self) -> io::Result<()> {
         loop {
             let bytes = self.file.fill_buf()?;

@@ -33,7 +33,7 @@ pub(super) struct PackedWalk {
     buffer: Vec<u8>,
     /// Where the buffer comes from and goes to, if several cursors share it.
     spare: Option<Rc<SpareBuffers>>,
-    /// Why there is no next record: behind damage, nothing says where one starts.
+    /// Why there is no next record: after damage, nothing says where one starts.
     error: Option<SourceError>,
 }
 
@@ -68,7 +68,7 @@ impl PackedWalk {
     }
 
     /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data. As in a
-    /// plain file, a record with damaged data is passed, and any other error comes again.
+    /// plain file, a record with damaged data is passed, and any other error is returned again.
     pub(super) fn step(&mut self) -> Result<Option<Frame>, SourceError> {
         self.unless_failed(Self::read)
     }
@@ -252,7 +252,7 @@ impl PackedWalk {
 
     #[cold]
     fn fault(&self, error: &io::Error, packed_offset: u64) -> SourceError {
-        // What the system reports has a number; what the decompressor reports has none.
+        // The system's errors have a number; the decompressor's have none.
         if error.raw_os_error().is_some() {
             return self.failed(error);
         }

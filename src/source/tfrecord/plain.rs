@@ -107,8 +107,8 @@ impl Map {
         if kept.count() == 0 {
             return Ok(None);
         }
-        // SAFETY: the map gives out shared references alone. That no other program writes to the file or cuts
-        // it is the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
+        // SAFETY: the map gives out shared references only. That no other program writes to the file or
+        // truncates it is the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
         let map = match unsafe { MmapOptions::new().len(length).map(file) } {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(None),
             map => map.map_err(failed)?,
@@ -143,7 +143,7 @@ impl Map {
     }
 
     /// Asks the kernel to read a record's bytes, without waiting for them. It is not checked first whether
-    /// they are in memory: that needs an open file, and the kernel sees it in a microsecond a piece.
+    /// they are in memory: that needs an open file, and the kernel finds out in a microsecond per piece.
     pub(super) fn will_need(&self, frame: Frame) {
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
         let end = index(frame.end());
@@ -197,7 +197,7 @@ impl Map {
     }
 }
 
-/// The map as the lender of records whose data nobody has verified yet.
+/// The map as the lender of records whose data have not been verified yet.
 impl Keeper for Map {
     fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
         Ok(())

@@ -170,7 +170,7 @@ impl Walk {
         self.read.spare = Some(spare.clone());
     }
 
-    /// Puts the buffers where other walks find them. `false` if nobody shares them.
+    /// Puts the buffers where other walks find them. `false` if they are not shared.
     pub(super) fn leave_buffers(&mut self) -> bool {
         let Read { window, part, wanted, alone, spare: Some(spare), has_left, .. } = &mut self.read else {
             return false;

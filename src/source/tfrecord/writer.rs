@@ -12,7 +12,7 @@ use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, head_of};
 use crate::source::SourceError;
 use percolator_files::whole_file::WholeFile;
 
-/// Bytes that are gathered before the system is asked to write them.
+/// Bytes that are collected before the system is asked to write them.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes records to a TFRecord file, as TensorFlow's `tf.io.TFRecordWriter` does.
@@ -159,7 +159,7 @@ pub fn write_record(mut out: impl Write, record: &[u8]) -> io::Result<()> {
     out.write_all(&foot)
 }
 
-/// What comes before and behind a record whose data are these pieces, one behind the other.
+/// What comes before and after a record whose data are these pieces, one after the other.
 pub(crate) fn frame_around(pieces: &[&[u8]]) -> io::Result<([u8; HEAD_BYTES], [u8; FOOT_BYTES])> {
     let bytes = pieces.iter().fold(0_u64, |bytes, piece| bytes.saturating_add(piece.len() as u64));
     if bytes > DATA_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! A training with burn's `Learner`.
+//! Training with burn's `Learner`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ pub(super) struct EpochItems<'a, O> {
     session: Option<Session>,
     /// Batches of the present step that have not been handed over.
     batches: VecDeque<Batch>,
-    /// Returned in place of the first item.
+    /// Returned instead of the first item.
     refused: Option<BurnError>,
     items_processed: usize,
     items_total: usize,
@@ -129,7 +129,7 @@ impl<O> fmt::Debug for EpochItems<'_, O> {
     }
 }
 
-/// The number of bad records that the batch goes without: items that have been passed.
+/// The number of bad records that the batch leaves out: items that have been passed.
 fn skipped(batch: &Batch) -> usize {
     batch.bad_records().iter().filter(|bad| bad.replaced_by.is_none()).count()
 }

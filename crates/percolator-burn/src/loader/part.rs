@@ -120,7 +120,7 @@ impl Blocks for PartOfEpochs {
         self.epoch = epoch_after(epoch, self.epochs);
         let first = StepId { epoch, step: steps.start };
         // Every epoch has as many steps, for a feed that wraps has no such parts. So a part without steps has
-        // none in any epoch, and nobody iterates over it.
+        // none in any epoch, and is never iterated over.
         Ok((!steps.is_empty()).then(|| Block { first, steps: steps.end - steps.start }))
     }
 }

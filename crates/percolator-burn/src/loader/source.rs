@@ -36,13 +36,13 @@ struct State {
 /// Who has the feed.
 #[derive(Debug)]
 enum Holder {
-    /// Nobody: it is built when it is needed.
+    /// Nobody: the feed is built when it is needed.
     Nobody,
     /// The loader. Its next step is this one.
     Loader(Box<Feed>, StepId),
     /// An iterator.
     Iterator,
-    /// Nobody any more: it ended with this error.
+    /// Nobody any more: the feed ended with this error.
     Failed(FeedError),
 }
 
@@ -100,7 +100,8 @@ impl Source {
         };
         let mut state = self.state.lock();
         if matches!(state.holder, Holder::Loader(..)) {
-            // Whoever divides a loader uses its parts, and this feed's threads and memory would come on top.
+            // A caller that divides a loader uses its parts, and this feed's threads and memory would be
+            // additional.
             (state.holder, state.watch) = (Holder::Nobody, None);
         }
         let state = State { begins_at: state.begins_at, holder: Holder::Nobody, watch: None };

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The lines to copy are those of [`Training::run`] and [`test`]. The rest is a net, an optimizer that can be
-//! saved, and the proof: a training that is stopped in the middle of an epoch, saved to files, loaded into
-//! new objects and continued has the losses of one that was never stopped, bit for bit.
+//! saved, and the proof: a training run that is stopped in the middle of an epoch, saved to files, loaded
+//! into new objects and continued has the losses of one that was never stopped, bit for bit.
 
 mod adam;
 #[path = "../../../../examples/lmdb_feed/digits.rs"]

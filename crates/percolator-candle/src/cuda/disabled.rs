@@ -1,4 +1,4 @@
-//! Stands in for the other half of this module in a build without CUDA.
+//! Replaces the other half of this module in a build without CUDA.
 
 use std::sync::Arc;
 

@@ -8,10 +8,10 @@
 //!                       the batch is dropped
 //! ```
 //!
-//! The stream of the copies is candle's own, so that most of these waits are none, but for a device of
+//! The copies run on candle's own stream, so most of these waits do nothing, except for a device of
 //! [`Device::new_cuda`](candle_core::Device::new_cuda): that uses CUDA's per-thread default stream, which is
-//! another one on the thread where the lane looks whether a batch is still in use. There the copies have a
-//! stream of their own, one for each thread.
+//! a different one on the thread where the lane checks whether a batch is still in use. There the copies have
+//! a separate stream for each thread.
 
 #![expect(unsafe_code, reason = "the driver is C, and knows nothing of borrows")]
 

@@ -1,4 +1,4 @@
-//! The photographs that records are cut from.
+//! The photographs from which records are cut.
 
 use anyhow::Context as _;
 use percolator::ColorMode;

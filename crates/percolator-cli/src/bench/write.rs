@@ -64,7 +64,7 @@ fn write_lmdb(
     bytes_max: u64,
     chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
 ) -> anyhow::Result<()> {
-    // Nobody else uses the folder before it has its name.
+    // No other process uses the folder before it has its name.
     let flags = EnvironmentFlags::NO_SYNC | EnvironmentFlags::NO_LOCK;
     let map = usize::try_from(bytes_max.saturating_mul(2)).context("it is larger than memory can address")?;
     let environment = Environment::new().set_map_size(map).set_flags(flags).open(folder)?;

@@ -40,7 +40,7 @@ impl Verify {
                     continue;
                 }
             };
-            // Whoever names an id expects a checkpoint.
+            // A user who names an id expects a checkpoint.
             let is_fine = verified.is_whole() && (self.ids.is_empty() || verified.kept.record.is_some());
             is_whole &= is_fine;
             match self.json {

@@ -1,4 +1,4 @@
-//! The options of the command that do what the library says would help.
+//! The command's options for what the library says would help.
 
 use percolator_measure::doctor::{Advice, Change, Finding};
 

@@ -128,7 +128,7 @@ impl Feed {
     }
 
     fn run_watched(&self, observers: Observers<'_>) -> anyhow::Result<ExitCode> {
-        // What comes to their places while the feed is built is somebody else's.
+        // Files that appear at their paths while the feed is built belong to others.
         let outputs = self.check_places()?;
         // Before the snapshot is read: a run that holds the receipt will write a later one.
         let before = self.hold_receipt()?;
@@ -262,7 +262,7 @@ impl Feed {
         // An empty file, as `mktemp` creates it, is not a receipt.
         while std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
             let held = File::open(path).with_context(named)?;
-            // Where a file system has no locks, nobody knows.
+            // Without locks of the file system, this is unknown.
             if matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
                 bail!(
                     "{}: another run that has resumed adds to this receipt, and delivers the same records: \

@@ -1,4 +1,4 @@
-//! `percolator model diff`: what two models differ in.
+//! `percolator model diff`: how two models differ.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

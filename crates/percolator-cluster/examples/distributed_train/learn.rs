@@ -1,4 +1,4 @@
-//! What every process of the job does, whatever it agrees by, and the same in one process.
+//! What every process of the job does, however they agree, and the same in one process.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! cargo run --release -p percolator-cluster --example distributed_train -- --etcd http://127.0.0.1:2379
 //! ```
 //!
-//! `learn.rs` is what each process does. Here the processes are started, and join their group. On a cluster,
-//! the launcher starts them, and `Process::from_environment` knows which is which.
+//! `learn.rs` is what each process does. This file starts the processes and lets them join their group. On a
+//! cluster, the launcher starts them, and `Process::from_environment` knows which is which.
 
 #[path = "../../../../examples/lmdb_feed/classifier.rs"]
 mod classifier;

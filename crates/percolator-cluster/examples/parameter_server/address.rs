@@ -1,4 +1,4 @@
-//! Where the server of a shard is: a record under its lease, so that it goes when its server does.
+//! Where the server of a shard is: a record under its lease, so that it is removed when its server ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

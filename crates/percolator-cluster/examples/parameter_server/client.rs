@@ -1,8 +1,8 @@
 //! All servers, as a trainer sees them: one row of weights.
 //!
-//! A server that does not answer is looked for again, with growing pauses, until the trainer's patience is at
-//! its end: it may come back at another address. A gradient that is sent again has the same number, so the
-//! server takes it once.
+//! A server that does not answer is looked up again, with growing pauses, until the trainer's patience ends:
+//! it may come back at another address. A gradient that is sent again has the same number, so the server
+//! applies it once.
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 //! cargo run --release -p percolator-cluster --example parameter_server -- --etcd http://127.0.0.1:2379
 //! ```
 //!
-//! The roles `server` and `trainer` are what each process of it is; examples/kubernetes runs them on a
-//! cluster. The way of a gradient:
+//! Each of its processes has the role `server` or `trainer`; examples/kubernetes runs them on a cluster. The
+//! way of a gradient:
 //!
 //! ```text
 //! digits      a feed of digits, whose blocks a trainer leases

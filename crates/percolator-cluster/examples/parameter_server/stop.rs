@@ -1,4 +1,4 @@
-//! When a process is to end: a signal asks for it, or something has failed for good.
+//! When a process must end: a signal asks for it, or something has failed permanently.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! A trainer: leases blocks of steps, and turns each step's digits into a gradient.
 //!
 //! A step counts once the next one is asked for, which is after all servers have taken its gradient. A
-//! trainer that dies before the end of its block leaves the block to another one: its records are trained on
-//! twice then, and are in the account once.
+//! trainer that dies before the end of its block leaves the block to another one: its records are then
+//! trained on twice, but count once.
 
 use percolator::FeedError;
 use percolator_cluster::leases::{LeaseError, LeaseStats, LeasedFeed, LeasedStep, Leases};

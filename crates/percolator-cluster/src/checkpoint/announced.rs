@@ -1,5 +1,5 @@
-//! The files that processes of an id have begun, or may begin, and that its record does not name. What else
-//! is in the store belongs to other metadata, or to a record that was lost.
+//! The files that processes of an id have begun, or may begin, and that its record does not name. Other files
+//! in the store belong to other metadata, or to a record that was lost.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::metadata::{Record, Revision, Transaction};
 /// is being written.
 const FREE_MIN: usize = 3;
 
-/// So many names there are at most. There are that many only if a store refuses for long to remove files, or
-/// to complete them: then the oldest names are given up, and what files of theirs are there stay.
+/// So many names there are at most. There are that many only if a store refuses for a long time to remove
+/// files, or to complete them: then the oldest names are dropped, and existing files with these names stay.
 const NAMES_MAX: usize = 1024;
 
 /// So many names of earlier processes are kept, the newest ones. Each of them that was killed adds a few.
@@ -76,7 +76,7 @@ impl Announced {
 
     /// The same with free names that no file has had.
     pub(super) fn renewed(mut self) -> Self {
-        // They stay among the names: if this is put and nobody hears of it, files may be begun with them.
+        // They stay among the names: if this is put but the answer is lost, files may be begun with them.
         self.free.clear();
         self.topped_up()
     }

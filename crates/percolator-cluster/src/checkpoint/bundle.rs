@@ -5,8 +5,8 @@
 //! model.index                 the index, which has their types, shapes, places and checksums
 //! ```
 //!
-//! The index comes last, because it has the checksums: so the tensors are gone through once. Unpacked by `tar
-//! xf`, the two files are a checkpoint that TensorFlow opens.
+//! The index comes last, because it has the checksums, so the tensors are processed once. Unpacked by
+//! `tar xf`, the two files are a checkpoint that TensorFlow opens.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -32,8 +32,9 @@ const SHARDS_MAX: usize = 99_999;
 
 /// A model's tensors by their names, of all types that TensorFlow has, strings among them.
 ///
-/// If there are none, reading takes all that the file has. If there are some, those of the file must have the
-/// same names, types and shapes. Reading holds the file's tensors in memory a second time for a moment.
+/// If there are none, reading takes everything that the file has. If there are some, those of the file must
+/// have the same names, types and shapes. Reading holds the file's tensors in memory a second time for a
+/// moment.
 ///
 /// ```
 /// use percolator_cluster::checkpoint::{Bundle, Checkpoint as _};
@@ -91,7 +92,7 @@ impl Bundle {
         writer.finish()
     }
 
-    /// Adds a tensor, in place of the one that has this name. It gets elements of its own.
+    /// Adds a tensor, and replaces the one that has this name. It gets elements of its own.
     pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor<'_>) {
         self.tensors.insert(name.into(), tensor.into_owned());
     }
@@ -202,7 +203,7 @@ impl Unpacked {
             if !entry.header().entry_type().is_file() {
                 return Err(invalid(format!("{name:?} in the archive is no file")));
             }
-            // What is stated is not believed: memory grows with what is there.
+            // Stated sizes are not trusted: memory grows with the data that are there.
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes)?;
             if bytes.len() as u64 != stated {

@@ -1,4 +1,4 @@
-//! How checkpoints are written: the options, and the way in.
+//! How checkpoints are written: the options, and the entry point.
 
 use std::fmt;
 use std::sync::Arc;
@@ -117,8 +117,8 @@ impl Checkpointer {
         self
     }
 
-    /// Expects so many bytes of state. Without this the state is asked to write itself once more for the
-    /// first copy, to find memory for it while nobody waits.
+    /// Expects so many bytes of state. Without this, the state is asked to write itself once more for the
+    /// first copy, to allocate memory for it while training does not wait.
     pub fn state_bytes(mut self, bytes: usize) -> Self {
         self.options.state_bytes = bytes;
         self
@@ -191,15 +191,15 @@ impl Checkpointer {
     /// state reads it, which `initial` has just made. If none can be read, the state is what `initial` makes.
     /// [`Checkpoints::restored`] says which it was, and why; it is logged as well.
     ///
-    /// If the program must not start over when checkpoints exist that it cannot read, it should look at
+    /// If the program must not start over when checkpoints exist that it cannot read, it should check
     /// [`Restored::rejected`](super::Restored::rejected) and end. Nothing is lost then, nor if it goes on: a
     /// record that is not understood is kept under another key, and files that are not damaged stay.
     ///
     /// # Errors
     ///
     /// [`CheckpointError::Held`] if another process holds the id for longer than [`wait`](Self::wait);
-    /// [`CheckpointError::Options`]; [`CheckpointError::Metadata`] if the record cannot be read, so that
-    /// nobody knows whether there is a checkpoint, or if the names of files cannot be put;
+    /// [`CheckpointError::Options`]; [`CheckpointError::Metadata`] if the record cannot be read, so that it
+    /// is unknown whether there is a checkpoint, or if the names of files cannot be put;
     /// [`CheckpointError::Store`] if there is no record, and the files cannot be listed;
     /// [`CheckpointError::Superseded`] if another process has taken the id meanwhile, and
     /// [`CheckpointError::RecordLost`] if the record has gone meanwhile; [`CheckpointError::Thread`].
@@ -220,7 +220,7 @@ impl Checkpointer {
         if !restored.rejected.is_empty() {
             protocol.confirm()?;
         }
-        // Here, and not on the thread: the store is looked at before the training begins.
+        // Here, not on the thread: the store is examined before the training begins.
         let cleaned = protocol.clean_up_after_others();
         Checkpoints::begin(protocol, state, restored, self.options, cleaned)
     }

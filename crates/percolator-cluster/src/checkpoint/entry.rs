@@ -1,4 +1,4 @@
-//! What is known of one checkpoint, and of who wrote it.
+//! What is known about one checkpoint, and about its writer.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

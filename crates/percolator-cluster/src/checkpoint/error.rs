@@ -37,7 +37,7 @@ pub enum CheckpointError {
         id: Id,
         /// Who has it.
         by: Box<Writer>,
-        /// Since when, by the clock of whoever has it.
+        /// Since when, by the holder's clock.
         since: SystemTime,
         /// How long it was waited for.
         waited: Duration,
@@ -53,8 +53,8 @@ pub enum CheckpointError {
         /// Who has it, if it is known.
         by: Option<Box<Writer>>,
     },
-    /// The record that this process put last is gone, or is an older one: somebody removed it, or the
-    /// metadata were set back or lost their data. This process writes no more checkpoints, and should end.
+    /// The record that this process put last is gone, or is an older one: it was removed, or the metadata
+    /// were set back or lost their data. This process writes no more checkpoints, and should end.
     #[error(
         "the record that this process put last of the id {id} is gone from {metadata}, or an older one is \
          there: somebody removed it, or the metadata were set back. No file is removed; a process that \
@@ -95,7 +95,7 @@ pub enum CheckpointError {
         /// The cause.
         source: MetadataError,
     },
-    /// So many earlier checkpoints are written, and nobody has said whether they count, that this one was not
+    /// So many earlier checkpoints are written without an answer whether they count that this one was not
     /// begun.
     #[error(
         "no checkpoint was written: {files} earlier ones wait for an answer that says whether they count"

@@ -1,4 +1,4 @@
-//! A state into a new file.
+//! Writes a state to a new file.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) fn copy<S: Checkpoint>(
     let mut lock_held = Duration::ZERO;
     let mut bytes = expected.max(buffer.bytes().len());
     if bytes == 0 {
-        // Only the state knows. Memory is found while nobody waits.
+        // Only the state knows. Memory is allocated while training does not wait.
         let mut counted = Counted::default();
         lock_held += under_lock(state, |state| state.write(&mut counted)).map_err(state_error)?;
         bytes = counted.bytes;

@@ -1,4 +1,4 @@
-//! The sums of a file, on threads of their own, so that the disk need not wait for them.
+//! The sums of a file, on separate threads, so that the disk need not wait for them.
 
 use std::collections::VecDeque;
 use std::io;

@@ -63,7 +63,7 @@ pub(super) enum Taken {
     Ours(Hold, Revision),
     /// A condition did not hold.
     Refused(Records),
-    /// Nobody has answered: the id may be held under this lease, until that is given back or ends.
+    /// There was no answer: the id may be held under this lease, until the lease is given back or ends.
     Unanswered(LeaseId, MetadataError),
 }
 
@@ -72,7 +72,7 @@ impl Hold {
         self.lease.id()
     }
 
-    /// Takes the id if nobody has it, and if the conditions of `also` hold.
+    /// Takes the id if no process has it, and if the conditions of `also` hold.
     pub(super) fn take(
         metadata: &Arc<dyn Metadata>,
         keys: &Keys,
@@ -92,7 +92,7 @@ impl Hold {
         })
     }
 
-    /// Takes the id, once nobody else has it.
+    /// Takes the id, once no other process has it.
     pub(super) fn wait(
         metadata: &Arc<dyn Metadata>,
         id: &Id,
@@ -100,7 +100,7 @@ impl Hold {
         ttl: Duration,
         at_most: Duration,
     ) -> Result<Self, CheckpointError> {
-        /// While nobody answers, it is asked so often.
+        /// How often it is asked again while there is no answer.
         const PAUSE: Duration = Duration::from_millis(200);
 
         let start = Instant::now();

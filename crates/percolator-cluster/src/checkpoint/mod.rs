@@ -1,4 +1,4 @@
-//! The state of a process, written beside its training, and found again wherever the process continues.
+//! The state of a process, written while it trains, and found again wherever the process continues.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,8 +22,9 @@
 //! # }
 //! ```
 //!
-//! A state is whatever implements [`Checkpoint`]. [`Parts`] are several states in one file, [`Tensors`] are a
-//! model's, and a feed's `Snapshot` is one as well: kept as parts of one state, model and feed cannot part.
+//! A state is any type that implements [`Checkpoint`]. [`Parts`] are several states in one file, [`Tensors`]
+//! are a model's, and a feed's `Snapshot` is one as well: kept as parts of one state, model and feed cannot
+//! get out of step.
 //!
 //! # How it works
 //!
@@ -31,18 +32,18 @@
 //! synced; its MD5 and SHA-256 are computed meanwhile. Then the record `/checkpoints/ID` is put, which names
 //! the file. From then on this checkpoint counts. Last, the files that the record does not name are removed.
 //!
-//! The record is put by a transaction. It compares the revision that this process saw last, and asks that
-//! this process holds the id: that the record `/checkpoints-held/ID` is under its lease. So a process that
-//! was cut off, and whose successor has begun, cannot put its older checkpoint over a newer one; it gets
-//! [`CheckpointError::Superseded`]. DESIGN.md has the protocol and its invariants.
+//! The record is put by a transaction. It compares the revision that this process saw last, and requires that
+//! this process holds the id, that is, that the record `/checkpoints-held/ID` is under its lease. So a
+//! process that was cut off, and whose successor has begun, cannot replace a newer checkpoint with its older
+//! one; it gets [`CheckpointError::Superseded`]. DESIGN.md has the protocol and its invariants.
 //!
 //! # Trade-offs
 //!
 //! - [`Mode::Copy`] holds as much memory again as the state takes, and updates wait for one copy of it.
 //!   [`Mode::Hold`] needs none, and updates wait until the state is written to the disk.
-//! - MD5 is computed by one thread, which bounds the rate of writing. Its sum is what the design that this
-//!   follows records, and tells a damaged file, not a forged one; SHA-256 is recorded beside it.
-//! - A restart waits for the lease of the process before it, unless that has given it back.
+//! - MD5 is computed by one thread, which bounds the rate of writing. The design that this follows records
+//!   MD5, which detects a damaged file, not a forged one; SHA-256 is recorded beside it.
+//! - A restart waits for the lease of the previous process, unless that process has given it back.
 
 mod announced;
 mod archive;
@@ -99,7 +100,7 @@ pub trait Checkpoint {
     fn write(&self, to: &mut dyn Write) -> io::Result<()>;
 
     /// Takes the state that [`write`](Self::write) wrote, to the end of `from`. After an error the value may
-    /// be anything: whoever restores one discards it. The bytes are verified while they are read, so they may
+    /// be anything: a restoring caller discards it. The bytes are verified while they are read, so they may
     /// be damaged: a length among them is not to be believed. The state of a file that is found to be damaged
     /// at its end is discarded as well. A panic counts as an error.
     ///

@@ -8,7 +8,8 @@
 //! 0
 //! ```
 //!
-//! Numbers are little-endian. Pieces let a part be written although nobody knows its length before its end.
+//! Numbers are little-endian. Pieces allow a part to be written although its length is unknown before its
+//! end.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -343,7 +344,7 @@ impl Parts {
         Self::default()
     }
 
-    /// Adds a part, in place of the one that has this name.
+    /// Adds a part, and replaces the one that has this name.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, part: impl Checkpoint + Any + Send + Sync) -> Self {
         self.parts.insert(name.into(), Box::new(part));

@@ -1,4 +1,4 @@
-//! The steps that make a file the checkpoint that counts, and those before it leave. docs/design.md says why
+//! The steps that make a file the checkpoint that counts, and remove those before it. docs/design.md says why
 //! they are in this order.
 
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ const UNRESOLVED_MAX: usize = 4;
 ///
 /// # Invariants
 ///
-/// 1. A record is put only under a hold, and names a file that was begun under that hold. So nobody else can
-///    have listed the file as one to be removed.
+/// 1. A record is put only under a hold, and names a file that was begun under that hold. So no other process
+///    can have listed the file as one to be removed.
 /// 2. A file is removed only if its name was announced, or the record has named it; and if the record did not
 ///    name it at a moment at which it was there and the id was held, or it is this process's own, and no put
-///    of it was ever sent. If somebody has said so, names do not matter (`removes_unknown`).
+///    of it was ever sent. If the caller has requested it, names do not matter (`removes_unknown`).
 /// 3. `seen` is the revision of the record that this process put or read last, unless a put in `unresolved`
 ///    has happened since.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Protocol {
     /// How many checkpoints are kept.
     keep: usize,
     hold: Hold,
-    /// The leases of tries to take the id again that nobody has answered: the id may be held under one.
+    /// The leases of unanswered tries to take the id again: the id may be held under one.
     tried: Vec<LeaseId>,
     seen: Option<Revision>,
     announced: Announced,
@@ -57,9 +57,9 @@ pub(super) struct Protocol {
     /// The record may not be the newest one, or is not understood, or one before it was so: only files of
     /// `dropped` are removed.
     spares_announced: bool,
-    /// Nobody could say which files there are when this process began: the same.
+    /// It was unknown which files there were when this process began: the same.
     is_unlisted: bool,
-    /// Somebody has said that files may go that nobody knows.
+    /// The caller has said that unknown files may be removed.
     removes_unknown: bool,
     /// The files that were needed, and are not any more.
     dropped: BTreeSet<Uuid>,
@@ -82,7 +82,7 @@ pub(super) enum Found {
 }
 
 impl Protocol {
-    /// Takes the id, waiting for whoever has it, and reads its record.
+    /// Takes the id, waits for its holder if there is one, and reads its record.
     pub(super) fn begin(
         store: Arc<dyn Store>,
         metadata: Arc<dyn Metadata>,
@@ -162,7 +162,7 @@ impl Protocol {
         Found::NoRecord(files.len())
     }
 
-    /// Announces names for the files to come, so that they can be written while nobody answers.
+    /// Announces names for the files to come, so that they can be written while there is no answer.
     pub(super) fn announce(&mut self) -> Result<Put, CheckpointError> {
         loop {
             let next = self.announced.clone().topped_up();
@@ -182,8 +182,8 @@ impl Protocol {
         }
     }
 
-    /// Something was refused, and no put that nobody had answered is the reason: then it is that the hold was
-    /// lost, or that names were announced which nobody had answered. After that it may be tried again.
+    /// A transaction was refused, and an unanswered put is not the reason: then the hold was lost, or an
+    /// announcement of names was unanswered. After that it may be tried again.
     fn adopt_announced(&mut self, found: &Records) -> Result<Option<Put>, CheckpointError> {
         match found.get(&self.keys.held) {
             _ if !self.is_unchanged(found) => Err(self.refused(found)),
@@ -217,7 +217,7 @@ impl Protocol {
         }
     }
 
-    /// Somebody has said that files may go although nothing says whose they are.
+    /// The caller has said that files may be removed although nothing shows whose they are.
     pub(super) fn give_up_unknown(&mut self) {
         (self.spares_announced, self.set_aside) = (false, None);
         self.removes_unknown = true;
@@ -302,7 +302,7 @@ impl Protocol {
         let Some(record) = found.get(&self.keys.record) else { return false };
         let Ok(parsed) = CheckpointRecord::parse(&record.value) else { return false };
         let found = self.unresolved.iter().find(|entry| entry.uuid == parsed.newest.uuid).cloned();
-        // If `gc` has taken checkpoints out of it since, it is somebody else's.
+        // If `gc` has taken checkpoints out of it since, it is another process's.
         let Some(entry) = found.filter(|entry| self.record(entry).to_json() == record.value) else {
             return false;
         };
@@ -315,8 +315,8 @@ impl Protocol {
         found.get(&self.keys.record).map(|record| record.modified) == self.seen
     }
 
-    /// Somebody else has the id, or has written; or the record is not what this process saw, although nobody
-    /// has put a newer one.
+    /// Another process has the id, or has written; or the record is not what this process saw, although no
+    /// newer one was put.
     fn superseded(&self, found: &Records) -> CheckpointError {
         let id = self.id.clone();
         let held = found.get(&self.keys.held).filter(|held| held.lease != Some(self.hold.lease()));
@@ -333,8 +333,8 @@ impl Protocol {
         CheckpointError::Superseded { id, by: by.map(Box::new) }
     }
 
-    /// Somebody else has the id, or has written; or this process has it, by a try to take it again that
-    /// nobody has answered, and whose lease ends by itself.
+    /// Another process has the id, or has written; or this process has it, by an unanswered try to take it
+    /// again, whose lease ends by itself.
     fn refused(&self, found: &Records) -> CheckpointError {
         let lease = found.get(&self.keys.held).and_then(|held| held.lease);
         if !lease.is_some_and(|lease| self.tried.contains(&lease)) || !self.is_unchanged(found) {
@@ -366,8 +366,8 @@ impl Protocol {
     /// After an error of the metadata it may be tried again, with this file or with a newer one.
     pub(super) fn put(&mut self, entry: &Entry) -> Result<Put, CheckpointError> {
         if !self.unresolved.is_empty() {
-            // A put whose answer is lost makes its file one that must stay: so first, whether anybody
-            // answers.
+            // If the answer to a put is lost, its file must stay: so first check whether there are answers at
+            // all.
             let found = read_exactly(&*self.metadata, &[&self.keys.record, &self.keys.held])?;
             self.resolve(&found);
         }
@@ -404,11 +404,11 @@ impl Protocol {
         }
     }
 
-    /// Takes the id again after its lease has ended, if nobody has taken it, and nobody else has written.
-    /// Files that were begun before cannot be put any more.
+    /// Takes the id again after its lease has ended, if no other process has taken it or has written. Files
+    /// that were begun before cannot be put any more.
     pub(super) fn retake(&mut self) -> Result<(), CheckpointError> {
         loop {
-            // Somebody else may have listed files of the names that were free, and be about to remove them.
+            // Another process may have listed files of the names that were free, and be about to remove them.
             let announced = self.announced.clone().renewed();
             let also = self.announced.when_unchanged(self.when_seen(Transaction::new()), &self.keys.begun);
             let also = also.put(&self.keys.begun, announced.text());
@@ -436,8 +436,8 @@ impl Protocol {
         }
     }
 
-    /// Checks that nobody has taken this process's place since it read the record. A process that pauses for
-    /// longer than its lease may find that the files which that record named have gone.
+    /// Checks that no other process has taken this process's place since it read the record. A process that
+    /// pauses for longer than its lease may find that the files which that record named have gone.
     pub(super) fn confirm(&self) -> Result<(), CheckpointError> {
         let found = read_exactly(&*self.metadata, &[&self.keys.record, &self.keys.held])?;
         let held = found.get(&self.keys.held);
@@ -450,7 +450,7 @@ impl Protocol {
         let names = self.store.list(&self.id)?;
         match self.remove(names) {
             Ok(removed) => Ok(removed.len() as u64),
-            // Whoever has the id now removes them.
+            // The present holder of the id removes them.
             Err(CheckpointError::Superseded { .. }) => Ok(0),
             Err(error) => Err(error),
         }
@@ -463,8 +463,8 @@ impl Protocol {
         if names.is_empty() {
             return Ok(names);
         }
-        // Until this moment nobody else had the id, so none of these files is one that somebody else's record
-        // will name; and whoever takes it later makes new ones. What follows may come late.
+        // Until this moment no other process had the id, so none of these files will be named by another
+        // process's record; and a later holder makes new ones. What follows may come late.
         self.confirm_hold()?;
         for &name in &names {
             self.store.remove(&self.id, name)?;
@@ -475,7 +475,7 @@ impl Protocol {
         Ok(names)
     }
 
-    /// Makes sure that nobody else has had the id until now.
+    /// Makes sure that no other process has had the id until now.
     pub(super) fn confirm_hold(&self) -> Result<(), CheckpointError> {
         let is_ours = self.when_seen(self.when_held());
         match self.metadata.transact(&is_ours)? {
@@ -488,8 +488,8 @@ impl Protocol {
     }
 
     /// Puts the record without some of its older checkpoints, whose files are not needed from then on. If one
-    /// of them showed that the record may be an old one, what is set aside says so instead. If nobody
-    /// answers, it may have happened; no file is gone.
+    /// of them showed that the record may be an old one, what is set aside says so instead. If there is no
+    /// answer, it may have happened; no file is gone.
     pub(super) fn take_out(&mut self, taken: &BTreeSet<Uuid>) -> Result<(), CheckpointError> {
         let is_left = |entry: &Entry| !taken.contains(&entry.uuid);
         let Some((newest, kept)) = self.good.split_first() else { return Ok(()) };

@@ -29,7 +29,7 @@ pub struct CheckpointRecord {
     /// The ones before it that are kept, the newest first.
     pub kept: Vec<Entry>,
     /// Those that a restore could not read, although nothing shows that they are damaged: the store did not
-    /// answer, or the program did not understand them. They stay until somebody takes them out of the record.
+    /// answer, or the program did not understand them. They stay until they are taken out of the record.
     pub spared: Vec<Entry>,
 }
 
@@ -88,7 +88,7 @@ impl CheckpointRecord {
     ///
     /// # Errors
     ///
-    /// [`RecordError`] if it is not understood: also if it has a field that is not known, which would be lost
+    /// [`RecordError`] if it is not understood, even if it only has an unknown field, which would be lost
     /// when the next one is put.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         let not_json = |message: String| RecordError::NotJson { message };

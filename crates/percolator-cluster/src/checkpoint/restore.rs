@@ -1,4 +1,4 @@
-//! A state from the checkpoint that counts, or from an older one, or from the beginning.
+//! Restores a state from the checkpoint that counts, from an older one, or from the beginning.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -290,7 +290,7 @@ pub(super) fn restore<S: Checkpoint>(
     let found = first_whole(&*protocol.store, &protocol.id, record.as_ref(), &mut rejected, read)?;
     let is_missing = |rejected: &Rejected| matches!(rejected.fault, Fault::Store(StoreError::Missing { .. }));
     if let Some(record) = record.as_ref().filter(|_| rejected.iter().any(is_missing)) {
-        // Also if it was among those that are listed.
+        // Even if it was among those that are listed.
         protocol.spare_announced(record.to_json());
     }
     for Rejected { entry, fault } in &rejected {

@@ -28,7 +28,7 @@ pub struct CheckpointStats {
     pub age: Duration,
     /// How often it was tried to put a record.
     pub puts_tried: u64,
-    /// How often nobody answered, or the record was refused for a reason that may pass.
+    /// How often there was no answer, or the record was refused for a reason that may pass.
     pub puts_failed: u64,
     /// Whether a file is written whose record could not be put yet.
     pub is_waiting: bool,
@@ -37,7 +37,7 @@ pub struct CheckpointStats {
     pub files_removed: u64,
     /// How often a state was larger than expected, and updates waited for memory.
     pub growths: u64,
-    /// How often the lease of the id ended and the id was taken again, because nobody else had done so.
+    /// How often the lease of the id ended and the id was taken again, because no other process had taken it.
     pub holds_lost: u64,
     /// What failed last.
     pub last_error: Option<CheckpointError>,

@@ -167,8 +167,8 @@ impl fmt::Debug for Tensor {
 
 /// Tensors by their names.
 ///
-/// If there are none, reading takes all that the file has. If there are some, those of the file must have the
-/// same names, types and shapes, and their values go into the memory that is there.
+/// If there are none, reading takes everything that the file has. If there are some, those of the file must
+/// have the same names, types and shapes, and their values go into the memory that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tensors {
     tensors: BTreeMap<String, Tensor>,

@@ -20,7 +20,7 @@ use super::running::Shared;
 use crate::metadata::MetadataError;
 use crate::panics::message_of;
 
-/// How often a checkpoint is written anew because the lease ended while it was.
+/// How often a checkpoint is rewritten because the lease ended while it was being written.
 const RETAKES_MAX: usize = 3;
 /// The longest pause before the next try to record a checkpoint. No clock reaches the end of
 /// [`Duration::MAX`].
@@ -50,7 +50,7 @@ struct Pending {
 /// What is to be done.
 enum Work {
     Stop,
-    /// Write a checkpoint. Whoever had asked by then gets its outcome.
+    /// Write a checkpoint. Callers that had asked by then get its outcome.
     Save(u64),
     /// Try again to put the record.
     Retry,
@@ -133,7 +133,7 @@ impl<S: Checkpoint> Thread<S> {
         }
     }
 
-    /// Answers whoever asked for this checkpoint. Returns an error after which there are no more.
+    /// Answers the callers that asked for this checkpoint. Returns an error after which there are no more.
     fn answer(&mut self, asked: u64, outcome: Result<Entry, CheckpointError>) -> Result<(), CheckpointError> {
         let is_over = outcome.as_ref().is_err_and(CheckpointError::is_final);
         let mut control = self.shared.control.lock();

@@ -45,7 +45,7 @@ pub enum GroupError {
         /// The number of that process.
         pid: u32,
     },
-    /// Somebody has this rank.
+    /// A live process has this rank.
     #[error(
         "the job {job:?} has a process {rank} already, process {pid} on {host}: give each its own rank, end \
          the other, or wait until its lease has ended; processes that start again do so together"

@@ -18,7 +18,7 @@ use crate::metadata::{
 const LINGER: Duration = Duration::from_secs(60);
 /// And at the most: etcd grants no lease of hundreds of years.
 const LINGER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often a process that waits looks at its own lease.
+/// How often a waiting process checks its own lease.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A generation, and this process's place in it.
@@ -31,7 +31,7 @@ pub(super) struct Generation {
     pub(super) lease: Lease,
 }
 
-/// What somebody brought to a round, to be removed.
+/// What a process brought to a round, to be removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entered {
     pub(super) round: u64,
@@ -58,8 +58,8 @@ impl Deadline {
         self.timeout
     }
 
-    /// Does what asks another process, again and again while nobody answers. It must be such that doing it
-    /// twice is as good as once: what was asked for may have happened.
+    /// Repeats a request for as long as there is no answer. It must be such that doing it twice is as good as
+    /// once: what was asked for may have happened.
     pub(super) fn patiently<T>(
         &self,
         work: impl Fn() -> Result<T, MetadataError>,

@@ -2,8 +2,8 @@
 //!
 //! The group's record says who is in which generation. It is under the lease of the process that made it, and
 //! each process that joins changes it by a transaction, so no two have one rank. When all are in it, they
-//! meet in the first round of the generation. If that fails, because one of them was left over from before,
-//! all that are alive give up the generation and join a new one.
+//! meet in the first round of the generation. If that fails because one of them was left over from before,
+//! all live ones give up the generation and join a new one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

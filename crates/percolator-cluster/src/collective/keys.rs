@@ -8,8 +8,8 @@
 //! /collective/JOB/GENERATION/data/N/RANK/PART    what it brings to a round, if that is much
 //! ```
 //!
-//! Each record is under the lease of a process, so nothing stays. All that a process must know in a round is
-//! below `live/`, so one read has it all, as it was at one moment.
+//! Each record is under the lease of a process, so none stays. Everything that a process must know in a round
+//! is below `live/`, so one read gets it all, as it was at one moment.
 
 use super::error::GroupError;
 

@@ -1,5 +1,4 @@
-//! How the processes of a job agree where they have no MPI: through records in etcd, or in a folder of one
-//! machine.
+//! How the processes of a job agree without MPI: through records in etcd, or in a folder of one machine.
 //!
 //! A [`MetadataCollective`] is a [`Collective`](percolator_distribute::Collective), which
 //! [`distribute`](percolator_distribute::distribute) and its reductions need. Each round is a record of each
@@ -32,9 +31,9 @@
 //!
 //! Each process makes one transaction, one read and one wait for each time that it is woken, and, if the
 //! processes bring more than 64 words each, one more read. More than 512 KiB take another transaction for
-//! each 512 KiB. etcd syncs each transaction to its disk, and that is what a round takes. Measured with one
-//! etcd 3.4 beside the processes on a busy machine of two processors (`cargo bench -p percolator-cluster
-//! --bench collective`), in ms a round:
+//! each 512 KiB. etcd syncs each transaction to its disk, and that determines the duration of a round.
+//! Measured with one etcd 3.4 beside the processes on a busy machine of two processors
+//! (`cargo bench -p percolator-cluster --bench collective`), in ms a round:
 //!
 //! | processes | words of each | etcd | a folder | memory |
 //! |---|---|---|---|---|
@@ -49,11 +48,11 @@
 //!
 //! # How it works
 //!
-//! All that is agreed on is agreed on by transactions. The first process of a job makes the group's record,
-//! and each one that joins changes it; it says who is in which generation. When all are there, the
-//! generation begins, and nobody joins it any more: a process that starts again is refused until the maker of
-//! the group has gone, and its record with it. A group that is made after that has a generation of its own:
-//! rounds of two generations never meet.
+//! All agreement is by transactions. The first process of a job makes the group's record, and each one that
+//! joins changes it; it says who is in which generation. When all are there, the generation begins, and no
+//! process can join it any more: a process that restarts is refused until the maker of the group has ended,
+//! and its record with it. A group that is made after that has its own generation: rounds of two generations
+//! never mix.
 //!
 //! # Invariants
 //!
@@ -61,8 +60,8 @@
 //!    own lease. So a process that was cut off for longer than its lease takes part in no further round.
 //! 2. A process that enters round `n` has read round `n - 1`. So when a process enters round `n`, all have
 //!    read round `n - 2`, and it removes what it brought there: each has the records of two rounds at most.
-//! 3. A process that leaves lets its part of the last round stay for as long as a round may take, and at
-//!    least for a minute, under a lease that nobody keeps alive, so that those that are slower can read it.
+//! 3. A process that leaves keeps its part of the last round for as long as a round may take, and at least
+//!    for a minute, under a lease that is not kept alive, so that slower processes can read it.
 
 mod error;
 mod generation;
@@ -121,7 +120,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`GroupError`]: [`SameRank`](GroupError::SameRank) if somebody lives under this rank,
+    /// [`GroupError`]: [`SameRank`](GroupError::SameRank) if a live process has this rank,
     /// [`OtherSize`](GroupError::OtherSize) if the group has another size, [`Late`](GroupError::Late) if not
     /// all come within the timeout.
     pub fn join(self, rank: usize, size: usize) -> Result<MetadataCollective, GroupError> {

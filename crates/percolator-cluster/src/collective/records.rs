@@ -23,7 +23,7 @@ pub(super) struct GroupRecord {
     pub(super) version: u32,
     pub(super) generation: String,
     pub(super) size: usize,
-    /// By rank. The generation begins when all are there, and nobody is added after that.
+    /// By rank. The generation begins when all are there, and none is added after that.
     pub(super) members: BTreeMap<usize, WhoRecord>,
 }
 

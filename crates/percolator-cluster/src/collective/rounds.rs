@@ -40,7 +40,7 @@ struct State {
 }
 
 impl MetadataCollective {
-    /// A process that was in the first round, in which nobody brings a word.
+    /// A process that was in the first round, to which no process brings a word.
     pub(super) fn new(generation: Generation, timeout: Duration) -> Self {
         let entered = VecDeque::from([Entered { round: 0, words: 0 }]);
         let last = (0, Vec::new());

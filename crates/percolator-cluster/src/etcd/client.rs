@@ -83,7 +83,7 @@ impl Client {
         Ok(Client { shared: Arc::new(shared), runtime: Runtime::start()? })
     }
 
-    /// Connects to an endpoint, logs in, and looks at the version.
+    /// Connects to an endpoint, logs in, and checks the version.
     pub(crate) fn connect(&self) -> Result<(), Failure> {
         self.call(|calls| async move { calls.connect().await })
     }
@@ -183,7 +183,7 @@ impl Shared {
             };
             debug!(endpoint = %endpoint.name, %message, "an endpoint of etcd failed");
             attempts.note(&endpoint.name, message);
-            // Only if nobody has moved on yet.
+            // Only if no other call has moved on yet.
             let next = number.wrapping_add(1);
             let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
             tried += 1;

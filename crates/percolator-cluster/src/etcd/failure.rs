@@ -1,4 +1,4 @@
-//! What can go wrong on the way to etcd, and what that says about whether a request was taken.
+//! What can go wrong on the way to etcd, and what that says about whether a request was executed.
 
 use std::error::Error;
 use std::fmt;
@@ -71,7 +71,7 @@ impl Trouble {
         match status.code() {
             _ if says("invalid auth token") || says("revision of auth store is old") => Self::Token(message),
             _ if says("revision in header is old") => Self::Token(message),
-            // It was looked at before the request was.
+            // It was checked before the request was.
             Code::Unavailable if says("etcdserver: no leader") || says("not supported for learner") => {
                 Self::NotTaken(message)
             }
@@ -114,7 +114,7 @@ fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) 
         if let Some(found) = look(error) {
             return Some(found);
         }
-        // An I/O error passes over the error that it wraps.
+        // An I/O error skips the error that it wraps.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = match wrapped {
             Some(wrapped) => Some(wrapped),

@@ -1,4 +1,4 @@
-//! A thread on which connections live, and calls that wait for what is done there.
+//! A thread on which connections live, and calls that wait for its work.
 
 use std::io;
 use std::process;
@@ -40,7 +40,7 @@ impl Runtime {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
             let _ = runtime.block_on(stopped);
-            // Somebody may still be asked for the address of a name: nobody waits for that.
+            // A name may still be being resolved: that is not waited for.
             runtime.shutdown_background();
         })?;
         Ok(Runtime { handle, stop: Some(stop), thread: Some(thread), process: process::id() })

@@ -1,4 +1,4 @@
-//! What a worker has made count: its receipts, and what it has said without hearing an answer.
+//! What counts for a worker: its receipts, and what it has reported without an answer.
 
 use std::collections::BTreeMap;
 

@@ -4,15 +4,15 @@
 //!
 //! 1. A block below `next` is open or done; one from `next` on was never opened.
 //! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or
-//!    opens it by changing `next`. Nobody holds the block then, or, of a job that duplicates slow blocks, one
-//!    other worker.
-//! 3. Only who holds a block changes its open record or removes it, and what it delivered goes into its
-//!    receipt in the same transaction. So the receipts have each step once that is acknowledged or done, and
-//!    no other, whatever was delivered twice.
-//! 4. No step of a block is acknowledged while two workers have it: both deliver the same steps, and those
-//!    count of which the block is finished first.
-//! 5. A worker that dies loses its lease, which takes its held records with it. Its blocks are then open and
-//!    held by nobody: the next worker that asks takes them first.
+//!    opens it by changing `next`. Then no worker holds the block, or, in a job that duplicates slow blocks,
+//!    one other worker.
+//! 3. Only the holder of a block changes its open record or removes it, and what it delivered goes into its
+//!    receipt in the same transaction. So the receipts have each acknowledged or finished step once, and no
+//!    other, even if steps were delivered twice.
+//! 4. No step of a block is acknowledged while two workers have it: both deliver the same steps, and those of
+//!    the worker that finishes the block first count.
+//! 5. A worker that dies loses its lease, which takes its held records with it. Its blocks are then open but
+//!    not held: the next worker that asks takes them first.
 //! 6. Every transaction has the job's own record among its conditions, as it was when the worker joined. So
 //!    nothing that a worker does reaches a later job of the same name.
 
@@ -61,7 +61,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Asks, and looks at the revision of the answer: whatever was answered before the question is older.
+    /// Asks, and checks the revision of the answer: every answer before the question is older.
     fn ask<T>(
         &self,
         ask: impl FnOnce() -> Result<T, MetadataError>,
@@ -234,7 +234,7 @@ impl Board {
         }
     }
 
-    /// Takes a block: one that nobody holds any more, one that a slow worker holds, or the next one.
+    /// Takes a block: one that is no longer held, one that a slow worker holds, or the next one.
     pub(super) fn take(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Taken, LeaseError> {
         let mut refusals = 0;
         loop {
@@ -274,7 +274,7 @@ impl Board {
         }
     }
 
-    /// Chooses a block, of all that there are if it is time to look at them, or else the next one.
+    /// Chooses a block: of all blocks if it is time to read them, otherwise the next one.
     fn choice(&self, asker: &Asker<'_>, sight: &mut Sight) -> Result<Choice, LeaseError> {
         if self.job.duplicates_below.is_none() && !sight.is_look_due() {
             let found = self.read(&self.keys.next())?;
@@ -379,7 +379,7 @@ fn pause(refusals: &mut u32) {
 enum Choice {
     /// One that this worker holds without knowing.
     Own(TakenBlock),
-    /// One that is open, and is held by nobody, or by a slow worker.
+    /// One that is open, and is not held, or is held by a slow worker.
     Open(TakenBlock),
     /// The next one, the revision that says so, and how many workers there are.
     Next {

@@ -117,7 +117,7 @@ pub enum LeaseError {
         /// How many they are.
         workers: usize,
     },
-    /// A block has a step that nobody has taken.
+    /// A block has a step that was not taken.
     #[error(
         "the feed delivered a step of no block that this worker has{}: this is a bug",
         last.map_or_else(String::new, |last| format!(", after {last}"))

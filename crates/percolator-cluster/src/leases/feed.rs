@@ -32,8 +32,8 @@ pub struct LeasedStep {
     pub step: StepId,
     /// The block that it is of.
     pub block: BlockId,
-    /// The blocks that this worker has lost since the step before, of which it was handed steps that count
-    /// for nobody here: its lease had ended, or a second worker had the block as well and was faster.
+    /// The blocks that this worker has lost since the previous step, and of which it was handed steps that do
+    /// not count: its lease had ended, or a second worker also had the block and was faster.
     pub lost: Vec<BlockId>,
 }
 
@@ -46,8 +46,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Confirmed {
     /// The steps that count now, and did not when this was said last.
     pub steps: u64,
-    /// The blocks that this worker has lost since it was told last, of which it was handed steps that count
-    /// for nobody here. Others get them, or have finished them.
+    /// The blocks that this worker has lost since the last report, and of which it was handed steps that do
+    /// not count. Others get them, or have finished them.
     pub lost: Vec<BlockId>,
 }
 
@@ -65,14 +65,14 @@ pub struct Confirmed {
 /// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
 /// handed over, and it goes on with other blocks.
 ///
-/// Dropping it does not wait for an outage's end. What is confirmed and was not said is said, once; after
-/// the first try that has no answer, and if the last one had none, nothing more is asked of the records: what
+/// Dropping it does not wait for an outage's end. What is confirmed and was not said is said, once; after the
+/// first try that has no answer, and if the last one had none, nothing more is asked of the records: what
 /// they do not know then is lost, and its block is given out again when the worker's lease has ended. The
-/// drop waits for the calls to the records that are under way, for each up to its deadline. Whoever wants to
-/// wait for the records calls [`settle`](Self::settle) before, or [`confirm`](Self::confirm).
+/// drop waits for the calls to the records that are under way, for each up to its deadline. To wait for the
+/// records, call [`settle`](Self::settle) first, or [`confirm`](Self::confirm).
 #[derive(Debug)]
 pub struct LeasedFeed {
-    /// Dropped first: it says what is left to say while the worker has its lease.
+    /// Dropped first: it reports what is left to report while the worker has its lease.
     _reporter: Reporter,
     /// Before the worker: its reading thread takes blocks.
     feed: Feed,
@@ -103,7 +103,7 @@ impl Leases {
         let board =
             patiently(&name, options.patience, || Board::join(metadata.clone(), &job, record.clone()))?;
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
-        // Nobody else has it yet.
+        // No other thread has it yet.
         let _ = joined.set(worker.clone());
         let feed = resolved.launch()?;
         let reports = options.duplicates_below.map(|_| options.ttl / REPORTS);
@@ -159,8 +159,8 @@ impl LeasedFeed {
 
     /// Says that all steps that were handed over are trained on, for good: what they have changed is, say, in
     /// a checkpoint. Blocks that were handed over whole are finished; of the block under way, what was handed
-    /// over is acknowledged if steps [are](Leases::acknowledge_every). Nobody gets those steps again. Waits
-    /// until the records say so, as [`settle`](Self::settle) does, whose result it returns.
+    /// over is acknowledged if steps [are](Leases::acknowledge_every). Those steps are not delivered again.
+    /// Waits until the records say so, as [`settle`](Self::settle) does, whose result it returns.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl LeasedFeed {
             }
             block.handed += 1;
             if block.is_lost {
-                // What was delivered of it counts for nobody here.
+                // The delivered steps of it do not count.
                 let _ = steps.take_receipt();
                 stats.skipped_steps += 1;
                 block.receipt = None;

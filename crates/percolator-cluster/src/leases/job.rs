@@ -61,8 +61,8 @@ pub struct OpenBlock {
     pub times: u64,
     /// How many of its steps are done for good.
     pub acknowledged: u64,
-    /// Who has it: nobody if no worker has asked for it yet, or not again since its worker died; or a second
-    /// worker as well.
+    /// Who has it: no worker if none has asked for it yet, or again since its worker died; or a second worker
+    /// as well.
     pub holders: Vec<Holder>,
 }
 

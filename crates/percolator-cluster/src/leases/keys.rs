@@ -12,11 +12,11 @@
 //!                                     what a worker has delivered of an epoch, of blocks that are its own
 //! ```
 //!
-//! All that a worker must know to take a block is below `live/`, so one read has it all, as it was at one
-//! moment. A block below `next` that is not open is done.
+//! Everything that a worker must know to take a block is below `live/`, so one read gets it all, as it was at
+//! one moment. A block below `next` that is not open is done.
 //!
-//! A worker puts its receipts under its lease's number, which nobody else ever has: so it knows what they
-//! hold without reading them. One that has grown large is left, and the next one begins.
+//! A worker puts its receipts under its lease's number, which no other worker ever has, so it knows what they
+//! contain without reading them. When a receipt has grown large, the worker begins the next one.
 
 use super::error::LeaseError;
 use crate::metadata::LeaseId;

@@ -25,7 +25,7 @@ pub(super) struct Live<'r> {
 pub(super) struct Open<'r> {
     pub(super) record: OpenRecord,
     pub(super) revision: Revision,
-    /// Who has it: nobody, one worker, or a second one as well.
+    /// Who has it: no worker, one, or a second one as well.
     pub(super) holders: Vec<Held<'r>>,
 }
 

@@ -1,12 +1,12 @@
 //! Blocks of an epoch, leased to workers that come and go.
 //!
-//! An epoch's order, as the plan has it, is cut into blocks of so many steps. A worker takes a block by a
-//! transaction, holds it under its lease, and is done with it by another transaction, which adds what was
+//! An epoch's order, as the plan has it, is divided into blocks of a number of steps. A worker takes a block
+//! by a transaction, holds it under its lease, and finishes it by another transaction, which adds what was
 //! delivered to the worker's receipt. A worker that dies loses its lease, and its block goes to the next
-//! worker that asks. Workers join and leave at any time; nobody says how many there are.
+//! worker that asks. Workers join and leave at any time; their number is not set.
 //!
-//! Whatever is delivered twice because somebody died, the receipts have each step once: they are changed in
-//! the transactions that decide whose a block is. [`Job::verdict`] proves it.
+//! Even if steps are delivered twice because a worker died, the receipts have each step once: they are
+//! changed in the transactions that decide who has a block. [`Job::verdict`] proves it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -191,9 +191,9 @@ impl Leases {
     /// workers of a job have the same. What slow workers do helps as long as there are other blocks, so only
     /// those are duplicated of whose epoch every block was handed out: the end of the epoch waits for them.
     ///
-    /// Both workers deliver the same steps. Whoever finishes the block first has it; the other one is told
-    /// with its [next step](LeasedStep::lost), or by [`confirm`](LeasedFeed::confirm) if none comes, and what
-    /// it delivered counts for nobody. While two workers have a block, none of its steps is acknowledged
+    /// Both workers deliver the same steps. The first one to finish the block gets it; the other one is told
+    /// with its [next step](LeasedStep::lost), or by [`confirm`](LeasedFeed::confirm) if none comes, and its
+    /// steps of the block do not count. While two workers have a block, none of its steps is acknowledged
     /// before it is finished.
     ///
     /// Each worker then makes its progress known, and looks whether others have finished its blocks, ten
@@ -207,9 +207,9 @@ impl Leases {
 
     /// Sets for how long the worker waits while the records cannot be reached, are full or refuse it
     /// (default: 60 s): when it joins, in [`confirm`](LeasedFeed::confirm), and when the feed has handed over
-    /// all that was taken. Until then the feed goes on with what it has, however long that takes. The error
-    /// that it ends the wait with [may pass](LeaseError::may_pass): the feed tries on beside it, and can be
-    /// asked again.
+    /// all that was taken. Until then the feed goes on with the blocks that it has, however long that takes.
+    /// The error that it ends the wait with [may pass](LeaseError::may_pass): the feed tries on beside it,
+    /// and can be asked again.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.options.patience = patience;

@@ -2,7 +2,7 @@
 //!
 //! A worker measures itself by its own clock: the steps of the block under way, and how long its turn has
 //! lasted. Others add how long they have seen that record unchanged, by their own clocks. So no two clocks
-//! are compared, and a worker that stands still is slow, whatever keeps its lease alive.
+//! are compared, and a worker that makes no progress is slow, even if its lease is kept alive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub(super) struct Sight {
     /// The revision of each worker's record, and since when it is the same.
     seen: BTreeMap<String, (Revision, Duration)>,
     now: Duration,
-    /// When it is to look at all records of the job again.
+    /// When all records of the job should be read again.
     looks_at: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Sight {
         Sight { period: ttl / REPORTS, seen: BTreeMap::new(), now: Duration::ZERO, looks_at: Duration::ZERO }
     }
 
-    /// Whether it is time to look at all records of the job.
+    /// Whether it is time to read all records of the job.
     pub(super) fn is_look_due(&self) -> bool {
         self.looks_at <= self.now
     }
@@ -141,7 +141,7 @@ impl Sight {
     }
 
     /// Whether a worker's rate is below the limit, in steps a second. The step that it trains on may end at
-    /// any moment, and what it has not made known yet is no fault of its own.
+    /// any moment, and a report that is not yet visible must not count against it.
     fn is_slow(&self, live: &Live<'_>, worker: &str, limit: f64) -> bool {
         let (Some(living), Some(seen)) = (live.workers.get(worker), self.seen.get(worker)) else {
             return false;

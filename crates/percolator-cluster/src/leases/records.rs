@@ -28,11 +28,11 @@ pub(super) struct JobRecord {
     /// Blocks whose rate is below this share of the median go to a second worker as well.
     #[serde(default)]
     pub(super) duplicates_below: Option<f64>,
-    /// The job is being removed. Its workers are to end, and nobody joins it.
+    /// The job is being removed. Its workers must end, and none may join it.
     #[serde(default)]
     pub(super) is_removed: bool,
-    /// Drawn by whoever began the job. In other metadata, or in those that were set up anew, a job of this
-    /// name may have the revision of this one.
+    /// Drawn by the worker that began the job. In other metadata, or in metadata that were set up again, a
+    /// job of this name may have the revision of this one.
     #[serde(default)]
     pub(super) id: Option<Uuid>,
 }

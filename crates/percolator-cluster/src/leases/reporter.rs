@@ -1,6 +1,6 @@
-//! The thread that says to the records what a worker's consumer has confirmed: so the consumer waits for no
-//! answer of theirs. If slow blocks are duplicated, it makes the worker's progress known as well, and looks
-//! whether others have finished its blocks.
+//! The thread that reports to the records what a worker's consumer has confirmed, so that the consumer never
+//! waits for their answer. If slow blocks are duplicated, it also makes the worker's progress known, and
+//! checks whether others have finished its blocks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Reporter {
         let name = format!("reports:{}", worker.name());
         let works = worker.clone();
         let thread = thread::Builder::new().name(name).spawn(move || {
-            // The metadata may be a user's own. Whoever waits for this thread must not wait for ever.
+            // The metadata may be a user's own. A wait for this thread must not last for ever.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&works, period))) {
                 works.fail(LeaseError::Panicked { message: message_of(&*panic) });
             }
@@ -48,7 +48,7 @@ fn run(worker: &Worker, period: Option<Duration>) {
         match worker.wait_for_due(settles_at, reports_at) {
             Due::End => break,
             Due::Report => {
-                // It is looked at again the next time, and by the transactions that decide.
+                // It is checked again the next time, and by the transactions that decide.
                 if let Err(error) = worker.report(&mut reported) {
                     warn!(worker = worker.name(), %error, "the worker's progress could not be made known");
                 }

@@ -9,8 +9,8 @@ use super::records::{JobRecord, VERSION, read, write};
 use crate::metadata::{Metadata, OPERATIONS_MAX, Outcome, Record, Revision, Transaction};
 
 impl Job {
-    /// Removes all records of the job of this name, its receipts too, also if they are damaged. The next
-    /// worker begins it anew. A reset that was cut short is to be made again: nobody joins the job until
+    /// Removes all records of the job of this name, including its receipts, even if they are damaged. The
+    /// next worker begins a new one. An interrupted reset must be repeated: no worker joins the job until
     /// then.
     ///
     /// # Errors
@@ -41,8 +41,8 @@ impl Job {
         if found.records.is_empty() {
             return Err(LeaseError::NoJob { job: name.to_owned() });
         }
-        // From here on no worker's transaction is made, because this record has changed. It goes last, so
-        // that nobody begins the job anew over records that are left. Each removal asks for it, too: one that
+        // From here on no worker's transaction is made, because this record has changed. It is removed last,
+        // so that no worker begins a new job over remaining records. Each removal asks for it, too: one that
         // comes late, or a second reset, finds another and removes nothing of the next job.
         let record = found.get(&own);
         let mark = match record {

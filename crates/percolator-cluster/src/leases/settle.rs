@@ -1,4 +1,4 @@
-//! What a worker says of a block that it has: one transaction decides whether it counts.
+//! What a worker reports about a block that it has: one transaction decides whether it counts.
 
 use percolator::Receipt;
 
@@ -187,7 +187,7 @@ impl Board {
         Ok(held.iter().copied().filter(is_done).collect())
     }
 
-    /// Gives a block back that somebody else has finished.
+    /// Gives a block back that another worker has finished.
     pub(super) fn give_back(&self, worker: &str, lease: LeaseId, block: BlockId) -> Result<(), LeaseError> {
         let held = self.keys.held(block, worker);
         // If it is not held any more, nothing is to be done.

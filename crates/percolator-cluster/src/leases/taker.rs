@@ -26,8 +26,7 @@ pub(super) struct Taker {
     pub(super) worker: Arc<OnceLock<Arc<Worker>>>,
     /// What it has seen of the other workers.
     pub(super) sight: Sight,
-    /// A lease that was granted in place of one that has ended, and under which the worker may not be
-    /// registered yet.
+    /// A lease that replaces one that has ended, and under which the worker may not be registered yet.
     pub(super) next_lease: Option<Lease>,
 }
 
@@ -58,8 +57,8 @@ impl Drop for Taker {
     }
 }
 
-/// Takes the next block. Returns `None` if there is none, or nobody wants it any more. An error that may pass
-/// is told to the consumer once it has nothing left, and ends nothing.
+/// Takes the next block. Returns `None` if there is none, or if it is no longer wanted. An error that may
+/// pass is told to the consumer once it has nothing left, and ends nothing.
 fn take(
     worker: &Worker,
     sight: &mut Sight,
@@ -67,7 +66,7 @@ fn take(
     is_stopping: &dyn Fn() -> bool,
 ) -> Result<Option<Block>, LeaseError> {
     let mut pauses = Pauses::new();
-    // A worker that dies is not to leave more behind than it must: what is done is said first.
+    // A worker that dies should leave as little as possible unreported: finished blocks are reported first.
     while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
     while !is_stopping() {
         match try_to_take(worker, sight, next_lease, is_stopping) {

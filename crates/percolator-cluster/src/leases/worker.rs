@@ -50,7 +50,7 @@ pub(super) struct State {
     counted: u64,
     /// What has had no answer, for each that asks.
     troubles: [Option<Trouble>; 2],
-    /// Nobody has answered what was asked last.
+    /// The last request was not answered.
     is_unheard: bool,
     /// Why nothing more is said to the records, unless the consumer waits for it.
     failed: Option<LeaseError>,
@@ -190,7 +190,7 @@ impl Worker {
         &self.name
     }
 
-    /// Gets another lease in place of one that has ended: what was taken under that is lost.
+    /// Gets another lease to replace one that has ended: the blocks taken under that one are lost.
     pub(super) fn go_on_after(&self, ended: LeaseId, next: &mut Option<Lease>) -> Result<(), LeaseError> {
         self.lose_under(ended);
         self.board.check_identity()?;
@@ -291,7 +291,7 @@ impl Worker {
         // As of now: a worker that gets another lease then loses what is not in doubt.
         let lease = self.lease.lock().id();
         let is_it = |block: &HeldBlock| block.id == settlement.block && block.lease == settlement.lease;
-        // One that is in doubt is removed by nobody else.
+        // No other worker removes one that is in doubt.
         let Some(place) = state.blocks.iter().position(|block| block.is_in_doubt && is_it(block)) else {
             return Ok(false);
         };
@@ -388,7 +388,7 @@ impl Worker {
         self.changed.notify_all();
     }
 
-    /// Whether nobody has answered what was asked last.
+    /// Whether the last request was not answered.
     pub(super) fn is_unheard(&self) -> bool {
         self.state.lock().is_unheard
     }
@@ -412,7 +412,7 @@ impl Worker {
     }
 
     /// Waits until all that is confirmed counts, or is known to be lost, for as long as was chosen. What has
-    /// failed is tried again, unless nobody is left to try. Returns how many steps count now.
+    /// failed is tried again, unless the thread that tries has ended. Returns how many steps count now.
     pub(super) fn wait_for_answers(&self) -> Result<u64, LeaseError> {
         let start = Instant::now();
         let mut state = self.state.lock();
@@ -422,7 +422,7 @@ impl Worker {
             if let Some(error) = state.reason_to_end(start, self.options.patience) {
                 return Err(error);
             }
-            // Nobody signals that the time is over.
+            // There is no signal when the time is over.
             self.changed.wait_for(&mut state, Duration::from_millis(20));
         }
         Ok(std::mem::take(&mut state.counted))
@@ -472,7 +472,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// A lease is given back, unless nobody would hear it: it then ends by itself.
+    /// A lease is given back, unless the records do not answer: it then ends by itself.
     fn drop(&mut self) {
         if self.is_unheard() {
             self.lease.get_mut().leave();

@@ -10,7 +10,7 @@ use super::records::LeaseId;
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// Nobody answered in time, or the connection failed. What was asked for may have happened.
+    /// There was no answer in time, or the connection failed. What was asked for may have happened.
     #[error("{place} did not answer in {waited:.1?}: could not {what}")]
     Unreachable {
         /// Where the records are.
@@ -22,7 +22,7 @@ pub enum MetadataError {
         /// The cause.
         source: Option<Arc<dyn Error + Send + Sync>>,
     },
-    /// A lease has ended: its time was over, or somebody revoked it.
+    /// A lease has ended: its time was over, or it was revoked.
     #[error("the lease {lease} has ended: it was not kept alive in time, or was revoked")]
     LeaseExpired {
         /// The lease.

@@ -45,7 +45,7 @@ struct State {
     /// It is known to have ended.
     has_ended: bool,
     is_given_up: bool,
-    /// Nobody is told that it is given up.
+    /// It is given up without notice.
     is_left: bool,
 }
 
@@ -95,7 +95,7 @@ impl Lease {
         self.shared.state.lock().has_ended
     }
 
-    /// Somebody was told that it has ended.
+    /// A caller was told that it has ended.
     pub(crate) fn note_end(&self) {
         let state = &mut *self.shared.state.lock();
         (state.has_ended, state.is_given_up) = (true, true);

@@ -1,5 +1,5 @@
-//! Records in the memory of one process: for its threads, for tests, and as the model that the other
-//! implementations are compared with.
+//! Records in the memory of one process: for its threads, for tests, and as the model with which the other
+//! implementations are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -212,7 +212,7 @@ impl Metadata for MemoryMetadata {
     }
 
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
-        /// A lease may end while nobody changes a record.
+        /// A lease may end while no record is changed.
         const LOOK: Duration = Duration::from_millis(20);
         let start = Instant::now();
         loop {

@@ -1,8 +1,8 @@
 //! Small records under keys, which the processes of a job share.
 //!
-//! The interface is what etcd offers, and no more: records in the order of their keys, transactions that
-//! compare before they change, leases that take their records with them when they end. Whatever is agreed on
-//! here is agreed on by a transaction, never by a clock or by the name of a file.
+//! The interface is only what etcd offers: records in the order of their keys, transactions that compare
+//! before they change, leases that take their records with them when they end. All agreement is by
+//! transactions, never by a clock or by the name of a file.
 //!
 //! | implementation | for |
 //! |---|---|
@@ -36,8 +36,8 @@ pub use self::transaction::{
 /// Records that processes share.
 ///
 /// Every call ends: an implementation that asks another process has a limit for that, and returns
-/// [`MetadataError::Unreachable`] when it has passed. What was asked for may have happened all the same.
-/// Whoever tries again must find out, which conditions make easy.
+/// [`MetadataError::Unreachable`] when it has passed. What was asked for may have happened all the same. A
+/// caller that tries again must find out, which conditions make easy.
 pub trait Metadata: Send + Sync + fmt::Debug {
     /// Returns the records whose keys begin with `prefix`, in the order of their keys, all of them as they
     /// were at one moment.

@@ -1,4 +1,4 @@
-//! Records, and the numbers by which they are told apart.
+//! Records, and the numbers that distinguish them.
 
 use std::fmt;
 

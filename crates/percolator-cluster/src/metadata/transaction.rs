@@ -48,7 +48,7 @@ impl Condition {
 /// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The record is put, in place of the one that may be there.
+    /// The record is put, and replaces an existing one.
     Put {
         /// Its key.
         key: String,

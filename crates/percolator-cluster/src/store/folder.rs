@@ -17,7 +17,7 @@ use super::{Id, NewFile, Store};
 ///
 /// A file is written under a temporary name beside its place, synced, and renamed; then the folder is synced.
 /// The temporary file is locked (`flock`) while its writer lives. On NFS that needs a server that has locks;
-/// without them, [`remove_abandoned`](Store::remove_abandoned) relies on what it says: only whoever holds the
+/// without them, [`remove_abandoned`](Store::remove_abandoned) relies on what it says: only the holder of the
 /// id asks for it.
 ///
 /// Two ids must not differ by the case of letters alone if the file system takes both for one name.
@@ -27,8 +27,8 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// Keeps files in a folder that exists. It is not made: an empty folder in place of one that should have
-    /// been mounted would look as if nothing had ever been kept.
+    /// Keeps files in a folder that exists. It is not created: if it were, a missing mount would look as if
+    /// nothing had ever been kept.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl FolderStore {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(StoreError::at("make the folder", &folder)(error))
             }
-            // Whoever made it may have died before its name was on the disk.
+            // Its writer may have died before its name was on the disk.
             made => match sync(&self.folder) {
                 // Who may only pass through the store's folder has made nothing in it.
                 Err(error) if made.is_err() && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -83,7 +83,7 @@ impl FolderStore {
         }
     }
 
-    /// Looks at each unfinished file of an id that nobody writes, while it is locked.
+    /// Examines each unfinished file of an id that is not being written, while it is locked.
     fn each_abandoned(
         &self,
         id: &Id,
@@ -95,12 +95,12 @@ impl FolderStore {
         self.each_entry(id, |entry| paths.extend(is_partial(&entry.file_name()).then(|| entry.path())))?;
         let mut found = 0;
         for path in paths {
-            // What cannot be opened is none of ours: a pipe, a link, another user's.
+            // A file that cannot be opened is not ours: a pipe, a link, another user's.
             let Ok(file) = options.open(&path) else { continue };
             if !file.metadata().is_ok_and(|found| found.is_file()) {
                 continue;
             }
-            // Where there are no locks, nobody knows whether it is written.
+            // Without locks, it is unknown whether it is being written.
             if lock(&file).is_ok() {
                 look(&path)?;
                 found += 1;
@@ -127,7 +127,7 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The name of a file of ours. Other files in the folder are nobody's business.
+/// The name of a file of ours. Other files in the folder are left alone.
 fn uuid_of(name: &[u8]) -> Option<Uuid> {
     let uuid = Uuid::try_parse_ascii(name).ok()?;
     // There is one spelling, so that a name found is the name opened.
@@ -158,7 +158,7 @@ impl Store for FolderStore {
     fn list(&self, id: &Id) -> Result<Vec<Uuid>, StoreError> {
         let mut names = Vec::new();
         self.each_entry(id, |entry| {
-            // A folder is none of ours, whatever its name is.
+            // A folder is not ours, whatever its name is.
             let is_folder = || entry.file_type().is_ok_and(|found| found.is_dir());
             names.extend(uuid_of(entry.file_name().as_bytes()).filter(|_| !is_folder()));
         })?;
@@ -170,8 +170,8 @@ impl Store for FolderStore {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed())? {
             let entry = entry.map_err(failed())?;
-            // Other folders are nobody's business. Neither is one that goes while it is looked at, nor a
-            // link, which may be another id's folder under a second name.
+            // Other folders are left alone. Neither is one that disappears while it is examined, nor a link,
+            // which may be another id's folder under a second name.
             let is_folder = entry.file_type().is_ok_and(|found| found.is_dir());
             let id = entry.file_name().into_string().ok().and_then(|name| Id::new(name).ok());
             ids.extend(id.filter(|_| is_folder));

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`FolderStore`] | a local folder, or one that machines share (NFS) |
 //!
-//! The interface asks for no more than object stores offer: a file appears whole under its name, once, or
-//! not at all; it is never changed; names are listed. Which of the files count is not said here, but by a
-//! record in [metadata](crate::metadata).
+//! The interface requires no more than object stores offer: a file appears whole under its name, once, or not
+//! at all; it is never changed; names are listed. A record in [metadata](crate::metadata), not the store,
+//! says which of the files count.
 
 mod error;
 mod folder;
@@ -68,8 +68,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn remove(&self, id: &Id, name: Uuid) -> Result<(), StoreError>;
 
     /// Removes what writers of `id` began, did not finish, and no longer write. Returns how many there were.
-    /// Only whoever holds the id may ask for that: what others still write where this process cannot see it
-    /// no longer counts, and they learn it when they finish.
+    /// Only the holder of the id may ask for that: files that others still write where this process cannot
+    /// see them no longer count, and the others learn that when they finish.
     ///
     /// # Errors
     ///

@@ -13,9 +13,9 @@ const JPEG_QUALITY: u8 = 95;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// JPEG, with quality 95 and 4:2:0 subsampling as OpenCV writes it. The bytes are not OpenCV's, whose
-    /// encoder rounds otherwise.
+    /// encoder rounds differently.
     Jpeg,
-    /// PNG. The pixels are exact, and the bytes not OpenCV's, which compresses otherwise.
+    /// PNG. The pixels are exact, but the bytes are not OpenCV's, which compresses differently.
     Png,
 }
 

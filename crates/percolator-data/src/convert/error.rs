@@ -39,7 +39,7 @@ pub enum ConvertError {
         /// The folder with the partial output.
         partial: PathBuf,
     },
-    /// It ended with this error, and how much was written until then cannot be told. That is kept.
+    /// It ended with this error, and how much was written by then is unknown. The output is kept.
     #[error(
         "{cause}; what was written stays in {}: {error}; --resume goes on with it once that can be read",
         shown::path(partial)
@@ -77,10 +77,10 @@ pub enum ConvertError {
         /// The first of them that this run skipped.
         first: Option<Skipped>,
     },
-    /// More threads are wanted than [`THREADS_MAX`](crate::scan::THREADS_MAX).
+    /// More threads are requested than [`THREADS_MAX`](crate::scan::THREADS_MAX).
     #[error("{found} threads are too many; at most {THREADS_MAX} are allowed")]
     TooManyThreads {
-        /// How many are wanted.
+        /// How many are requested.
         found: usize,
     },
     /// There are more outputs than items.

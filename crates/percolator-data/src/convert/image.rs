@@ -1,11 +1,11 @@
-//! What is made of an image file: the flags of Caffe's `convert_imageset`.
+//! What an image file becomes: the flags of Caffe's `convert_imageset`.
 
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
 
 use super::encode::Encoding;
 
-/// What is made of image files. By default, Datums with the pixels of colour images.
+/// What image files become. By default, Datums with the pixels of colour images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageOptions {
     /// Decodes to grey instead of colour: one channel instead of three (`--gray`).
@@ -21,9 +21,9 @@ pub struct ImageOptions {
 
 /// Which files are stored.
 ///
-/// A file is stored as it is if the image is not resized and the file's name ends as those of the format do;
-/// otherwise the image is encoded anew. With `gray`, so is a file that is not grey; Caffe stores its colours.
-/// A PNG file with samples of 16 bits is always encoded anew, with 8 bits: Caffe stores it as it is, and then
+/// A file is stored unchanged if the image is not resized and the file's name has an ending of the format;
+/// otherwise the image is re-encoded. With `gray`, so is a file that is not grey; Caffe stores its colours. A
+/// PNG file with samples of 16 bits is always re-encoded, with 8 bits: Caffe stores it as it is, and then
 /// cannot read it without `force_encoded_color`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A worker's part: an item into the value of its record.
+//! A worker's part: it turns an item into the value of its record.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -22,7 +22,8 @@ pub(super) type Size = [usize; 3];
 pub(super) enum Unmade {
     /// What is wrong with it.
     Item(String),
-    /// Its file cannot be read this time, or there is no memory to decode it. Nothing is known of the item.
+    /// Its file cannot be read this time, or there is no memory to decode it. Nothing is known about the
+    /// item.
     Unknown(InputError),
 }
 
@@ -89,8 +90,9 @@ impl<'a> Maker<'a> {
         made
     }
 
-    /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored as it is can
-    /// be decoded, too: also by a feed that does not choose the channels, which takes no samples of 16 bits.
+    /// Appends the Datum of the file that was read. Every file is decoded, so one that is stored unchanged
+    /// can be decoded later, even by a feed that does not choose the channels, which takes no samples of 16
+    /// bits.
     fn make_image(&mut self, path: &Path, name: &str, label: i32, out: &mut Vec<u8>) -> Result<Size, Unmade> {
         let encoding = self.images.encoding_of(name)?;
         // As a feed that does not choose the channels finds it.

@@ -13,10 +13,10 @@
 //! report     what was written, and what was skipped and why
 //! ```
 //!
-//! - What an item becomes depends on nothing but the item, and records are written in the items' order: the
-//!   output is the same for any number of threads.
-//! - After each commit the position is saved (`state`), so a conversion that was ended at any moment can be
-//!   gone on with, and then has the records of one that never was.
+//! - The result of an item depends only on the item, and records are written in the items' order: the output
+//!   is the same for any number of threads.
+//! - After each commit the position is saved (`state`), so a conversion that was interrupted at any moment
+//!   can be resumed, and then has the same records as an uninterrupted one.
 //! - An item that cannot be converted is skipped, counted and listed; the others are converted.
 
 mod encode;
@@ -119,14 +119,14 @@ impl Convert {
         self
     }
 
-    /// Replaces outputs that exist, once the new ones are whole. What an earlier run left unfinished is
+    /// Replaces outputs that exist, once the new ones are whole. The unfinished output of an earlier run is
     /// removed, unless this one [goes on](Self::resume) with it.
     pub fn force(mut self, is_forced: bool) -> Self {
         self.is_forced = is_forced;
         self
     }
 
-    /// Goes on with what an earlier run of the same conversion left unfinished, if there is any.
+    /// Goes on with the unfinished output of an earlier run of the same conversion, if there is any.
     pub fn resume(mut self, is_resuming: bool) -> Self {
         self.is_resuming = is_resuming;
         self
@@ -143,8 +143,8 @@ impl Convert {
     /// # Errors
     ///
     /// [`ConvertError`] if the input cannot be read, an output cannot be written, not one item could be
-    /// converted, or the progress was told to stop. What is written by then is kept if there is any, and the
-    /// error says where.
+    /// converted, or the progress was told to stop. Output that is written by then is kept, and the error
+    /// says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
         if let Some(found) = self.threads.filter(|&threads| threads > THREADS_MAX) {
             return Err(ConvertError::TooManyThreads { found });
@@ -212,7 +212,7 @@ impl Convert {
                 (0..shards.get()).map(store).collect()
             }
         };
-        // One that belongs to the output which is replaced goes with it.
+        // One that belongs to the replaced output is removed with it.
         let has_labels = self.input.classes().is_some() || self.is_forced;
         let labels = has_labels.then(|| with_ending(name, ".labels.txt"));
         Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }

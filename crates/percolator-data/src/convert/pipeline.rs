@@ -2,7 +2,8 @@
 //!
 //! The reader's thread gathers items into jobs. It sends each job to the workers with a channel for its
 //! result, and the other end of that channel to the writer. The writer receives those ends in order, so it
-//! receives the results in order, whoever finishes first. Their number is bounded, and with it the memory.
+//! receives the results in order, whichever thread finishes first. Their number is bounded, and with it the
+//! memory.
 
 use std::ops::Range;
 use std::thread;
@@ -47,8 +48,8 @@ impl Made {
 
 type Done = Result<Made, InputError>;
 
-/// Converts the items from number `from` on, and gives what is made of them to `write`, in order. Ends with
-/// the first error of either side, or when the progress is told to stop.
+/// Converts the items from number `from` on, and gives the results to `write`, in order. Ends with the first
+/// error of either side, or when the progress is told to stop.
 pub(super) fn run(
     convert: &Convert,
     from: u64,
@@ -131,7 +132,7 @@ fn deal(
     }
 }
 
-/// Sends an error behind all results.
+/// Sends an error after all results.
 fn fail(error: InputError, in_order: &Sender<Receiver<Done>>) {
     let (result, received) = bounded(1);
     let _ = result.send(Err(error));

@@ -1,5 +1,5 @@
-//! What is made of another store's record, and how a Datum is written: with the fields that Caffe's tools
-//! set, in their order.
+//! What another store's record becomes, and how a Datum is written: with the fields that Caffe's tools set,
+//! in their order.
 
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
@@ -7,13 +7,13 @@ use percolator::example::Example;
 use percolator::record::Datum;
 use prost::encoding::{WireType, bool, encode_key, encode_varint, float, int32};
 
-/// What is made of a store's records. By default, they are copied as they are.
+/// What a store's records become. By default, they are copied unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// Takes each value for a Datum, and keeps its image and its label alone. Other tools' fields are left
+    /// Treats each value as a Datum, and keeps only its image and its label. Other tools' fields are left
     /// out, and so are fields that are set twice.
     pub strip: bool,
-    /// Takes each value for a `tf.train.Example`, and makes a Datum of its image and its label.
+    /// Treats each value as a `tf.train.Example`, and makes a Datum of its image and its label.
     pub example: Option<ExampleNames>,
 }
 
@@ -71,7 +71,7 @@ fn put_data(data: &[u8], out: &mut Vec<u8>) {
 }
 
 impl RecordOptions {
-    /// Appends what is made of a value.
+    /// Appends the converted value.
     pub(super) fn make(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         match (&self.example, self.strip) {
             (Some(names), _) => names.make(value, out),

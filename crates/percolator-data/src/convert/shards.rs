@@ -66,7 +66,7 @@ impl Shards {
     }
 }
 
-/// Starts a store. A run that was ended after its last commit may have started it before.
+/// Starts a store. A run that was interrupted after its last commit may have started it before.
 fn create(backend: Backend, path: &Path) -> Result<Box<dyn StoreWriter>, StoreError> {
     let failed = |action| StoreError::io(path, action);
     match fs::symlink_metadata(path) {

@@ -39,7 +39,7 @@ impl State {
         State { about, ..State::default() }
     }
 
-    /// Reads the state of a conversion that is to be gone on with; `None` if it has not committed anything.
+    /// Reads the state of a conversion that is to be resumed; `None` if it has not committed anything.
     pub(super) fn load(folder: &Path, about: &BTreeMap<String, String>) -> Result<Option<Self>, StoreError> {
         let path = folder.join(STATE);
         let changed = |found| StoreError::Changed { path: path.clone(), found };
@@ -62,8 +62,8 @@ impl State {
         }
     }
 
-    /// Refuses a state that no run of this conversion leaves, before anything is done with it: what follows
-    /// counts on from its numbers.
+    /// Refuses a state that no run of this conversion leaves, before anything is done with it, because later
+    /// counts start from its numbers.
     pub(super) fn check(&self, folder: &Path, items: Option<u64>, shards: u32) -> Result<(), StoreError> {
         let State { next, records, skipped, shard, .. } = self;
         let found = if records.checked_add(*skipped) != Some(*next) {

@@ -1,4 +1,4 @@
-//! What the workers made, into the outputs: in order, committed together with the state.
+//! Writes the workers' results to the outputs: in order, committed together with the state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -68,7 +68,7 @@ impl<'a> Writing<'a> {
         };
         match writing.open(items.unwrap_or(0)) {
             Ok(()) => Ok(writing),
-            // What has been changed cannot be gone on with.
+            // An output that has been changed cannot be resumed.
             Err(cause) if is_resumed && !cause.is_full() => Err(cause.into()),
             Err(cause) => Err(writing.end(cause.into())),
         }
@@ -103,7 +103,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes what was made of a job's items.
+    /// Writes the results of a job's items.
     fn write(&mut self, made: &Made, progress: &Progress) -> Result<(), ConvertError> {
         for (item, value) in made.items() {
             let Some(shards) = &mut self.shards else { return Ok(()) };
@@ -212,7 +212,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Ends early: keeps what is written, if it is worth that.
+    /// Ends early: keeps the output, if it is worth keeping.
     fn end(mut self, cause: ConvertError) -> ConvertError {
         if matches!(cause, ConvertError::Nothing { .. }) {
             self.discard();
@@ -239,8 +239,8 @@ impl<'a> Writing<'a> {
         ConvertError::Kept { cause: Box::new(cause), items, partial: self.place.folder().to_owned() }
     }
 
-    /// Removes what is written; whether nothing of it is left. What ended the conversion is what its error
-    /// says, so why a folder stays is only logged.
+    /// Removes the output; returns whether nothing of it is left. The error says what ended the conversion,
+    /// so the reason why a folder stays is only logged.
     fn discard(self) -> bool {
         let Writing { place, shards, skipped_list, .. } = self;
         // They are closed before their files are removed.

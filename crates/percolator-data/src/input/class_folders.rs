@@ -30,11 +30,11 @@ pub struct ClassFolders {
 }
 
 impl ClassFolders {
-    /// Lists the folders. The files are not looked at.
+    /// Lists the folders. The files are not read.
     ///
     /// # Errors
     ///
-    /// [`InputError`] if a folder cannot be listed, if an entry that may be a folder cannot be looked at, if
+    /// [`InputError`] if a folder cannot be listed, if an entry that may be a folder cannot be examined, if
     /// there is no class, or a class has no image.
     pub fn open(root: &Path) -> Result<Self, InputError> {
         let (mut folders, _) = entries(root)?;
@@ -109,7 +109,7 @@ fn entries(folder: &Path) -> Result<(Names, Names), InputError> {
         let entry = entry.map_err(failed())?;
         let is_folder = match fs::metadata(entry.path()) {
             Ok(found) => found.is_dir(),
-            // It has gone since.
+            // It has been removed since.
             Err(_) if matches!(input_file::is_there(&entry.path()), Ok(false)) => continue,
             // An image is missed when it is read. Programs keep broken links of their own under hidden names.
             Err(_) if is_image(&entry.file_name()) || entry.file_name().as_bytes().starts_with(b".") => false,

@@ -40,7 +40,7 @@ pub enum InputError {
     /// A list or a store cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Records of a store are lost, and nobody knows how many, or all behind them are.
+    /// Records of a store are lost, and their number is unknown, or all records after them are lost, too.
     #[error(
         "{error}; the records from number {first} on cannot be converted: write a store of all that can be \
          read, with `percolator verify {} --repair CLEAN`, and convert that",

@@ -105,8 +105,8 @@ impl Input for Idx {
     }
 }
 
-/// Reads the pixels of an image. Memory grows with what is there: the head of a short file may state millions
-/// of them.
+/// Reads the pixels of an image. Memory grows with the data that are there: the head of a short file may
+/// state millions of them.
 fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
     /// The pixels of an image of 256x256, for which memory is taken at once.
     const SMALL: usize = 1 << 16;
@@ -116,8 +116,8 @@ fn read_pixels(images: &mut dyn BufRead, count: usize) -> io::Result<Vec<u8>> {
     if pixels.len() == count { Ok(pixels) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Checks that a file ends after its last image or label. If it goes on, its head is of another file, or
-/// bytes were put in, and nothing says where the images begin.
+/// Checks that a file ends after its last image or label. If it goes on, its head belongs to another file, or
+/// bytes were inserted, and it is unknown where the images begin.
 fn check_end(file: &mut dyn BufRead, path: &Path, what: &str) -> Result<(), InputError> {
     match file.fill_buf().map_err(InputError::io(path, "read it"))? {
         [] => Ok(()),
@@ -157,7 +157,7 @@ fn head<const COUNT: usize>(
     Ok(numbers)
 }
 
-/// Passes over bytes.
+/// Skips bytes.
 pub(super) fn pass(file: &mut dyn BufRead, bytes: u64) -> io::Result<()> {
     let passed = io::copy(&mut file.take(bytes), &mut io::sink())?;
     if passed == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }

@@ -1,8 +1,7 @@
 //! Where records come from: lists and folders of image files, the files of MNIST and CIFAR, other stores.
 //!
-//! An [`Input`] has items in a fixed order, each of which becomes one record or is skipped. Items only name
-//! what they are made from where that is a file: files are read, and images decoded, by the conversion's
-//! workers.
+//! An [`Input`] has items in a fixed order, each of which becomes one record or is skipped. If an item is
+//! made from a file, it only names it: the conversion's workers read files and decode images.
 
 mod cifar;
 mod class_folders;
@@ -100,13 +99,13 @@ pub trait Input: Send + Sync + fmt::Debug {
         vec![self.path().to_owned()]
     }
 
-    /// What it is recognised by when a conversion is gone on with: facts that differ if its items do.
+    /// How it is recognised when a conversion is resumed: facts that differ if its items do.
     fn identity(&self) -> String;
 
     /// The number of items, if it is known without reading them.
     fn items(&self) -> Option<u64>;
 
-    /// Counts the items, and asks now and then whether to end.
+    /// Counts the items, and checks now and then whether to end.
     ///
     /// # Errors
     ///
@@ -134,7 +133,7 @@ pub trait Input: Send + Sync + fmt::Debug {
     /// [`InputError`] if they cannot be read.
     fn reader(&self, from: u64) -> Result<Box<dyn ItemReader + '_>, InputError>;
 
-    /// Does the same, and asks now and then whether to end. An input that has to pass over the items before
+    /// Does the same, and checks now and then whether to end. An input that has to skip the earlier items
     /// implements it.
     ///
     /// # Errors

@@ -10,9 +10,9 @@ use super::{Input, InputError, Item, ItemReader};
 use crate::open::{DataSet, Kind, OpenError, no_use};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
-/// So many records are read at once.
+/// How many records are read at once.
 const READ_AT_ONCE: u64 = 64;
-/// So many records are passed over at once before it is asked whether to end.
+/// How many records are skipped at once before it is checked whether to end.
 const PASSED_AT_ONCE: u64 = 1 << 12;
 
 /// The records of a store, with its keys, or numbered. A record that cannot be read is skipped.
@@ -121,7 +121,7 @@ struct RecordReader<'a> {
     chunk: Chunk,
     /// Items of the chunk that were not taken yet.
     waiting: VecDeque<Item>,
-    /// Why nothing more can be read, behind those.
+    /// Why nothing more can be read after those.
     failed: Option<InputError>,
 }
 
@@ -132,8 +132,8 @@ impl<'a> RecordReader<'a> {
         RecordReader { records, feeder, chunk, waiting: VecDeque::new(), failed: None }
     }
 
-    /// Passes over the records before this number, as far as there are any. Those among them that cannot be
-    /// read were skipped by the run that came to them.
+    /// Skips the records before this number, as far as there are any. Unreadable ones among them were skipped
+    /// by the run that reached them.
     fn pass_to(&mut self, number: u64, is_stopped: &dyn Fn() -> bool) -> Result<(), InputError> {
         while self.feeder.passed() < number {
             if is_stopped() {
@@ -153,7 +153,7 @@ impl<'a> RecordReader<'a> {
         Ok(())
     }
 
-    /// Takes the items out of a chunk, up to the first record behind which nothing can be converted.
+    /// Takes the items out of a chunk, up to the first record after which nothing can be converted.
     fn take_items(&mut self) {
         for held in self.chunk.held() {
             let item = match held {
@@ -181,7 +181,7 @@ impl Records {
     }
 
     /// The item of a record that cannot be read. An error if it is more than one: then the numbers of those
-    /// behind it are not known, or there are none behind it.
+    /// after it are unknown, or there are none after it.
     fn skipped(&self, unreadable: &Unreadable) -> Result<Item, InputError> {
         let Unreadable { first, records, after, before, error, .. } = unreadable;
         if *records != Some(1) {

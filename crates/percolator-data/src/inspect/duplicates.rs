@@ -1,7 +1,7 @@
-//! Records that are there more than once, by a hash of 128 bits of their contents.
+//! Records that occur more than once, by a hash of 128 bits of their contents.
 //!
-//! The hash is the front of a SHA-256, so that nobody can make two records agree in it on purpose. Memory: 32
-//! bytes a record and hash, and no more than 2^23 records are compared, so 256 MiB for each hash.
+//! The hash is the front of a SHA-256, so that two records cannot be made to agree in it on purpose. Memory:
+//! 32 bytes a record and hash, and no more than 2^23 records are compared, so 256 MiB for each hash.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -16,13 +16,13 @@ const MEMBERS_MAX: usize = 20;
 /// 128 bits that stand for contents.
 pub(super) type Hash = [u8; 16];
 
-/// What comes more than once.
+/// Contents that occur more than once.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Duplicates {
     /// How many records were compared: the first ones, if there are more.
     pub compared: u64,
-    /// How many different contents come more than once.
+    /// How many different contents occur more than once.
     pub groups: u64,
     /// How many records could be left out.
     pub superfluous: u64,
@@ -50,7 +50,7 @@ pub(super) struct DuplicateTally {
     seen: Vec<(Hash, u64, i64)>,
 }
 
-/// The hash of some pieces, which are told apart.
+/// The hash of some pieces, which are distinguished.
 pub(super) fn hash(pieces: &[&[u8]]) -> Hash {
     let mut hash = Sha256::new();
     for piece in pieces {

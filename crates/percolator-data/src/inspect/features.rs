@@ -10,7 +10,7 @@ use crate::content::kind_name;
 /// The most features that are kept: a generator's mistake may give each record its own.
 const NAMES_MAX: usize = 1000;
 
-/// A feature, over all records that were looked at.
+/// A feature, over all records that were read.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FeatureReport {

@@ -1,6 +1,6 @@
 //! A small font for labels in images: five columns and seven rows a character.
 
-/// Columns of a character, without the gap behind it.
+/// Columns of a character, without the gap after it.
 pub(super) const COLUMNS: usize = 5;
 /// Rows of a character.
 pub(super) const ROWS: usize = 7;

@@ -1,10 +1,10 @@
 //! The pattern of a data set's keys.
 //!
 //! The law: a key is *numbered* if it is only digits, and *named* if it is digits, an underscore, and at
-//! least one byte more. If all keys that were looked at are numbered with as many digits, the pattern is
-//! `%08d` (with that width); if they are named with as many digits before the underscore, it is `%08d_NAME`;
-//! if they are numbered, and none but `0` begins with a zero, it is `%d`, and their order is not that of the
-//! numbers. Anything else is `other`.
+//! least one byte more. If all keys that were read are numbers with the same number of digits, the pattern is
+//! `%08d` (with that width); if they are names with the same number of digits before the underscore, it is
+//! `%08d_NAME`; if they are numbered, and none but `0` begins with a zero, it is `%d`, and their order is not
+//! that of the numbers. Anything else is `other`.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct Keys {
     pub are_positions: Option<bool>,
     /// The first key, with bytes that are not printable ASCII escaped.
     pub first: String,
-    /// The last one that was looked at.
+    /// The last one that was read.
     pub last: String,
     /// The length of the shortest key.
     pub bytes_min: usize,

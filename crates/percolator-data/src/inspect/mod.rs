@@ -8,8 +8,8 @@
 //! record       one record by itself; terminal: its image in a terminal
 //! ```
 //!
-//! Memory is bounded whatever the data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
-//! records are kept, and the report says what is beyond.
+//! Memory is bounded for any data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
+//! records are kept, and the report says what exceeds them.
 
 mod duplicates;
 mod features;
@@ -46,12 +46,12 @@ pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, Si
 pub use self::sheet::sheet;
 pub use self::terminal::half_blocks;
 
-/// How many records are looked at.
+/// How many records are read.
 #[derive(Clone, Copy, Debug)]
 pub struct InspectOptions {
     /// Looks at every record, and decodes it.
     pub all: bool,
-    /// Otherwise, looks at so many records, evenly spread, and only at the headers of their images.
+    /// Otherwise, reads that many records, evenly spread, and only the headers of their images.
     pub sample: u64,
     /// What values are; by default what [most records](Content::of) are.
     pub content: Option<Content>,

@@ -1,4 +1,4 @@
-//! How a net, or a feed, would name a data set: only what is known, and what is left to choose.
+//! How a net, or a feed, would name a data set: only what is known, and what remains to be chosen.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -242,7 +242,7 @@ impl Fields {
 }
 
 impl FeatureReport {
-    /// Whether each record that was looked at has it, with a value or none.
+    /// Whether each record that was read has it, with or without a value.
     fn is_always_in(&self, report: &Report) -> bool {
         self.records == report.looked_at && !self.kinds.contains(&"empty")
     }

@@ -1,4 +1,4 @@
-//! A few of a data set's images, decoded and small, for people to look at.
+//! A few of a data set's images, decoded and small, to be viewed.
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{ImageFileDecoder, RecordCause};

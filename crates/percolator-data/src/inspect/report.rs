@@ -1,4 +1,4 @@
-//! What is known of a data set, as plain data.
+//! What is known about a data set, as plain data.
 
 use percolator::batch::ImageShape;
 use serde::{Serialize, Serializer};
@@ -23,7 +23,7 @@ pub struct Report {
     pub file_bytes: u64,
     /// The number of its records.
     pub records: u64,
-    /// How many of them were looked at, evenly spread: all that follows is of these.
+    /// How many of them were read, evenly spread: everything that follows is about these.
     pub looked_at: u64,
     /// What their values are.
     pub content: Content,
@@ -55,7 +55,7 @@ pub struct Report {
     pub features: Vec<FeatureReport>,
     /// How often a record has a feature that is not among these, because there are too many to list.
     pub other_features: u64,
-    /// Records whose values are the same, whatever their keys; `None` unless all records were looked at.
+    /// Records whose values are the same, whatever their keys; `None` unless all records were read.
     pub same_values: Option<Duplicates>,
     /// Records whose pixels are the same, however they are stored; `None` unless all were decoded.
     pub same_pixels: Option<Duplicates>,

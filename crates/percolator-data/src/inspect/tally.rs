@@ -24,7 +24,7 @@ const LABELS_MAX: usize = 1 << 20;
 /// What is hashed of each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhatToHash {
-    /// Only some records are looked at, and most of their duplicates are not.
+    /// Only some records are read, and most of their duplicates are not.
     Nothing,
     Values,
     /// Each image is decoded.

@@ -1,7 +1,7 @@
-//! Finds out what a path is: a data set of which kind, or a model's files.
+//! Detects what a path is: a data set and its kind, or a model's files.
 //!
-//! A folder is known by the files in it, a file by its first bytes, and by its name only where the bytes say
-//! nothing. What is merely damaged is opened as what it was, so that its own reader says what is wrong.
+//! A folder is recognised by the files in it, a file by its first bytes, and by its name only if the bytes
+//! are inconclusive. A damaged data set is opened as what it was, so that its own reader says what is wrong.
 
 mod error;
 mod what;

@@ -1,4 +1,4 @@
-//! Finds out what a path is, by the names of a folder's files, or by a file's first bytes.
+//! Detects what a path is, by the names of a folder's files, or by a file's first bytes.
 
 use std::fs::{self, File};
 use std::io::Read as _;

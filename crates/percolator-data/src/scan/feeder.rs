@@ -1,13 +1,13 @@
-//! Reads records into chunks, and goes on behind what cannot be read where the source allows.
+//! Reads records into chunks, and goes on after unreadable ones where the source allows.
 //!
-//! A cursor promises nothing behind its first error. What this file does there, it knows of the crate's own
-//! sources, and it is tested with each:
+//! A cursor promises nothing after its first error. What this file does then is known for the crate's own
+//! sources, and tested with each:
 //!
-//! - An LMDB's cursor goes on behind a value that is damaged, and ends behind a damaged page of the tree. The
-//!   tree's own count tells how many records are lost.
-//! - A TFRecord file's goes on behind data with a wrong checksum, and fails again at a length with one.
+//! - An LMDB's cursor goes on after a damaged value, and ends after a damaged page of the tree. The tree's
+//!   own count tells how many records are lost.
+//! - A TFRecord file's goes on after data with a wrong checksum, and fails again at a length with one.
 //! - A LevelDB's ends. A search for a later key finds the next block that is whole.
-//! - A list's goes on behind a file that cannot be read.
+//! - A list's goes on after a file that cannot be read.
 
 use std::io;
 
@@ -32,8 +32,8 @@ pub(crate) struct Feeder<'a> {
     cursor: Option<Box<dyn Cursor>>,
     /// The number of the cursor's next record.
     next: u64,
-    /// Whether the cursor has failed since it was last taken to a position: it may be before the record that
-    /// it failed at, or behind it.
+    /// Whether the cursor has failed since it was last taken to a position: it may be before or after the
+    /// record at which it failed.
     has_failed: bool,
     /// The place of the next record among those that are selected.
     place: u64,
@@ -66,7 +66,7 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Fills a chunk with the next records; it stays empty behind the last one.
+    /// Fills a chunk with the next records; it stays empty after the last one.
     pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Result<(), SourceError> {
         chunk.clear();
         while !chunk.is_full() && self.step(chunk)? {}
@@ -90,13 +90,13 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// How many records are behind it: the number of the next one.
+    /// How many records it has passed: the number of the next one.
     pub(crate) fn passed(&self) -> u64 {
         self.next
     }
 
     /// Passes over the records before this number, as far as there are any, without their values. The chunk
-    /// gets what cannot be passed over.
+    /// gets the error that cannot be skipped.
     pub(crate) fn pass_to(&mut self, number: u64, chunk: &mut Chunk) -> Result<(), SourceError> {
         chunk.clear();
         self.place = self.place.max(number);
@@ -112,7 +112,7 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// Reads one record, or finds that it cannot be read; `false` behind the last one.
+    /// Reads one record, or finds that it cannot be read; `false` after the last one.
     fn step(&mut self, chunk: &mut Chunk) -> Result<bool, SourceError> {
         let Some(position) = self.selection.position(self.place) else {
             self.report(chunk);
@@ -181,7 +181,7 @@ impl<'a> Feeder<'a> {
         Ok(true)
     }
 
-    /// Notes that a record cannot be read, and gets behind it if that is possible.
+    /// Notes that a record cannot be read, and skips it if possible.
     fn fail(
         &mut self,
         source: &dyn Source,
@@ -223,7 +223,7 @@ impl<'a> Feeder<'a> {
                     self.leave_source(chunk);
                 }
             }
-            // Without a length, or what a file unpacks to, nobody knows where the next record is.
+            // Without a length, or the unpacked data of a file, it is unknown where the next record is.
             Kind::TfRecord if !matches!(lost.error, SourceError::TfRecord(TfRecordError::Data { .. })) => {
                 self.lost = Some(lost);
                 self.leave_source(chunk);
@@ -238,7 +238,7 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// Goes on behind a damaged block of a LevelDB, or leaves no cursor.
+    /// Goes on after a damaged block of a LevelDB, or leaves no cursor.
     fn find_next_block(&mut self, lost: &Unreadable) -> Result<(), SourceError> {
         self.cursor = None;
         let is_of_table = matches!(
@@ -295,7 +295,7 @@ impl<'a> Feeder<'a> {
     }
 }
 
-/// Whether a scan ends with an error also if it goes on behind damage: nothing is known of the record then.
+/// Whether an error ends even a scan that goes on after damage: then nothing is known about the record.
 pub(super) fn ends_scan(error: &SourceError) -> bool {
     match error {
         SourceError::WrittenTo { .. }
@@ -308,7 +308,7 @@ pub(super) fn ends_scan(error: &SourceError) -> bool {
 }
 
 /// Whether a file may be read another time: the system has too little of something, or the file is elsewhere
-/// and cannot be reached. EIO is not among these errors: a disk says so of a bad block.
+/// and cannot be reached. EIO is not among these errors: a disk reports it for a bad block.
 fn may_pass(kind: io::ErrorKind, code: Option<i32>) -> bool {
     use io::ErrorKind;
 

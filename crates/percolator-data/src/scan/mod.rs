@@ -53,7 +53,7 @@ pub enum OnDamage {
     /// It ends with the error.
     #[default]
     End,
-    /// It reports them, and goes on behind them.
+    /// It reports them, and goes on after them.
     GoOn,
 }
 
@@ -62,7 +62,7 @@ pub enum OnDamage {
 pub struct Scan {
     /// How many threads work, at most [`THREADS_MAX`]; by default one for each processor.
     pub threads: Option<NonZeroUsize>,
-    /// Which records are looked at.
+    /// Which records are read.
     pub selection: Selection,
     /// What happens to records that cannot be read.
     pub on_damage: OnDamage,
@@ -282,7 +282,7 @@ impl Scan {
         self.at_once.map_or(usual, |wanted| usual.min(wanted.get() as u64))
     }
 
-    /// The number of records to look at, if each worker can seek its own.
+    /// The number of records to read, if each worker can seek its own.
     fn seekable(&self, data: &DataSet) -> Option<u64> {
         match data.sources() {
             [source] if source.is_seekable() => self.selection.len().or_else(|| source.records()),
@@ -324,7 +324,7 @@ impl Scan {
         let (records, at_once) = (self.seekable(data).unwrap_or(0), self.at_once(FILES_AT_ONCE));
         let mut feeder = Feeder::new(data, self.selection, self.on_damage);
         for mut chunk in free {
-            // Claimed with a chunk in hand: whoever has the lowest claim never waits for one.
+            // Claimed with a chunk in hand: the worker with the lowest claim never waits for one.
             chunk.place = {
                 let mut next = claims.lock();
                 *next += 1;
@@ -344,8 +344,8 @@ impl Scan {
     }
 }
 
-/// Reads. A panic is an error: if the thread were gone, everybody would wait for its chunk for ever. The scan
-/// ends with it, so nobody uses what it left.
+/// Reads. A panic is an error: without the thread, all others would wait for its chunk for ever. The scan
+/// ends with it, so its remains are not used.
 fn caught(path: &Path, read: impl FnOnce() -> Result<(), SourceError>) -> Result<(), ScanError> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => Ok(read?),
@@ -371,7 +371,7 @@ fn work_on<S, T>(
     }
 }
 
-/// Works on a chunk's records. After a panic, the scan ends, so nobody sees the state that it left.
+/// Works on a chunk's records. After a panic, the scan ends, so the state that it left is not used.
 fn events_of<S, T>(
     path: &Path,
     chunk: &Chunk,

@@ -1,4 +1,4 @@
-//! Finds where a LevelDB can be read again behind a damaged block.
+//! Finds where a LevelDB can be read again after a damaged block.
 //!
 //! A block holds the keys of one interval, so all keys that lead a search into the damaged block form an
 //! interval, too. Its end is found by halving: a search for a key either fails as the scan did, or it does
@@ -8,12 +8,12 @@ use percolator::source::SourceError;
 
 use super::feeder::ends_scan;
 
-/// The longest key that is sought. Keys that agree in so many bytes with the first key behind the damage are
-/// passed over with it.
+/// The longest key that is sought. Keys that agree in this many bytes with the first key after the damage are
+/// skipped with it.
 const KEY_BYTES_MAX: usize = 64;
 
 /// The smallest key above `bound`, of so many bytes, from which reading does not fail as it did; `None` if
-/// there is none up to the end of the database. Whoever resumes from each result in turn gets to an end.
+/// there is none up to the end of the database. Resuming from each result in turn reaches an end.
 /// `read_first` reads the first record from a key.
 ///
 /// # Errors
@@ -47,7 +47,8 @@ pub(super) fn behind(
 fn first_that_not<E>(length: usize, fails: impl Fn(&[u8]) -> Result<bool, E>) -> Result<Vec<u8>, E> {
     let mut found = vec![0; length];
     for place in 0..length {
-        // The bytes before `place` are settled. With 0xff behind it, a key stands for all that begin alike.
+        // The bytes before `place` are settled. With 0xff after it, a key stands for all keys with the same
+        // beginning.
         let (mut low, mut high) = (0u8, 0xffu8);
         while low < high {
             let middle = low + (high - low) / 2;

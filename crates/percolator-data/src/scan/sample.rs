@@ -1,4 +1,4 @@
-//! A few records of a data set, looked at before it is scanned.
+//! A few records of a data set, read before it is scanned.
 
 use super::chunk::{Chunk, Held, Seen};
 use super::feeder::Feeder;
@@ -6,9 +6,9 @@ use super::selection::Selection;
 use super::{OnDamage, Progress, ScanError};
 use crate::open::DataSet;
 
-/// How many records are looked at.
+/// How many records are read.
 const RECORDS: u64 = 64;
-/// Reading ends behind so many bytes, because records may be long.
+/// Reading ends after this many bytes, because records may be long.
 const BYTES_ENOUGH: u64 = 64 << 20;
 /// The same for a database that has to be walked through from its first record.
 const WALKED_RECORDS: u64 = 64 * RECORDS;
@@ -39,7 +39,7 @@ pub(crate) fn look_at_spread(
     }
 }
 
-/// What was looked at so far.
+/// What was read so far.
 struct Sample<L> {
     look: L,
     chunk: Chunk,

@@ -1,4 +1,4 @@
-//! Which records of a data set are looked at.
+//! Which records of a data set are read.
 
 /// Some of the records, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Selection {
     /// So many of `records` records, as evenly spread as whole numbers allow, the first among them. If there
     /// are no more than `wanted`, all of them.
     Spread {
-        /// How many to look at.
+        /// How many to read.
         wanted: u64,
         /// How many there are.
         records: u64,

@@ -1,7 +1,7 @@
 //! Writes a LevelDB: a table for each batch, and at the end the list of the tables.
 //!
-//! A database that is written once needs neither a log nor compactions. Batches whose keys lie apart from
-//! those of all other tables go to the last level, which LevelDB never compacts. Others go to level 0, where
+//! A database that is written once needs neither a log nor compactions. Batches whose keys do not overlap
+//! those of any other table go to the last level, which LevelDB never compacts. Others go to level 0, where
 //! the newest table counts; so records may come in any order, though key order makes the better database.
 
 use std::collections::HashSet;

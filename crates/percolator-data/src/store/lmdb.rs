@@ -96,7 +96,7 @@ impl LmdbWriter {
         let failed = |call| StoreError::lmdb(folder, call);
         let written = fs::metadata(folder.join("data.mdb")).map_or(0, |found| found.len());
         let map_bytes = usize::try_from(written).unwrap_or(usize::MAX).max(MAP_BYTES).next_multiple_of(4096);
-        // Nobody else uses the folder before it has its name.
+        // No other process uses the folder before it has its name.
         let environment = Environment::new()
             .set_flags(EnvironmentFlags::NO_LOCK)
             .set_map_size(map_bytes)

@@ -10,10 +10,10 @@
 //!
 //! - An output gets its name once it is whole. Until then it is in a folder of that name with
 //!   `.percolator-converting` appended (`place`).
-//! - A writer puts a batch on the disk at each [`commit`](StoreWriter::commit), and says how far it came (a
+//! - A writer puts a batch on the disk at each [`commit`](StoreWriter::commit), and says how far it is (a
 //!   [`Mark`]). After the process was killed at any moment, a writer that is [reopened](Backend::reopen) with
 //!   a mark goes on from there: what was written after it is written again, or dropped.
-//! - A writer that failed is dropped; the last mark stays good, also if the disk is full.
+//! - A writer that failed is dropped; the last mark stays valid, even if the disk is full.
 
 mod batch;
 mod error;

@@ -1,4 +1,4 @@
-//! The folder in which outputs are being written: whose it is.
+//! The folder in which outputs are being written, and who owns it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};

@@ -1,4 +1,4 @@
-//! How an output gets its name when something else has it: nothing is lost, whenever that is interrupted.
+//! How an output gets a name that something else has: nothing is lost, whenever that is interrupted.
 
 use std::fs;
 use std::io;
@@ -64,7 +64,7 @@ pub(super) fn put_away(path: &Path, kind: OutputKind, existing: Existing) -> Res
     if !check(path, kind, existing)? {
         return Ok(());
     }
-    // What is there from before was replaced: the path has its successor.
+    // The earlier output was replaced: the path has its successor.
     forget(path)?;
     fs::rename(path, replaced(path)).map_err(StoreError::io(path, "replace the output"))
 }

@@ -6,8 +6,8 @@
 //! files to their last pixel: a Datum's, and those in each feature of TensorFlow's records that has such
 //! files.
 //!
-//! Verification goes on behind what it finds wrong, as far as the storage allows: [`Fault::Unreadable`] says
-//! which records could not be read at all.
+//! Verification goes on after faults, as far as the storage allows: [`Fault::Unreadable`] says which records
+//! could not be read at all.
 
 mod quarantine;
 mod repair;
@@ -123,7 +123,7 @@ impl Verified {
 ///
 /// # Errors
 ///
-/// [`ScanError`] if the data set cannot be verified at all, somebody writes to it, or there is no memory to
+/// [`ScanError`] if the data set cannot be verified at all, is being written to, or there is no memory to
 /// decode an image.
 pub fn verify(
     data: &DataSet,

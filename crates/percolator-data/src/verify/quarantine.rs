@@ -15,7 +15,7 @@ use crate::scan::Progress;
 pub enum Since {
     /// The same bytes: the record is as bad as it was.
     Same,
-    /// Other bytes, or another key: somebody has changed the record.
+    /// Other bytes, or another key: the record was changed.
     Changed,
     /// It cannot be read.
     Unreadable(SourceError),

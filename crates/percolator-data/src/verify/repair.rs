@@ -194,7 +194,7 @@ fn unwritten(path: &Path, error: io::Error) -> RepairError {
     StoreError::Io { path: path.to_owned(), action: "write the list", error }.into()
 }
 
-/// The place that a path leads to, also if nothing is there yet.
+/// The place that a path leads to, even if nothing is there yet.
 fn place_of(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok().or_else(|| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -9,11 +9,11 @@ use super::{COPY, Kind, Thing, UNREAD, text};
 use crate::checksum::masked_crc32c;
 use crate::input_file;
 
-/// How much of a file is looked at, from its front and from its end.
+/// How much of a file is read, from its front and from its end.
 const HEAD_BYTES: u64 = 4096;
 const TAIL_BYTES: u64 = 64;
 
-/// A file that is looked at.
+/// A file that is examined.
 pub(super) struct Looked<'a> {
     pub(super) path: &'a Path,
     pub(super) head: &'a [u8],
@@ -49,7 +49,7 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
         .or_else(|| text::what(&looked))
 }
 
-/// A file that begins with zeros: nothing that is read begins so, but for small numbers in a few of them.
+/// A file that begins with zeros: no format that is read begins like that, except for small numbers in a few.
 fn zeros(file: &File, bytes: u64) -> Option<Thing> {
     /// A longer file is not read to its end.
     const WHOLE_MAX: u64 = 1 << 20;

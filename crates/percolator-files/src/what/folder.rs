@@ -16,7 +16,7 @@ pub(super) const IMAGE_ENDINGS: [&str; 9] =
 pub(super) const ROCKSDB: &str =
     "nothing here reads it: write its records to an LMDB or a LevelDB with a program that uses RocksDB";
 
-/// The most names that are looked at.
+/// The most names that are read.
 const NAMES_MAX: usize = 4096;
 /// The most folders in a folder that are looked into.
 const FOLDERS_MAX: usize = 16;
@@ -26,7 +26,7 @@ pub(super) fn what(path: &Path) -> Option<Thing> {
     if names.is_empty() {
         return Thing::new(Kind::Other, "an empty folder", COPY);
     }
-    // There may be more names than those that were looked at.
+    // There may be more names than those that were read.
     let has = |wanted: &str| path.join(wanted).symlink_metadata().is_ok();
     let ends = |ending: &str| names.iter().any(|name| name.as_bytes().ends_with(ending.as_bytes()));
     let begins = |start: &str| names.iter().any(|name| name.as_bytes().starts_with(start.as_bytes()));
@@ -107,7 +107,7 @@ fn of_files(path: &Path, names: &[OsString]) -> Option<Thing> {
     Thing::new(Kind::Other, what, remedy)
 }
 
-/// Whether a folder with a CURRENT is a RocksDB, which keeps files beside it that a LevelDB has not.
+/// Whether a folder with a CURRENT is a RocksDB, which keeps files beside it that a LevelDB does not have.
 pub(super) fn is_rocksdb(folder: &Path) -> bool {
     let has_options = || {
         names(folder).is_some_and(|names| names.iter().any(|name| name.as_bytes().starts_with(b"OPTIONS-")))

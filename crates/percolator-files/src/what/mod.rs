@@ -1,6 +1,6 @@
-//! What a thing is when it is not what was wanted: told by its name, its first bytes and its neighbours, for
-//! all readers in one place, with what to do about it in the caller's terms. What is not told for sure is not
-//! told at all.
+//! What a file or folder is when it is not what was wanted: determined by its name, its first bytes and its
+//! neighbours, in one place for all readers, with advice in the caller's terms. If it is not certain, nothing
+//! is said.
 //!
 //! ```text
 //! a path -> folder    by the names in it
@@ -51,7 +51,7 @@ pub enum Kind {
     Other,
 }
 
-/// Something of which is known what it is.
+/// Something whose kind is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thing {
     kind: Kind,
@@ -70,7 +70,7 @@ impl Thing {
         Some(Thing { kind, what: what.into(), remedy: remedy.into() })
     }
 
-    /// What is at a path; `None` if that is not known for sure.
+    /// What is at a path; `None` if that is not certain.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
@@ -157,15 +157,15 @@ impl fmt::Display for Thing {
 }
 
 /// What is at a path instead of one of the wanted kinds, with what to do about it; `None` if it may be one of
-/// them, or nobody knows.
+/// them, or if it is unknown.
 #[must_use]
 pub fn instead_of(wanted: &[Kind], path: &Path) -> Option<Thing> {
     Thing::at(path).filter(|thing| !wanted.contains(&thing.kind))
 }
 
-/// The remedy that is the same for all that was cut or overwritten.
+/// The remedy for everything that was truncated or overwritten.
 const COPY: &str = "copy it again from where it came";
-/// The remedy for what nothing here reads.
+/// The remedy for formats that are not read here.
 const UNREAD: &str = "nothing here reads it";
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub(super) fn what(file: &Looked<'_>) -> Option<Thing> {
     Thing::new(Kind::Text, format!("a text that begins with {shown:?}"), remedy)
 }
 
-/// Bytes as text, but for a character that is cut; `None` if they are none.
+/// Bytes as text, except for a character that is cut; `None` if they are not text.
 fn whole_characters(bytes: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

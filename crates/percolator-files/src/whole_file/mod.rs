@@ -38,8 +38,8 @@ impl Existing {
         if is_forced { Existing::Replace } else { Existing::Refuse }
     }
 
-    /// Checks that nothing is at a path that is to stay, be it a link that leads nowhere. For a look before
-    /// the work: when the output gets its name, something may have come to the path.
+    /// Checks that there is nothing at a path whose contents must stay, not even a link that leads nowhere.
+    /// This is a check before the work: when the output gets its name, something may have appeared there.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl Existing {
 }
 
 /// Writes a file that consists of these pieces. The file gets its name only once it is complete and on the
-/// disk, and what was there before stays until then. Several threads or processes may write it at once; the
-/// last one's file stays.
+/// disk, and an earlier file stays until then. Several threads or processes may write it at once; the last
+/// one's file stays.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     write_over(path, pieces, Existing::Replace)
 }
 
-/// The same, if what is there may be replaced.
+/// The same, if an existing file may be replaced.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn write_over(path: &Path, pieces: &[&[u8]], existing: Existing) -> io::Resu
 }
 
 /// The same as [`write()`] without waiting for the disk, for a file that is verified whenever it is read, and
-/// that can be made again: if the machine loses its power, the file may be cut or empty.
+/// that can be recreated: if the machine loses power, the file may be truncated or empty.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ pub fn check(path: &Path) -> io::Result<()> {
     WholeFile::create(path).map(drop)
 }
 
-/// Whether two paths lead to one place. No file need exist there.
+/// Whether two paths lead to the same place. No file need exist there.
 ///
 /// # Errors
 ///
@@ -126,8 +126,8 @@ pub fn sweep(folder: &Path) {
     temporary::sweep(folder);
 }
 
-/// Renames something to a path where nothing is. Where the system or the file system cannot do so at once, it
-/// is looked at first: what comes to the path at that moment is replaced.
+/// Renames something to a path at which nothing exists. If the system or the file system cannot do so
+/// atomically, the path is checked first: a file that appears at that moment is replaced.
 ///
 /// # Errors
 ///
@@ -175,7 +175,7 @@ impl WholeFile {
         &self.file
     }
 
-    /// Lets the file have another path in the end, in the folder that it was begun in.
+    /// Gives the file another final path, in the folder in which it was begun.
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl WholeFile {
         Ok(())
     }
 
-    /// The new file keeps the old one's permissions. A file system without permissions refuses, which is
-    /// fine.
+    /// The new file keeps the old one's permissions. A file system without permissions refuses, which does no
+    /// harm.
     fn keep_permissions(&self) {
         if let Ok(before) = fs::metadata(&self.place) {
             let _ = self.file.set_permissions(before.permissions());
@@ -319,7 +319,7 @@ pub fn place_of(path: &Path) -> io::Result<PathBuf> {
     refused("its symbolic links do not lead to a path in a folder: give another path".to_owned())
 }
 
-/// Whether a path ends with the name of what is there: `file/` and `file/.` can be no file's.
+/// Whether a path ends with the name of a file: `file/` and `file/.` cannot be a file's.
 fn ends_in_name(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     path.as_os_str().as_bytes().ends_with(name.as_bytes())

@@ -2,10 +2,10 @@
 //!
 //! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
 //! machine made it. So is a folder while it is being filled. The next writers into the same folder remove
-//! those that nobody has locked: their writers were killed. Finding them takes a look at each entry of the
-//! folder, so a process looks before its first file there, and then once for many files. A lock is reliably
-//! visible only within one running kernel, so files made under another kernel are left alone for a day, and
-//! folders for ever: the time of a folder says nothing of the files in it.
+//! those that are not locked: their writers were killed. Finding them reads each entry of the folder, so a
+//! process searches before its first file there, and then once for many files. A lock is reliably visible
+//! only within one running kernel, so files made under another kernel are left alone for a day, and folders
+//! for ever: the time of a folder says nothing about the files in it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -20,25 +20,25 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 /// The end of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. The ending is
-/// reserved: a file or folder with such a name that is left behind is removed, with all that is in it.
+/// reserved: a leftover file or folder with such a name is removed, with everything in it.
 const ENDING: &str = ".percolator-partial";
 
-/// Creates a locked file that nobody else has.
+/// Creates a locked file that no other writer has.
 pub(super) fn create(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
     create_with(folder, name, |path| File::options().read(true).write(true).create_new(true).open(path))
 }
 
-/// A folder that is filled under a temporary name, beside the path that it is to have or in the folder at
-/// that path. Dropping it removes it, unless it was renamed.
+/// A folder that is filled under a temporary name, beside its final path or in the folder at that path.
+/// Dropping it removes it, unless it was renamed.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
-    /// Locked as long as somebody fills the folder.
+    /// Locked as long as the folder is being filled.
     _lock: File,
 }
 
 impl TemporaryFolder {
-    /// Makes one in a folder, named after what it is to be, and removes what killed processes left there. The
+    /// Makes one in a folder, named after its final name, and removes what killed processes left there. The
     /// name may be empty.
     ///
     /// # Errors
@@ -71,9 +71,9 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Makes a file or a folder that nobody else has, and locks it. Other threads create theirs at the same time.
-/// So may processes on other machines or in other containers with the same process number, and one that had
-/// this number may have been killed while it wrote.
+/// Makes a file or a folder that no other writer has, and locks it. Other threads create theirs at the same
+/// time. So may processes on other machines or in other containers with the same process number, and one that
+/// had this number may have been killed while it wrote.
 fn create_with(
     folder: &Path,
     name: &OsStr,
@@ -119,7 +119,7 @@ fn boot() -> &'static str {
 }
 
 /// Sweeps a folder before this process's first file there, and after as many files as a sixteenth of the
-/// folder's entries: so thousands of files take thousands of looks at an entry, and not millions.
+/// folder's entries: so thousands of files take thousands of reads of an entry, not millions.
 pub(super) fn sweep_in_turn(folder: &Path) {
     /// How many more files can begin in a folder before it is swept again.
     static LEFT: LazyLock<Mutex<HashMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
@@ -190,7 +190,7 @@ fn parts_of(name: &OsStr) -> Option<(&OsStr, &str)> {
     is_ours.then(|| (OsStr::from_bytes(&rest[..dot]), fields[0]))
 }
 
-/// Opens a temporary file that nobody writes any more, locked if possible.
+/// Opens a temporary file that is no longer being written, locked if possible.
 fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     /// Longer than any writer pauses.
     const OLD: Duration = Duration::from_secs(24 * 60 * 60);
@@ -209,7 +209,7 @@ fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     is_left.then_some(file)
 }
 
-/// Opens a temporary folder that nobody fills any more, locked.
+/// Opens a temporary folder that is no longer being filled, locked.
 fn folder_left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;

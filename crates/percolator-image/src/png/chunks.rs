@@ -43,7 +43,7 @@ fn start_chunk(out: &mut Vec<u8>, kind: [u8; 4]) -> usize {
     out.len()
 }
 
-/// Ends the chunk whose data start there. Its checksum is left out: nobody reads it.
+/// Ends the chunk whose data start there. Its checksum is left out, because it is not read.
 fn end_chunk(out: &mut Vec<u8>, start: usize) {
     let bytes = u32::try_from(out.len().saturating_sub(start)).unwrap_or(u32::MAX);
     if let Some(length) = start.checked_sub(8).and_then(|at| out.get_mut(at..)?.first_chunk_mut()) {
@@ -154,7 +154,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Writes the file anew with what its pixels are made of: the header, the palette, what is transparent
+    /// Rewrites the file with only what its pixels are made of: the header, the palette, what is transparent
     /// and the data, whose checksums are verified. Other chunks, which may be damaged, out of order or frames
     /// of an animation, do not matter, as in libpng.
     pub(super) fn essence(&self, file: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
@@ -173,8 +173,8 @@ impl Head {
             if let Data::Here(start) = data
                 && &chunk.kind != b"IDAT"
             {
-                // The checksum of the pixels is the last of the data. If it is cut off, these bytes take its
-                // place, and are wrong; behind a whole one, they are not read.
+                // The checksum of the pixels is the last of the data. If it is cut off, these bytes replace
+                // it, and are wrong; after a whole one, they are not read.
                 out.extend([0xff; 4]);
                 end_chunk(out, start);
                 data = Data::Over;

@@ -22,19 +22,19 @@
 //! zeros with data after them in the same block. LevelDB with paranoid checks agrees on all but the last,
 //! where it drops the data.
 //!
-//! Zeros in place of a header, up to the end of the block, are space that a writer reserved: LevelDB up to
+//! Zeros instead of a header, up to the end of the block, are space that a writer reserved: LevelDB up to
 //! 1.15 and its Java port write to mapped files, which are longer than what is in them until they are closed.
-//! As in LevelDB, they are skipped. They look like data that did not reach the disk; so those at the end are
-//! told like a cut, and of those before a record [`zeros`](LogReader::zeros) says where they are: whether a
-//! write is missing is told by its number.
+//! As in LevelDB, they are skipped. They look like data that did not reach the disk. So those at the end are
+//! reported like a cut, and [`zeros`](LogReader::zeros) says where those before a record are: the sequence
+//! numbers show whether a write is missing.
 //!
 //! One kind of damage looks like a cut: a length in the last block that became too large. It would hide every
 //! record after it. So a cut counts as one only if no intact fragment starts in the bytes it drops. LevelDB
 //! does not look for one; the log just ends. (A value that holds a piece of a LevelDB log, and is cut inside
 //! that piece, is therefore taken for damage.) A damaged length of the last fragment itself cannot be
-//! distinguished from a cut, and a cut is reported. Nor can any damage of a last fragment that ends in zeros
-//! and has zeros behind it: a write to reserved space that was cut short leaves the same, a header whose
-//! checksum is that of bytes that are gone. The search is done at most once per log, and takes the
+//! distinguished from a cut, and a cut is reported. The same holds for any damage of a last fragment that
+//! ends in zeros and is followed by zeros: a write to reserved space that was cut short leaves the same, a
+//! header whose checksum covers missing bytes. The search is done at most once per log, and takes the
 //! checksum of at most [`SEARCHED_BYTES_MAX`]: bytes that look like headers everywhere would otherwise
 //! require half a gigabyte.
 
@@ -112,7 +112,7 @@ pub enum LogFault {
     /// A record continues that has not started.
     #[error("a fragment continues a record, but no record was started")]
     NoStart,
-    /// There are zeros in place of a header, and data after them.
+    /// There are zeros instead of a header, and data after them.
     #[error("there are zeros instead of a header, but data follows them at byte {data}")]
     Zeros {
         /// The offset of the first byte that is not zero.
@@ -346,7 +346,7 @@ fn find_fragment(rest: &[u8]) -> Option<usize> {
 }
 
 /// Whether the fragment at the front ends in zeros, and nothing but zeros follows it: a write to reserved
-/// space that was cut short, or damage that cannot be told from one.
+/// space that was cut short, or damage that looks the same.
 fn is_torn(rest: &[u8], length: usize) -> bool {
     let end = HEADER_BYTES.saturating_add(length);
     rest.len() > end && end.checked_sub(1).and_then(|last| rest.get(last..)).is_some_and(are_zeros)

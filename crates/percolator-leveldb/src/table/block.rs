@@ -145,7 +145,7 @@ impl BlockCursor {
         Ok(end)
     }
 
-    /// Locates the bytes of a block that nobody has unpacked, unpacking it if it is compressed.
+    /// Locates the bytes of a block that has not been unpacked, and unpacks it if it is compressed.
     #[inline]
     fn place(
         &mut self,

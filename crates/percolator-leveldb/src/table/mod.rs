@@ -84,8 +84,8 @@ pub struct TableCursor<B> {
     verify: Verify,
     /// The last block the cursor left whose verification someone else took.
     left: Option<DeferredChecksum>,
-    /// Why no block after the current one can be entered: a caller that tries again must not come to one
-    /// behind the damage, as if nothing were missing.
+    /// Why no block after the current one can be entered: a caller that tries again must not get a block
+    /// after the damage, as if nothing were missing.
     failed: Option<TableError>,
 }
 
@@ -164,8 +164,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
         loop {
-            // If nobody took the checksum, nobody else verifies this block: it has no entry, or its entries
-            // were skipped.
+            // If the checksum was not taken, no other thread verifies this block: it has no entry, or its
+            // entries were skipped.
             match self.data.unverified() {
                 Some(unverified) if unverified.is_taken() => self.left = Some(unverified.checksum()),
                 _ => self.data.verify(file)?,

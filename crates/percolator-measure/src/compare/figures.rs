@@ -1,4 +1,4 @@
-//! What one round gave.
+//! The results of one round.
 
 use std::collections::BTreeMap;
 

@@ -44,7 +44,7 @@ pub struct Options {
     pub length: Duration,
     /// How often the feed, and each change of it, is measured: 5 times or more, to tell a change from noise.
     pub rounds: usize,
-    /// The most records that are looked at.
+    /// The most records that are read.
     pub samples: usize,
     /// How long the measurements may take. Changes for which there is no time are not tried; the feed itself
     /// is measured once at least.
@@ -134,15 +134,15 @@ impl Diagnosis {
 ///
 /// # Errors
 ///
-/// [`MeasureError`] if the feed cannot be built, its files cannot be looked at, or it was asked to stop.
+/// [`MeasureError`] if the feed cannot be built, its files cannot be examined, or it was asked to stop.
 pub fn examine(mut job: Job, options: &Options, progress: &Progress) -> Result<Diagnosis, MeasureError> {
     // What a run would refuse is refused before anything is measured.
     let feed = job.feed().clone().resolve()?;
     let used = used(&feed, &job)?;
-    // The records are looked at as the feed reads them: all of its databases, with its way of access.
+    // The records are read as the feed reads them: from all of its databases, with its way of access.
     let place = match &feed.spec().index {
         IndexPlace::Folder(folder) => IndexPlace::Folder(feed.spec().root.join(folder)),
-        // Nothing is written beside the data of somebody who only asks.
+        // A mere diagnosis writes nothing beside the data.
         _ => IndexPlace::Memory,
     };
     let most = options.samples as u64;
@@ -198,7 +198,7 @@ fn used(feed: &ResolvedFeed, job: &Job) -> Result<Use, MeasureError> {
         _ if feed.source().passes() == Passes::Shuffled => Mixing::Whole,
         Some(ShuffleSpec::By(Shuffle::Global)) => Mixing::Whole,
         Some(ShuffleSpec::By(Shuffle::Window { records })) => Mixing::Within(records.get()),
-        // Whoever says bytes means many records.
+        // A window in bytes means many records.
         Some(ShuffleSpec::WindowsOfBytes(_)) => Mixing::Whole,
         // Files are parted, and not what is in them.
         _ => Mixing::None,

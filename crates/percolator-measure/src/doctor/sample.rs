@@ -111,7 +111,7 @@ pub(super) fn samples(
     progress: &Progress,
 ) -> Result<Samples, MeasureError> {
     // A feed that shuffles needs the same index. A source that cannot have one, such as compressed files, is
-    // looked at from its front; what else is wrong shows there.
+    // read from its front; other faults show there.
     let _ = source.index(place);
     let records = source.records();
     let is_spread = source.is_seekable() && records.is_some();
@@ -119,7 +119,7 @@ pub(super) fn samples(
     let each = starts.len().div_ceil(job.threads().max(1)).max(1);
     let parts: Vec<Result<Samples, SourceError>> = if is_spread {
         thread::scope(|scope| {
-            // A part for which there is no thread is looked at by this one.
+            // This thread reads a part for which there is no other thread.
             let spawn = |part| {
                 let started =
                     thread::Builder::new().spawn_scoped(scope, move || look(source, job, part, progress));

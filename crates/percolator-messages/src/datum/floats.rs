@@ -56,7 +56,7 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// Appends all elements to `out`, in the record's order: slow, but it always works.
+    /// Appends all elements to `out`, in the record's order. It is slow, but always works.
     pub fn gather(&self, out: &mut Vec<f32>) {
         match self.place {
             Place::Run(run) => run.append_to(out),

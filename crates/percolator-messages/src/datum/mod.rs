@@ -1,6 +1,6 @@
 //! Reads a record's bytes in place as a Caffe `Datum`.
 //!
-//! The view copies no pixel and allocates nothing, so a record costs the same to parse whatever its size. In
+//! The view copies no pixels and does not allocate, so parsing costs the same for a record of any size. In
 //! pseudocode it is just this:
 //!
 //! ```text
@@ -65,7 +65,7 @@ pub struct Datum<'a> {
     pub height: i32,
     /// Columns.
     pub width: i32,
-    /// The class of the image, or whatever number the dataset's author put there.
+    /// The class of the image, or another number that the dataset's author put there.
     pub label: i32,
     /// Whether `data` is an encoded file rather than pixels.
     pub encoded: bool,

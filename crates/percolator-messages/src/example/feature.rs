@@ -88,7 +88,7 @@ const INT64_LIST: u32 = 3;
 pub(super) const NAME: u32 = 1;
 pub(super) const VALUE: u32 = 2;
 
-/// A map's entry as nearly all writers write it: the name, then the value, and nothing else.
+/// A map's entry as nearly all writers write it: only the name, and then the value.
 #[inline]
 pub(super) fn plain_entry(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     const NAME_KEY: u8 = 1 << 3 | 2;

@@ -7,8 +7,8 @@
 //! Feature          one of bytes_list, float_list, int64_list
 //! ```
 //!
-//! The views copy nothing and allocate nothing. They accept and refuse exactly the messages that prost does,
-//! and read the same values from them:
+//! The views do not copy or allocate. They accept and refuse exactly the messages that prost does, and read
+//! the same values from them:
 //!
 //! - A message that occurs several times where the schema allows one (`features`, the value of a map's entry)
 //!   is merged: all parts count, in order.
@@ -19,7 +19,7 @@
 //! - A Feature without a kind is present, but has no list.
 //! - Unknown fields are skipped, groups too. A known field with another wire type is an error. (protobuf's
 //!   own parser skips such a field; no writer makes one.)
-//! - Names are UTF-8, as all strings of proto3.
+//! - Names are UTF-8, like all strings of proto3.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -154,7 +154,7 @@ pub fn string_head(name: &str, bytes: usize) -> Vec<u8> {
     head.entries
 }
 
-/// An Example whose first feature has this name: what one that was written, and may be cut, begins with.
+/// An Example whose first feature has this name: how one that was written, and may be truncated, begins.
 #[derive(Clone, Copy, Debug)]
 pub struct NameFirst(pub &'static str);
 
@@ -162,14 +162,13 @@ impl NameFirst {
     /// The keys before the name: of the features, of the first of them, and of its name.
     const KEYS: [u8; 3] = [key::FEATURES, key::ENTRY, key::NAME];
 
-    /// The most bytes up to the end of the name: each key has a length behind it, of ten bytes at most.
+    /// The most bytes up to the end of the name: each key is followed by a length of at most ten bytes.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         Self::KEYS.len() * (1 + 10) + self.0.len()
     }
 
-    /// Whether an Example begins with these bytes. If they end before the end of the name, they do not show
-    /// it.
+    /// Whether an Example begins with these bytes. If they end before the end of the name, the answer is no.
     #[must_use]
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         let behind_key = |rest: &'_ [u8], key: u8| -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Protobuf's text format, as far as a net needs it.
 //!
-//! The text is parsed in one pass, straight into the messages of [`crate::proto`], without a syntax tree.
+//! The text is parsed in one pass, directly into the messages of [`crate::proto`], without a syntax tree.
 //! Fields that no data layer needs are checked for their syntax and skipped, so gigabytes of weights in text
 //! cost no memory. The rules are those of protobuf's own parser, which Caffe uses: unknown fields of the
 //! messages that matter here are refused, and a field that is not repeated may be set once.

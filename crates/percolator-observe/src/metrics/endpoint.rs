@@ -1,7 +1,7 @@
-//! An HTTP server for Prometheus: `GET /metrics`. Every answer has the numbers of its moment.
+//! An HTTP server for Prometheus: `GET /metrics`. Every answer has the current numbers.
 //!
-//! Why not the server of `metrics-exporter-prometheus`: the crate `metrics` has counters of whole numbers
-//! only, and a time in seconds is not one. It would also answer with what a sampler has seen last.
+//! Why not the server of `metrics-exporter-prometheus`: counters of the crate `metrics` are integers, and a
+//! time in seconds is not one. It would also answer with the last values of a sampler.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ use crate::render;
 /// What clients may take of the server.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// How many connections are served at one time. Others wait, and the process has no handle of theirs.
+    /// How many connections are served at one time. Others wait, and take no handle of the process.
     connections: usize,
     /// How long a client may take to send its request.
     request: Duration,
@@ -189,7 +189,7 @@ async fn serve(stream: tokio::net::TcpStream, feeds: Feeds, limits: Limits) {
         .header_read_timeout(limits.request)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer);
-    // A client that goes, is slow, or sends something other than HTTP, concerns nobody else.
+    // A client that leaves, is slow, or sends something other than HTTP does not affect others.
     match tokio::time::timeout(limits.time, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics ended"),

@@ -1,7 +1,7 @@
 //! The same numbers through the crate `metrics`.
 //!
-//! Its counters are whole numbers. So times, which are counters of seconds at the endpoint, are gauges here,
-//! with the same names and values.
+//! Its counters are integers. So times, which are counters of seconds at the endpoint, are gauges here, with
+//! the same names and values.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,8 +24,8 @@ pub fn describe() {
     }
 }
 
-/// What was given to a recorder: a recorder's counters can be added to, and not be set, so it is given what
-/// has come since.
+/// What was given to a recorder: its counters can be added to, but not set, so it gets the difference since
+/// the last time.
 #[derive(Debug, Default)]
 pub struct Facade {
     counted: HashMap<Key, u64>,
@@ -34,7 +34,7 @@ pub struct Facade {
 impl Facade {
     /// Gives the present state of a feed to the installed recorder. Without one, nothing happens.
     ///
-    /// A counter that is lower than before has begun anew, as after a seek, and its whole count is added.
+    /// A counter that is lower than before has restarted, as after a seek, and its whole count is added.
     pub fn publish(&mut self, feed: &str, numbers: &Numbers) {
         visit(numbers, |family, labels, number| {
             let label = |(name, value): (&'static str, String)| Label::new(name, value);
@@ -45,7 +45,7 @@ impl Facade {
                     let counted = self.counted.entry(Key::from_parts(family.name, all.clone())).or_default();
                     let more = count.checked_sub(*counted).unwrap_or(count);
                     *counted = count;
-                    // Also if nothing has come: a counter of 0 is a number, too.
+                    // Even if nothing has come: a counter of 0 is a number, too.
                     counter!(family.name, all).increment(more);
                 }
                 (Kind::Counter | Kind::Gauge, _) => gauge!(family.name, all).set(number.float()),

@@ -1,4 +1,4 @@
-//! What is shown of a feed, taken from the feed itself or from another program's endpoint.
+//! What is shown about a feed, taken from the feed itself or from another program's endpoint.
 
 mod family;
 mod parse;

@@ -1,4 +1,4 @@
-//! Prometheus's text format, read: the numbers of feeds, among whatever else a program publishes.
+//! Reads Prometheus's text format: the numbers of feeds, among everything else that a program publishes.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ impl Sample<'_> {
 }
 
 /// Reads the numbers of all feeds in a text of Prometheus's format, each with its name, in the order in which
-/// they come. Other metrics are passed over. Numbers of holders with the same name are added up.
+/// they come. Other metrics are skipped. Numbers of holders with the same name are added up.
 ///
 /// # Errors
 ///

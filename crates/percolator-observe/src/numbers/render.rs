@@ -1,4 +1,4 @@
-//! Prometheus's text format, written.
+//! Writes Prometheus's text format.
 
 use std::fmt::Write as _;
 

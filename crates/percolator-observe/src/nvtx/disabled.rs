@@ -1,4 +1,4 @@
-//! What takes the place of NVTX where it is not built in.
+//! The replacement for NVTX if it is not built in.
 
 use tracing::Subscriber;
 use tracing_subscriber::Layer;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! It needs the feature `cuda`, and NVIDIA's library `nvToolsExt`, which is looked for when the layer is
-//! made. Without one of them the layer does nothing, and says nothing.
+//! made. Without one of them the layer does nothing, silently.
 
 #[cfg(not(feature = "cuda-driver"))]
 mod disabled;

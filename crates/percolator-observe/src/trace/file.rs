@@ -1,4 +1,4 @@
-//! The file of a trace, which a thread of its own writes: it is whole, or it is not there.
+//! The file of a trace, which a separate thread writes: it is whole or absent.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -53,8 +53,8 @@ pub struct Summary {
     pub batches: u64,
 }
 
-/// A trace that is being written. It gets its name when it is [finished](Self::finish); dropped before that,
-/// it leaves nothing behind.
+/// A trace that is being written. It gets its name when it is [finished](Self::finish); if it is dropped
+/// before that, nothing remains.
 #[derive(Debug)]
 pub struct TraceFile {
     listener: Listener,
@@ -146,14 +146,14 @@ impl Drop for TraceFile {
     }
 }
 
-/// Writes records until the last one. After an error the queue closes, and nobody waits for it.
+/// Writes records until the last one. After an error the queue closes, and nothing waits for it.
 fn write(file: WholeFile, records: &Receiver<Record>) -> io::Result<Written> {
     let mut events = Events::begin(BufWriter::with_capacity(1 << 16, file.file()))?;
     let end = loop {
         match records.recv() {
             Ok(Record::End { at }) => break at,
             Ok(record) => events.record(record)?,
-            // Nobody has a sender any more: this file was dropped.
+            // There is no sender any more: this file was dropped.
             Err(_) => break Duration::ZERO,
         }
     };

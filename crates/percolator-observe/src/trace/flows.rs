@@ -1,5 +1,5 @@
 //! The flows of batches: arrows from slice to slice. Each is written at once when nothing more can come, so
-//! that it has one start, one end, and its steps in the order of time, whatever order they were told in.
+//! that it has one start, one end, and its steps in the order of time, in whatever order they were reported.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

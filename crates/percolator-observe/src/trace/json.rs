@@ -36,7 +36,7 @@ pub(super) struct Events<W> {
     /// The places of batches that are being filled, by lane, and of those at a device, by its name.
     filling: HashMap<(u64, u64), Rows>,
     at_device: HashMap<(u64, String), Rows>,
-    /// Where the batches are that somebody has.
+    /// Where the batches in use are.
     alive: BTreeMap<BatchName, Place>,
 }
 

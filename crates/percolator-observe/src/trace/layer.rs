@@ -85,9 +85,9 @@ impl Listener {
         self.send(Record::End { at });
     }
 
-    /// Waits if the thread that writes is behind: a trace that leaves out what was too fast says nothing.
+    /// Waits if the writing thread is behind: a trace with gaps in fast phases would be misleading.
     fn send(&self, record: Record) {
-        // Nobody receives after an error; the file says so when it is finished.
+        // Nothing is received after an error; the file reports it when it is finished.
         let _ = self.records.send(record);
     }
 

@@ -2,12 +2,12 @@
 //!
 //! The file has Chrome's JSON trace events. Threads are tracks: the reader, the prefetchers, the workers, the
 //! consumers. So are the places of a lane's ring, while a batch is being filled, and those at its device,
-//! while a batch waits for its consumer or is held. A flow joins what was done for one batch, from the run
-//! that was dealt first to its consumer.
+//! while a batch waits for its consumer or is held. A flow connects the work for one batch, from the run that
+//! was dealt first to its consumer.
 //!
-//! A trace ends whole, whenever it is finished: what threads are doing then, and batches on their way, are
-//! slices up to that moment. Those of batches that did not reach their consumer, or not return from it, are
-//! marked `unfinished`.
+//! A trace is complete whenever it is finished: what threads are doing then, and batches on their way, are
+//! slices up to that moment. Slices of batches that did not reach their consumer, or did not return from it,
+//! are marked `unfinished`.
 //!
 //! Why JSON, and not Perfetto's own protobuf: every viewer reads it, and so does any program with a few lines
 //! of code. It has what is needed: slices, tracks, flows.

@@ -19,7 +19,7 @@ impl Rows {
     /// number.
     ///
     /// Moments come from several threads, so a row may be left, by the order in which they come, before it is
-    /// taken, and after that by the clock. Such a row is passed over.
+    /// taken, and after that by the clock. Such a row is skipped.
     pub(super) fn take(&mut self, from: Duration, new: impl FnOnce(usize) -> u64) -> u64 {
         let is_free = |row: &&mut Row| row.free_since.is_some_and(|since| since <= from);
         if let Some(row) = self.0.iter_mut().find(is_free) {

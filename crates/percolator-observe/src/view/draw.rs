@@ -1,4 +1,4 @@
-//! The picture, for a terminal of any width: narrow ones leave out what can be worked out.
+//! The picture, for a terminal of any width: narrow ones leave out what can be derived.
 
 use std::time::Duration;
 

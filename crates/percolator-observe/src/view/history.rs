@@ -1,4 +1,4 @@
-//! What was seen last: rates are of a moment, and the figures are sums.
+//! The last numbers: rates are of a moment, but the figures are sums.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::Numbers;
 const WINDOW: Duration = Duration::from_secs(1);
 /// How many rates are kept to be drawn.
 const RATES_MAX: usize = 512;
-/// The highest rate that is drawn. Numbers that come from elsewhere may be of any size, and whoever draws
-/// bars multiplies them.
+/// The highest rate that is drawn. Numbers from other programs may have any size, and drawing bars multiplies
+/// them.
 const RATE_MAX: f64 = 1e15;
 
 /// A feed's numbers over the last moments.

@@ -1,4 +1,4 @@
-//! A feed of another program, whose endpoint is asked by a thread: a slow answer keeps no key waiting.
+//! A feed of another program, whose endpoint a thread queries, so that a slow answer does not delay keys.
 
 use std::io;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Subject for Remote {
 }
 
 impl Drop for Remote {
-    /// Nobody waits for an answer that is under way: the thread ends after it.
+    /// An answer that is under way is not waited for: the thread ends after it.
     fn drop(&mut self) {
         self.stop = None;
         drop(self.thread.take());

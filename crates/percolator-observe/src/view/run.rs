@@ -1,4 +1,4 @@
-//! The loop of the view, and the terminal that it borrows: whatever happens, it is given back as it was.
+//! The loop of the view, and the terminal that it uses: whatever happens, the terminal is restored.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::panic::{self, PanicHookInfo};
@@ -16,7 +16,7 @@ use super::keys::{Key, Keyboard};
 use super::writer::{self, Writer};
 use super::{History, Subject, draw};
 
-/// How often the feed is looked at, and keys and signals at the least.
+/// How often the feed is read; keys and signals are checked at least as often.
 const LOOK: Duration = Duration::from_millis(100);
 /// The most that is drawn on, from the upper left: a picture takes memory for each place of the screen, and a
 /// terminal may say any size.
@@ -58,8 +58,8 @@ pub fn check_terminal() -> Result<(), NoTerminal> {
     }
 }
 
-/// Draws a feed on the terminal's second screen until the user leaves, or `is_over`, which is asked some ten
-/// times a second, also while nobody reads the terminal. The terminal is then as it was, also after a panic.
+/// Draws a feed on the terminal's second screen until the user leaves, or `is_over`, which is called some ten
+/// times a second, even while the terminal is not read. The terminal is then as it was, also after a panic.
 /// [Check](check_terminal) first that there is one. A program that is ended by a signal calls
 /// [`give_back`](super::give_back) before.
 ///
@@ -127,7 +127,7 @@ struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     area: Rect,
     writer: Arc<Writer>,
-    /// Whether somebody else has written to the screen.
+    /// Whether other output was written to the screen.
     is_spoilt: Arc<AtomicBool>,
     /// What was done with panics before.
     hook: Arc<Hook>,
@@ -160,7 +160,7 @@ impl Screen {
         }
     }
 
-    /// Draws, unless the terminal has not yet got what was drawn last: it is slow, or nobody reads it.
+    /// Draws, unless the terminal has not yet received the last picture, because it is slow or not read.
     fn draw(&mut self, subject: &dyn Subject, history: &History, note: Option<&str>) -> io::Result<()> {
         if !self.writer.is_free()? {
             return Ok(());

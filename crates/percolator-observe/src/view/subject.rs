@@ -1,4 +1,4 @@
-//! What the view looks at: a feed of this program, or one of another.
+//! What the view shows: a feed of this program, or one of another.
 
 use percolator::Feed;
 use percolator::feed::{FeedControl, FeedWatch};

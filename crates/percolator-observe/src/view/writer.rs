@@ -1,5 +1,4 @@
-//! What is written to the terminal, by a thread of its own: a terminal that nobody reads keeps that thread
-//! waiting, and no other.
+//! Output to the terminal, by a separate thread: a terminal that is not read blocks only that thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -80,8 +79,8 @@ impl Writer {
         }
     }
 
-    /// Writes this last, and waits until all is written. A terminal that nobody reads gets it when somebody
-    /// does, if this process is still there.
+    /// Writes this last, and waits until all is written. A terminal that is not read gets it when it is read,
+    /// if this process still runs.
     fn finish(&self, bytes: Vec<u8>) {
         let mut state = self.state.lock();
         state.waiting.push_back(bytes);
@@ -131,8 +130,8 @@ pub(super) fn take_terminal() -> io::Result<Arc<Writer>> {
     Ok(writer)
 }
 
-/// Gives the terminal back as it was, if a view has it. It waits a second at most, also if nobody reads the
-/// terminal. What fails here fails because the terminal is gone.
+/// Gives the terminal back as it was, if a view has it. It waits a second at most, even if the terminal is
+/// not read. What fails here fails because the terminal is gone.
 ///
 /// [`watch`](super::watch) does this at its end. It is for threads that end the process in another way, as
 /// after a signal; a handler of signals must not call it.

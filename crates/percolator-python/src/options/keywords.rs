@@ -1,4 +1,4 @@
-//! Keyword arguments, taken one after the other. What is left in the end is unknown.
+//! Keyword arguments, taken one after the other. Those that remain at the end are unknown.
 
 use pyo3::conversion::FromPyObject;
 use pyo3::exceptions::PyTypeError;

@@ -1,6 +1,6 @@
 //! The data files of a checkpoint: mapped, read, or in memory.
 //!
-//! A mapped file costs no copy, but cannot report an error: if somebody cuts it while it is mapped, or the
+//! A mapped file costs no copy, but cannot report an error: if it is truncated while it is mapped, or the
 //! disk fails, the kernel ends the process with SIGBUS. A file that is read reports every failure, and costs
 //! a copy.
 

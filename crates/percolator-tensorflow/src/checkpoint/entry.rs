@@ -1,5 +1,5 @@
 //! The values of an index: its header, and an entry for each tensor. They are protobuf messages, and are read
-//! without one allocation an entry: an index may have a hundred thousand of them.
+//! without an allocation per entry, because an index may have a hundred thousand of them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

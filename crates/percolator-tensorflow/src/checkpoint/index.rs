@@ -7,11 +7,11 @@
 //! name                  a variable in slices: type, shape, and which slices
 //! ```
 //!
-//! The index is read whole, and is consistent then: every checksum of its blocks was verified, each entry has
-//! as many bytes as its type and shape take, and slices make up their variables, or it is kept what is
-//! wrong with them: one part of a checkpoint that several machines save has only some slices. A type that
-//! is not known is refused for the whole index, since no tensor here could have it. Whether the data files
-//! have these bytes is found out when they are used.
+//! The index is read whole, and is then consistent: every checksum of its blocks was verified, each entry has
+//! as many bytes as its type and shape take, and slices make up their variables. (If they do not, the fault
+//! is kept: one part of a checkpoint that several machines save has only some slices.) An unknown type is
+//! refused for the whole index, because no tensor here could have it. Whether the data files have these bytes
+//! is checked when they are used.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -100,7 +100,7 @@ pub(super) struct Index {
     pub(super) header: Header,
     /// All names, one after the other.
     names: String,
-    /// Where in `names` each starts, and where the last ends: apart from the entries, since a search looks at
+    /// Where in `names` each starts, and where the last ends: apart from the entries, because a search reads
     /// little else.
     name_bounds: Vec<usize>,
     /// In the order of their names.

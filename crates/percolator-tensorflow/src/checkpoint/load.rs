@@ -1,7 +1,7 @@
 //! Many tensors at once: loaded or verified by several threads.
 //!
-//! A large tensor is divided into parts. A thread copies a part a little at a time, and takes the checksum of
-//! that while it is in the processor's cache; the checksums of the parts are joined to that of the whole.
+//! A large tensor is divided into parts. A thread copies a part in small pieces, and computes the checksum of
+//! each while it is in the processor's cache; the checksums of the parts are combined into that of the whole.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

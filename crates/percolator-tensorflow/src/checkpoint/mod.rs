@@ -80,7 +80,7 @@ pub struct Checkpoint {
     data: DataFiles,
     /// Which pieces were verified: the entries, then the slices.
     verified: Vec<AtomicBool>,
-    /// The graph of objects, once somebody asked for it.
+    /// The graph of objects, once it was requested.
     objects: OnceLock<ObjectGraph>,
 }
 

@@ -1,4 +1,4 @@
-//! Names that are like one that there is not.
+//! Names that are similar to one that does not exist.
 
 /// The most names that a message shows.
 const NAMES_MAX: usize = 5;
@@ -7,7 +7,7 @@ const EDITS_MAX: usize = 3;
 /// Longer names are not compared letter by letter.
 const BYTES_MAX: usize = 256;
 
-/// Returns the names that somebody may have meant, the likeliest first.
+/// Returns the names that may have been meant, the likeliest first.
 pub(super) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut found: Vec<(usize, &str)> = Vec::new();
     for name in names {

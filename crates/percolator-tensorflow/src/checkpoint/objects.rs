@@ -124,7 +124,7 @@ impl Checkpoint {
         ObjectGraph::read(graph).map_err(|message| error(format!("its graph of objects: {message}")))
     }
 
-    /// Returns the name of the tensor that somebody means: a name of a tensor as it is, or the path of an
+    /// Returns the name of the tensor that a text means: the name of a tensor itself, or the path of an
     /// object (`net/w`) that has one.
     ///
     /// # Errors
@@ -294,8 +294,8 @@ impl ObjectGraph {
         })
     }
 
-    /// Returns the shortest path to an object, escaped as in keys, or `None` if no attributes lead to it: so
-    /// it is with slot variables.
+    /// Returns the shortest path to an object, escaped as in keys, or `None` if no attributes lead to it, as
+    /// with slot variables.
     #[must_use]
     pub fn path(&self, object: usize) -> Option<String> {
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Memory of zeros whose size a file states: an error where there is none.
+//! Zeroed memory whose size a file states: an error if there is not enough.
 
 #![expect(unsafe_code, reason = "the allocator is asked itself, because `vec!` ends the process")]
 
@@ -6,7 +6,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::io;
 
 /// Returns this many zero bytes, or an error if there is no memory for them. Large memory is taken from the
-/// kernel without being written to: whoever fills it first touches its pages, on all threads that load.
+/// kernel without being written to: the threads that load it touch its pages first.
 pub(super) fn zeroed(bytes: u64) -> io::Result<Vec<u8>> {
     let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     if bytes == 0 {

@@ -233,7 +233,7 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if a tensor cannot be read or written. What was there before stays.
+    /// [`ConvertError`] if a tensor cannot be read or written. An earlier file stays.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
         let weight = |tensor: &Renamed| weight(&self.model.tensors[tensor.place]);
         progress.begin(self.tensors.iter().map(weight).fold(0, u64::saturating_add));

@@ -1,4 +1,4 @@
-//! A checkpoint, written anew: the same tensors, in the same slices, in the same order.
+//! A rewritten checkpoint: the same tensors, in the same slices, in the same order.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -31,9 +31,9 @@ struct Piece<'a> {
 
 /// Writes a checkpoint's tensors to another prefix: the data files have the same bytes in the same order,
 /// slices stay slices, and the index is TensorFlow's. So a checkpoint that TensorFlow wrote is copied byte
-/// for byte. If `shards` is set, the tensors are dealt anew to this many data files, in their order and by
-/// their bytes. The graph that a saver of TensorFlow 1 writes beside a checkpoint, a `.meta` file, is copied
-/// along; [`Summary::has_graph`] says so.
+/// for byte. If `shards` is set, the tensors are distributed again to this many data files, in their order
+/// and by their bytes. The graph that a saver of TensorFlow 1 writes beside a checkpoint, a `.meta` file, is
+/// copied along; [`Summary::has_graph`] says so.
 ///
 /// Each checksum is verified. One tensor or slice is in memory at a time.
 ///
@@ -137,7 +137,7 @@ fn copy_graph(graph: Option<Graph>, prefix: &Path, existing: Existing) -> Result
     let to = meta_path(prefix);
     let Some(Graph { path, mut file }) = graph else {
         if existing == Existing::Refuse {
-            // One that has come to be there since that was checked is none of ours.
+            // One that has appeared since that check is not ours.
             return Ok(());
         }
         // A graph that is there belongs to the checkpoint that was just replaced. If it is a link, others may

@@ -50,7 +50,7 @@ pub enum ConvertError {
         /// What may be there, or what to do.
         allowed: String,
     },
-    /// A file's type of elements is none of TensorFlow's.
+    /// A file's type of elements is not one of TensorFlow's.
     #[error("{}{}: its elements are {found}; {remedy}", shown::path(path), of_tensor(tensor.as_deref()))]
     ForeignType {
         /// The file.

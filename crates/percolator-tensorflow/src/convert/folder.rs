@@ -1,10 +1,10 @@
 //! A folder of `.npy` files: one for each tensor, at the path that its name is.
 //!
-//! The parts of a name between slashes are folders, and the last part is the file's name before `.npy`. What
-//! could lead out of the folder, or be no file name, is written as `%` and two hexadecimal digits: `%`
-//! itself, control characters, the first dot of `.` and `..`, and the last dot of a part that is not the last
-//! one and ends with `.npy` (which would be both a folder and a file), or has the name of a temporary folder
-//! (which would be passed over, and removed). An empty part is a lone `%`.
+//! The parts of a name between slashes are folders, and the last part is the file's name before `.npy`.
+//! Characters that could lead out of the folder, or that cannot be in a file name, are written as `%` and two
+//! hexadecimal digits: `%` itself, control characters, the first dot of `.` and `..`, and the last dot of a
+//! part that is not the last one and ends with `.npy` (which would be both a folder and a file), or has the
+//! name of a temporary folder (which would be skipped, and removed). An empty part is a lone `%`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -1,4 +1,4 @@
-//! The formats of tensors in files, and how a path tells which one it is.
+//! The formats of tensors in files, and how a path determines the format.
 
 use std::ffi::OsStr;
 use std::fmt;

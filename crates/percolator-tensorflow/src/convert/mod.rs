@@ -1,8 +1,8 @@
 //! Tensors between formats: TensorFlow's checkpoints, safetensors, and NumPy's `.npy` and `.npz`.
 //!
 //! A [`Model`] is any of them, read one tensor at a time. A [`Conversion`] writes its tensors as another one,
-//! under other names if there are [`Rules`]. Types stay what they are: a type that the other format does not
-//! have is an error, or the tensor is left out, if that is allowed, and named.
+//! under other names if there are [`Rules`]. Types are kept: a type that the other format does not have is an
+//! error, or the tensor is left out, if that is allowed, and named.
 //!
 //! ```no_run
 //! use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progress, Rules};

@@ -1,9 +1,9 @@
 //! A folder that is whole or absent: it is filled under another name.
 //!
-//! A folder that is there, and empty, stays: it may be the working directory, or a file system may be mounted
-//! on it, and no other folder can take its place then. It is filled in a folder inside it, whose entries are
-//! moved out at the end, one by one. Only a kill between these moves leaves a part of them. What an earlier
-//! kill has left unfinished is removed before the next conversion to the same path, or is an error.
+//! An existing empty folder stays: it may be the working directory, or a file system may be mounted on it,
+//! and then no other folder can replace it. It is filled through a folder inside it, whose entries are moved
+//! out at the end, one by one. Only a kill between these moves leaves a part of them. What an earlier kill
+//! has left unfinished is removed before the next conversion to the same path, or is an error.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};

@@ -373,7 +373,7 @@ fn other_rows(
     rows: usize,
 ) -> Option<Option<u64>> {
     let (rows, schedule) = (rows as u64, &spec.schedule);
-    // A batch with bad records may be shorter; nobody knows which is.
+    // A batch with bad records may be shorter; which one is not known.
     if spec.bad_records.action != BadAction::Fail && schedule.last_batch != Some(LastBatch::Pad) {
         return Some(None);
     }

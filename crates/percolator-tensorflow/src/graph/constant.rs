@@ -34,7 +34,7 @@ pub enum ConstantError {
         /// Its operation.
         op: String,
     },
-    /// The type is none of TensorFlow's.
+    /// The type is not one of TensorFlow's.
     #[error("the value is of type number {found}, which TensorFlow 2.21 does not have")]
     Type {
         /// The number of the type.

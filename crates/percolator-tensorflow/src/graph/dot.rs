@@ -22,8 +22,8 @@ impl MetaGraph {
         self.dot_of(self.nodes())
     }
 
-    /// Returns some nodes for Graphviz, those that a signature [needs](Self::needed_for) for example. Inputs
-    /// of theirs that are not among them are grey.
+    /// Returns some nodes for Graphviz, those that a signature [needs](Self::needed_for) for example. Their
+    /// inputs that are not among them are grey.
     pub fn dot_of<'a>(&'a self, nodes: impl IntoIterator<Item = Node<'a>>) -> String {
         let mut drawn: Vec<(usize, Node<'a>)> =
             nodes.into_iter().filter_map(|node| Some((self.node_number(node.name())?, node))).collect();

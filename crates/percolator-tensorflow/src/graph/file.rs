@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
         let (path, allowed) = (path.to_owned(), MESSAGE_BYTES_MAX);
         return Err(GraphError::TooLarge { path, found: length, allowed });
     }
-    // A line break alone would be a text that says nothing; it is what is left of a file that was cut.
+    // A single line break would be an empty text; it is the rest of a truncated file.
     if bytes.trim_ascii().is_empty() {
         return Err(GraphError::Empty { path: path.to_owned() });
     }

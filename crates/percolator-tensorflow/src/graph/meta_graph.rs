@@ -1,4 +1,4 @@
-//! A graph with what is known of it.
+//! A graph, and what is known about it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

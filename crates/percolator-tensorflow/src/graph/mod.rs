@@ -1,8 +1,8 @@
 //! Models' graphs: meta graphs and SavedModels, read, and printed as they are. Nothing is run.
 //!
-//! - [`SavedModel`] is a folder; [`MetaGraph`] is one of its graphs, or a file of its own.
+//! - [`SavedModel`] is a folder; [`MetaGraph`] is one of its graphs, or a separate file.
 //! - [`Signature`] says what a graph computes for a caller; [`Node`], [`Input`] and [`Attr`] are the graph.
-//! - [`Constant`] is a stored tensor, [`Variable`] what a checkpoint has the value of.
+//! - [`Constant`] is a stored tensor, [`Variable`] one whose value is in a checkpoint.
 //! - [`ObjectTree`] is what a program of TensorFlow 2 saved.
 
 mod asset;

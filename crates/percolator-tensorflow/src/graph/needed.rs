@@ -268,7 +268,7 @@ fn in_order<I: Iterator<Item = usize>>(
         }
     }
     let Some(&left) = numbers.iter().find(|number| waits_for[**number] > 0) else { return Ok(ordered) };
-    // Whoever still waits does so for another that waits: going from one to the next comes round.
+    // A node that still waits does so for another one that waits: following them leads round a cycle.
     let (mut way, mut seen) = (Vec::new(), vec![false; count]);
     let mut at = left;
     while !std::mem::replace(&mut seen[at], true) {

@@ -42,7 +42,7 @@ pub struct SavedModel {
 
 impl SavedModel {
     /// Opens the model in a folder: `saved_model.pb`, or `saved_model.pbtxt` if there is no other. (The path
-    /// of one of these files does as well.) Neither variables nor assets are looked at.
+    /// of one of these files does as well.) Neither variables nor assets are read.
     ///
     /// # Errors
     ///

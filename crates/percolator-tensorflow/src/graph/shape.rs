@@ -1,4 +1,4 @@
-//! Shapes of which parts may be unknown.
+//! Shapes that may be partly unknown.
 
 use std::fmt;
 

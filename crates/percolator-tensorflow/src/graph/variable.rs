@@ -1,4 +1,4 @@
-//! Variables: what a checkpoint has the values of.
+//! Variables, whose values are in a checkpoint.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers, strings
-//! as they are, bytes with everything but ASCII escaped. Fields that are not known stay, those of a map's
-//! entries among them.
+//! as they are, bytes with everything but ASCII escaped. Unknown fields are kept, including those of a map's
+//! entries.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -8,7 +8,7 @@ use super::double_array::DoubleArray;
 use super::model::{Kind, Model};
 use super::normalizer::char_bytes;
 
-/// No symbol: before the first one, or behind the last.
+/// No symbol: before the first one, or after the last.
 const NONE: u32 = u32::MAX;
 
 /// A part of the text: at first a character or a user-defined symbol.

@@ -4,7 +4,7 @@
 /// The value of a node at which no string ends, and the parent of a place that has no node.
 const NONE: u32 = u32::MAX;
 
-/// The most places that are tried for a node. A node that fits in none of them is placed behind all others.
+/// The most places that are tried for a node. A node that fits in none of them is placed after all others.
 ///
 /// A hostile model has many gaps into which most of its nodes do not fit. Without a bound, each of these
 /// nodes would try all gaps, which takes quadratic time. In vocabularies of 32,000 English words and of

@@ -1,4 +1,4 @@
-//! SentencePiece's models (unigram, BPE, word and char), from their `.model` file alone: text into pieces, as
+//! SentencePiece's models (unigram, BPE, word and char), from only their `.model` file: text into pieces, as
 //! the C++ library encodes it.
 //!
 //! The normaliser uses the model's own table of rules, not a similar rule of Unicode's. The best segmentation
@@ -193,7 +193,7 @@ impl SentencePiece {
     }
 }
 
-/// The length of a text's first word: up to the next blank, which belongs to the word behind it.
+/// The length of a text's first word: up to the next blank, which belongs to the word after it.
 fn word_bytes(text: &[u8]) -> usize {
     let (space, first) = (normalizer::SPACE, normalizer::char_bytes(text[0]));
     (first..text.len()).find(|&at| text[at..].starts_with(space)).unwrap_or(text.len())

@@ -17,7 +17,7 @@ pub struct RecordInfo {
     pub filenames: Vec<String>,
     /// How many batches they have together.
     pub num_batch: u64,
-    /// Whether the script's quirks are mended in them. The script's own files do not have this field.
+    /// Whether the script's quirks are fixed in them. The script's own files do not have this field.
     pub fix_quirks: bool,
     /// What the records were prepared from. The script does not state it, nor did earlier versions.
     pub preparation: Option<Preparation>,
@@ -62,7 +62,7 @@ impl RecordInfo {
     }
 }
 
-/// The text of `corpus_info.json`. If quirks are mended, a field that the script does not have says so.
+/// The text of `corpus_info.json`. If quirks are fixed, a field that the script does not have says so.
 pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
     let num_predict = flags.num_predict.map_or("null".to_owned(), |predict| predict.to_string());
     let mut text = format!(

@@ -106,8 +106,8 @@ impl Preparation {
     }
 }
 
-/// FNV-1a, of 64 bits. It is the same on all machines and in all versions. It finds mistakes, and is not made
-/// against somebody who looks for a collision.
+/// FNV-1a, of 64 bits. It is the same on all machines and in all versions. It finds mistakes; it does not
+/// protect against an attacker who searches for a collision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(pub(super) u64);
 

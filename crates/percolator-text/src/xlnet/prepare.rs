@@ -38,8 +38,8 @@ pub struct Options {
     ///
     /// The script does not seed it.
     pub python_seed: Option<i64>,
-    /// Whether to mend what the script does wrong: n-grams then end where a word starts, so that whole words
-    /// are predicted.
+    /// Whether to fix the script's faults: n-grams then end where a word starts, so that whole words are
+    /// predicted.
     pub fix_quirks: bool,
     /// How many threads to use; if not set, one per processor.
     pub threads: Option<usize>,
@@ -180,7 +180,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
 }
 
 /// Checks that no output in a folder would replace what is read. There may be very many names, so they are
-/// looked at only if an input is there.
+/// read only if an input is there.
 fn check_apart(
     inputs: &HashSet<PathBuf>,
     folder: &Path,
@@ -293,8 +293,8 @@ struct Done {
 }
 
 impl Job<'_> {
-    /// Checks that the records can be read together with those of the folder that are not replaced. What is
-    /// there of another split, or with other flags in its name, is never read with them.
+    /// Checks that the records can be read together with those of the folder that are not replaced. Files of
+    /// another split, or with other flags in their names, are never read with them.
     fn check_alike(&self, is_replaced: impl Fn(&InfoName) -> bool) -> Result<(), PrepareError> {
         let Options { flags, fix_quirks, .. } = self.options;
         for path in paths_in(self.folder) {

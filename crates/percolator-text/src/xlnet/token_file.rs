@@ -40,8 +40,8 @@ impl TokenWriter {
         if self.len == 0 {
             return Ok(TokenFile { map: None });
         }
-        // SAFETY: the file has no name, and its only descriptor is dropped here: nobody can write to it or
-        // cut it while it is mapped.
+        // SAFETY: the file has no name, and its only descriptor is dropped here: it cannot be written to or
+        // truncated while it is mapped.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(TokenFile { map: Some(map) })
     }

@@ -1,4 +1,5 @@
-//! A few neighbouring blocks of a table, unpacked by whichever comes first: a helper, or the walk.
+//! A few neighbouring blocks of a table, unpacked by the first thread to reach them: a helper's, or the
+//! walk's.
 //!
 //! ```text
 //!            offer              claim                unpacked
@@ -10,12 +11,12 @@
 //!
 //! # Invariants
 //!
-//! 1. From the claim until the work is done or given up, the claimer owns it; otherwise the group holds it.
+//! 1. From the claim until the work is done or abandoned, the claimer owns it; otherwise the group holds it.
 //! 2. Only the walk offers, collects and takes back. So only claims happen between an offer and what ends it.
 //! 3. A group is queued at most once: `is_queued` is set from before it is sent until a helper has it. A
 //!    helper may therefore find that the group is no longer offered, or is offered again.
 //! 4. Every wait ends. The walk waits only for a claimer, which is a thread that is unpacking, and which
-//!    gives up the claim if it panics.
+//!    abandons the claim if it panics.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub(super) struct Block {
 /// What is to be unpacked, and the result.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// The blocks' table, as long as there is something to do.
+    /// The blocks' table, as long as there is work to do.
     pub(super) table: Option<KeptTable>,
     pub(super) blocks: Vec<Block>,
     pub(super) buffer: Vec<u8>,
@@ -64,7 +65,7 @@ impl Work {
             start = block.unpacked.as_ref().map_or(start, |unpacked| unpacked.end);
             bytes_max = *room;
         }
-        // Cleared last: work given up in a panic is offered again, and needs its table.
+        // Cleared last: work that is abandoned in a panic is offered again, and needs its table.
         *table = None;
     }
 }
@@ -160,7 +161,7 @@ impl Group {
                 std::mem::swap(&mut state.work, work);
                 return;
             }
-            // The claimer gave up.
+            // The claimer abandoned it.
             assert_eq!(state.phase, Phase::Offered, "a group that is collected was offered");
         }
     }
@@ -175,7 +176,7 @@ impl Group {
         state.work.table = None;
     }
 
-    /// Does the same for a group that is not offered again. Waits for nobody.
+    /// Does the same for a group that is not offered again. Never waits.
     pub(super) fn abandon(&self) {
         let mut state = self.state.lock();
         if state.phase == Phase::Offered {

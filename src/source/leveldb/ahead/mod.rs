@@ -7,8 +7,8 @@
 //!
 //! A walk over several tables at once has one pool of groups for all of them, and one window of bytes. With
 //! every group that the walk collects from a table, the table may have one group more, so the tables that the
-//! walk goes through fast get the most. A table that stands still while the others need groups gives its last
-//! offers back, and its allowance decreases by as many.
+//! walk goes through fast get the most. A table that makes no progress while the others need groups gives its
+//! last offers back, and its allowance decreases by as many.
 //!
 //! A block's unpacked length is known only when the walk gets there. So groups are sized by the usual length.
 //! A block that is much longer is left to the walk, and one such block among many does not change the usual
@@ -137,7 +137,7 @@ impl Pool {
         let still_since = self.entered.get().saturating_sub(STILL_BLOCKS_A_TABLE * queues.len());
         let is_still = |queue: &&Rc<RefCell<Queue>>| {
             let queue = queue.borrow();
-            // Waits for nobody: an offer that is claimed now will not be the next time.
+            // Does not wait: an offer that is claimed now will not be claimed the next time.
             let has_offer = queue.offers.back().is_some_and(|offer| !offer.group.is_claimed());
             has_offer && queue.entered_at < still_since
         };
@@ -267,7 +267,7 @@ impl Ahead {
             return;
         }
         let Some(Offer { group, room, .. }) = queue.offers.pop_front() else { return };
-        // The claimer may be off its processor. Meanwhile, unpack other groups.
+        // The claimer may not be running on a processor. Meanwhile, unpack other groups.
         let others = queue.offers.iter().take_while(|_| group.is_claimed());
         others.for_each(|other| _ = other.group.help());
         std::mem::swap(&mut self.work.buffer, buffer);
@@ -322,7 +322,7 @@ impl Shelf for Ahead {
         {
             let mut queue = self.queue.borrow_mut();
             queue.next = queue.next.max(following.start());
-            // Set before offering, so that a table on the move does not take back from itself.
+            // Set before offering, so that a table that makes progress does not take back from itself.
             queue.entered_at = self.pool.entered.get();
         }
         while self.may_offer() && self.offer(following) {}

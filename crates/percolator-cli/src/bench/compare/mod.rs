@@ -31,7 +31,7 @@ impl Side {
     /// A file that `bench --json` wrote, or a program.
     fn open(path: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("{}: cannot open what to compare", shown::path(path));
-        // Looked at before it is opened: opening a pipe waits for somebody to write to it.
+        // Checked before it is opened: opening a pipe blocks until it is written to.
         let about = std::fs::metadata(path).with_context(cannot)?;
         let mut first = Vec::new();
         if about.is_file() {

@@ -1,4 +1,4 @@
-//! Files that no record names are removed, by whoever holds the id.
+//! Files that no record names are removed, by the holder of the id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Cleaned {
     pub taken_out: Vec<Entry>,
     /// The files.
     pub removed: Vec<Uuid>,
-    /// How many files were begun, and not finished, that nobody wrote any more.
+    /// How many files were begun but not finished, and were no longer being written.
     pub unfinished: usize,
     /// Why other files stay that no record names.
     pub left: Option<Left>,
@@ -151,8 +151,8 @@ fn taken_out(
 
 impl Archive {
     /// Removes the files of an id that its record does not name, and those of checkpoints that are more than
-    /// are to be kept. Files of other ids are not touched, nor those that somebody writes: for that moment
-    /// this process holds the id, which nobody else may have.
+    /// are to be kept. Files of other ids are not touched, nor those that are being written: during that
+    /// time, this process holds the id, which no other process may have.
     ///
     /// A process that was cut off for longer than its lease goes on afterwards, unless its record was
     /// changed: then it gets [`CheckpointError::Superseded`].
@@ -220,7 +220,7 @@ impl Archive {
     }
 }
 
-/// Somebody else has the id: that is no error here.
+/// Another process has the id: that is not an error here.
 fn begin_or_held(
     begun: Result<Protocol, CheckpointError>,
 ) -> Result<Result<Protocol, Writer>, CheckpointError> {

@@ -1,4 +1,4 @@
-//! Why checkpoints cannot be looked after.
+//! Why the maintenance of checkpoints fails.
 
 use std::io;
 use std::path::{Path, PathBuf};

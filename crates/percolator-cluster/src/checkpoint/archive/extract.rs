@@ -1,4 +1,4 @@
-//! A checkpoint's bytes into a file.
+//! Writes a checkpoint's bytes to a file.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What there is, and whether it is whole.
+//! Which checkpoints exist, and whether they are whole.
 
 use std::collections::BTreeSet;
 

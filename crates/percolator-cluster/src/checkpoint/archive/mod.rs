@@ -1,8 +1,8 @@
-//! The checkpoints of all ids, for whoever looks after them: listed, verified, taken out, cleaned up.
+//! The checkpoints of all ids, for their maintenance: listed, verified, extracted, cleaned up.
 //!
-//! Nothing here waits for a training, or disturbs one. What reads does not take the id: if the record changes
-//! meanwhile, it looks again. What removes takes the id, as a writer does, and leaves it alone if somebody
-//! has it.
+//! Nothing here waits for training, or disturbs it. Commands that only read do not take the id: if the record
+//! changes meanwhile, they read again. Commands that remove files take the id, as a writer does, and leave it
+//! alone if another process has it.
 
 mod clean;
 mod error;
@@ -74,13 +74,13 @@ pub struct Kept {
     pub id: Id,
     /// Its record, if there is one.
     pub record: Option<Result<CheckpointRecord, RecordError>>,
-    /// Who has the id, and since when, by the clock of whoever has it.
+    /// Who has the id, and since when, by the holder's clock.
     pub held: Option<(Writer, SystemTime)>,
     /// The finished files, with their bytes.
     pub files: Vec<KeptFile>,
     /// The files that processes of the id have begun, or may begin, and that the record does not name.
     pub announced: BTreeSet<Uuid>,
-    /// How many files were begun that nobody writes any more.
+    /// How many files were begun that are no longer being written.
     pub unfinished: usize,
     /// The keys of records that were not understood and replaced: they may name any file.
     pub unreadable: Vec<String>,

@@ -208,7 +208,7 @@ impl Metadata for EtcdMetadata {
         let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0)).max(1);
         // Too long for this is too long for etcd, which says so.
         let ttl = i64::try_from(seconds).unwrap_or(i64::MAX);
-        // A lease that nobody knows of ends by itself.
+        // A lease whose number was lost ends by itself.
         let answer = self.client.request(Repeat::Allowed, move |session: Session| async move {
             let request = session.request(LeaseGrantRequest { ttl, id: 0 });
             session.leases().lease_grant(request).await.map(tonic::Response::into_inner)

@@ -22,7 +22,7 @@ CREATE INDEX records_by_lease ON records (lease) WHERE lease IS NOT NULL;\
 CREATE TABLE removals (number INTEGER PRIMARY KEY, revision INTEGER NOT NULL, key BLOB NOT NULL) STRICT;\
 CREATE INDEX removals_by_revision ON removals (revision, key)";
 
-/// How many removals are remembered; whoever waits for one before them is told that there was one.
+/// How many removals are remembered; a caller that waits for an earlier one is told that there was one.
 const REMOVALS_MAX: u32 = 4096;
 
 /// Puts what a database without records has.
@@ -219,7 +219,7 @@ impl<'t> Book<'t> {
     }
 }
 
-/// The first key of a prefix, and what is behind its last: no byte of UTF-8 is as high.
+/// The first key of a prefix, and the bound after its last: no byte of UTF-8 is as high.
 fn bounds(prefix: &str) -> [Vec<u8>; 2] {
     [prefix.as_bytes().to_vec(), [prefix.as_bytes(), &[0xff]].concat()]
 }

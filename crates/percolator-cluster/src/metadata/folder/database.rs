@@ -1,9 +1,9 @@
 //! The database in the folder: a file of SQLite, its log, and a connection to them.
 //!
-//! What is committed is synced into the log (WAL), and checkpoints move it into the file. All locks are
-//! SQLite's: one process changes records at a time, others read what was committed before. Those locks are a
-//! process's own and end with it, and with any handle of the file that the process closes. So nothing here
-//! opens the file but SQLite.
+//! Commits are synced into the log (WAL), and checkpoints move them into the file. All locks are SQLite's:
+//! one process at a time changes records, and others read what was committed before. Those locks belong to
+//! the process and end with it; closing any handle of the file releases them, too. So only SQLite opens the
+//! file here.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -49,8 +49,8 @@ const LOG_BYTES: u64 = 4 << 20;
 /// these have to go before there can be others.
 const LOG_PAGES: i64 = 32;
 
-/// From this many pages on, a change waits until nobody reads the log, which then begins anew. With what one
-/// transaction adds they are about [`LOG_BYTES`].
+/// From this many pages on, a change waits until the log is not being read; the log then restarts. With what
+/// one transaction adds they are about [`LOG_BYTES`].
 const LOG_PAGES_MAX: i64 = 768;
 
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
@@ -59,7 +59,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The process that first opened a folder.
 static OPENER: LazyLock<u32> = LazyLock::new(process::id);
 
-/// Until when somebody waits.
+/// Until when to wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     start: Instant,
@@ -226,7 +226,7 @@ fn wait_no_longer_than(connection: &mut Connection, deadline: Deadline) -> Resul
     Ok(connection.busy_handler(Some(again))?)
 }
 
-/// Moves pages from the log into the file if there are many, so that the log begins anew.
+/// Moves pages from the log into the file if there are many, so that the log restarts.
 fn shorten_log(connection: &Connection, deadline: Deadline) -> Result<(), Fault> {
     let checkpoint = |mode: &str| {
         let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -306,7 +306,7 @@ fn make(folder: &Path, path: &Path, boot: &str) -> Result<(), Fault> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.close().map_err(|(_, error)| error)?;
     File::open(&new)?.sync_all()?;
-    // So are the folders above, before anybody finds the file.
+    // So are the folders above, before the file can be found.
     let device = fs::metadata(folder)?.dev();
     let is_on_it = |above: &&Path| fs::metadata(above).is_ok_and(|found| found.dev() == device);
     for above in folder.ancestors().skip(1).take_while(is_on_it) {

@@ -1,4 +1,4 @@
-//! What can go wrong inside a folder, before it is known who asked for what.
+//! What can go wrong inside a folder; the request is added later.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

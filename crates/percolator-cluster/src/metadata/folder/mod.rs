@@ -36,27 +36,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many bytes the file may have: as many as etcd's has by default.
 const BYTES_MAX: u64 = 2 << 30;
 
-/// How often somebody who waits for a change looks for one.
+/// How often a caller that waits for a change checks for one.
 const LOOK: Duration = Duration::from_millis(15);
 
 /// Records in a folder, which the processes of one machine share. Clones, and others that open the folder,
 /// have the same records.
 ///
 /// They are in a database of SQLite, `metadata.sqlite`, with its log (`-wal`) and an index of that (`-shm`)
-/// beside it while somebody has the folder open. What was committed is on the disk, and stays whatever
+/// beside it while a process has the folder open. What was committed is on the disk, and stays whatever
 /// happens to the processes: one that is killed leaves nothing to be repaired, and what it had not committed
 /// never happened. One that is stopped within a change (SIGSTOP, a debugger, a disk that hangs) delays the
 /// changes of others, who wait for as long as [`FolderOptions::patience`] says; other handles read meanwhile,
-/// and the clones of one handle take turns. One that is stopped while it reads delays changes, too, once the
-/// log cannot be begun anew because of it.
+/// and the clones of one handle take turns. One that is stopped while it reads delays changes, too, once it
+/// keeps the log from restarting.
 ///
-/// Leases count the time since the machine was started. When it is started anew, they have all ended.
+/// Leases count the time since the machine was started. When it is restarted, they have all ended.
 ///
 /// # What is trusted
 ///
 /// That the folder is on a disk of this machine, since the log's index is memory that all processes share:
-/// NFS, SMB, FUSE and their like are refused. That nobody else writes to the files while they are open:
-/// whoever cuts the index ends the process that reads it (SIGBUS). That nothing else in this process opens
+/// NFS, SMB, FUSE and their like are refused. No other program may write to the files while they are open:
+/// truncating the index ends the process that reads it (SIGBUS). That nothing else in this process opens
 /// them, be it with another copy of SQLite: closing a file ends the locks that its process has of it. A file
 /// that was damaged before is an error: when it is opened, SQLite checks all its pages, and each record has a
 /// checksum.
@@ -276,8 +276,8 @@ impl Metadata for FolderMetadata {
         self.change("end a lease", false, |book| book.end(lease))
     }
 
-    // Whoever waits looks again and again. A notice from the kernel would save little: the end of a lease,
-    // which nobody makes known, must be seen as well.
+    // A waiting caller checks repeatedly. A notice from the kernel would save little: the end of a lease,
+    // which is not announced, must be noticed as well.
     fn wait(&self, prefix: &str, revision: Revision, at_most: Duration) -> Result<bool, MetadataError> {
         let (end, mut patience, mut seen) = (Deadline::after(at_most), self.options.patience, None);
         loop {

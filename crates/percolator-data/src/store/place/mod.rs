@@ -204,8 +204,8 @@ impl Place {
         Ok(())
     }
 
-    /// Gives those outputs their names that do not have them yet. Of the others, what an earlier run wrote
-    /// goes with the store that this one replaces; beside a new store, it may be anybody's.
+    /// Gives those outputs their names that do not have them yet. The other files that an earlier run wrote
+    /// are removed with the store that this one replaces; beside a new store, they may be anybody's.
     fn give_names(&self, moved: &[String]) -> Result<(), StoreError> {
         for output in &self.outputs {
             let Output { name, path, kind } = output;
@@ -334,11 +334,11 @@ impl Place {
     /// [`StoreError::Io`] if it cannot be removed.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
         let failed = |path: &Path| StoreError::io(path, "remove the folder");
-        // Under another name first: a folder with a part of its files must not be gone on with.
+        // Under another name first: a folder with only a part of its files must not be resumed.
         replace::remove(&self.done).map_err(failed(&self.done))?;
         fs::rename(&self.partial, &self.done).map_err(failed(&self.partial))?;
-        // Nobody looks for a lock there. On NFS and FUSE, a file that is open would only be hidden, and keep
-        // its folder from being removed.
+        // No process looks for a lock there. On NFS and FUSE, a file that is open would only be hidden, and
+        // keep its folder from being removed.
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         replace::remove(&self.done).map_err(failed(&self.done))
     }
@@ -349,7 +349,7 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
     input_file::is_there(path).map_err(StoreError::io(path, "look at it"))
 }
 
-/// The error of an output that somebody else has removed.
+/// The error of an output that another process has removed.
 fn gone(path: PathBuf) -> StoreError {
     StoreError::Changed { path, found: "it was whole, and is gone".to_owned() }
 }

@@ -179,7 +179,7 @@ impl<W: Write> TableBuilder<W> {
         Ok(())
     }
 
-    /// Writes what is left, and returns where it was written to. Nothing is flushed.
+    /// Writes the rest, and returns where everything was written to. Nothing is flushed.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub enum Finding {
     /// Records cannot be decoded.
     Undecodable {
-        /// How many of those that were looked at.
+        /// How many of those that were read.
         records: usize,
         /// The position of the first one.
         first: u64,
@@ -45,7 +45,7 @@ pub enum Finding {
     },
     /// Pixels are infinite or no numbers.
     NotFinite {
-        /// How many of the records that were looked at have such pixels.
+        /// How many of the records that were read have such pixels.
         records: usize,
     },
     /// The shapes differ, and nothing makes them one.

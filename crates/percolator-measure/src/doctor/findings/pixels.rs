@@ -1,4 +1,4 @@
-//! Pixels that are no numbers or in another order, and means that are not the pixels'.
+//! Pixels that are not numbers or are in another order, and means that are not those of the pixels.
 
 use super::{Finding, Use};
 use crate::doctor::sample::{Moments, Sample, Samples};
@@ -44,7 +44,7 @@ pub(super) fn mean(samples: &[&Sample], used: &Use) -> Option<Finding> {
     }
     let channels = channels(samples.iter().copied()).filter(|channels| channels.len() <= CHANNELS_MAX)?;
     let means: Vec<f64> = used.mean.iter().copied().map(f64::from).collect();
-    // The middle of all bytes centres pixels, and is no mean of theirs.
+    // The middle of all byte values centres pixels, but is not their mean.
     let is_middle = |mean: f64| (mean - 127.75).abs() <= 0.25;
     let mean = match &*means {
         [] => return None,

@@ -38,8 +38,8 @@ impl Listed {
     }
 }
 
-/// Forgets the checkpoints of other folders. The list of a folder that was copied may name those of the
-/// first one, and an unpacked list anybody's: they are not this manager's to remove.
+/// Forgets the checkpoints of other folders. The list of a copied folder may name those of the original
+/// folder, and an unpacked list anybody's: this manager must not remove them.
 fn of_folder<T>(listed: Vec<(PathBuf, T)>, folder: &Path, list: &Path) -> Vec<(PathBuf, T)> {
     let place = |prefix: &Path| fs::canonicalize(folder_of(prefix)).ok();
     let here = place(&folder.join("name"));

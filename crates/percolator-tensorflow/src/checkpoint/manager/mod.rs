@@ -26,8 +26,9 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// checkpoints; then old ones are removed. At every moment the list names a whole checkpoint as the latest,
 /// also while a step is written for a second time (see [`CheckpointWriter`]).
 ///
-/// It removes what it has saved itself, and what the list names in the folder itself. Checkpoints of other
-/// folders that the list names stay: the folder may be a copy whose list has the paths of the first one.
+/// It removes the checkpoints that it has saved, and those that the list names in the folder itself.
+/// Checkpoints of other folders that the list names stay: the folder may be a copy whose list has the paths
+/// of the first one.
 ///
 /// ```
 /// use percolator_tensorflow::checkpoint::ManagerOptions;
@@ -164,7 +165,7 @@ impl CheckpointManager {
         self.latest.as_deref().is_some_and(is_previous) || self.checkpoints().any(is_previous)
     }
 
-    /// Puts a checkpoint behind all others.
+    /// Puts a checkpoint after all others.
     fn enter(&mut self, prefix: PathBuf, written: f64) {
         let own = [&prefix, &previous_prefix(&prefix)];
         let is_other = |other: &Path| !own.iter().any(|own| is_same_checkpoint(own, other));
@@ -219,7 +220,7 @@ impl CheckpointManager {
     pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<Saved, StateError> {
         let prefix = writer.prefix().to_owned();
         self.state.check(&prefix)?;
-        // One that cannot be listed must not be written: nobody would find or remove it.
+        // A checkpoint that cannot be listed must not be written, because it would never be found or removed.
         self.state.listed(&prefix, self.options.relative_paths)?;
         if self.lists_previous {
             // What the list names may be removed when the writer begins to replace a checkpoint.

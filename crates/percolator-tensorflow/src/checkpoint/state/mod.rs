@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// file `checkpoint` names; `None` if there is no such file. TensorFlow follows an absolute path that the
 /// file has, also out of a folder that was copied; here, a checkpoint of that name in the folder comes first.
 ///
-/// If a writer was killed while it wrote that checkpoint anew, this is the earlier one, under the prefix at
+/// If a writer was killed while it rewrote that checkpoint, this is the earlier one, under the prefix at
 /// which the writer has kept it.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ impl StateFile {
 
     /// Returns its contents, as `tf.train.get_checkpoint_state` does: relative paths are joined to the
     /// folder. So are the names of absolute ones if there is a checkpoint of that name in the folder. `None`
-    /// if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
+    /// if there is no such file. Fields that TensorFlow 2.21 does not have are skipped.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl StateFile {
         if exists(&index_path(&previous))? {
             return Ok(Some(previous));
         }
-        // Somebody else has written it anew after a manager was killed.
+        // Another program has rewritten it after a manager was killed.
         if let Some(new) = new_prefix(prefix).filter(|new| index_path(new).is_file()) {
             return Ok(Some(new));
         }

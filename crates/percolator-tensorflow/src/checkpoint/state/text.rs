@@ -19,8 +19,8 @@ pub(super) fn print(state: &CheckpointState) -> String {
     of.map_or_else(String::new, |of| text::print(&of, &bytes, Style::Python))
 }
 
-/// Reads a text. Fields that the message does not have are passed over; of a field that is there twice, the
-/// last one counts.
+/// Reads a text. Fields that the message does not have are skipped; if a field is there twice, the last one
+/// counts.
 pub(super) fn parse(text: &str) -> Result<CheckpointState, TextFault> {
     let mut tokens = Tokens::new(text)?;
     let mut state = CheckpointState::default();

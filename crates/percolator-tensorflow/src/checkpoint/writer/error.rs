@@ -69,7 +69,7 @@ pub enum WriteError {
         /// The tensor's name, quoted; of a slice with its region.
         name: String,
     },
-    /// The tensor's type, shape or elements are none that a checkpoint can hold.
+    /// A checkpoint cannot hold the tensor's type, shape or elements.
     #[error("checkpoint {}, tensor {name}: {reason}", shown::path(prefix))]
     Tensor {
         /// The prefix.

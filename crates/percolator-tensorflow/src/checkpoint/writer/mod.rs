@@ -3,8 +3,8 @@
 //! The tensors' bytes go to a data file in the order in which they are added, one after the other without
 //! padding. The index, a sorted table, is written at the end: its header is under the empty key, and each
 //! tensor has an entry under its name. A tensor in slices has an entry that lists them, and each slice has
-//! its own, under a key in ordered code. Several data files are what TensorFlow makes of a checkpoint that
-//! several devices save at once, and then merge.
+//! its own, under a key in ordered code. Several data files are what TensorFlow writes if several devices
+//! save a checkpoint at once and it is then merged.
 
 mod data_file;
 mod error;
@@ -284,7 +284,7 @@ impl CheckpointWriter {
     }
 }
 
-/// What stands behind each way of adding a tensor.
+/// The common part of all ways of adding a tensor.
 impl CheckpointWriter {
     /// Checks what can be checked before the first byte.
     fn plan(&self, name: &[u8], data_type: DataType, shape: &[usize]) -> Result<Planned, WriteError> {

@@ -1,4 +1,4 @@
-//! What is known of a tensor before its bytes are written, and its entry after.
+//! What is known about a tensor before its bytes are written, and its entry afterwards.
 
 use super::error::TensorReason;
 use super::slices::Region;

@@ -1,8 +1,8 @@
-//! How a checkpoint takes the place of an earlier one with its prefix.
+//! How a checkpoint replaces an earlier one with its prefix.
 //!
-//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` behind it is that
-//! of a whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
-//! checkpoint is there if its index is: of the earlier one, the index is linked last and removed first.
+//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` after it is that of a
+//! whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
+//! checkpoint exists if its index does: the earlier one's index is linked last and removed first.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -22,8 +22,8 @@ use crate::paths::{folder_of, with_suffix};
 /// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
 pub(crate) const PREVIOUS: &str = ".percolator-previous";
 
-/// A checkpoint that is about to be named, and the earlier one with its prefix. Nobody else names files in
-/// its folder meanwhile.
+/// A checkpoint that is about to be named, and the earlier one with its prefix. No other process names files
+/// in its folder meanwhile.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
     prefix: &'a Path,
@@ -129,7 +129,7 @@ impl<'a> Replacement<'a> {
 }
 
 /// Removes the data files that an earlier checkpoint has at a prefix, unless the new one has as many. Those
-/// of a number that the earlier index does not state are not the earlier checkpoint's: they may be somebody's
+/// of a number that the earlier index does not state are not the earlier checkpoint's: they may be a user's
 /// records.
 ///
 /// If the process is killed meanwhile, the earlier index is there still, and the next writer goes on.

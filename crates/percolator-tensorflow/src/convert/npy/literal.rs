@@ -1,4 +1,4 @@
-//! A value written as Python writes it: what the header of a `.npy` file is.
+//! A value written as Python writes it, like the header of a `.npy` file.
 //!
 //! Only what such a header can hold is read: texts, numbers, booleans, `None`, tuples, lists, dictionaries.
 //! Nothing is evaluated. The depth is limited, and so is the length, which is the header's.

@@ -1,7 +1,7 @@
 //! NumPy's archives of arrays (`.npz`): a ZIP archive with a `.npy` member for each tensor.
 //!
 //! The crates that read and write ZIP archives bring ten others, and none writes the bytes of `numpy.savez`.
-//! What such a file needs is little: stored members, and deflated ones (by `flate2`) for reading.
+//! Such a file needs little: stored members, and deflated ones (by `flate2`) for reading.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

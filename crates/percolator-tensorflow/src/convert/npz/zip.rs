@@ -1,6 +1,6 @@
 //! The ZIP archive around the arrays of a `.npz` file: which members it has, and where.
 //!
-//! Everything that the archive says twice must agree, members must not share bytes, and all of them must lie
+//! Everything that the archive says twice must agree, members must not share bytes, and all of them must be
 //! before the directory: an archive that two readers could understand differently is refused.
 
 use std::ops::Range;

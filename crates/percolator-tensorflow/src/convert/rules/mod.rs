@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// New names for tensors: by a file of rules, or by one regular expression.
 ///
-/// A file has a rule a line. The first rule that matches a name decides; the others are not looked at.
+/// A file has a rule a line. The first rule that matches a name decides; the others are ignored.
 ///
 /// ```text
 /// # A comment. A tensor's whole name, and its new one:

@@ -88,7 +88,7 @@ pub enum DataError {
     QuirksDiffer {
         /// The first `record_info`.
         path: PathBuf,
-        /// Whether quirks are mended in its records.
+        /// Whether quirks are fixed in its records.
         fix_quirks: bool,
         /// Another `record_info`.
         other_path: PathBuf,

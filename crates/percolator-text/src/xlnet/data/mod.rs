@@ -45,7 +45,7 @@ pub struct XlnetData {
     files: Vec<PathBuf>,
     /// What each file must have: its number of batches, if its `record_info` names no other file.
     batches: Vec<Option<u64>>,
-    /// Whether the script's quirks are mended in all of them.
+    /// Whether the script's quirks are fixed in all of them.
     fix_quirks: bool,
     num_batch: u64,
     flags: DataFlags,
