@@ -255,10 +255,6 @@ impl CursorInternals for ChaosCursor {
         self.inner.check_end()
     }
 
-    fn leave(&mut self) {
-        self.inner.leave();
-    }
-
     fn foresee(&mut self, position: u64) {
         self.inner.foresee(position);
     }
@@ -275,8 +271,8 @@ impl CursorInternals for ChaosCursor {
         self.inner.share_buffers(spare);
     }
 
-    fn leave_buffers(&mut self) {
-        self.inner.leave_buffers();
+    fn set_aside(&mut self) {
+        self.inner.set_aside();
     }
 
     fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {

@@ -158,9 +158,6 @@ pub trait CursorInternals {
         Ok(())
     }
 
-    /// Reading continues in another database: the cursor may close what it had open for read-ahead.
-    fn leave(&mut self) {}
-
     /// A hint: the cursor will seek to this position soon.
     fn foresee(&mut self, _position: u64) {}
 
@@ -176,12 +173,13 @@ pub trait CursorInternals {
     }
 
     /// The cursor uses these buffers instead of new ones. It puts its own there at its end, and when it is
-    /// [left](Self::leave_buffers). Called before the first step.
+    /// [set aside](Self::set_aside). Called before the first step.
     fn share_buffers(&mut self, _spare: &Rc<SpareBuffers>) {}
 
-    /// Reading continues in another source: puts the buffers where the next cursor finds them. The last
-    /// entry's bytes are gone afterwards. A cursor in the middle of a compressed file also closes the file.
-    fn leave_buffers(&mut self) {}
+    /// Reading continues in another source: the cursor closes what it has open for read-ahead, and puts its
+    /// buffers where the next cursor finds them. The last entry's bytes are gone afterwards. A cursor in the
+    /// middle of a compressed file also closes the file.
+    fn set_aside(&mut self) {}
 
     /// The most memory that the cursor keeps, if its values have `value_bytes` bytes. A feed's memory budget
     /// counts it, and asks at the first record. Other sources report theirs in [`Source::held_bytes`].
@@ -255,12 +253,6 @@ impl dyn Cursor + '_ {
         self.internals().map_or(Ok(()), CursorInternals::check_end)
     }
 
-    pub(crate) fn leave(&mut self) {
-        if let Some(own) = self.internals() {
-            own.leave();
-        }
-    }
-
     pub(crate) fn foresee(&mut self, position: u64) {
         if let Some(own) = self.internals() {
             own.foresee(position);
@@ -283,9 +275,9 @@ impl dyn Cursor + '_ {
         }
     }
 
-    pub(crate) fn leave_buffers(&mut self) {
+    pub(crate) fn set_aside(&mut self) {
         if let Some(own) = self.internals() {
-            own.leave_buffers();
+            own.set_aside();
         }
     }
 

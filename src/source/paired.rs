@@ -255,19 +255,14 @@ impl CursorInternals for PairedCursor {
         self.second.reads_until(position);
     }
 
-    fn leave(&mut self) {
-        self.first.leave();
-        self.second.leave();
-    }
-
     fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
         self.first.share_buffers(spare);
         self.second.share_buffers(spare);
     }
 
-    fn leave_buffers(&mut self) {
-        self.first.leave_buffers();
-        self.second.leave_buffers();
+    fn set_aside(&mut self) {
+        self.first.set_aside();
+        self.second.set_aside();
     }
 
     fn held_bytes(&mut self, _value_bytes: usize) -> HeldBytes {

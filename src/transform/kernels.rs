@@ -15,7 +15,7 @@
 //! multiplication round separately, as in Caffe: a fused operation would change the last bit.
 //!
 //! A record is one [`Job`], which is compiled once per instruction set; one is picked at run time, once per
-//! record (`base/simd.rs`). Everything below it is `inline(always)`, and there are no closures.
+//! record (`percolator_image::simd`). Everything below it is `inline(always)`, and there are no closures.
 
 use std::array;
 

@@ -318,8 +318,7 @@ impl JoinedCursor {
 
     fn come_to(&mut self, number: usize) {
         if self.here != number {
-            self.members[self.here].cursor.leave();
-            self.members[self.here].cursor.leave_buffers();
+            self.members[self.here].cursor.set_aside();
             self.here = number;
             self.until.tell(number, &mut *self.members[number].cursor);
         }
@@ -461,10 +460,6 @@ impl CursorInternals for JoinedCursor {
         Err(other_count(&*self.source.sources[here], known, known, "continues"))
     }
 
-    fn leave(&mut self) {
-        self.members[self.here].cursor.leave();
-    }
-
     fn foresee(&mut self, position: u64) {
         let (number, local) = self.find(position);
         self.members[number].cursor.foresee(local);
@@ -488,8 +483,8 @@ impl CursorInternals for JoinedCursor {
         }
     }
 
-    fn leave_buffers(&mut self) {
-        self.members[self.here].cursor.leave_buffers();
+    fn set_aside(&mut self) {
+        self.members[self.here].cursor.set_aside();
     }
 
     fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {

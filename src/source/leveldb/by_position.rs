@@ -130,10 +130,6 @@ impl CursorInternals for LevelDbCursor {
         self.walk.reads_until(place.map(RecordPlace::of_numbers));
     }
 
-    fn leave(&mut self) {
-        self.walk.leave();
-    }
-
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         // An entry found by the index never offers its buffer.
         !self.is_by_position && self.walk.give(id, run)

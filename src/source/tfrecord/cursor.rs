@@ -339,13 +339,13 @@ impl PlainCursor {
             source.learn(self.walk.position)?;
         }
         self.close();
-        self.leave_buffers();
+        self.put_buffers();
         Ok(())
     }
 
     /// Releases the buffers, if other cursors use them as well.
-    fn leave_buffers(&mut self) {
-        if self.forward.is_none() && self.walk.leave_buffers() {
+    fn put_buffers(&mut self) {
+        if self.forward.is_none() && self.walk.put_buffers() {
             (self.alone, self.steps) = (None, 0);
         }
     }
@@ -420,12 +420,6 @@ impl PlainCursor {
 }
 
 impl CursorInternals for TfRecordCursor {
-    fn leave(&mut self) {
-        if let At::Plain(plain) = &mut self.at {
-            plain.close();
-        }
-    }
-
     fn foresee(&mut self, position: u64) {
         if let At::Plain(plain) = &mut self.at
             && let Some(Mapped { map, .. }) = &plain.by_position
@@ -467,9 +461,12 @@ impl CursorInternals for TfRecordCursor {
         }
     }
 
-    fn leave_buffers(&mut self) {
+    fn set_aside(&mut self) {
         match &mut self.at {
-            At::Plain(plain) => plain.leave_buffers(),
+            At::Plain(plain) => {
+                plain.close();
+                plain.put_buffers();
+            }
             At::Packed { walk, whole } => {
                 walk.close();
                 *whole = None;

@@ -171,7 +171,7 @@ impl Walk {
     }
 
     /// Puts the buffers where other walks find them. `false` if they are not shared.
-    pub(super) fn leave_buffers(&mut self) -> bool {
+    pub(super) fn put_buffers(&mut self) -> bool {
         let Read { window, part, wanted, alone, spare: Some(spare), has_left, .. } = &mut self.read else {
             return false;
         };

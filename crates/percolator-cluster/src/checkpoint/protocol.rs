@@ -1,4 +1,4 @@
-//! The steps that make a file the checkpoint that counts, and remove those before it. docs/design.md says why
+//! The steps that make a file the checkpoint that counts, and remove those before it. DESIGN.md says why
 //! they are in this order.
 
 use std::collections::BTreeSet;
