@@ -173,8 +173,6 @@ pub mod chaos;
 
 pub mod feed;
 
-pub mod limits;
-
 #[doc(hidden)]
 pub mod bench_support;
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use percolator::limits;
 use percolator::source::{LevelDb, Source as _};
+use percolator_measure::limits;
 
 const ROUNDS: usize = 7;
 

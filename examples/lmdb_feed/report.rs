@@ -5,7 +5,8 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
-use percolator::{Stats, limits};
+use percolator::Stats;
+use percolator_measure::limits;
 
 /// A progress bar, with an end if `length` is known. It writes to the standard error, and nowhere if that is
 /// not a terminal.

@@ -8,6 +8,8 @@ use std::io;
 #[cfg(not(miri))]
 use memmap2::MmapMut;
 
+use crate::base::cache_lines::{self, Page};
+
 /// Host memory that batches are written to and a device reads from.
 ///
 /// A device provides its own kind, such as page-locked memory; [`PageMemory`] is the plain kind.
@@ -70,9 +72,14 @@ impl PageMemory {
         Ok(PageMemory { map })
     }
 
-    /// All bytes of the memory.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    /// All bytes of the memory. The first use of a page takes it from the system.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.map
+    }
+
+    /// Writes this value to every byte as fast as the processor can: past the caches on x86-64.
+    pub fn fill_past_caches(&mut self, value: u8) {
+        cache_lines::fill_past_caches(self.bytes_mut(), &Page::filled(value));
     }
 }
 

@@ -21,7 +21,6 @@ mod epochs;
 mod fields;
 mod lane_ends;
 mod lanes;
-mod limits;
 mod own_sources;
 mod panics;
 mod programs;

@@ -6,9 +6,9 @@
 //!
 //! It writes JPEG files of 500x375 pixels to a temporary folder below FOLDER (the system's own by default),
 //! 10,000 of them: 400 windows of four photographs, each in 25 files. Then it takes turns: the decoder alone,
-//! on one thread (`percolator::limits::decodes_per_second`), and conversions with one worker and with as many
-//! as there are processors; after each, as many bytes as it wrote are written to a plain file, by one thread.
-//! The medians of three turns count. The files are in the page cache.
+//! on one thread (`limits::decodes_per_second` of percolator-measure), and conversions with one worker and
+//! with as many as there are processors; after each, as many bytes as it wrote are written to a plain file,
+//! by one thread. The medians of three turns count. The files are in the page cache.
 #![allow(missing_docs, clippy::cast_precision_loss, reason = "a bench")]
 
 use std::error::Error;
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use jpeg_encoder::{ColorType, Encoder};
 use percolator::ColorMode;
 use percolator::decoder::ImageFileDecoder;
-use percolator::limits::decodes_per_second;
 use percolator::source::ImageList;
 use percolator_data::convert::{Convert, Encoded, ImageOptions, Progress};
 use percolator_data::input::ListedImages;
 use percolator_data::store::Backend;
+use percolator_measure::limits::decodes_per_second;
 
 const HEIGHT: usize = 375;
 const WIDTH: usize = 500;

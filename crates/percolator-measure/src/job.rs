@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use percolator::example::ExampleImage;
 use percolator::feed::{DecoderSpec, ResolvedFeed};
-use percolator::limits::PageCache;
 use percolator::transform::TransformPlace;
 use percolator::{ColorMode, FeedBuilder};
 
 use crate::error::MeasureError;
+use crate::limits::PageCache;
 use crate::machine::Limits;
 use crate::run::{Rule, Run, run};
 use crate::shares::Round;

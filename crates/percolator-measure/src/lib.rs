@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! job       what is measured: a feed, and the files that its records are in       job, stored, files
-//! round     the limits of the machine, then the pipeline      machine; run, timeline, process
+//! round     the limits of the machine, then the pipeline      machine, limits/; run, timeline, process
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
 //! compare   two results side by side                          compare/
@@ -17,6 +17,7 @@ pub mod doctor;
 mod error;
 mod files;
 mod job;
+pub mod limits;
 mod machine;
 mod noise;
 mod process;

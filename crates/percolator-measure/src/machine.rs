@@ -5,10 +5,10 @@ use std::time::Duration;
 use percolator::Stats;
 #[cfg(feature = "cuda-driver")]
 use percolator::device::CudaDevice;
-use percolator::limits::{self, PageCache};
 
 use crate::error::MeasureError;
 use crate::job::Job;
+use crate::limits::{self, PageCache};
 
 /// The best that this machine can do, in bytes per second unless noted.
 #[non_exhaustive]

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use percolator::feed::{Bottleneck, BudgetLine};
-use percolator::{Feed, Stats, limits};
+use percolator::{Feed, Stats};
 use percolator_files::shown;
+use percolator_measure::limits;
 use percolator_observe::Numbers;
 use percolator_observe::trace::Summary;
 use serde_json::{Value, json};

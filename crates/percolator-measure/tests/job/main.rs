@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod limits;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

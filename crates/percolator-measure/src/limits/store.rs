@@ -3,8 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use super::{Buffer, together};
-use crate::base::cache_lines;
+use super::{buffer, together};
 
 /// Measures the rate at which `threads` threads together write memory that they do not read, in bytes a
 /// second: past the caches if the processor can (x86-64), and otherwise with an ordinary copy from the
@@ -15,12 +14,11 @@ use crate::base::cache_lines;
 #[must_use]
 pub fn store_bytes_per_second(threads: usize, time: Duration) -> f64 {
     together::per_second(threads, time, |_number| {
-        let mut buffer = Buffer::new(threads);
-        let value = cache_lines::Page::filled(1);
+        let mut memory = buffer(threads);
         move || {
-            let Some(buffer) = &mut buffer else { return 0 };
-            cache_lines::fill_past_caches(buffer.bytes(), &value);
-            black_box(buffer.bytes()).len()
+            let Some(memory) = &mut memory else { return 0 };
+            memory.fill_past_caches(1);
+            black_box(memory.bytes_mut()).len()
         }
     })
 }

@@ -4,8 +4,9 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use percolator::device::PageMemory;
+
 use super::together;
-use crate::batch::memory::PageMemory;
 
 /// The smallest page size.
 const PAGE_BYTES: usize = 4096;

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use memmap2::Mmap;
+use percolator_files::input_file;
 
 use super::together;
-use percolator_files::input_file;
 
 /// The most that is read of the files: more than any cache holds.
 const READ_BYTES_MAX: usize = 1 << 30;

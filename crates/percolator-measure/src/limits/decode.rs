@@ -3,12 +3,11 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::batch::fault::{RecordCause, RecordError};
-use crate::feed::FeedError;
-use crate::record::{Key, RecordId};
-use crate::source::{Entry, Source, SourceError};
-use percolator_image::{ColorMode, Decode, Decoder};
-use percolator_messages::Datum;
+use percolator::decoder::{RecordCause, RecordError};
+use percolator::record::{Datum, Key, RecordId};
+use percolator::source::{Entry, Source, SourceError};
+use percolator::{ColorMode, FeedError};
+use percolator_image::{Decode, Decoder};
 
 /// Measures how many of a source's encoded records one thread decodes a second, whole and without a
 /// transform. It reads the source for about `time`, from the start again when it ends. `None` if the first
@@ -73,11 +72,11 @@ fn error_at(source: &dyn Source, index: u64, entry: &Entry<'_>, cause: RecordCau
 mod tests {
     use std::path::Path;
 
+    use percolator::proto;
+    use percolator::source::Cursor;
     use prost::Message as _;
 
     use super::*;
-    use crate::proto;
-    use crate::source::Cursor;
 
     /// One encoded record in the first pass, and none in the second.
     #[derive(Debug)]

@@ -1,31 +1,29 @@
 //! If a limit is measured wrong, every share of it is wrong. A rate cannot be tested, but its conditions can:
 //! it exists where it must, and a damaged record is named and not skipped.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::Path;
 use std::time::Duration;
 
 use percolator::proto::Datum;
-use percolator::{ColorMode, FeedError, limits};
+use percolator::source::FnSource;
+use percolator::{ColorMode, FeedError};
+use percolator_measure::limits;
 use prost::Message as _;
-
-use crate::common::source::MemorySource;
-use crate::common::{datum, key};
 
 fn encoded(data: Vec<u8>) -> Vec<u8> {
     Datum { data: Some(data), encoded: Some(true), ..Datum::default() }.encode_to_vec()
 }
 
 fn photo() -> Vec<u8> {
-    std::fs::read(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/percolator-cli/src/bench/photos/chelsea.jpg"),
-    )
-    .unwrap()
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-cli/src/bench/photos");
+    std::fs::read(photos.join("chelsea.jpg")).unwrap()
 }
 
-fn source(values: impl IntoIterator<Item = Vec<u8>>) -> MemorySource {
-    MemorySource::new("limits", values.into_iter().enumerate().map(|(index, value)| (key(index), value)))
+fn source<const N: usize>(values: [Vec<u8>; N]) -> FnSource {
+    FnSource::new("limits", N as u64, move |position, value| {
+        value.extend_from_slice(&values[usize::try_from(position).unwrap()]);
+        Ok(())
+    })
 }
 
 #[test]
@@ -39,12 +37,12 @@ fn memory_is_copied_and_stored_at_some_rate() {
 
 #[test]
 fn encoded_records_are_decoded_and_others_have_no_such_limit() {
-    let rate =
-        |source: &MemorySource, color| limits::decodes_per_second(source, color, Duration::ZERO).unwrap();
+    let rate = |source: &FnSource, color| limits::decodes_per_second(source, color, Duration::ZERO).unwrap();
     for color in [ColorMode::Native, ColorMode::Color, ColorMode::Gray] {
         assert!(rate(&source([encoded(photo())]), color).is_some_and(|rate| rate > 0.0));
     }
-    assert_eq!(rate(&source([datum(1, 1, 2, 3, vec![4, 5])]), ColorMode::Native), None);
+    let pixels = Datum { data: Some(vec![4, 5]), ..Datum::default() };
+    assert_eq!(rate(&source([pixels.encode_to_vec()]), ColorMode::Native), None);
     assert_eq!(rate(&source([]), ColorMode::Native), None);
 }
 

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use super::{Buffer, together};
+use percolator::device::PageMemory;
+
+use super::{buffer, together, touched};
 
 /// Measures the rate at which `threads` threads together copy memory that no cache holds, in bytes written a
 /// second.
@@ -12,22 +14,22 @@ use super::{Buffer, together};
 /// provides them, and copy for about `time`.
 #[must_use]
 pub fn copy_bytes_per_second(threads: usize, time: Duration) -> f64 {
-    together::per_second(threads, time, |_number| copies(Buffer::new(threads), Buffer::new(threads)))
+    together::per_second(threads, time, |_number| copies(buffer(threads), buffer(threads)))
 }
 
 /// Measures the rate at which this thread copies `bytes` bytes of memory, in bytes written a second, as
 /// [`copy_bytes_per_second`] does. It allocates twice that many bytes, and returns 0 if it cannot.
 #[must_use]
 pub fn copy_bytes_per_second_of(bytes: usize, time: Duration) -> f64 {
-    together::per_second(1, time, |_number| copies(Buffer::of(bytes), Buffer::of(bytes)))
+    together::per_second(1, time, |_number| copies(touched(bytes), touched(bytes)))
 }
 
 /// Copies repeatedly; does nothing if either buffer is missing.
-fn copies(source: Option<Buffer>, target: Option<Buffer>) -> impl FnMut() -> usize {
+fn copies(source: Option<PageMemory>, target: Option<PageMemory>) -> impl FnMut() -> usize {
     let mut both = source.zip(target);
     move || {
         let Some((source, target)) = &mut both else { return 0 };
-        target.bytes().copy_from_slice(black_box(source.bytes()));
-        black_box(target.bytes()).len()
+        target.bytes_mut().copy_from_slice(black_box(source.bytes_mut()));
+        black_box(target.bytes_mut()).len()
     }
 }
