@@ -7,7 +7,6 @@
 //! and keep an index of where each record is ([`IndexPlace`]).
 
 mod checksum;
-mod each_source;
 mod entry;
 pub(crate) mod files;
 mod from_fn;

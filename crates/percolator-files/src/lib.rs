@@ -12,6 +12,7 @@
 //! - [`checksum`]: crc32c, plain, or masked as in LevelDB and TFRecord.
 //! - [`what`]: what a file or folder is when it is not what was wanted, and what to do about it.
 //! - [`shown`]: paths, keys and other foreign text in messages, safe for a terminal.
+//! - [`parallel`]: work that several threads share, with its results in order.
 //! - [`caller`]: a message's remedy in the caller's terms: Rust, a shell or Python.
 //! - [`Progress`]: how far a long task is, and a way to end it.
 //!
@@ -27,6 +28,7 @@ pub mod folder_turn;
 pub mod glob;
 pub mod input_file;
 mod kept_maps;
+pub mod parallel;
 mod progress;
 pub mod shown;
 pub mod what;

@@ -1,7 +1,6 @@
 //! Prepares text for training, as the models' public scripts do, and feeds the result through Percolator.
 
 mod clean;
-mod parallel;
 mod python_text;
 pub mod random;
 pub mod sentencepiece;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use percolator_files::checksum::crc32c;
+use percolator_files::parallel::try_map;
 
-use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
@@ -106,6 +106,15 @@ impl Joined {
         leaves
     }
 
+    /// Does work on each leaf, on as many at once as there are processors. The error is that of the first leaf
+    /// that has one.
+    fn for_each_leaf(
+        &self,
+        work: impl Fn(&dyn Source) -> Result<(), SourceError> + Sync,
+    ) -> Result<(), SourceError> {
+        try_map("source", 0, self.leaves(), |leaf| work(&**leaf)).map(drop)
+    }
+
     fn join_cursors(
         &self,
         open: impl Fn(&dyn Source) -> Result<Box<dyn Cursor>, SourceError>,
@@ -185,7 +194,7 @@ impl Source for Joined {
     }
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        for_each(&self.leaves(), |source| source.index(place))?;
+        self.for_each_leaf(|source| source.index(place))?;
         self.counts();
         Ok(())
     }
@@ -204,7 +213,7 @@ impl SourceInternals for Joined {
     }
 
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        for_each(&self.leaves(), |source| source.count(place))?;
+        self.for_each_leaf(|source| source.count(place))?;
         self.counts();
         Ok(())
     }

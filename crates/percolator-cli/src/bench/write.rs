@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::Progress;
 use percolator::tfrecord::{Compression, TfRecordWriter};
+use percolator_files::parallel::try_map;
 use rusty_leveldb::{DB, Options};
 
 use super::data::{Data, Format};
@@ -36,25 +37,8 @@ pub(super) fn write(data: &Data, folder: &Path, photos: &Photos, progress: &Prog
 
 /// Makes records on all cores.
 fn make(data: &Data, photos: &Photos, indexes: Range<usize>) -> anyhow::Result<Vec<Record>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let each = indexes.len().div_ceil(threads).max(1);
-    let make_one = |index: usize| Ok((format!("{index:08}").into_bytes(), data.kind.record(photos, index)?));
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = indexes
-            .clone()
-            .step_by(each)
-            .map(|start| start..indexes.end.min(start + each))
-            .map(|part| {
-                let make = move || part.map(make_one).collect::<anyhow::Result<Vec<_>>>();
-                std::thread::Builder::new().spawn_scoped(scope, make)
-            })
-            .collect::<Result<_, _>>()
-            .context("cannot start a thread that makes records")?;
-        let mut made = Vec::with_capacity(indexes.len());
-        for part in parts {
-            made.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(made)
+    try_map("make", 0, indexes, |index| {
+        Ok((format!("{index:08}").into_bytes(), data.kind.record(photos, index)?))
     })
 }
 

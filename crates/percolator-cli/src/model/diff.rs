@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator_files::parallel::map;
 use percolator_files::shown;
 use percolator_tensorflow::convert::{ConvertError, Model, Progress};
 use percolator_tensorflow::{DataType, Elements, Tensor};
@@ -13,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::list::weight;
 use super::values::{Value, value};
-use super::work::{Ended, each, watched};
+use super::work::{Ended, watched};
 use super::{How, printable, shape, stdout};
 use crate::exit;
 
@@ -100,7 +101,7 @@ impl Diff {
         let [one, other] = models;
         let weights = both.iter().map(|(_, [place, _])| weight(&one.tensors()[*place]));
         progress.begin(weights.fold(0, u64::saturating_add));
-        let found = each(both.len(), |number| {
+        let found = map("model", 0, 0..both.len(), |number| {
             ConvertError::check(progress)?;
             let (_, [one_place, other_place]) = both[number];
             let infos = [&one.tensors()[one_place], &other.tensors()[other_place]];

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator_files::parallel::map;
 use percolator_files::shown::count;
 use percolator_tensorflow::convert::{ConvertError, Model, Progress, TensorInfo};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::work::{Ended, each, watched};
+use super::work::{Ended, watched};
 use super::{How, printable, shape, stdout};
 
 #[derive(Debug, Args)]
@@ -68,7 +69,7 @@ pub(super) fn by_name(model: &Model) -> Vec<usize> {
 fn listed(model: &Model, order: &[usize], progress: &Progress) -> anyhow::Result<Vec<Listed>> {
     let weights = order.iter().map(|&place| weight(&model.tensors()[place]));
     progress.begin(weights.fold(0, u64::saturating_add));
-    let listed = each(order.len(), |number| {
+    let listed = map("model", 0, 0..order.len(), |number| {
         ConvertError::check(progress)?;
         let place = order[number];
         let info = &model.tensors()[place];

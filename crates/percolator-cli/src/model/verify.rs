@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use percolator_files::parallel::map;
 use percolator_files::shown::{self, count};
 use percolator_tensorflow::Checkpoint;
 use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;
 
 use super::list::weight;
-use super::work::{Ended, each, watched};
+use super::work::{Ended, watched};
 use super::{How, stdout};
 use crate::exit;
 
@@ -88,7 +89,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result
 
 fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
     progress.begin(model.tensors().iter().map(weight).fold(0, u64::saturating_add));
-    let checked = each(model.tensors().len(), |place| {
+    let checked = map("model", 0, 0..model.tensors().len(), |place| {
         ConvertError::check(progress)?;
         let info = &model.tensors()[place];
         let read = model.read(place);

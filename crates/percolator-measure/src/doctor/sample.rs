@@ -1,7 +1,6 @@
 //! What some of the records are, evenly spread over the source.
 
 use std::num::NonZeroUsize;
-use std::thread;
 
 use percolator::Progress;
 use percolator::batch::ImageShape;
@@ -11,6 +10,7 @@ use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
 use percolator::transform::DecodeError;
 use percolator::what::PixelOrder;
+use percolator_files::parallel::map;
 
 use crate::error::MeasureError;
 use crate::job::{Job, Records};
@@ -117,23 +117,9 @@ pub(super) fn samples(
     let is_spread = source.is_seekable() && records.is_some();
     let starts = starts(if is_spread { records } else { None }, most);
     let each = starts.len().div_ceil(job.threads().max(1)).max(1);
-    let parts: Vec<Result<Samples, SourceError>> = if is_spread {
-        thread::scope(|scope| {
-            // This thread reads a part for which there is no other thread.
-            let spawn = |part| {
-                let started =
-                    thread::Builder::new().spawn_scoped(scope, move || look(source, job, part, progress));
-                started.map_err(|_| look(source, job, part, progress))
-            };
-            let looking: Vec<_> = starts.chunks(each).map(spawn).collect();
-            let joined = looking.into_iter().map(|part| match part {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(looked) => looked,
-            });
-            joined.collect()
-        })
-    } else {
-        vec![look(source, job, &starts, progress)]
+    let parts = match is_spread {
+        true => map("samples", job.threads(), starts.chunks(each), |part| look(source, job, part, progress)),
+        false => vec![look(source, job, &starts, progress)],
     };
     if progress.is_stopped() {
         return Err(MeasureError::Stopped);

@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
+use percolator_files::parallel;
 
+use super::Checkpoint;
 use super::data::DataFile;
 use super::error::CheckpointError;
 use super::index::TensorInfo;
 use super::read::{Piece, check, crc32c_of};
 use super::region::{Run, Runs};
 use super::zeroed::zeroed;
-use super::{Checkpoint, parallel};
 use crate::tensor::elements;
 use crate::{DataType, Tensor};
 
@@ -124,7 +125,7 @@ impl Checkpoint {
         }
         self.fill(memory.iter_mut().map(|(number, memory)| (*number, &mut memory[..])).collect(), threads)?;
         let texts: Vec<_> = numbers.iter().copied().filter(is_text).collect();
-        let texts = parallel::map(texts, threads, |number| {
+        let texts = parallel::map("checkpoint", threads, texts, |number| {
             let whole: Vec<_> = self.get(number).shape.iter().map(|&extent| 0..extent).collect();
             self.read(number, &whole).map(Tensor::into_owned)
         });
@@ -201,10 +202,10 @@ impl Checkpoint {
             found.faults.push(error);
             return Ok(found);
         }
-        let works = numbers.into_iter().flat_map(|number| self.sums(number)).collect();
+        let works: Vec<_> = numbers.into_iter().flat_map(|number| self.sums(number)).collect();
         let stopped: Mutex<Option<E>> = Mutex::new(None);
         let lock = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = parallel::map(works, threads, |work| {
+        let done = parallel::map("checkpoint", threads, works, |work| {
             let work = work?;
             if lock().is_some() {
                 return Ok(Done::Stopped);
@@ -258,7 +259,7 @@ impl Checkpoint {
             self.add_works(number, memory, &mut works)?;
         }
         let has_failed = AtomicBool::new(false);
-        let done = parallel::map(works, threads, |work| {
+        let done = parallel::map("checkpoint", threads, works, |work| {
             if has_failed.load(Ordering::Relaxed) {
                 return Ok(Done::Stopped);
             }

@@ -11,7 +11,6 @@ mod manager;
 mod near;
 mod objects;
 mod ordered_code;
-mod parallel;
 mod read;
 mod region;
 mod slices;

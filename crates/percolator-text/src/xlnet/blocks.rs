@@ -17,8 +17,6 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 /// Whole lines of a file.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The block's number in its task.
-    pub(super) number: usize,
     /// The file's number in its task.
     pub(super) file: usize,
     /// Where the block starts in the file, in bytes and in lines.
@@ -45,7 +43,6 @@ pub(super) struct Blocks<'f> {
     files: &'f [PathBuf],
     open: Option<Open>,
     next_file: usize,
-    number: usize,
     offset: u64,
     line: u64,
     /// The beginning of a line whose end has not been read yet.
@@ -54,7 +51,7 @@ pub(super) struct Blocks<'f> {
 
 impl<'f> Blocks<'f> {
     pub(super) fn new(files: &'f [PathBuf]) -> Self {
-        Blocks { files, open: None, next_file: 0, number: 0, offset: 0, line: 1, rest: Vec::new() }
+        Blocks { files, open: None, next_file: 0, offset: 0, line: 1, rest: Vec::new() }
     }
 
     /// The next block; `None` after the last one, and after an error.
@@ -111,8 +108,7 @@ impl<'f> Blocks<'f> {
 
     fn cut(&mut self, file: usize, bytes: Vec<u8>) -> Block {
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-        let block = Block { number: self.number, file, offset: self.offset, first_line: self.line, bytes };
-        self.number += 1;
+        let block = Block { file, offset: self.offset, first_line: self.line, bytes };
         self.offset += block.bytes.len() as u64;
         self.line += lines as u64;
         block
@@ -161,7 +157,7 @@ mod tests {
         let mut number = 0;
         while let Some(block) = blocks.next().unwrap() {
             let text = &mut read[block.file];
-            assert_eq!((block.number, block.offset), (number, text.len() as u64));
+            assert_eq!(block.offset, text.len() as u64);
             assert_eq!(block.first_line, text.matches('\n').count() as u64 + 1);
             *text += std::str::from_utf8(&block.bytes).unwrap();
             assert!(text.ends_with('\n') || *text == texts[block.file]);

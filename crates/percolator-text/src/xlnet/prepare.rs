@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use percolator_files::parallel::try_map;
 use percolator_files::{input_file, shown, whole_file};
 
 use super::DataFlags;
@@ -21,7 +22,6 @@ use super::records::Pass;
 use super::stream::Stream;
 use super::tokens::{self, TaskTokens, TextCounts};
 use super::vocabulary::Vocabulary;
-use crate::parallel::in_order;
 use crate::random::{NumpyRandom, PythonRandom};
 
 /// What to prepare.
@@ -159,13 +159,9 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
         job.check_alike(is_replaced)?;
         corpus.remove_other()?;
     }
-    let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
-    let done = in_order(
-        at_once,
-        || Ok(numbered.next()),
-        || |task| job.task(task, &of_task(task), passes.clone(), threads / at_once),
-    )?;
+    let work = |task| job.task(task, &of_task(task), passes.clone(), threads / at_once);
+    let done = try_map("task", at_once, with_files, work)?;
     let mut held: Vec<u64> = done.iter().map(|task| task.temporary_bytes).collect();
     held.sort_unstable_by(|one, other| other.cmp(one));
     summary.temporary_bytes_max = held.iter().take(at_once).sum();
@@ -341,9 +337,7 @@ impl Job<'_> {
         }
         let bytes = files.iter().map(|path| fs::metadata(path).map_or(0, |found| found.len())).sum();
         let at_once = usize::try_from(passes.end - passes.start).unwrap_or(threads).min(threads);
-        let mut numbered = passes.enumerate();
-        let written =
-            in_order(at_once, || Ok(numbered.next()), || |pass| self.pass(task, pass, &tokens, bytes))?;
+        let written = try_map("pass", at_once, passes, |pass| self.pass(task, pass, &tokens, bytes))?;
         let temporary_bytes = tokens.bytes();
         Ok(Done { text: tokens.counts, passes: written, temporary_bytes })
     }

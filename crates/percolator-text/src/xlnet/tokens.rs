@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use percolator_files::parallel::in_order;
 use percolator_files::shown;
 
 use super::PrepareError;
@@ -15,7 +16,6 @@ use super::stream::Part;
 use super::token_file::{TokenFile, TokenWriter};
 use super::vocabulary::{EOD, Vocabulary};
 use crate::clean;
-use crate::parallel::in_order;
 use crate::python_text::{integer, is_space, words};
 use crate::sentencepiece::Scratch;
 
@@ -128,7 +128,7 @@ pub(super) fn read(
             false if left == 0 => Ok(None),
             false => {
                 left -= 1;
-                Ok(blocks.next()?.map(|block| (block.number, block)))
+                blocks.next()
             }
         };
         let cut = || {
@@ -146,7 +146,7 @@ pub(super) fn read(
                 Ok(tokens)
             }
         };
-        let cut = in_order(threads, next, cut)?;
+        let cut = in_order("tokens", threads, next, cut)?;
         if cut.is_empty() {
             return joiner.finish().map_err(failed);
         }
