@@ -130,9 +130,6 @@ pub mod receipt;
 
 pub mod bad;
 
-#[doc(hidden)]
-pub mod what;
-
 pub mod transform;
 
 /// Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.

@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::bad::QuarantineError;
 use crate::base::shape::ImageShape;
 use crate::batch::field::FieldError;
-use crate::record::FeatureError;
-use crate::record::{Key, RecordId};
+use crate::record::{FeatureError, Key, RecordId};
 use crate::source::{Damage, Record, SourceError};
 use crate::transform::TransformError;
-use crate::what::{self, Value};
 use percolator_files::caller::words;
 use percolator_files::shown;
 use percolator_image::DecodeError;
-use percolator_messages::DatumError;
 use percolator_messages::example::ExampleError;
+use percolator_messages::{DatumError, Value};
 
 /// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -143,7 +141,7 @@ impl RecordCause {
     /// What is wrong with a record that is something else than what was wanted, if its kind is known.
     #[cold]
     pub(crate) fn instead(wanted: Value, record: &[u8], error: impl Into<Self>) -> Self {
-        match what::value(record) {
+        match Value::of(record) {
             Some(found) if found != wanted => RecordCause::Instead { wanted, found },
             _ => error.into(),
         }

@@ -10,9 +10,8 @@ use crate::batch::field::Field;
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
-use crate::what::Value;
 use percolator_image::{DecodeError, Decoder, ImageFileDecoder, PIXEL_BYTES_MAX, Planes};
-use percolator_messages::{Datum, Floats, Image, Pixels};
+use percolator_messages::{Datum, Floats, Image, Pixels, Value};
 
 /// The names of an image record's fields.
 pub(crate) mod name {

@@ -32,9 +32,9 @@ use std::path::{Path, PathBuf};
 use self::leveldb::LevelDbError;
 use self::tfrecord::TfRecordError;
 use crate::record::Key;
-use crate::what;
 use percolator_files::caller::words;
 use percolator_files::shown;
+use percolator_files::what;
 
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
 pub(crate) use self::entry::Damage;

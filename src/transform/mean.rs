@@ -9,9 +9,9 @@ use prost::Message as _;
 
 use crate::base::shape::ImageShape;
 use crate::proto::BlobProto;
-use crate::what;
 use percolator_files::input_file;
 use percolator_files::shown;
+use percolator_files::what;
 
 /// The largest mean file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;

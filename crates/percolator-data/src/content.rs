@@ -8,8 +8,8 @@ use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
-use percolator::what::{self, PixelOrder, Value};
 use percolator_files::shown::panic_message;
+use percolator_messages::{PixelOrder, Value};
 use serde::Serialize;
 
 use crate::open::{DataSet, Kind};
@@ -228,7 +228,7 @@ impl Values {
             None if content == Content::Bytes && stated.is_none() => {
                 let mut votes = BTreeMap::<Option<Value>, usize>::new();
                 scan::look_at_first(data, progress, |seen| {
-                    *votes.entry(what::value(seen.value)).or_default() += 1;
+                    *votes.entry(Value::of(seen.value)).or_default() += 1;
                 })?;
                 let records: usize = votes.values().sum();
                 let other = votes.into_iter().find(|(_, found)| 2 * found > records);
@@ -267,7 +267,7 @@ impl Values {
         let mut votes = ImageVotes::default();
         votes.add(content, value);
         let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);
-        let other = what::value(value).filter(|_| content == Content::Bytes);
+        let other = Value::of(value).filter(|_| content == Content::Bytes);
         Values { images, is_stated: stated.is_some(), other, ..Values::of(content) }
     }
 
@@ -439,7 +439,7 @@ impl Content {
     /// What one value is. A Datum and an Example begin with fields of other types, so none is both.
     #[must_use]
     pub fn of_value(value: &[u8]) -> Self {
-        match what::value(value) {
+        match Value::of(value) {
             Some(Value::Datum) => Content::Datum,
             Some(Value::Example) => Content::Example,
             Some(Value::SequenceExample) => Content::SequenceExample,

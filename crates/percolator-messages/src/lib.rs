@@ -9,9 +9,13 @@
 
 mod datum;
 pub mod example;
+mod pixel_order;
+mod value;
 mod wire;
 
 pub use self::datum::{Datum, DatumError, Floats, IMAGE_ELEMENTS_MAX, Image, Pixels, Strided};
+pub use self::pixel_order::PixelOrder;
+pub use self::value::Value;
 pub use self::wire::WireError;
 
 /// The README's code compiles.

@@ -9,8 +9,8 @@ use crate::base::shape::{Dtype, ImageShape};
 use crate::base::sync::std_locks::Mutex;
 use crate::batch::fault::RecordCause;
 use crate::record::FeatureError;
-use crate::what::Value;
 use percolator_image::ColorMode;
+use percolator_messages::Value;
 use percolator_messages::example::{ExampleError, Feature, IntError, Kind};
 use percolator_messages::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 

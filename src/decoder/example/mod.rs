@@ -34,7 +34,7 @@ use crate::batch::Row;
 use crate::batch::fault::RecordCause;
 use crate::batch::field::Field;
 use crate::source::Record;
-use crate::what::Value;
+use percolator_messages::Value;
 
 /// Decodes Examples that hold no image.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use self::lines::{Line, parse};
 use self::shuffle::shuffle;
 use super::internals::SourceInternals;
 use super::{Cursor, Entry, Identity, Passes, Source, SourceError, VerifiesLater};
-use crate::what;
 use percolator_files::input_file::{self, open_without_waiting};
+use percolator_files::what;
 
 /// The fields of a Datum.
 mod field {

@@ -106,8 +106,8 @@ impl Joined {
         leaves
     }
 
-    /// Does work on each leaf, on as many at once as there are processors. The error is that of the first leaf
-    /// that has one.
+    /// Does work on each leaf, on as many at once as there are processors. The error is that of the first
+    /// leaf that has one.
     fn for_each_leaf(
         &self,
         work: impl Fn(&dyn Source) -> Result<(), SourceError> + Sync,

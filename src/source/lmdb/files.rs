@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::meta::{self, Foreign};
 use crate::source::SourceError;
-use crate::what::Kind;
 use percolator_files::file_id::FileId;
 use percolator_files::input_file::open_without_waiting;
+use percolator_files::what::Kind;
 
 /// The name of the data file in a database's folder.
 const DATA: &str = "data.mdb";

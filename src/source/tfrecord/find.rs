@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::TfRecordError;
 use crate::source::SourceError;
-use crate::what::Kind;
 use percolator_files::glob::{self, Rules};
 use percolator_files::input_file;
+use percolator_files::what::Kind;
 use percolator_files::whole_file::{self, kind_of};
 
 /// The endings of files that are kept beside records: those that this crate keeps there, or once kept, files

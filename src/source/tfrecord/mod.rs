@@ -63,9 +63,9 @@ pub(crate) use self::writer::frame_around;
 use super::internals::SourceInternals;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::what::Kind;
 use percolator_files::Access;
 use percolator_files::shown;
+use percolator_files::what::Kind;
 use percolator_files::what::begins_with_record;
 
 /// How a TFRecord file is compressed: TensorFlow's `compression_type`.

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use percolator::batch::FIELDS_MAX;
 use percolator::example::{ExampleField, ExampleFields};
-use percolator::what::Value;
 use percolator::{Dtype, Field};
 use percolator_files::shown;
+use percolator_messages::Value;
 
 use super::features::FeatureReport;
 use super::report::Report;

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::Key;
-use percolator::what::Value;
+use percolator_messages::Value;
 use serde::{Serialize, Serializer};
 
 use crate::content::{Content, Values, caught};

@@ -9,8 +9,8 @@ use percolator::example::{Example, ExampleImage, Feature, Features, ImageShapeFr
 use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
 use percolator::transform::DecodeError;
-use percolator::what::PixelOrder;
 use percolator_files::parallel::map;
+use percolator_messages::PixelOrder;
 
 use crate::error::MeasureError;
 use crate::job::{Job, Records};

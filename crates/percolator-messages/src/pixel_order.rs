@@ -1,6 +1,6 @@
 //! In which order the pixels of a raw image are stored, judged by how smooth it is.
 
-use crate::base::shape::ImageShape;
+use percolator_image::ImageShape;
 
 /// How much smoother an image must be in the other order to count as one of it.
 const SMOOTHER: f64 = 0.7;
@@ -75,20 +75,23 @@ impl PixelOrder {
 #[allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
 mod tests {
     use super::*;
-    use crate::base::splitmix::SplitMix;
 
     const SHAPE: ImageShape = ImageShape { channels: 3, height: 24, width: 20 };
 
     /// A soft picture, or noise.
     fn picture(seed: u64, is_soft: bool, order: impl Fn(usize, usize, usize) -> usize) -> Vec<u8> {
-        let mut random = SplitMix(seed);
-        let slopes: Vec<f64> = (0..6).map(|_| (random.next() % 900) as f64 / 100.0 - 4.5).collect();
+        let mut state = seed;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 40
+        };
+        let slopes: Vec<f64> = (0..6).map(|_| (random() % 900) as f64 / 100.0 - 4.5).collect();
         let mut bytes = vec![0; 3 * 24 * 20];
         for channel in 0..3 {
             for y in 0..24 {
                 for x in 0..20 {
                     let soft = 120.0 + slopes[channel] * y as f64 + slopes[3 + channel] * x as f64;
-                    let value = if is_soft { soft.clamp(0.0, 255.0) as u8 } else { random.next() as u8 };
+                    let value = if is_soft { soft.clamp(0.0, 255.0) as u8 } else { random() as u8 };
                     bytes[order(channel, y, x)] = value;
                 }
             }

@@ -4,8 +4,9 @@ use std::fmt;
 
 use percolator_files::caller::words;
 use percolator_files::what::picture;
-use percolator_messages::Datum;
-use percolator_messages::example::{Example, SequenceExample};
+
+use crate::Datum;
+use crate::example::{Example, SequenceExample};
 
 /// What the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +25,27 @@ pub enum Value {
 const IMAGES: [&str; 2] = ["a bare JPEG file", "a bare PNG file"];
 
 impl Value {
+    /// What a value is; `None` if that is not certain. A Datum and an Example begin with fields of other
+    /// types, so none is both.
+    #[must_use]
+    pub fn of(value: &[u8]) -> Option<Self> {
+        let has_image = |datum: &Datum<'_>| {
+            if datum.encoded { !datum.data.is_empty() } else { datum.image().is_ok() }
+        };
+        if Datum::parse(value).as_ref().is_ok_and(has_image) {
+            return Some(Value::Datum);
+        }
+        let has_lists = |example: &SequenceExample<'_>| example.feature_lists().entries().next().is_some();
+        if SequenceExample::parse(value).as_ref().is_ok_and(has_lists) {
+            return Some(Value::SequenceExample);
+        }
+        // A SequenceExample's context looks like an Example, so this comes second.
+        if Example::parse(value).is_ok_and(|example| example.features().entries().next().is_some()) {
+            return Some(Value::Example);
+        }
+        other(value).map(Value::Other)
+    }
+
     /// Whether it is an image's file that is decoded.
     #[must_use]
     pub fn is_image(self) -> bool {
@@ -64,27 +86,6 @@ impl fmt::Display for Value {
             Value::Other(what) => what,
         })
     }
-}
-
-/// What a value is; `None` if that is not certain. A Datum and an Example begin with fields of other types,
-/// so none is both.
-#[must_use]
-pub fn value(value: &[u8]) -> Option<Value> {
-    let has_image = |datum: &Datum<'_>| {
-        if datum.encoded { !datum.data.is_empty() } else { datum.image().is_ok() }
-    };
-    if Datum::parse(value).as_ref().is_ok_and(has_image) {
-        return Some(Value::Datum);
-    }
-    let has_lists = |example: &SequenceExample<'_>| example.feature_lists().entries().next().is_some();
-    if SequenceExample::parse(value).as_ref().is_ok_and(has_lists) {
-        return Some(Value::SequenceExample);
-    }
-    // A SequenceExample's context looks like an Example, so this comes second.
-    if Example::parse(value).is_ok_and(|example| example.features().entries().next().is_some()) {
-        return Some(Value::Example);
-    }
-    other(value).map(Value::Other)
 }
 
 fn other(value: &[u8]) -> Option<&'static str> {
@@ -213,4 +214,43 @@ fn varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_value_is_told_by_one_of_it() {
+        let example = [0x0a, 9, 0x0a, 7, 0x0a, 1, b'x', 0x12, 2, 0x1a, 0];
+        let caffe2 = [0x0a, 8, 0x08, 2, 0x10, 3, 0x1a, 2, 7, 7, 0x0a, 5, 0x08, 1, 0x10, 2, 0x22];
+        for (bytes, wanted) in [
+            (&[0x08, 1, 0x10, 1, 0x18, 2, 0x22, 2, 7, 9, 0x28, 3][..], "a Datum"),
+            (&example, "a tf.train.Example"),
+            (&caffe2[..10], "Caffe2's TensorProtos"),
+            (b"\x92\x01\xa2ab", "a message of MessagePack"),
+            (b"\x1f\x8b\x08\0", "packed with gzip"),
+            (b"42", "a number as text"),
+            (b"[1, 2]", "a JSON text"),
+        ] {
+            assert_eq!(Value::of(bytes).map(|value| value.to_string()).as_deref(), Some(wanted), "{bytes:?}");
+        }
+        for unknown in [&b"\x92\x01"[..], b"", b"\x01\x02\x03", b"\x92\x01\xa2abc", &[0x80, 0x04, 1, 1]] {
+            assert_eq!(Value::of(unknown), None, "{unknown:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(
+            magic in select(&[&b"PK\x03\x04"[..], b"\x93", b"{", b"\x0a", b"\xdf\xff\xff\xff\xff", b""][..]),
+            rest in vec(any::<u8>(), 0..300),
+        ) {
+            let _ = Value::of(&[magic, &rest].concat());
+        }
+    }
 }
