@@ -32,7 +32,6 @@ use std::path::{Path, PathBuf};
 use self::leveldb::LevelDbError;
 use self::tfrecord::TfRecordError;
 use crate::record::Key;
-use percolator_files::caller::words;
 use percolator_files::shown;
 use percolator_files::what;
 
@@ -42,14 +41,14 @@ pub use self::entry::Entry;
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
-pub use self::image_list::{ImageList, ListedFile};
+pub use self::image_list::{ImageList, ImageListError, ListedFile};
 pub use self::index::IndexPlace;
 pub(crate) use self::internals::VerifiesLater;
 pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
 pub use self::leveldb::LevelDb;
-pub use self::lmdb::{Lmdb, LmdbOptions};
+pub use self::lmdb::{Lmdb, LmdbError, LmdbOptions};
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, NUMBER_BYTES, PLACE_BYTES};
 pub use self::run::{Record, Run};
@@ -249,49 +248,11 @@ pub enum SourceError {
         /// What is there, and what to do about it.
         thing: String,
     },
-    /// The file is not an LMDB data file.
-    #[error("{}: not an LMDB data file: found {found}", shown::path(path))]
-    NotLmdb {
-        /// The database.
-        path: PathBuf,
-        /// What the file is instead.
-        found: String,
-    },
-    /// The file is shorter than the pages its newest commit uses.
-    #[error(
-        "{}: the file is cut short: it has {found_bytes} bytes, and its last page (number {last_page}, \
-         {page_bytes} bytes a page) ends at byte {needed_bytes}; copy it again from where it came",
-        shown::path(path)
-    )]
-    Truncated {
-        /// The data file.
-        path: PathBuf,
-        /// Its length.
-        found_bytes: u64,
-        /// The length its pages need.
-        needed_bytes: u64,
-        /// The number of the last page in use.
-        last_page: u64,
-        /// The length of a page.
-        page_bytes: u64,
-    },
     /// The database holds no record, so there is nothing to feed.
     #[error("{}: there is no record: a feed needs at least 1", shown::path(path))]
     Empty {
         /// The database.
         path: PathBuf,
-    },
-    /// The database library refused.
-    #[error("{}: {call} failed: {message}{hint}", shown::path(path))]
-    Library {
-        /// The database.
-        path: PathBuf,
-        /// The library's call that failed.
-        call: &'static str,
-        /// The library's message.
-        message: String,
-        /// What to do about it; may be empty.
-        hint: &'static str,
     },
     /// The database ended or changed where it must not.
     #[error("{}: record {index}: {message}", shown::path(path))]
@@ -303,44 +264,6 @@ pub enum SourceError {
         /// What was found.
         message: String,
     },
-    /// A page of the database is invalid.
-    #[error(
-        "{}: page {page} {message}{}; the file is damaged: copy it again from where it came",
-        shown::path(path),
-        Behind(before)
-    )]
-    BrokenPage {
-        /// The database.
-        path: PathBuf,
-        /// The number of the page.
-        page: u64,
-        /// What was found.
-        message: String,
-        /// The last key before that page, if the cursor reached one.
-        before: Option<Key>,
-    },
-    /// The database was written to, and nothing protected the pages that were read.
-    #[error(
-        "{}: {} transaction {transaction} was read without a lock; {}",
-        shown::path(path),
-        match found > transaction {
-            true => format!("transaction {found} was committed to it while"),
-            false => format!("another database, of transaction {found}, was written over it while"),
-        },
-        match found > transaction {
-            true => "read it when nobody writes to it, or read a copy (mdb_copy), or map it with its lock \
-                     (access mapped, on a local disk), which keeps writers from the pages that are read",
-            false => "read it again; replace a database by renaming, and not by writing over it",
-        }
-    )]
-    WrittenTo {
-        /// The database.
-        path: PathBuf,
-        /// The transaction that was read.
-        transaction: u64,
-        /// The newest transaction.
-        found: u64,
-    },
     /// The database was written to after its records were counted, and before they were read.
     #[error(
         "{}: it was written to while the feed was built, so its records are not those of the feed's plan; \
@@ -350,47 +273,6 @@ pub enum SourceError {
     Committed {
         /// The database.
         path: PathBuf,
-    },
-    /// The newest commit of an LMDB cannot be determined.
-    #[error(
-        "{}: {found}; open it when nobody writes to it; if nobody does, the file was overwritten while a \
-         program had it open: end that program",
-        shown::path(path)
-    )]
-    Busy {
-        /// The database.
-        path: PathBuf,
-        /// What was found.
-        found: String,
-    },
-    /// Another file replaced the database while it was being opened.
-    #[error("{}: another file took its place while it was opened; open it again", shown::path(path))]
-    Replaced {
-        /// The database.
-        path: PathBuf,
-    },
-    /// The file holds named databases instead of records.
-    #[error(
-        "{}: it holds databases and not records: {}; name one of them{}",
-        shown::path(path),
-        Names(names),
-        words(" (lmdb_named, or LmdbOptions::name)", " with --database NAME", " with lmdb_name=")
-    )]
-    HoldsDatabases {
-        /// The file.
-        path: PathBuf,
-        /// The first few names.
-        names: Vec<String>,
-    },
-    /// The file holds no database of this name.
-    #[error("{}: there is no database {name:?} in it; {}", shown::path(path), Others(names))]
-    NoSuchDatabase {
-        /// The file.
-        path: PathBuf,
-        /// The name.
-        name: String,
-        /// The first few names that it holds.
-        names: Vec<String>,
     },
     /// The database's records cannot be indexed.
     #[error("{}: its records cannot be addressed by position: {found}; {hint}", shown::path(path))]
@@ -436,80 +318,18 @@ pub enum SourceError {
         /// The source that continues.
         longer: PathBuf,
     },
-    /// A line of a list of files is empty.
-    #[error("{}: line {line} is empty; each line is a file's name, a space and a label", shown::path(path))]
-    EmptyLine {
-        /// The list.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-    },
-    /// A line of a list of files has no label that is a number.
-    #[error(
-        "{}: line {line}: {}; each line is a file's name, a space and a label, a whole number{hint}",
-        shown::path(path),
-        match found.as_str() {
-            "" => "there is no label".to_owned(),
-            found => format!("the label {found} is no number"),
-        }
-    )]
-    Label {
-        /// The list.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is in the place of the label; may be empty.
-        found: String,
-        /// What to do about it; may be empty.
-        hint: &'static str,
-    },
-    /// A label in a list of files does not fit a 32-bit integer.
-    #[error(
-        "{}: line {line}: the label {found} does not fit 32 bits; labels are whole numbers from \
-         -2147483648 to 2147483647",
-        shown::path(path)
-    )]
-    LabelRange {
-        /// The list.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The label.
-        found: String,
-    },
-    /// A list of files has too few lines to skip this many.
-    #[error(
-        "{}: not enough points to skip: {skip} of {found}; lower rand_skip to {found} or less",
-        shown::path(path)
-    )]
-    NotEnoughToSkip {
-        /// The list.
-        path: PathBuf,
-        /// The number of lines in the list.
-        found: usize,
-        /// The number of lines to skip.
-        skip: usize,
-    },
-    /// A file named by a list cannot be read.
-    #[error("{}: line {line}: cannot read {}: {message}", shown::path(path), shown::path(file))]
-    ListedFile {
-        /// The list.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The file.
-        file: PathBuf,
-        /// The operating system's message.
-        message: String,
-        /// Whether the fault lies with the file, so that trying again would fail too.
-        is_of_file: bool,
-    },
     /// A LevelDB cannot be read.
     #[error(transparent)]
     LevelDb(LevelDbError),
     /// A TFRecord file cannot be read.
     #[error(transparent)]
     TfRecord(#[from] TfRecordError),
+    /// An LMDB cannot be read.
+    #[error(transparent)]
+    Lmdb(#[from] LmdbError),
+    /// A list of images cannot be read.
+    #[error(transparent)]
+    ImageList(#[from] ImageListError),
 }
 
 /// Errors that other sources can have, too, are reported as theirs.
@@ -530,39 +350,6 @@ impl From<LevelDbError> for SourceError {
     }
 }
 
-/// Displays the key after which something was found.
-struct Behind<'a>(&'a Option<Key>);
-
-impl fmt::Display for Behind<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |key| write!(f, ", after the record with the key {key}"))
-    }
-}
-
-/// Displays names of databases.
-struct Names<'a>(&'a [String]);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, name) in self.0.iter().enumerate() {
-            write!(f, "{}{name:?}", if position == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
-}
-
-/// Displays the databases that exist instead.
-struct Others<'a>(&'a [String]);
-
-impl fmt::Display for Others<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("it holds none: open it without a name"),
-            names => write!(f, "it holds {}", Names(names)),
-        }
-    }
-}
-
 impl SourceError {
     /// Creates the error of a caller-implemented source, from the source's path and a message or another
     /// error.
@@ -578,26 +365,14 @@ impl SourceError {
             | SourceError::Io { path, .. }
             | SourceError::NotADatabase { path, .. }
             | SourceError::Instead { path, .. }
-            | SourceError::NotLmdb { path, .. }
-            | SourceError::Truncated { path, .. }
             | SourceError::Empty { path }
-            | SourceError::Library { path, .. }
             | SourceError::Broken { path, .. }
-            | SourceError::BrokenPage { path, .. }
-            | SourceError::WrittenTo { path, .. }
             | SourceError::Committed { path }
-            | SourceError::Busy { path, .. }
-            | SourceError::Replaced { path }
-            | SourceError::HoldsDatabases { path, .. }
-            | SourceError::NoSuchDatabase { path, .. }
             | SourceError::NoPositions { path, .. }
             | SourceError::KeysDiffer { path, .. }
-            | SourceError::Unpaired { path, .. }
-            | SourceError::EmptyLine { path, .. }
-            | SourceError::Label { path, .. }
-            | SourceError::LabelRange { path, .. }
-            | SourceError::NotEnoughToSkip { path, .. } => Some(path),
-            SourceError::ListedFile { file, .. } => Some(file),
+            | SourceError::Unpaired { path, .. } => Some(path),
+            SourceError::Lmdb(error) => Some(error.path()),
+            SourceError::ImageList(error) => Some(error.path()),
             SourceError::LevelDb(error) => Some(error.file()),
             SourceError::TfRecord(error) => Some(error.file()),
         }

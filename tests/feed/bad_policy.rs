@@ -12,7 +12,7 @@ use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
 use percolator::receipt::{EpochState, Verdict};
 use percolator::record::RecordId;
-use percolator::source::{FnSource, ImageList, Joined, Record, SourceError};
+use percolator::source::{FnSource, ImageList, ImageListError, Joined, Record, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{
     Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row, Shuffle,
@@ -462,7 +462,9 @@ fn a_listed_file_that_is_not_there_is_bad() {
     let error = builder().build().and_then(|mut feed| feed.steps().try_for_each(|step| step.map(drop)));
     assert!(matches!(
         error.unwrap_err(),
-        FeedError::Reader(percolator::reader::ReaderError::Source(SourceError::ListedFile { line: 1, .. }))
+        FeedError::Reader(percolator::reader::ReaderError::Source(SourceError::ImageList(
+            ImageListError::ListedFile { line: 1, .. }
+        )))
     ));
     let mut feed = builder().bad_records(any_policy()).build().unwrap();
     let mut labels = Vec::new();

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use lmdb::{Cursor as _, Environment, Transaction as _, WriteFlags};
 use percolator::order::{AutoShardPolicy, LastBatch, Shuffle, World};
-use percolator::source::{Access, IndexPlace, Joined, Lmdb, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Joined, Lmdb, LmdbError, Source, SourceError};
 use percolator::{Feed, FeedBuilder, FeedError, RawBytes};
 use tempfile::{TempDir, tempdir};
 
@@ -327,7 +327,7 @@ fn a_tree_that_leads_back_to_itself_or_twice_to_a_page_is_an_error() {
         let source = Lmdb::open_without_lock(folder.path()).unwrap();
         let error = source.index(&IndexPlace::Memory).unwrap_err();
         println!("{what}: {error}");
-        assert!(matches!(error, SourceError::BrokenPage { .. }), "{what}: {error}");
+        assert!(matches!(error, SourceError::Lmdb(LmdbError::BrokenPage { .. })), "{what}: {error}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::reader::{DataReader, ReaderError, Registry};
-use percolator::source::{Access, IndexPlace, Lmdb, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Lmdb, LmdbError, Source, SourceError};
 use percolator::{Feed, FeedError};
 use tempfile::tempdir;
 
@@ -181,11 +181,11 @@ fn cut_at_every_length(folder: &Path) {
         let error = opened.err().unwrap_or_else(|| panic!("opened when cut at {length}"));
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         match &error {
-            SourceError::Truncated { found_bytes, needed_bytes, .. } => {
+            SourceError::Lmdb(LmdbError::Truncated { found_bytes, needed_bytes, .. }) => {
                 let needed = if length < 2 * page { 2 * page } else { whole.len() };
                 assert_eq!((*found_bytes, *needed_bytes), (length as u64, needed as u64));
             }
-            SourceError::NotLmdb { .. } | SourceError::Instead { .. } => {
+            SourceError::Lmdb(LmdbError::NotLmdb { .. }) | SourceError::Instead { .. } => {
                 assert!(length < 100, "cut at {length}: {error}")
             }
             other => panic!("cut at {length}: {other}"),
@@ -264,7 +264,11 @@ fn what_is_no_lmdb_file_is_refused() {
             let error = refusal(&path);
             let is_known = ["empty", "zeroes", "text"].contains(&what);
             assert_eq!(is_known, matches!(error, SourceError::Instead { .. }), "{what}: {error}");
-            assert_eq!(!is_known, matches!(error, SourceError::NotLmdb { .. }), "{what}: {error}");
+            assert_eq!(
+                !is_known,
+                matches!(error, SourceError::Lmdb(LmdbError::NotLmdb { .. })),
+                "{what}: {error}"
+            );
             let text = error.to_string();
             assert!(text.contains("LMDB"), "{what}: {text}");
         }
@@ -291,7 +295,7 @@ fn the_format_of_another_lmdb_is_named_with_what_writes_it_anew() {
         bytes[at..at + 8].copy_from_slice(&stamp);
         fs::write(folder.path().join("data.mdb"), &bytes).unwrap();
         let error = refusal(folder.path());
-        assert!(matches!(error, SourceError::NotLmdb { .. }), "{error}");
+        assert!(matches!(error, SourceError::Lmdb(LmdbError::NotLmdb { .. })), "{error}");
         for part in [kind, dump, "mdb_load of LMDB 0.9"] {
             assert!(error.to_string().contains(part), "{part}: {error}");
         }
@@ -306,7 +310,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success(), "mkfifo: {made}");
     for path in [folder.path(), &pipe] {
-        assert!(matches!(refusal(path), SourceError::NotLmdb { .. }));
+        assert!(matches!(refusal(path), SourceError::Lmdb(LmdbError::NotLmdb { .. })));
     }
 }
 
@@ -461,7 +465,9 @@ fn a_file_that_is_cut_while_it_is_read_is_an_error() {
             position += 1;
         };
         assert!(position < records.len());
-        let SourceError::Truncated { found_bytes, needed_bytes, .. } = error else { panic!("{error}") };
+        let SourceError::Lmdb(LmdbError::Truncated { found_bytes, needed_bytes, .. }) = error else {
+            panic!("{error}")
+        };
         assert_eq!((found_bytes, needed_bytes), (bytes / 2, bytes));
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use lmdb::{DatabaseFlags, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::source::{Access, IndexPlace, Lmdb, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Lmdb, LmdbError, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 use crate::anatomy::Anatomy;
@@ -83,7 +83,9 @@ fn broken(source: &Lmdb) -> (Records, u64, String) {
         match cursor.advance() {
             Ok(Some(entry)) => records.push((entry.key().to_vec(), entry.value().to_vec())),
             Ok(None) => panic!("no error in {} records", records.len()),
-            Err(error @ SourceError::BrokenPage { page, .. }) => return (records, page, error.to_string()),
+            Err(error @ SourceError::Lmdb(LmdbError::BrokenPage { page, .. })) => {
+                return (records, page, error.to_string());
+            }
             Err(error) => panic!("{error}"),
         }
     }

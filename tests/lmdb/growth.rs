@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::chaos::{Chaos, Faults};
-use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, Source, SourceError};
+use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, LmdbError, Source, SourceError};
 use percolator::{Feed, FeedBuilder, RawBytes, Shuffle};
 use tempfile::{TempDir, tempdir};
 
@@ -120,7 +120,7 @@ fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_hav
     let error = source.cursor().err().unwrap();
     println!("{error}");
     let text = error.to_string();
-    assert!(matches!(error, SourceError::Library { call: "mdb_txn_begin", .. }), "{text}");
+    assert!(matches!(error, SourceError::Lmdb(LmdbError::Library { call: "mdb_txn_begin", .. })), "{text}");
     assert!(text.contains("close the open cursors, or lift the limit (ulimit -v)"), "{text}");
     assert!(rest(before) == old()[1..], "the walk that began before");
     for _ in 0..2 {
@@ -144,7 +144,10 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
     for _ in 0..3 {
         let error = source.cursor().err().unwrap();
         println!("{error}");
-        assert!(matches!(error, SourceError::Library { call: "mdb_env_set_mapsize", .. }), "{error}");
+        assert!(
+            matches!(error, SourceError::Lmdb(LmdbError::Library { call: "mdb_env_set_mapsize", .. })),
+            "{error}"
+        );
         assert!(error.to_string().contains("lift the limit (ulimit -v), and open it again"), "{error}");
     }
     // The error is not permanent.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::source::{Access, IndexPlace, Lmdb, LmdbOptions, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Lmdb, LmdbError, LmdbOptions, Source, SourceError};
 use percolator::{Dtype, Feed};
 use tempfile::{TempDir, tempdir};
 
@@ -68,7 +68,7 @@ fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+    assert!(matches!(error, SourceError::Lmdb(LmdbError::WrittenTo { .. })), "{error}");
     drop((cursor, source));
     written_by_another_process(folder.path());
     kept("after it was closed");
@@ -194,7 +194,7 @@ fn a_file_that_was_written_over_under_its_lock_file_is_an_error_that_says_so() {
     let error = Lmdb::open(folder.path()).unwrap_err();
     keeper.end();
     println!("{error}");
-    assert!(matches!(error, SourceError::Busy { .. }), "{error}");
+    assert!(matches!(error, SourceError::Lmdb(LmdbError::Busy { .. })), "{error}");
     assert!(
         error.to_string().contains("transaction 5 is the newest by its lock file, and 2 by the data file"),
         "{error}"
@@ -275,7 +275,10 @@ fn in_the_place_of_another_one() {
             ended => break ended.map(|_| ()),
         }
     };
-    assert!(matches!(ended, Err(SourceError::WrittenTo { .. })), "{ended:?} after {given} records");
+    assert!(
+        matches!(ended, Err(SourceError::Lmdb(LmdbError::WrittenTo { .. }))),
+        "{ended:?} after {given} records"
+    );
 }
 
 #[test]
@@ -328,7 +331,7 @@ fn a_commit_ends_a_walk_without_a_lock_and_not_one_that_has_a_slot() {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(error, SourceError::WrittenTo { .. }), "{access:?}: {error}");
+        assert!(matches!(error, SourceError::Lmdb(LmdbError::WrittenTo { .. })), "{access:?}: {error}");
         let said = error.to_string();
         for remedy in ["read it when nobody writes to it", "mdb_copy", "access mapped"] {
             assert!(said.contains(remedy), "{said}");
@@ -369,7 +372,7 @@ fn another_database_written_over_the_file_ends_a_walk_without_a_lock() {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+        assert!(matches!(error, SourceError::Lmdb(LmdbError::WrittenTo { .. })), "{error}");
         assert!(error.to_string().contains("was written over it while transaction"), "{error}");
         fs::write(folder.join("data.mdb"), data).unwrap();
     }
@@ -474,7 +477,7 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
         cursor.advance().unwrap().unwrap();
         written_by_another_process(Path::new(&path));
         let error = cursor.advance().unwrap_err();
-        return assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+        return assert!(matches!(error, SourceError::Lmdb(LmdbError::WrittenTo { .. })), "{error}");
     }
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), large(100));

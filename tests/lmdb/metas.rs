@@ -5,7 +5,7 @@
 use std::fs;
 
 use lmdb::{Cursor as _, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::source::{Access, Lmdb, SourceError};
+use percolator::source::{Access, Lmdb, LmdbError, SourceError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -123,7 +123,7 @@ fn is_whole(what: &str, file: &[u8], records: &Records) {
 
 fn is_refused(what: &str, file: &[u8], page: usize) {
     match seen(file).0 {
-        Err(SourceError::BrokenPage { page: found, message, .. }) => {
+        Err(SourceError::Lmdb(LmdbError::BrokenPage { page: found, message, .. })) => {
             println!("{what}: page {found} {message}");
             assert_eq!(found, page as u64, "{what}: {message}");
         }
@@ -179,8 +179,10 @@ fn what_is_no_meta_page_is_refused_wherever_it_lies() {
         ] {
             let file = changed(file, page, at, bytes);
             match seen(&file).0 {
-                Err(SourceError::BrokenPage { page: found, .. }) => assert_eq!(found, page as u64, "{what}"),
-                Err(SourceError::NotLmdb { .. } | SourceError::Instead { .. }) => {
+                Err(SourceError::Lmdb(LmdbError::BrokenPage { page: found, .. })) => {
+                    assert_eq!(found, page as u64, "{what}")
+                }
+                Err(SourceError::Lmdb(LmdbError::NotLmdb { .. }) | SourceError::Instead { .. }) => {
                     assert_eq!(page, 0, "{what}");
                 }
                 other => panic!("{what} of page {page}: {:?}", other.map(|records| records.len())),
@@ -225,7 +227,10 @@ fn a_damaged_number_of_a_transaction_never_leads_to_older_records() {
                     whole += 1;
                 }
                 Err(error) => {
-                    assert!(matches!(error, SourceError::BrokenPage { .. }), "{what}: {error}");
+                    assert!(
+                        matches!(error, SourceError::Lmdb(LmdbError::BrokenPage { .. })),
+                        "{what}: {error}"
+                    );
                     refused += 1;
                 }
             }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use lmdb::{DatabaseFlags, Environment, Transaction as _, WriteFlags};
 use percolator::Feed;
-use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, LmdbError, Source, SourceError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -208,7 +208,7 @@ fn what_has_several_values_a_key_or_databases_within_has_no_positions() {
     println!("{error}");
     assert!(!source.is_seekable());
     let error = Lmdb::open(named.path()).unwrap_err();
-    assert!(matches!(error, SourceError::HoldsDatabases { .. }), "{error}");
+    assert!(matches!(error, SourceError::Lmdb(LmdbError::HoldsDatabases { .. })), "{error}");
 }
 
 #[test]

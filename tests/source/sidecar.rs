@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, LmdbError, Source, SourceError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -249,7 +249,9 @@ fn a_forged_sidecar_is_not_believed() {
         cursor.seek(0).unwrap();
         match cursor.advance() {
             Ok(Some(entry)) => assert_eq!(entry.key(), records[0].0),
-            Err(SourceError::BrokenPage { .. } | SourceError::NoPositions { .. }) => refused += 1,
+            Err(SourceError::Lmdb(LmdbError::BrokenPage { .. }) | SourceError::NoPositions { .. }) => {
+                refused += 1
+            }
             other => panic!("{place:#x}: {other:?}"),
         }
     }

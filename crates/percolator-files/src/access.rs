@@ -19,7 +19,7 @@ pub enum Access {
     /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if there is a
-    /// commit meanwhile, the cursor, and a feed with it, ends with `SourceError::WrittenTo`.
+    /// commit meanwhile, the cursor, and a feed with it, ends with `LmdbError::WrittenTo`.
     /// `LevelDbOptions::access` describes the memory that a LevelDB's cursors then hold.
     Read,
 }

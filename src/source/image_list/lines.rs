@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::source::SourceError;
+use crate::source::{ImageListError, SourceError};
 use percolator_files::shown;
 
 /// One line of the list.
@@ -25,7 +25,10 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> 
         let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
         let number = lines.len() + 1;
         if line.trim_ascii().is_empty() {
-            return Err(SourceError::EmptyLine { path: path.to_owned(), line: number });
+            return Err(SourceError::ImageList(ImageListError::EmptyLine {
+                path: path.to_owned(),
+                line: number,
+            }));
         }
         let full = line.trim_ascii_end();
         let (name, label) = match full.iter().rposition(|&byte| byte == b' ') {
@@ -37,8 +40,15 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> 
             Err(wrong) => {
                 let (path, found) = (path.to_owned(), shown::bytes(label).to_string());
                 return Err(match wrong {
-                    Wrong::TooLarge => SourceError::LabelRange { path, line: number, found },
-                    Wrong::NoNumber => SourceError::Label { path, line: number, found, hint: hint(full) },
+                    Wrong::TooLarge => {
+                        SourceError::ImageList(ImageListError::LabelRange { path, line: number, found })
+                    }
+                    Wrong::NoNumber => SourceError::ImageList(ImageListError::Label {
+                        path,
+                        line: number,
+                        found,
+                        hint: hint(full),
+                    }),
                 });
             }
         };
@@ -158,7 +168,10 @@ mod tests {
             ("my a.jpg,3", "put a space in the place of the comma".to_owned()),
         ] {
             let error = lines(&format!("first.jpg 1\n{line}\nlast.jpg 2")).unwrap_err();
-            assert!(matches!(error, SourceError::Label { line: 2, .. }), "{line}: {error:?}");
+            assert!(
+                matches!(error, SourceError::ImageList(ImageListError::Label { line: 2, .. })),
+                "{line}: {error:?}"
+            );
             assert!(error.to_string().contains(&said), "{line}: {error}");
         }
     }
@@ -172,6 +185,9 @@ mod tests {
     #[test]
     fn an_empty_line_is_no_file() {
         let error = lines("a.jpg 1\n\nb.jpg 2").unwrap_err();
-        assert_eq!(error, SourceError::EmptyLine { path: "list.txt".into(), line: 2 });
+        assert_eq!(
+            error,
+            SourceError::ImageList(ImageListError::EmptyLine { path: "list.txt".into(), line: 2 })
+        );
     }
 }

@@ -3,6 +3,7 @@
 //! Each line is a file name, a space and a label; names may contain spaces. A record's key is the name as
 //! listed. Its value is what a database would hold: a Datum with the encoded file and its label.
 
+mod error;
 mod lines;
 mod shuffle;
 
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
+
+pub use self::error::ImageListError;
 
 use self::lines::{Line, parse};
 use self::shuffle::shuffle;
@@ -96,9 +99,11 @@ impl ImageList {
             .map_err(|error| SourceError::io(&path, "read the list", &error))?;
         let lines = parse(&text, &path).map_err(|error| match error {
             // After a good line it is a list, whatever its beginning looks like.
-            SourceError::EmptyLine { line: 2.., .. }
-            | SourceError::Label { line: 2.., .. }
-            | SourceError::LabelRange { line: 2.., .. } => error,
+            SourceError::ImageList(
+                ImageListError::EmptyLine { line: 2.., .. }
+                | ImageListError::Label { line: 2.., .. }
+                | ImageListError::LabelRange { line: 2.., .. },
+            ) => error,
             error => {
                 let kinds = [what::Kind::List, what::Kind::Text];
                 SourceError::instead(&path, "a list of images", &kinds).unwrap_or(error)
@@ -138,11 +143,15 @@ impl ImageList {
     ///
     /// # Errors
     ///
-    /// [`SourceError::NotEnoughToSkip`] if the list does not have more lines than that.
+    /// [`ImageListError::NotEnoughToSkip`] if the list does not have more lines than that.
     pub fn skipping(mut self, lines: usize) -> Result<Self, SourceError> {
         let found = self.list.lines.len();
         if lines >= found {
-            return Err(SourceError::NotEnoughToSkip { path: self.list.path.clone(), found, skip: lines });
+            return Err(SourceError::ImageList(ImageListError::NotEnoughToSkip {
+                path: self.list.path.clone(),
+                found,
+                skip: lines,
+            }));
         }
         self.skip = lines;
         Ok(self)
@@ -272,13 +281,13 @@ impl Cursor for ListCursor {
             return Ok(Some(Entry::borrowed(name, &self.value).numbered(of_line)));
         };
         let is_of_file = input_file::is_of_file(&error);
-        let damage = SourceError::ListedFile {
+        let damage = SourceError::ImageList(ImageListError::ListedFile {
             path: self.list.path.clone(),
             line: number + 1,
             file: self.file.clone(),
             message: format!("{error}{}", blank(name)),
             is_of_file,
-        };
+        });
         match self.goes_on && is_of_file {
             true => {
                 let entry = Entry::damaged(name, &[], self.damage.insert(damage));

@@ -21,7 +21,7 @@ use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::base::keyed::{Held, Keyed};
 use crate::source::page_cache::PageCache;
-use crate::source::{Keeper, SourceError, TableChecksum};
+use crate::source::{Keeper, LmdbError, SourceError, TableChecksum};
 use percolator_files::Reading;
 use percolator_files::file_id::FileId;
 use percolator_files::shown;
@@ -198,12 +198,12 @@ impl View {
             (before, found) = (commit, [slot.transaction, newest]);
         }
         let [transaction, newest] = found;
-        Err(SourceError::Busy {
+        Err(SourceError::Lmdb(LmdbError::Busy {
             path: environment.path.clone(),
             found: format!(
                 "transaction {transaction} is the newest by its lock file, and {newest} by the data file"
             ),
-        })
+        }))
     }
 
     fn of(environment: &Shared, commit: Commit, slot: Option<Arc<Slot>>) -> Result<Self, SourceError> {
@@ -231,7 +231,7 @@ impl View {
         let free = match read.map_err(|fault| self.error(fault, None)) {
             Ok(free) => free,
             // The cursor reports it.
-            Err(SourceError::WrittenTo { .. }) => return FreePages::default(),
+            Err(SourceError::Lmdb(LmdbError::WrittenTo { .. })) => return FreePages::default(),
             Err(error) => {
                 tracing::warn!(
                     path = %shown::path(&environment.path), %error,
@@ -309,11 +309,11 @@ impl View {
             found.is_none()
         })?;
         let Some(tree) = found else {
-            return Err(SourceError::NoSuchDatabase {
+            return Err(SourceError::Lmdb(LmdbError::NoSuchDatabase {
                 path: self.environment.path.clone(),
                 name: name.to_owned(),
                 names: self.names()?,
-            });
+            }));
         };
         tree.check(pages.page_bytes()).map_err(|message| {
             let message = format!("has the database {name:?}, and {message}");
@@ -366,7 +366,7 @@ impl View {
         if let Fault::Databases = fault
             && let Ok(names) = self.names()
         {
-            return SourceError::HoldsDatabases { path: environment.path.clone(), names };
+            return SourceError::Lmdb(LmdbError::HoldsDatabases { path: environment.path.clone(), names });
         }
         error_of(&environment.path, self.pages.file(), Some(&self.commit.tree), fault, last_key)
     }
@@ -401,14 +401,14 @@ fn error_of(
     match fault {
         Fault::Page { number, message } => {
             let before = last_key.map(|key| crate::record::Key(key.to_owned()));
-            SourceError::BrokenPage { path, page: number, message, before }
+            SourceError::Lmdb(LmdbError::BrokenPage { path, page: number, message, before })
         }
         Fault::Cut { number, page_bytes } => {
             let found_bytes = file.metadata().map_or(0, |metadata| metadata.len());
             // When it was whole, the file extended to the last page in use.
             let last_page = tree.map_or(number, |tree| tree.last_page.max(number));
             let needed_bytes = last_page.saturating_add(1).saturating_mul(page_bytes);
-            SourceError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes }
+            SourceError::Lmdb(LmdbError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes })
         }
         Fault::Databases => SourceError::NoPositions {
             path,
@@ -420,13 +420,17 @@ fn error_of(
             found: "it holds several values of one key".to_owned(),
             hint: "write each record under a key of its own",
         },
-        Fault::WrittenTo { transaction, found } => SourceError::WrittenTo { path, transaction, found },
+        Fault::WrittenTo { transaction, found } => {
+            SourceError::Lmdb(LmdbError::WrittenTo { path, transaction, found })
+        }
         Fault::TooFew { records, entries } => SourceError::Broken {
             path,
             index: records,
             message: format!("the database ends, but states that it has {entries} records"),
         },
-        Fault::Busy => SourceError::Busy { path, found: "its first pages change constantly".to_owned() },
+        Fault::Busy => {
+            SourceError::Lmdb(LmdbError::Busy { path, found: "its first pages change constantly".to_owned() })
+        }
         Fault::Io(error) => SourceError::io(&path, "read the data file", &error),
     }
 }

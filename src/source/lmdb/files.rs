@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::meta::{self, Foreign};
-use crate::source::SourceError;
+use crate::source::{LmdbError, SourceError};
 use percolator_files::file_id::FileId;
 use percolator_files::input_file::open_without_waiting;
 use percolator_files::what::Kind;
@@ -70,7 +70,7 @@ impl Files {
         let io = |action| move |error| SourceError::io(&self.given, action, &error);
         let not_lmdb = |found| {
             let known = instead(&self.given, &self.data);
-            known.unwrap_or_else(|| SourceError::NotLmdb { path: self.given.clone(), found })
+            known.unwrap_or_else(|| SourceError::Lmdb(LmdbError::NotLmdb { path: self.given.clone(), found }))
         };
         let mut file = open_without_waiting(&self.data).map_err(io("open the data file"))?;
         let metadata = file.metadata().map_err(io("look at the data file"))?;
@@ -85,13 +85,13 @@ impl Files {
         file.read_exact(&mut head).map_err(io("read the data file"))?;
         meta::check_head(&head, bytes).map_err(|foreign| match foreign {
             Foreign::Other(found) => not_lmdb(found),
-            Foreign::Cut { page_bytes } => SourceError::Truncated {
+            Foreign::Cut { page_bytes } => SourceError::Lmdb(LmdbError::Truncated {
                 path: self.given.clone(),
                 found_bytes: bytes,
                 needed_bytes: 2 * page_bytes,
                 last_page: 1,
                 page_bytes,
-            },
+            }),
         })?;
         Ok(DataFile { file, id: FileId::of(&metadata), bytes })
     }

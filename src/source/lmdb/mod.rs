@@ -28,6 +28,7 @@
 mod by_position;
 mod cursor;
 mod environment;
+mod error;
 mod fault;
 mod files;
 mod free;
@@ -46,6 +47,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+pub use self::error::LmdbError;
 
 use self::cursor::{Heads, LmdbCursor};
 use self::environment::{Environment, Shared, View};
@@ -119,7 +122,7 @@ impl LmdbOptions {
     ///
     /// # Errors
     ///
-    /// As [`Lmdb::open`], and [`SourceError::NoSuchDatabase`].
+    /// As [`Lmdb::open`], and [`LmdbError::NoSuchDatabase`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Lmdb, SourceError> {
         Lmdb::open_with(path.as_ref(), self)
     }
@@ -159,7 +162,7 @@ impl Lmdb {
         if !IS_READ_HERE {
             let found =
                 "written by little-endian machines with words of 64 bits, and this is not one".to_owned();
-            return Err(SourceError::NotLmdb { path: path.to_owned(), found });
+            return Err(SourceError::Lmdb(LmdbError::NotLmdb { path: path.to_owned(), found }));
         }
         let files = Files::find(path)?;
         let reading = access.of(&files.open()?.file);

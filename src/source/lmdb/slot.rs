@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::files::Files;
 use super::lock_file::{LockFile, Turn};
 use super::room::Room;
-use crate::source::SourceError;
+use crate::source::{LmdbError, SourceError};
 use percolator_files::caller::words;
 use percolator_files::file_id::FileId;
 use percolator_files::shown;
@@ -151,7 +151,7 @@ impl Slots {
         let slots = Slots { env: ManuallyDrop::new(env), lock, live: Arc::default(), room };
         // liblmdb has opened the file by its path a second time.
         if slots.metadata().as_ref().map(FileId::of) != Some(file) {
-            return Err(SourceError::Replaced { path: files.given.clone() });
+            return Err(SourceError::Lmdb(LmdbError::Replaced { path: files.given.clone() }));
         }
         Ok(if slots.has_table(&files.given)? { Ok(slots) } else { Err(NoLock::ReadOnly) })
     }
@@ -328,7 +328,12 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
         }
         _ => "",
     };
-    SourceError::Library { path: PathBuf::from(path), call, message: error.to_string(), hint }
+    SourceError::Lmdb(LmdbError::Library {
+        path: PathBuf::from(path),
+        call,
+        message: error.to_string(),
+        hint,
+    })
 }
 
 #[cfg(test)]

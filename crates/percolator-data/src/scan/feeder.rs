@@ -13,7 +13,7 @@ use std::io;
 
 use percolator::leveldb::LevelDbError;
 use percolator::record::Key;
-use percolator::source::{Cursor, Source, SourceError};
+use percolator::source::{Cursor, ImageListError, LmdbError, Source, SourceError};
 use percolator::tfrecord::TfRecordError;
 use rustix::io::Errno;
 
@@ -298,10 +298,10 @@ impl<'a> Feeder<'a> {
 /// Whether an error ends even a scan that goes on after damage: then nothing is known about the record.
 pub(super) fn ends_scan(error: &SourceError) -> bool {
     match error {
-        SourceError::WrittenTo { .. }
-        | SourceError::Busy { .. }
-        | SourceError::Replaced { .. }
-        | SourceError::ListedFile { is_of_file: false, .. } => true,
+        SourceError::Lmdb(
+            LmdbError::WrittenTo { .. } | LmdbError::Busy { .. } | LmdbError::Replaced { .. },
+        )
+        | SourceError::ImageList(ImageListError::ListedFile { is_of_file: false, .. }) => true,
         SourceError::Io { kind, code, .. } => may_pass(*kind, *code),
         _ => false,
     }
