@@ -3,11 +3,13 @@
 //! The parts are Caffe's: a [`DataReader`] is a consumer's handle, the [`Registry`] finds or starts the
 //! `ReaderThread` behind it (one thread per source), and a queue pair joins the two.
 
+mod deal_steps;
 mod dealer;
 mod key;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 pub(crate) mod schedule_slice;
+mod seeker;
 pub(crate) mod thread;
 
 use std::num::NonZeroU64;
