@@ -146,7 +146,7 @@ impl ExampleBench {
             let record = Record { id: RecordId::default(), key: b"", value, companion: None };
             self.decoder.decode(&record, &mut places.get(position, 0), &mut self.scratch)?;
         }
-        places.leave();
+        places.finish();
         self.frame = Some(filling.finish().filled(BadAction::Fail).recycle());
         Ok(())
     }

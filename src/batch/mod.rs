@@ -115,7 +115,7 @@ pub(crate) struct Filled {
     bad: Vec<BadRecord>,
 }
 
-/// The places of a few successive records of a batch. [Leaving](Self::leave) them counts them as written;
+/// The places of a few successive records of a batch. [Finishing](Self::finish) them counts them as written;
 /// dropping them fails the batch.
 pub(crate) struct Places {
     buffer: Arc<Buffer>,
@@ -227,7 +227,7 @@ impl Frame {
 
 impl Buffer {
     /// Counts one writer fewer; returns whether it was the last.
-    fn leave(&self) -> bool {
+    fn release(&self) -> bool {
         // AcqRel: this writer's writes happen before anything in a thread that sees 0, and the last writer,
         // which announces the batch for all, has seen the others' writes.
         let last = self.writers.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -261,7 +261,7 @@ impl Filling {
 
     /// Ends the handing out of places: the batch holds the records taken so far.
     pub(crate) fn finish(self) -> Pending {
-        self.buffer.leave();
+        self.buffer.release();
         let Filling { buffer, layout, pointers, taken } = self;
         Pending { buffer, layout, pointers, rows: taken, records: taken, pads: false }
     }
@@ -273,16 +273,16 @@ impl Filling {
         for position in 0..places.range.len() {
             places.get(position, 0).clear();
         }
-        places.leave();
+        places.finish();
         Pending { records, pads: true, ..self.finish() }
     }
 }
 
 impl Places {
     /// Counts the places as written; returns whether that completed the batch.
-    pub(crate) fn leave(mut self) -> bool {
+    pub(crate) fn finish(mut self) -> bool {
         self.is_left = true;
-        self.buffer.leave()
+        self.buffer.release()
     }
 
     /// The place of the record at `position` among these places. The record's own random numbers are drawn
@@ -305,7 +305,7 @@ impl Places {
     /// Marks a record as bad: the batch will leave it out.
     pub(crate) fn mark_bad(&mut self, position: usize, bad: BadRecord) {
         let row = self.range.start + position;
-        self.get(position, 0).leave_id(bad.id);
+        self.get(position, 0).set_id(bad.id);
         self.buffer.bad.lock().push(BadRecord { row, ..bad });
     }
 
@@ -326,7 +326,7 @@ impl Drop for Places {
     fn drop(&mut self) {
         if !self.is_left {
             self.fail(0, BatchFault::Unwritten);
-            self.buffer.leave();
+            self.buffer.release();
         }
     }
 }

@@ -24,10 +24,10 @@ fn write(mut places: Places) {
     for position in 0..places.range.len() {
         let number = u8::try_from(places.range.start + position).unwrap();
         let mut row = places.get(position, 0);
-        row.leave_id(RecordId { epoch: 0, index: number.into() });
+        row.set_id(RecordId { epoch: 0, index: number.into() });
         row.set(0, number).unwrap();
     }
-    places.leave();
+    places.finish();
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn of_several_failures_the_earliest_records_is_kept_whoever_fails_first() {
             thread::spawn(move || drop(lost)),
             thread::spawn(move || {
                 failing.fail(0, SourceError::other("here", "torn"));
-                failing.leave();
+                failing.finish();
             }),
             thread::spawn(move || write(written)),
         ];

@@ -273,7 +273,7 @@ impl<'a> Row<'a> {
 
     /// Stores the record's random numbers for the worker that writes it: they are drawn in the order of the
     /// records, but the records are written in any order.
-    pub(crate) fn leave_draw(&mut self, draw: Draw) {
+    pub(crate) fn set_draw(&mut self, draw: Draw) {
         *self.draw = draw;
     }
 
@@ -283,7 +283,7 @@ impl<'a> Row<'a> {
     }
 
     /// Stores what the device that transforms the record cuts out of it.
-    pub(crate) fn leave_cut(&mut self, cut: Cut) {
+    pub(crate) fn set_cut(&mut self, cut: Cut) {
         let Some((_, _, cuts)) = self.layout.staged(self.layout.rows()) else { return };
         let start = cuts + self.row * size_of::<Cut>();
         // SAFETY: the layout has one entry a row there, of which this one belongs to this value (`new`).
@@ -292,12 +292,12 @@ impl<'a> Row<'a> {
     }
 
     /// Stores the record's hash for the receipt.
-    pub(crate) fn leave_content(&mut self, hash: ContentHash) {
+    pub(crate) fn set_content(&mut self, hash: ContentHash) {
         self.content.fill(hash);
     }
 
     /// Stores the record's id.
-    pub(crate) fn leave_id(&mut self, id: RecordId) {
+    pub(crate) fn set_id(&mut self, id: RecordId) {
         *self.id = id;
     }
 
@@ -324,7 +324,7 @@ impl<'a> Row<'a> {
                 }
             }
         }
-        self.leave_cut(Cut::default());
+        self.set_cut(Cut::default());
         *self.id = RecordId::default();
     }
 }

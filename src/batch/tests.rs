@@ -34,13 +34,13 @@ fn write(mut places: Places, first: u8) {
     for position in 0..places.range.len() {
         let value = first + u8::try_from(position).unwrap();
         let mut row = places.get(position, SEED);
-        row.leave_id(RecordId { epoch: 0, index: value.into() });
+        row.set_id(RecordId { epoch: 0, index: value.into() });
         row.write("data", &[value; 6]).unwrap();
         row.values_mut::<f32>("target").unwrap().fill(f32::from(value) / 2.0);
         row.set(2, -i32::from(value)).unwrap();
         row.check_written().unwrap();
     }
-    places.leave();
+    places.finish();
 }
 
 /// An array's bytes.
@@ -105,7 +105,7 @@ fn a_row_refuses_what_its_fields_are_not() {
     assert_eq!(row.check_written(), unwritten("target"));
     row.values_mut::<f32>("target").unwrap().fill(0.0);
     assert_eq!(row.check_written(), Ok(()));
-    places.leave();
+    places.finish();
 }
 
 proptest! {
@@ -142,7 +142,7 @@ proptest! {
                 );
                 prop_assert!(is_refused);
             }
-            places.leave();
+            places.finish();
             let pending = if pads { filling.finish_padded() } else { filling.finish() };
             let filled = pending.filled(BadAction::Fail);
             let there = if pads { 7 } else { rows.len() };
@@ -171,11 +171,11 @@ fn a_batch_is_complete_only_when_its_last_place_is_left() {
     let (frame, completed) = frame(2);
     let mut filling = frame.begin(&layout(2));
     let (first, second) = (filling.take(1), filling.take(1));
-    assert!(!second.leave());
+    assert!(!second.finish());
     let pending = filling.finish();
     assert!(!pending.is_complete());
     assert!(completed.try_recv().is_err());
-    assert!(first.leave());
+    assert!(first.finish());
     assert!(pending.is_complete());
     assert!(completed.try_recv().is_ok());
     assert_eq!(pending.failure(), None);
@@ -215,7 +215,7 @@ fn the_earliest_records_failure_wins() {
     second.fail(0, failure(2));
     first.fail(1, failure(1));
     second.fail(1, failure(3));
-    assert!(!first.leave() && !second.leave());
+    assert!(!first.finish() && !second.finish());
     assert_eq!(filling.finish().failure(), Some(failure(1).into()));
 }
 
@@ -260,7 +260,7 @@ fn bytes_are_written_as_elements_are() {
     row.check_written().unwrap_err();
     row.write_bytes("flag", &[1]).unwrap();
     row.check_written().unwrap();
-    places.leave();
+    places.finish();
     let filled = filling.finish().filled(BadAction::Fail);
     assert_eq!(array(&filled, "pair"), pair);
     assert_eq!(array(&filled, "tokens"), bytemuck::bytes_of(&5_u32));

@@ -264,7 +264,7 @@ impl ImageDecoder {
         row: &mut Row<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), RecordCause> {
-        row.leave_cut(self.transformer.cut(image, draw)?);
+        row.set_cut(self.transformer.cut(image, draw)?);
         let stored = row.fields()[DATA].dtype();
         if stored == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
             return Err(RecordCause::FloatsAmongBytes);

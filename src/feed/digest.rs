@@ -74,7 +74,7 @@ impl FeedBuilder {
         match samples.contradiction(identity) {
             Some(difference) => Err(other(difference)),
             None => {
-                identity.take_in(&samples);
+                identity.merge(&samples);
                 Ok(())
             }
         }

@@ -66,7 +66,7 @@ impl EmptyBatches {
     /// Ends their reuse. The receiver yields the slots that are here, and later those that are still held; it
     /// is for a thread that may wait for their device
     /// ([`await_returned`](crate::base::return_queue::await_returned)).
-    pub(super) fn leave(&mut self) -> Receiver<Returned> {
+    pub(super) fn close(&mut self) -> Receiver<Returned> {
         self.account.0.close();
         // Those whose device has failed come first, as in a ring.
         for slot in self.failed.drain(..).chain(self.resting.drain(..)) {

@@ -183,7 +183,7 @@ impl Lane {
     /// Call it only if no pending work of the device depends on this thread.
     pub fn close(mut self) {
         let are_held = self.returns.has_slots_out() || self.empties.are_held();
-        if let Some(staying) = self.leave().filter(|_| !are_held) {
+        if let Some(staying) = self.shut_down().filter(|_| !are_held) {
             staying.join();
         }
     }
@@ -309,7 +309,7 @@ impl Lane {
     ///
     /// The wait here ends because the prefetcher waits on `stop` beside everything else that it waits for. If
     /// dropping a slot takes no time, the thread is joined.
-    fn leave(&mut self) -> Option<Staying> {
+    fn shut_down(&mut self) -> Option<Staying> {
         self.end();
         let PrefetchThread { stop, through, empties, thread, keeps_batches } = self.thread.take()?;
         let staying = Staying { lane: self.number, thread };
@@ -328,7 +328,7 @@ impl Lane {
         }
         if keeps_batches {
             // Before the ring's queue is closed: the thread reads this one afterwards.
-            let _ = empties.send(self.empties.leave());
+            let _ = empties.send(self.empties.close());
             self.returns = ReturnQueue::nowhere();
             return Some(staying);
         }
@@ -461,7 +461,7 @@ impl std::iter::FusedIterator for Lane {}
 impl Drop for Lane {
     /// Never waits for a device: the device may be waiting for what this thread does next.
     fn drop(&mut self) {
-        self.leave();
+        self.shut_down();
     }
 }
 

@@ -351,7 +351,7 @@ fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, Fee
     let thread_name = name.clone();
     let thread = thread::Builder::new()
         .name(name.clone())
-        .spawn(move || prefetcher.stay(thread_name, through_sender, &empties_receiver))
+        .spawn(move || prefetcher.run_to_end(thread_name, through_sender, &empties_receiver))
         .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
     Ok(PrefetchThread { stop, through, empties, thread, keeps_batches })
 }

@@ -73,7 +73,7 @@ impl Prefetcher {
                 self.state.ending = Some(Ending::Known);
             }
             Some(ending @ (Ending::Source | Ending::Now(_))) => {
-                self.frontier.leave();
+                self.frontier.withdraw();
                 self.state.ending = Some(ending);
             }
             ending => self.state.ending = ending,

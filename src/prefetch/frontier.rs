@@ -154,7 +154,7 @@ impl LaneFrontier {
     }
 
     /// The lane completes no more batches.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn withdraw(&self) {
         self.frontier.change(|lanes| lanes.lanes[self.lane].next = None);
     }
 
@@ -186,7 +186,7 @@ impl LaneFrontier {
 
 impl Drop for LaneFrontier {
     fn drop(&mut self) {
-        self.leave();
+        self.withdraw();
     }
 }
 
@@ -217,10 +217,10 @@ mod tests {
         assert!(matches!(lanes[0].look(step(1), true), Clearance::NotYet), "its own is not complete");
         assert_eq!(lanes[0].shared().behind(0), None, "it does not wait any more");
         // Lane 0 has ended, and waits to say so.
-        lanes[0].leave();
+        lanes[0].withdraw();
         assert!(matches!(lanes[0].look(step(1), true), Clearance::NotYet));
         assert_eq!(lanes[0].shared().behind(0), Some(1));
-        lanes[1].leave();
+        lanes[1].withdraw();
         assert!(matches!(lanes[0].look(step(1), true), Clearance::Cleared), "lane 2 is further ahead");
         assert_eq!(lanes[0].shared().behind(0), None);
         drop(lanes.into_iter().nth(2));

@@ -241,7 +241,12 @@ impl Prefetcher {
     /// queue of their own. `through` is dropped in between: from there on the thread holds nothing but slots.
     ///
     /// If the thread panics, its consumer gets an error instead of a silent end.
-    pub(crate) fn stay(mut self, name: String, through: Sender<()>, empties: &Receiver<Receiver<Returned>>) {
+    pub(crate) fn run_to_end(
+        mut self,
+        name: String,
+        through: Sender<()>,
+        empties: &Receiver<Receiver<Returned>>,
+    ) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
         let Prefetcher {
             ring,
@@ -313,7 +318,7 @@ impl Prefetcher {
                 } else if self.state.idle.is_none() && self.state.open.is_none() {
                     self.state.run = Some(run);
                 } else {
-                    self.take_in(run);
+                    self.place_run(run);
                 }
             }
             Wake::RunsEnded => self.runs_ended(),
@@ -411,7 +416,7 @@ impl Prefetcher {
     }
 
     /// Gives the run's records their places and passes them to the workers.
-    fn take_in(&mut self, run: Lease) {
+    fn place_run(&mut self, run: Lease) {
         self.governor.look(Instant::now());
         let (mut bad, mut verified) = (Vec::new(), 0);
         if self.state.open.is_none() {
@@ -435,7 +440,7 @@ impl Prefetcher {
             tracing::trace_span!(target: TARGET, "place", lane, batch, records = run.len()).entered();
         let mut places = filling.take(run.len());
         for (position, record) in run.iter().enumerate() {
-            places.get(position, 0).leave_draw(self.draws.next(record.id));
+            places.get(position, 0).set_draw(self.draws.next(record.id));
         }
         // Settled here: in the good record's layout a worker may find them good.
         let settled = bad.len();
@@ -468,7 +473,7 @@ impl Prefetcher {
             if !early.is_empty() {
                 let mut places = filling.take(early.len());
                 early.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
-                places.leave();
+                places.finish();
             }
             (header, filling)
         });
@@ -507,7 +512,7 @@ impl Prefetcher {
             None => return,
         }
         if let Some(run) = self.state.run.take() {
-            self.take_in(run);
+            self.place_run(run);
         }
     }
 

@@ -113,7 +113,7 @@ impl Receipt {
         let names = ["this receipt", "the one to be added"];
         check_same("plan", [(names[0], &self.plan), (names[1], &other.plan)], |_| true)?;
         check_samples([(names[0], &self.samples), (names[1], &other.samples)])?;
-        self.samples.take_in(&other.samples);
+        self.samples.merge(&other.samples);
         self.replicas.extend(&other.replicas);
         self.add_entries(&other.entries);
         Ok(())

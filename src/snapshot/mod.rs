@@ -225,7 +225,7 @@ impl Snapshot {
             if let Some((what, _)) = facts.into_iter().find(|(_, is_same)| !is_same) {
                 return Err(SnapshotError::NotOfOne { what });
             }
-            joined.identity.take_in(&other.identity);
+            joined.identity.merge(&other.identity);
             for (&replica, &id) in &other.next {
                 if *joined.next.entry(replica).or_insert(id) != id {
                     let what = "the steps of one replica";

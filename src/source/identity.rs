@@ -87,7 +87,7 @@ impl Identity {
     }
 
     /// Adds the samples of another identity that this one lacks.
-    pub(crate) fn take_in(&mut self, other: &Identity) {
+    pub(crate) fn merge(&mut self, other: &Identity) {
         let known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
         other.samples().filter(|line| !known.contains(name(line))).for_each(|line| self.push_sample(line));
     }

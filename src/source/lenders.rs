@@ -92,7 +92,7 @@ impl Lenders {
     }
 
     /// Adds a lender unless it is found; returns its number.
-    pub(super) fn take_in(&mut self, lender: &Lender) -> usize {
+    pub(super) fn adopt(&mut self, lender: &Lender) -> usize {
         if self.first.get_or_insert_with(|| lender.clone()).is(lender) {
             self.first_lends = true;
             return 0;

@@ -147,7 +147,7 @@ impl Run {
             self.lenders.begin(lender);
             self.companion_lenders.begin(companion.and_then(|companion| companion.lender));
         }
-        let lender = lender.map(|lender| self.lenders.take_in(lender));
+        let lender = lender.map(|lender| self.lenders.adopt(lender));
         if let Some(unverified) = entry.unverified_table() {
             self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
         }
@@ -163,7 +163,7 @@ impl Run {
         self.places.push(place);
         self.value_bytes += value.len();
         if let Some(Companion { value, lender }) = companion {
-            let lender = lender.map(|lender| self.companion_lenders.take_in(lender));
+            let lender = lender.map(|lender| self.companion_lenders.adopt(lender));
             let span = self.keep(value, lender);
             self.companions.push(span);
             self.value_bytes += value.len();

@@ -105,7 +105,7 @@ impl Fill {
         }
         // The run first: its reader may be waiting for it, and the next line may complete the batch.
         drop(self.run);
-        self.places.leave()
+        self.places.finish()
     }
 }
 

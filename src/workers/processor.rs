@@ -144,7 +144,7 @@ impl Processor {
     fn written_alone(&self, record: &Record<'_>, mut place: Places) -> Result<(), Box<RecordError>> {
         self.caught(record, || {
             let mut row = place.get(0, self.seed);
-            row.leave_id(record.id);
+            row.set_id(record.id);
             self.decoder.decode(record, &mut row, &mut self.scratch())?;
             Ok(row.check_written()?)
         })
@@ -169,14 +169,14 @@ impl Processor {
         row: &mut Row<'_>,
         scratch: &mut ErasedScratch,
     ) -> Result<(), Box<RecordError>> {
-        row.leave_id(record.id);
+        row.set_id(record.id);
         let written = self.decoder.decode(record, row, scratch);
         let written = written.map_err(DecodeFailure::into_cause);
         let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
         written.map_err(|cause| self.unwritten(record, cause, row.fields()))?;
         // Last, because decoding has brought most of the record into a cache.
         if self.hashes_contents {
-            row.leave_content(ContentHash::of(record));
+            row.set_content(ContentHash::of(record));
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ impl Agreement {
         let gather = || self.collective.all_gather(&brought);
         let gathered = caught(gather).map_err(|error| {
             if let CollectiveError::Panicked { .. } = &error {
-                self.leave(&error.clone().into());
+                self.resign(&error.clone().into());
             }
             self.with_workers(error)
         })?;
@@ -121,10 +121,10 @@ impl Agreement {
     }
 
     /// Leaves the job because of an error, which the others get as the reason.
-    pub(super) fn leave(&self, error: &DistributeError) {
+    pub(super) fn resign(&self, error: &DistributeError) {
         let reason = error.to_string();
         let leave = || {
-            self.collective.leave(&reason);
+            self.collective.resign(&reason);
             Ok(())
         };
         if let Err(error) = caught(leave) {

@@ -38,7 +38,7 @@ pub trait Collective: Send + Sync + fmt::Debug {
 
     /// Leaves, and tells the others why: they cannot continue. Further rounds of this process are errors. If
     /// a process has left before, nothing happens.
-    fn leave(&self, reason: &str);
+    fn resign(&self, reason: &str);
 }
 
 impl<C: Collective + ?Sized> Collective for Arc<C> {
@@ -54,8 +54,8 @@ impl<C: Collective + ?Sized> Collective for Arc<C> {
         (**self).all_gather(words)
     }
 
-    fn leave(&self, reason: &str) {
-        (**self).leave(reason);
+    fn resign(&self, reason: &str) {
+        (**self).resign(reason);
     }
 }
 
@@ -237,7 +237,7 @@ impl Collective for LocalCollective {
         Ok(rounds.gathered.clone())
     }
 
-    fn leave(&self, reason: &str) {
+    fn resign(&self, reason: &str) {
         self.part(Some(reason.into()));
     }
 }

@@ -261,7 +261,7 @@ impl<G: Gather> Collective for GatherCollective<G> {
         gathered
     }
 
-    fn leave(&self, reason: &str) {
+    fn resign(&self, reason: &str) {
         self.part(Some(reason));
     }
 }

@@ -239,7 +239,7 @@ impl Iterator for DistributedIterator {
             self.is_over = true;
             if let Err(error) = &step {
                 if let (Reach::Job(agreement), true) = (&self.reach, error.is_of_this_process()) {
-                    agreement.leave(error);
+                    agreement.resign(error);
                 }
                 // Processes that wait for this one see that it has left once nothing else here holds the
                 // collective.

@@ -93,7 +93,7 @@ impl RecordCursor {
     }
 
     /// Leaves the record. The table and the block are kept.
-    pub fn leave(&mut self) {
+    pub fn clear(&mut self) {
         self.at = At::Nothing;
     }
 
@@ -129,7 +129,7 @@ impl RecordCursor {
             return Ok(());
         }
         let before = self.table.take();
-        self.cursor.leave();
+        self.cursor.clear();
         let Some((level, number)) = self.database.table_at(slot) else {
             return Err(self.no_record(format!("there is no table {slot}")));
         };
@@ -171,7 +171,7 @@ impl RecordCursor {
                 if block.at != Some((place.offset, place.bytes)) {
                     // `PlaceCursor` knows blocks by their places, and every block read alone has the same
                     // one.
-                    self.cursor.leave();
+                    self.cursor.clear();
                     block.read(place, &path(), self.database.tables(level)[number].file.bytes)?;
                 }
                 (start, at) = (place.offset, place.in_block());

@@ -57,7 +57,7 @@ fn process(world: &SimpleCommunicator) -> anyhow::Result<()> {
         Ok(learned) => learned,
         Err(error) => {
             // The others cannot know what is wrong here.
-            collective.leave(&format!("{error:#}"));
+            collective.resign(&format!("{error:#}"));
             return Err(error);
         }
     };

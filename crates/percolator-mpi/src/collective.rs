@@ -43,8 +43,8 @@ impl Collective for MpiCollective {
         self.0.all_gather(words)
     }
 
-    fn leave(&self, reason: &str) {
-        self.0.leave(reason);
+    fn resign(&self, reason: &str) {
+        self.0.resign(reason);
     }
 }
 

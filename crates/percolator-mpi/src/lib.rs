@@ -7,7 +7,7 @@
 //!
 //! # What happens when a process fails
 //!
-//! - One that leaves with a reason ([`leave`](percolator_distribute::Collective::leave), or an error of its
+//! - One that leaves with a reason ([`resign`](percolator_distribute::Collective::resign), or an error of its
 //!   feed): the others' next round is an error that has the reason.
 //! - One that is killed, or ends without `MPI_Finalize`: mpirun ends the job. MPI does this itself, and other
 //!   processes get no error.

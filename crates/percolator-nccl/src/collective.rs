@@ -38,7 +38,7 @@ impl Collective for NcclCollective {
         self.0.all_gather(words)
     }
 
-    fn leave(&self, reason: &str) {
-        self.0.leave(reason);
+    fn resign(&self, reason: &str) {
+        self.0.resign(reason);
     }
 }

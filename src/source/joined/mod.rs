@@ -320,12 +320,12 @@ impl JoinedCursor {
         if next == self.members.len() {
             return Ok(false);
         }
-        self.come_to(next);
+        self.enter(next);
         self.go_to(0)?;
         Ok(true)
     }
 
-    fn come_to(&mut self, number: usize) {
+    fn enter(&mut self, number: usize) {
         if self.here != number {
             self.members[self.here].cursor.set_aside();
             self.here = number;
@@ -404,7 +404,7 @@ impl Cursor for JoinedCursor {
         loop {
             let number = self.here;
             if !self.is_through(number) {
-                self.come_to(number);
+                self.enter(number);
                 if self.members[number].cursor.skip()? {
                     self.members[number].at += 1;
                     return Ok(true);
@@ -419,7 +419,7 @@ impl Cursor for JoinedCursor {
 
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.check_end()?;
-        self.come_to(0);
+        self.enter(0);
         for member in &mut self.members {
             member.cursor.rewind()?;
             member.at = 0;
@@ -433,7 +433,7 @@ impl Cursor for JoinedCursor {
         if (number, local) != (self.here, self.members[self.here].at) {
             self.check_end()?;
         }
-        self.come_to(number);
+        self.enter(number);
         if let Some(records) = self.source.records_of(number) {
             return self.go_to(local.min(records));
         }

@@ -80,7 +80,7 @@ impl Cursor for LevelDbCursor {
         self.resume_merge();
         let is_there = match self.by_position.as_mut().filter(|_| self.is_by_position) {
             Some(by_position) => {
-                by_position.records.leave();
+                by_position.records.clear();
                 by_position.steps = by_position.steps.saturating_add(1);
                 self.position < by_position.index.records()
             }
@@ -151,7 +151,7 @@ struct PositionCursor {
 
 impl PositionCursor {
     fn step(&mut self, source: &LevelDb, position: u64, verify: Verify) -> Result<bool, SourceError> {
-        self.records.leave();
+        self.records.clear();
         let place = match self.index.place(position) {
             Ok(place) => place,
             Err(damage) => {

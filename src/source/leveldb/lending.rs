@@ -149,8 +149,8 @@ impl RecordCursor {
         self.records.go_to(place, verify)
     }
 
-    pub(super) fn leave(&mut self) {
-        self.records.leave();
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
     }
 
     /// Returns the record that the cursor is at; `None` if it is at none.

@@ -115,7 +115,7 @@ fn process(options: &Options, rank: usize, folder: &Path) -> anyhow::Result<()> 
         Ok(learned) => learned,
         Err(error) => {
             // The others cannot know what is wrong here.
-            collective.leave(&format!("{error:#}"));
+            collective.resign(&format!("{error:#}"));
             return Err(error);
         }
     };

@@ -275,7 +275,7 @@ impl Generation {
 
     /// Leaves: says so, and lets stay what this process brought to the last round that all had entered. It
     /// takes back what it brought to one that it gave up.
-    pub(super) fn leave(
+    pub(super) fn resign(
         &self,
         reason: Option<&str>,
         last: (u64, &[u64]),

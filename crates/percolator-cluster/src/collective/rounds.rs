@@ -91,7 +91,7 @@ impl State {
         }
         let last = (self.last.0, &*self.last.1);
         let given_up = self.entered.back().map(|entered| entered.round).filter(|round| *round > last.0);
-        if let Err(error) = generation.leave(reason, last, given_up, timeout, Deadline::after(PARTING)) {
+        if let Err(error) = generation.resign(reason, last, given_up, timeout, Deadline::after(PARTING)) {
             warn!(rank = generation.rank, %error, "the others cannot be told that this process leaves");
         }
     }
@@ -122,7 +122,7 @@ impl Collective for MetadataCollective {
         gathered
     }
 
-    fn leave(&self, reason: &str) {
+    fn resign(&self, reason: &str) {
         self.part(Some(reason));
     }
 }

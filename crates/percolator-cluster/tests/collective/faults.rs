@@ -107,7 +107,7 @@ fn a_process_that_is_slow_to_read_a_round_gets_it_although_the_others_have_left(
             // It has entered the round, and reads nothing yet.
             assert_eq!(first.all_gather(&vec![1; words]).unwrap().len(), 2 * words);
             if words == 3000 {
-                first.leave("it is done");
+                first.resign("it is done");
             }
             slow.is_shut.store(false, Ordering::SeqCst);
             assert_eq!(slowly.join().unwrap().unwrap(), [vec![1; words], mine.clone()].concat());
@@ -155,7 +155,7 @@ fn who_left_because_of_another_is_not_the_one_that_is_named() {
                 None
             }
             1 => {
-                end.leave("the disk is full");
+                end.resign("the disk is full");
                 until("the first has gone", || {
                     !keys(&metadata).iter().any(|key| key.ends_with("ranks/000000"))
                 });

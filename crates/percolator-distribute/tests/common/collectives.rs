@@ -41,8 +41,8 @@ pub fn who_has_given_may_leave<C: Collective>(end: C, reason: Option<&str>) {
     assert_eq!(end.all_gather(&[rank as u64]).unwrap(), due);
     if rank == 1 {
         let Some(reason) = reason else { return };
-        end.leave(reason);
-        end.leave("another reason");
+        end.resign(reason);
+        end.resign("another reason");
         end.all_gather(&[7]).unwrap_err();
         return;
     }

@@ -127,7 +127,7 @@ fn a_long_reason_is_cut_and_a_round_that_is_too_long_is_refused_for_all() {
     let found = must_end("a long reason", || {
         run(Threads::group(2, PATIENCE), |end| {
             if end.rank() == 0 {
-                end.leave(&"ö".repeat(500));
+                end.resign(&"ö".repeat(500));
             }
             end.all_gather(&[1]).unwrap_err().to_string()
         })
@@ -149,7 +149,7 @@ fn the_reason_comes_before_who_left_because_of_it() {
         run(Threads::group(3, PATIENCE), |end| match end.rank() {
             0 => None,
             1 => {
-                end.leave("the disk is full");
+                end.resign("the disk is full");
                 None
             }
             _ => Some(end.all_gather(&[1]).unwrap_err()),
@@ -191,7 +191,7 @@ proptest! {
             let mut found = Vec::new();
             for (round, &(words, who, more)) in rounds.iter().enumerate() {
                 if leaves == Some((end.rank(), round)) {
-                    end.leave("it must");
+                    end.resign("it must");
                 }
                 // One round in ten or so is uneven, but none that somebody leaves: either may be told of it.
                 let is_left = leaves.is_some_and(|(_, at)| at <= round);

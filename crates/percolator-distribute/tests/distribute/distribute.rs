@@ -324,7 +324,7 @@ impl Collective for Alone {
         Err(CollectiveError::Left { rank: 0, size: 2, reason: None })
     }
 
-    fn leave(&self, _reason: &str) {}
+    fn resign(&self, _reason: &str) {}
 }
 
 #[test]

@@ -185,8 +185,8 @@ impl Collective for Panicking {
         }
     }
 
-    fn leave(&self, reason: &str) {
-        self.end.leave(reason);
+    fn resign(&self, reason: &str) {
+        self.end.resign(reason);
         panic!("another panic of the test");
     }
 }

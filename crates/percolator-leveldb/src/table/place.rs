@@ -61,13 +61,13 @@ impl PlaceCursor {
     }
 
     /// Leaves the table.
-    pub fn leave(&mut self) {
+    pub fn clear(&mut self) {
         self.data.clear();
         (self.block, self.is_at_entry) = (None, false);
     }
 
     /// Goes to the entry at `place`; returns `false` if no entry starts there. `file` must be the same table
-    /// in every call until [`leave`](Self::leave). An uncompressed block is verified when it is entered, or
+    /// in every call until [`clear`](Self::clear). An uncompressed block is verified when it is entered, or
     /// its checksum is deferred.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl PlaceCursor {
     pub fn go_to(&mut self, file: &[u8], place: EntryPlace, verify: Verify) -> Result<bool, TableError> {
         let EntryPlace { offset, bytes, entry } = place;
         if self.block != Some((offset, bytes)) {
-            self.leave();
+            self.clear();
             self.data.load(file, BlockHandle { offset, bytes }, 0..file.len(), verify)?;
             self.block = Some((offset, bytes));
         }
@@ -90,7 +90,7 @@ impl PlaceCursor {
                 Ok(false) => return Ok(false),
                 Err(error) => {
                     let error = self.data.blame(file, error);
-                    self.leave();
+                    self.clear();
                     return Err(error);
                 }
             }
