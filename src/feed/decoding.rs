@@ -25,26 +25,26 @@ pub(super) struct Decoding {
     fields: Option<Vec<Field>>,
     closure: Option<Arc<DecodeFn>>,
     /// The first option that said how records are decoded.
-    first: Option<Way>,
+    first: Option<DecoderOption>,
 }
 
 /// An option that says how records are decoded, as messages name it. Options of one kind go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum DecoderOption {
     Decoder,
     Fields(&'static str),
     Example(&'static str),
 }
 
-impl Way {
+impl DecoderOption {
     fn name(self) -> &'static str {
         match self {
-            Way::Decoder => words(".decoder(...)", "a decoder", "decode"),
-            Way::Fields(name) | Way::Example(name) => name,
+            DecoderOption::Decoder => words(".decoder(...)", "a decoder", "decode"),
+            DecoderOption::Fields(name) | DecoderOption::Example(name) => name,
         }
     }
 
-    fn goes_with(self, other: Way) -> bool {
+    fn goes_with(self, other: DecoderOption) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
@@ -83,7 +83,7 @@ impl FeedBuilder {
     /// decoder, [`RawBytes`](crate::RawBytes) or [`Tokens`](crate::Tokens). The options for images
     /// (transform, target, dtype, layout) are then refused.
     pub fn decoder(self, decoder: impl RecordDecoder) -> Self {
-        let mut this = self.decodes(Way::Decoder);
+        let mut this = self.decodes(DecoderOption::Decoder);
         this.spec.decoder = DecoderSpec::Attached;
         this.attached.decoding.decoder = Some(Arc::new(decoder));
         this
@@ -91,7 +91,7 @@ impl FeedBuilder {
 
     /// Sets the fields of a batch, for [`decode`](Self::decode) to write.
     pub fn fields(self, fields: impl IntoIterator<Item = Field>) -> Self {
-        let mut this = self.decodes(Way::Fields(".fields(...)"));
+        let mut this = self.decodes(DecoderOption::Fields(".fields(...)"));
         this.spec.decoder = DecoderSpec::Attached;
         this.attached.decoding.fields = Some(fields.into_iter().collect());
         this
@@ -121,7 +121,7 @@ impl FeedBuilder {
         self,
         decode: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
     ) -> Self {
-        let mut this = self.decodes(Way::Fields(".decode(...)"));
+        let mut this = self.decodes(DecoderOption::Fields(".decode(...)"));
         this.spec.decoder = DecoderSpec::Attached;
         this.attached.decoding.closure = Some(Arc::new(decode));
         this
@@ -146,7 +146,7 @@ impl FeedBuilder {
     /// # Ok::<(), percolator::example::GrammarError>(())
     /// ```
     pub fn example(self, fields: ExampleFields) -> Self {
-        let mut this = self.decodes(Way::Example(words(".example(...)", "--fields", "fields")));
+        let mut this = self.decodes(DecoderOption::Example(words(".example(...)", "--fields", "fields")));
         let image = this.take_example().1;
         this.spec.decoder = DecoderSpec::Example { fields, image };
         this
@@ -156,7 +156,7 @@ impl FeedBuilder {
     /// transformed as Caffe's image records are; the fields of [other features](Self::example) follow in the
     /// batch.
     pub fn example_image(self, image: ExampleImage) -> Self {
-        let mut this = self.decodes(Way::Example(words(".example_image(...)", "--image", "image")));
+        let mut this = self.decodes(DecoderOption::Example(words(".example_image(...)", "--image", "image")));
         let fields = this.take_example().0;
         this.spec.decoder = DecoderSpec::Example { fields, image: Some(image) };
         this
@@ -164,7 +164,7 @@ impl FeedBuilder {
 
     /// Notes an option that says how records are decoded. One of another kind would drop it, so the two
     /// together are an error of the build.
-    fn decodes(mut self, way: Way) -> Self {
+    fn decodes(mut self, way: DecoderOption) -> Self {
         let first = *self.attached.decoding.first.get_or_insert(way);
         if first.goes_with(way) {
             return self;

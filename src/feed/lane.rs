@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::error::FeedError;
 use super::patience::Patience;
-use super::progress::{self, Progress};
+use super::progress::{self, LaneProgress};
 use crate::base::first_error::FirstError;
 #[cfg(feature = "stream")]
 use crate::base::meter::{Wait, WaitMeter};
@@ -75,14 +75,14 @@ pub struct Lane {
     /// What the prefetcher sent last, if it was waited for and not taken.
     pub(super) arrived: Option<Message>,
     /// How long the wait that is under way has lasted.
-    pub(super) patience: Option<Patience>,
+    pub(super) patience: Option<ConsumerWait>,
     /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: ReaderWatch,
     pub(super) warn_after: Duration,
     pub(super) give_up_after: Option<Duration>,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<LaneProgress>,
     /// The feed's first error.
     pub(super) first_error: FirstError<FeedError>,
     /// Which lane holds the others up.
@@ -371,7 +371,7 @@ impl Lane {
             return true;
         }
         let _wait = trace::wait("batch");
-        let fresh = || Patience::new(self.warn_after, self.give_up_after);
+        let fresh = || ConsumerWait::new(self.warn_after, self.give_up_after);
         let mut patience = self.patience.take().unwrap_or_else(fresh);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -257,7 +257,7 @@ impl ResolvedFeed {
     /// `near` are the processors that the lane is bound to, if any.
     fn start_lane(
         &self,
-        ((reader, progress), frontier): ((DataReader, Arc<Progress>), LaneFrontier),
+        ((reader, progress), frontier): ((DataReader, Arc<LaneProgress>), LaneFrontier),
         device: &Device,
         meters: &Arc<LaneMeters>,
         near: Option<Cpus>,

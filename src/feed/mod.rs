@@ -74,7 +74,7 @@ pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
 pub use self::watch::FeedWatch;
 
-use self::progress::{About, Progress};
+use self::progress::{LaneProgress, SnapshotFacts};
 
 use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
@@ -109,10 +109,10 @@ pub struct Feed {
     canceller: FeedCanceller,
     gauges: Arc<Gauges>,
     /// The progress of each lane, taken or not.
-    progress: Vec<Arc<Progress>>,
+    progress: Vec<Arc<LaneProgress>>,
     /// The last epoch without a step that an iterator over [one](Self::epoch) stood for.
     empty_epoch: Option<u64>,
-    about: Arc<About>,
+    about: Arc<SnapshotFacts>,
     /// The options that it was built with.
     builder: FeedBuilder,
 }

@@ -10,7 +10,7 @@ const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 
 /// One wait of a consumer for a batch. It may be interrupted and go on.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct ConsumerWait {
     start: Instant,
     /// The time between the last warning and the next.
     interval: Duration,
@@ -19,10 +19,10 @@ pub(super) struct Patience {
     gives_up_at: Option<Duration>,
 }
 
-impl Patience {
+impl ConsumerWait {
     pub(super) fn new(warn_after: Duration, give_up_after: Option<Duration>) -> Self {
         let (interval, warns_at) = (warn_after, Some(warn_after));
-        Patience { start: Instant::now(), interval, warns_at, gives_up_at: give_up_after }
+        ConsumerWait { start: Instant::now(), interval, warns_at, gives_up_at: give_up_after }
     }
 
     pub(super) fn waited(&self) -> Duration {

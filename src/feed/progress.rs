@@ -19,7 +19,7 @@ use percolator_files::checked_text::TextWriter;
 
 /// What all snapshots of a feed have in common.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct SnapshotFacts {
     pub(super) source: PathBuf,
     pub(super) identity: Identity,
     pub(super) passes: Passes,
@@ -33,7 +33,7 @@ pub(super) struct About {
     pub(super) on_bad: BadAction,
 }
 
-impl About {
+impl SnapshotFacts {
     /// Whether databases are mixed. A record's epoch is then the number of a pass over its own database.
     fn is_mixed(&self) -> bool {
         matches!(&self.dealt_by, DealtBy::Plan(plan) if plan.job().is_mixed())
@@ -78,8 +78,8 @@ impl About {
 
 /// How far a lane is: what its consumer has taken. Its feed can read it as well, wherever the lane is.
 #[derive(Debug)]
-pub(super) struct Progress {
-    about: Arc<About>,
+pub(super) struct LaneProgress {
+    about: Arc<SnapshotFacts>,
     pub(super) replica: usize,
     /// Locked once per batch, by the lane's consumer.
     taken: Mutex<Taken>,
@@ -95,16 +95,20 @@ struct Taken {
     bad: BadCount,
 }
 
-impl Progress {
+impl LaneProgress {
     pub(super) fn new(
-        about: &Arc<About>,
+        about: &Arc<SnapshotFacts>,
         replica: usize,
         next: StepId,
         keeps_receipt: bool,
         bad: BadCount,
     ) -> Arc<Self> {
         let ledger = keeps_receipt.then(|| Ledger::of(replica));
-        Arc::new(Progress { about: about.clone(), replica, taken: Mutex::new(Taken { next, ledger, bad }) })
+        Arc::new(LaneProgress {
+            about: about.clone(),
+            replica,
+            taken: Mutex::new(Taken { next, ledger, bad }),
+        })
     }
 
     /// What the consumer had of an epoch, and how much of it was bad.
@@ -146,8 +150,8 @@ impl FeedBuilder {
 
 impl ResolvedFeed {
     /// What all snapshots of the feed have in common.
-    pub(super) fn about(&self) -> About {
-        About {
+    pub(super) fn about(&self) -> SnapshotFacts {
+        SnapshotFacts {
             source: self.source.path().to_owned(),
             identity: self.first.identity.clone(),
             passes: self.source.passes(),
@@ -168,7 +172,7 @@ impl ResolvedFeed {
     }
 
     /// Where the lanes start.
-    pub(super) fn progress(&self, about: &Arc<About>) -> Result<Vec<Arc<Progress>>, ConfigError> {
+    pub(super) fn progress(&self, about: &Arc<SnapshotFacts>) -> Result<Vec<Arc<LaneProgress>>, ConfigError> {
         let first_replica = match &self.schedule_slice {
             Some(slice) => slice.first_replica,
             None => self.builder.ranks_of_job().map_or(0, |ranks| ranks.first),
@@ -183,7 +187,7 @@ impl ResolvedFeed {
         let keeps_receipts = self.builder.spec.receipts > Receipts::Off;
         let progress = |lane: usize| {
             let (replica, start) = (first_replica + lane, start(lane)?);
-            Ok(Progress::new(about, replica, start, keeps_receipts, self.bad_until(lane, replica)))
+            Ok(LaneProgress::new(about, replica, start, keeps_receipts, self.bad_until(lane, replica)))
         };
         (0..self.devices.len()).map(progress).collect()
     }
@@ -203,7 +207,7 @@ impl ResolvedFeed {
 
 /// The snapshot of lanes of one feed.
 pub(super) fn snapshot<'a>(
-    lanes: impl IntoIterator<Item = &'a Arc<Progress>>,
+    lanes: impl IntoIterator<Item = &'a Arc<LaneProgress>>,
 ) -> Result<Snapshot, SnapshotError> {
     let mut lanes = lanes.into_iter().peekable();
     let about = lanes.peek().expect("a feed has a lane").about.clone();
@@ -218,21 +222,21 @@ pub(super) fn snapshot<'a>(
 }
 
 /// The receipt of lanes of one feed, if they keep one.
-pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
+pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<LaneProgress>>) -> Option<Receipt> {
     receipt_of(lanes, |ledger| ledger.clone())
 }
 
 /// The same; the lanes begin a new one.
-pub(super) fn take_receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
+pub(super) fn take_receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<LaneProgress>>) -> Option<Receipt> {
     receipt_of(lanes, Ledger::take)
 }
 
 fn receipt_of<'a>(
-    lanes: impl IntoIterator<Item = &'a Arc<Progress>>,
+    lanes: impl IntoIterator<Item = &'a Arc<LaneProgress>>,
     get: impl Fn(&mut Ledger) -> Ledger,
 ) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
-    let About { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
+    let SnapshotFacts { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
     let DealtBy::Plan(plan) = dealt_by else { return None };
     let mut receipt = Receipt::new(&source.to_string_lossy(), identity, plan);
     for lane in lanes {

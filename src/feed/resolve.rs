@@ -165,7 +165,7 @@ impl ResolvedFeed {
             );
         }
         let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;
-        let needs = Needs {
+        let needs = BudgetInputs {
             builder: &builder,
             batch_size,
             schedule_slice: schedule_slice.as_ref(),
@@ -439,7 +439,7 @@ impl FeedBuilder {
 }
 
 /// What the memory budget of a feed is derived from.
-struct Needs<'a> {
+struct BudgetInputs<'a> {
     builder: &'a FeedBuilder,
     batch_size: usize,
     schedule_slice: Option<&'a ScheduleSlice>,
@@ -452,7 +452,7 @@ struct Needs<'a> {
     capacity: Capacity,
 }
 
-impl Needs<'_> {
+impl BudgetInputs<'_> {
     /// Returns the best choice within the memory limit. It is determined before the rings are allocated;
     /// until then, memory was used for at most one record, which was tried.
     fn choose(

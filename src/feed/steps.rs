@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::batch::Batch;
 use super::error::FeedError;
 use super::lane::Lane;
-use super::progress::{self, Progress};
+use super::progress::{self, LaneProgress};
 use crate::base::meter::{Wait, WaitMeter};
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -19,7 +19,7 @@ use crate::snapshot::{Snapshot, SnapshotError};
 #[derive(Debug)]
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
-    progress: &'a [Arc<Progress>],
+    progress: &'a [Arc<LaneProgress>],
     /// Returned instead of the first step.
     refused: Option<FeedError>,
     ended: bool,
@@ -30,7 +30,7 @@ pub struct Steps<'a> {
 impl<'a> Steps<'a> {
     pub(super) fn new(
         lanes: &'a mut [Lane],
-        progress: &'a [Arc<Progress>],
+        progress: &'a [Arc<LaneProgress>],
         refused: Option<FeedError>,
     ) -> Self {
         Steps { lanes, progress, refused, ended: false, waits: Vec::new() }

@@ -29,11 +29,15 @@ use crate::record::StepId;
 pub struct FeedWatch {
     gauges: Arc<Gauges>,
     plan: Option<Arc<Plan>>,
-    progress: Arc<[Arc<Progress>]>,
+    progress: Arc<[Arc<LaneProgress>]>,
 }
 
 impl FeedWatch {
-    pub(super) fn new(gauges: &Arc<Gauges>, plan: Option<&Arc<Plan>>, progress: &[Arc<Progress>]) -> Self {
+    pub(super) fn new(
+        gauges: &Arc<Gauges>,
+        plan: Option<&Arc<Plan>>,
+        progress: &[Arc<LaneProgress>],
+    ) -> Self {
         FeedWatch { gauges: gauges.clone(), plan: plan.cloned(), progress: progress.into() }
     }
 

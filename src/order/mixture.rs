@@ -15,7 +15,7 @@ const ROUND_MAX: u64 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mixture {
     parts: Vec<Part>,
-    round: Vec<Turn>,
+    round: Vec<RoundPlace>,
     rounds: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Part {
 
 /// A place in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Turn {
+struct RoundPlace {
     /// The part that the place belongs to.
     part: usize,
     /// The number of earlier places of that part in the round.
@@ -73,7 +73,7 @@ impl Mixture {
     pub(super) fn locate(&self, place: u64) -> (usize, Part, u64) {
         let places = self.round.len() as u64;
         let slot = usize::try_from(place % places).expect("it is less than the length of a list");
-        let Turn { part: number, before } = self.round[slot];
+        let RoundPlace { part: number, before } = self.round[slot];
         let part = self.parts[number];
         (number, part, place / places * part.weight + before)
     }
@@ -81,12 +81,14 @@ impl Mixture {
 
 /// The turns of a round: the `r`th turn of a part with weight `w` is nearest to the middle of the `r`th of
 /// `w` equal divisions of the round.
-fn round(parts: &[Part]) -> Vec<Turn> {
-    let turns =
-        |(number, part): (usize, &Part)| (0..part.weight).map(move |before| Turn { part: number, before });
-    let mut round: Vec<Turn> = parts.iter().enumerate().flat_map(turns).collect();
+fn round(parts: &[Part]) -> Vec<RoundPlace> {
+    let turns = |(number, part): (usize, &Part)| {
+        (0..part.weight).map(move |before| RoundPlace { part: number, before })
+    };
+    let mut round: Vec<RoundPlace> = parts.iter().enumerate().flat_map(turns).collect();
     // Compares fractions by their cross products, which are at most twice the square of a round.
-    let middle_times = |turn: &Turn, other: &Turn| (2 * turn.before + 1) * parts[other.part].weight;
+    let middle_times =
+        |turn: &RoundPlace, other: &RoundPlace| (2 * turn.before + 1) * parts[other.part].weight;
     round.sort_by(|one, other| middle_times(one, other).cmp(&middle_times(other, one)));
     round
 }

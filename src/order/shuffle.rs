@@ -66,12 +66,12 @@ struct Windows {
     /// The orders in a full window and in the last one.
     inner: [Permutation; 2],
     /// The window of the last place looked up, because the next place is usually in it too.
-    here: Option<Window>,
+    here: Option<ShuffleWindow>,
 }
 
 /// One of the windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Window {
+struct ShuffleWindow {
     /// The places of its records.
     places: Range<u64>,
     /// Its first record.
@@ -161,12 +161,12 @@ impl Windows {
             Some(here) if here.places.contains(&place) => here,
             _ => self.window_of(place),
         };
-        let Window { places, first, is_last, tweak } = self.here.insert(here);
+        let ShuffleWindow { places, first, is_last, tweak } = self.here.insert(here);
         *first + self.inner[usize::from(*is_last)].number_at_with(place - places.start, *tweak)
     }
 
     /// The window that a place is in.
-    fn window_of(&self, place: u64) -> Window {
+    fn window_of(&self, place: u64) -> ShuffleWindow {
         // Assumes that the last window is as long as the others, which makes no difference to the places
         // before it.
         let window_place = match place / self.records {
@@ -177,7 +177,7 @@ impl Windows {
         let window = self.outer.number_at(window_place);
         let places = self.begin_of(window_place)..self.begin_of(window_place + 1);
         let is_last = window_place == self.last_place;
-        Window { places, first: window * self.records, is_last, tweak: splitmix::mix(window) }
+        ShuffleWindow { places, first: window * self.records, is_last, tweak: splitmix::mix(window) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! new is begun from then on; what comes before the end is handed over first.
 
 use super::frontier::Clearance;
-use super::{Gone, Prefetcher};
+use super::{ConsumerGone, Prefetcher};
 use crate::feed::FeedError;
 use crate::record::StepId;
 
@@ -21,7 +21,7 @@ pub(super) enum Ending {
 impl Prefetcher {
     /// Hands over the batches that the frontier has passed. Returns the lane's outcome when there is no more
     /// to do.
-    pub(super) fn hand_over(&mut self) -> Result<Option<Result<(), FeedError>>, Gone> {
+    pub(super) fn hand_over(&mut self) -> Result<Option<Result<(), FeedError>>, ConsumerGone> {
         self.tell_ending();
         loop {
             let has_ended =

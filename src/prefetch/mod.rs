@@ -202,7 +202,7 @@ enum Wake {
 }
 
 /// The consumer has left; the rest is not needed.
-struct Gone;
+struct ConsumerGone;
 
 /// How often a device is asked whether a slot's last use is over, because it does not announce that.
 /// Meanwhile the other slots of the ring are full.
@@ -300,12 +300,12 @@ impl Prefetcher {
 
     /// Sends on what is complete, then waits for something to do. Returns `false` when there is no more to
     /// do.
-    fn step(&mut self) -> Result<bool, Gone> {
+    fn step(&mut self) -> Result<bool, ConsumerGone> {
         self.submit_complete();
         self.reuse();
         if let Some(outcome) = self.hand_over()? {
             if let Err(error) = outcome {
-                self.full.send(Err(error)).map_err(|_| Gone)?;
+                self.full.send(Err(error)).map_err(|_| ConsumerGone)?;
                 self.consumer.wake();
             }
             return Ok(false);
@@ -332,7 +332,7 @@ impl Prefetcher {
                 let error = self.first_error.get().unwrap_or(FeedError::Cancelled);
                 self.fail(error);
             }
-            Wake::ConsumerLeft => return Err(Gone),
+            Wake::ConsumerLeft => return Err(ConsumerGone),
         }
         Ok(true)
     }
@@ -558,11 +558,11 @@ impl Prefetcher {
     }
 
     /// Hands a batch over to the consumer.
-    fn deliver(&mut self, delivered: Delivered) -> Result<(), Gone> {
+    fn deliver(&mut self, delivered: Delivered) -> Result<(), ConsumerGone> {
         self.meters.filling.fetch_sub(1, Ordering::Relaxed);
         self.meters.ready.fetch_add(1, Ordering::Relaxed);
         trace::moment!("ready", self.meters.feed, self.reader.number(), delivered.header.batch);
-        self.full.send(Ok(delivered)).map_err(|_| Gone)?;
+        self.full.send(Ok(delivered)).map_err(|_| ConsumerGone)?;
         self.consumer.wake();
         self.depth.look(Instant::now(), &self.meters);
         Ok(())

@@ -21,7 +21,7 @@ use tracing::span::EnteredSpan;
 
 use super::ReaderError;
 use super::key::ReaderKey;
-use super::queue_pair::{Left, ReaderEnd, RunSlot};
+use super::queue_pair::{Disconnected, ReaderEnd, RunSlot};
 use super::thread::{Activity, ReaderMeters, Share, Shared};
 use crate::base::offload::Helpers;
 use crate::base::trace::{self, TARGET};
@@ -258,7 +258,7 @@ impl<'a> Dealer<'a> {
     }
 
     /// Hands over a consumer's run, which may end a step.
-    fn give(&mut self, turn: usize, ends_step: bool) -> Result<(), Left> {
+    fn give(&mut self, turn: usize, ends_step: bool) -> Result<(), Disconnected> {
         let consumer = &mut self.consumers[turn];
         let batch = consumer.batches;
         consumer.batches += u64::from(ends_step);
@@ -323,7 +323,7 @@ impl RoundRobin {
 }
 
 impl ConsumerState {
-    fn take_slot(&mut self, shared: &Shared, turn: usize) -> Result<(), Left> {
+    fn take_slot(&mut self, shared: &Shared, turn: usize) -> Result<(), Disconnected> {
         let slot = shared.meters.free_slot.take(
             || self.end.try_pop(),
             || {
@@ -340,7 +340,7 @@ impl ConsumerState {
     }
 
     /// Hands over the run that was filled; returns its records, and the bytes of their values.
-    fn give(&mut self, meters: &ReaderMeters) -> Result<(u64, u64), Left> {
+    fn give(&mut self, meters: &ReaderMeters) -> Result<(u64, u64), Disconnected> {
         let Some(slot) = self.slot.take() else { return Ok((0, 0)) };
         let (records, bytes) = (slot.run.len() as u64, slot.run.value_bytes() as u64);
         self.end.push(slot)?;

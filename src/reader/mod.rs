@@ -24,7 +24,7 @@ pub(crate) use self::queue_pair::Levels;
 pub use self::queue_pair::Lease;
 pub use self::registry::Registry;
 
-use self::queue_pair::{ConsumerEnd, Left};
+use self::queue_pair::{ConsumerEnd, Disconnected};
 use self::thread::{Activity, ReaderMeters, ReaderThread, Share, Shared, Terms};
 use crate::base::keyed::Held;
 use crate::base::meter::Waits;
@@ -345,10 +345,10 @@ impl Full<'_> {
             // After an error no more runs come, even if the reader is still blocked in its source.
             Ok(None) if self.0.error().is_some() => match self.0.end.try_pop() {
                 Ok(Some(run)) => Ok(Some(run)),
-                Ok(None) | Err(Left) => self.0.ended().map(|()| None),
+                Ok(None) | Err(Disconnected) => self.0.ended().map(|()| None),
             },
             Ok(run) => Ok(run),
-            Err(Left) => self.0.ended().map(|()| None),
+            Err(Disconnected) => self.0.ended().map(|()| None),
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn queue_pair_of(
     }
     let kept = Vec::with_capacity(together);
     let returns = Returns { free: free_sender, kept, together, full: full_receiver.clone() };
-    let home = Arc::new(Home { returns: Mutex::new(Some(returns)), account: account.clone() });
+    let home = Arc::new(SlotReturn { returns: Mutex::new(Some(returns)), account: account.clone() });
     let reader = ReaderEnd { free: free_receiver, full: full_sender, account };
     (reader, ConsumerEnd { full: full_receiver, home })
 }
@@ -58,7 +58,7 @@ pub(crate) struct RunSlot {
 
 /// The other end is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left;
+pub(crate) struct Disconnected;
 
 /// The reader's end: takes free slots, gives full ones.
 #[derive(Debug)]
@@ -70,22 +70,22 @@ pub(crate) struct ReaderEnd {
 
 impl ReaderEnd {
     /// A free slot, if there is one now.
-    pub(crate) fn try_pop(&self) -> Option<Result<RunSlot, Left>> {
+    pub(crate) fn try_pop(&self) -> Option<Result<RunSlot, Disconnected>> {
         match self.free.try_recv() {
             Ok(slot) => Some(Ok(slot)),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Left)),
+            Err(TryRecvError::Disconnected) => Some(Err(Disconnected)),
         }
     }
 
     /// A free slot; waits until the consumer returns one.
-    pub(crate) fn pop(&self) -> Result<RunSlot, Left> {
-        self.free.recv().map_err(|_| Left)
+    pub(crate) fn pop(&self) -> Result<RunSlot, Disconnected> {
+        self.free.recv().map_err(|_| Disconnected)
     }
 
     /// Hands a slot to the consumer.
-    pub(crate) fn push(&self, slot: RunSlot) -> Result<(), Left> {
-        self.full.send(slot).map_err(|_| Left)
+    pub(crate) fn push(&self, slot: RunSlot) -> Result<(), Disconnected> {
+        self.full.send(slot).map_err(|_| Disconnected)
     }
 }
 
@@ -96,7 +96,7 @@ impl Drop for ReaderEnd {
 }
 
 /// Takes a lease's slot back when the lease is dropped.
-pub(crate) struct Home {
+pub(crate) struct SlotReturn {
     /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever leases are still
     /// held.
     returns: Mutex<Option<Returns>>,
@@ -122,7 +122,7 @@ pub(crate) struct Levels {
     pub(crate) free: usize,
 }
 
-impl Home {
+impl SlotReturn {
     fn take_back(&self, mut slot: RunSlot) {
         slot.run.clear();
         if let Some(returns) = &mut *self.returns.lock() {
@@ -151,9 +151,9 @@ impl Home {
     }
 }
 
-impl fmt::Debug for Home {
+impl fmt::Debug for SlotReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Home")
+        f.write_str("SlotReturn")
     }
 }
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Home {
 #[derive(Debug)]
 pub(crate) struct ConsumerEnd {
     full: Receiver<RunSlot>,
-    home: Arc<Home>,
+    home: Arc<SlotReturn>,
 }
 
 impl ConsumerEnd {
@@ -172,11 +172,11 @@ impl ConsumerEnd {
     }
 
     /// The next run, if there is one now.
-    pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Left> {
+    pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Disconnected> {
         match self.full.try_recv() {
             Ok(slot) => Ok(Some(self.lease(slot))),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(Left),
+            Err(TryRecvError::Disconnected) => Err(Disconnected),
         }
     }
 
@@ -189,7 +189,7 @@ impl ConsumerEnd {
         Lease { slot: Some(slot), home: self.home.clone() }
     }
 
-    pub(crate) fn home(&self) -> &Arc<Home> {
+    pub(crate) fn home(&self) -> &Arc<SlotReturn> {
         &self.home
     }
 
@@ -212,7 +212,7 @@ impl Drop for ConsumerEnd {
 pub struct Lease {
     /// `Some` until dropped.
     slot: Option<RunSlot>,
-    home: Arc<Home>,
+    home: Arc<SlotReturn>,
 }
 
 impl Deref for Lease {
@@ -314,7 +314,7 @@ mod tests {
         drop(first);
         assert!(pop(&consumer).is_some());
         assert!(pop(&consumer).is_none());
-        assert_eq!(consumer.try_pop().err(), Some(Left));
+        assert_eq!(consumer.try_pop().err(), Some(Disconnected));
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
         let held = pop(&consumer).unwrap();
         drop(consumer);
-        assert!(matches!(reader.pop(), Err(Left)));
+        assert!(matches!(reader.pop(), Err(Disconnected)));
         assert_eq!(held.get(0).unwrap().value, b"value");
     }
 
@@ -525,7 +525,7 @@ mod model {
                 assert_eq!(index(&pop(&consumer).unwrap()), expected);
             }
             assert!(pop(&consumer).is_none());
-            assert_eq!(consumer.try_pop().err(), Some(Left));
+            assert_eq!(consumer.try_pop().err(), Some(Disconnected));
             reading.join().unwrap();
             drop(consumer);
             assert_nothing_is_left(&account);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::ReaderError;
 use super::dealer::Dealer;
 use super::key::ReaderKey;
-use super::queue_pair::{ConsumerEnd, Home, Levels, ReaderEnd, queue_pair_of};
+use super::queue_pair::{ConsumerEnd, Levels, ReaderEnd, SlotReturn, queue_pair_of};
 use super::schedule_slice::ScheduleSlice;
 use crate::base::first_error::FirstError;
 use crate::base::meter::{Count, WaitMeter};
@@ -196,7 +196,7 @@ struct Gate {
     /// The ends of registered consumers, until the thread takes them all.
     arrived: Vec<ReaderEnd>,
     /// Wake the thread, and through it the consumers, when the reader is cancelled.
-    homes: Vec<Arc<Home>>,
+    homes: Vec<Arc<SlotReturn>>,
 }
 
 impl ReaderThread {

@@ -11,7 +11,7 @@ use super::verify::not_of_plan;
 use crate::order::{Plan, ReplicaShare};
 
 /// How far an epoch has got.
-pub(super) struct Progress<'a> {
+pub(super) struct EpochProgress<'a> {
     /// The parties that have steps of the epoch.
     pub(super) parties: Vec<PartyProgress<'a>>,
     /// Whether the epoch has ended, or a later one has begun.
@@ -65,7 +65,7 @@ impl PartyProgress<'_> {
     }
 }
 
-impl Progress<'_> {
+impl EpochProgress<'_> {
     pub(super) fn steps(&self) -> Option<GivenSteps> {
         let [PartyProgress { plan, given, of, .. }] = &self.parties[..] else { return None };
         let from_first =

@@ -8,14 +8,14 @@
 //! took over.
 //!
 //! A checksum that is stored beside its value, as in a TFRecord, need not travel: the value's lender finds it
-//! by the value's address ([`Keeper::check_value`]).
+//! by the value's address ([`TableKeeper::check_value`]).
 
 use percolator_leveldb::table::{DeferredChecksum, Unverified};
 
 use super::SourceError;
 
 /// A lender that keeps unverified tables alive, and can therefore verify their blocks.
-pub(crate) trait Keeper: Send + Sync {
+pub(crate) trait TableKeeper: Send + Sync {
     /// Verifies the block of a deferred checksum.
     ///
     /// # Errors

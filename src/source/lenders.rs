@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::SourceError;
-use super::checksum::{Keeper, TableChecksum};
+use super::checksum::{TableChecksum, TableKeeper};
 
 /// The owner of lent bytes, which keeps them valid and in place: a read transaction, a mapped file.
 #[derive(Clone)]
 pub struct Lender {
     owner: Arc<dyn Any + Send + Sync>,
     /// The owner again, if it can verify deferred checksums.
-    keeper: Option<Arc<dyn Keeper>>,
+    keeper: Option<Arc<dyn TableKeeper>>,
 }
 
 impl Lender {
@@ -23,7 +23,7 @@ impl Lender {
     }
 
     /// Wraps the owner of bytes whose checksums may be deferred.
-    pub(crate) fn keeping(owner: Arc<impl Keeper + 'static>) -> Self {
+    pub(crate) fn keeping(owner: Arc<impl TableKeeper + 'static>) -> Self {
         Lender { owner: owner.clone(), keeper: Some(owner) }
     }
 

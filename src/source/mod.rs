@@ -35,7 +35,7 @@ use crate::record::Key;
 use percolator_files::shown;
 use percolator_files::what;
 
-pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
+pub(crate) use self::checksum::{CHECKSUM_BYTES, TableChecksum, TableKeeper, UnverifiedTable};
 pub(crate) use self::entry::Damage;
 pub use self::entry::Entry;
 pub use self::from_fn::FnSource;

@@ -356,7 +356,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::source::checksum::{Keeper, TableChecksum};
+    use crate::source::checksum::{TableChecksum, TableKeeper};
 
     fn id(index: u64) -> RecordId {
         RecordId { epoch: 0, index }
@@ -432,7 +432,7 @@ mod tests {
     /// A lender that counts how often its value is verified.
     struct Counting(Vec<u8>, AtomicUsize);
 
-    impl Keeper for Counting {
+    impl TableKeeper for Counting {
         fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
             Ok(())
         }

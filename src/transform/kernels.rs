@@ -14,8 +14,8 @@
 //! mirrored row is read in descending order, because writes are the slower part. Subtraction and
 //! multiplication round separately, as in Caffe: a fused operation would change the last bit.
 //!
-//! A record is one [`Job`], which is compiled once per instruction set; one is picked at run time, once per
-//! record (`percolator_image::simd`). Everything below it is `inline(always)`, and there are no closures.
+//! A record is one [`RowJob`], which is compiled once per instruction set; one is picked at run time, once
+//! per record (`percolator_image::simd`). Everything below it is `inline(always)`, and there are no closures.
 
 use std::array;
 
@@ -41,7 +41,7 @@ const AHEAD: usize = 2048;
 
 /// The part of an image that is transformed, in pixels, and whether it is mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct CropWindow {
     pub(super) top: usize,
     pub(super) left: usize,
     pub(super) height: usize,
@@ -59,7 +59,7 @@ pub(super) enum Mean<'a> {
 }
 
 /// The work on one record.
-pub(super) struct Job<'a, R, E> {
+pub(super) struct RowJob<'a, R, E> {
     pub(super) source: Source<'a, R>,
     /// The stage for an output that is written past the caches; `None` for ordinary writes.
     pub(super) stage: Option<&'a mut Stage>,
@@ -70,7 +70,7 @@ pub(super) struct Job<'a, R, E> {
     pub(super) out: &'a mut [E],
 }
 
-impl<R: Rows, E: Element<R::Pixel>> Kernel for Job<'_, R, E> {
+impl<R: Rows, E: Element<R::Pixel>> Kernel for RowJob<'_, R, E> {
     type Output = ();
 
     #[inline(always)]
@@ -88,7 +88,7 @@ impl<R: Rows, E: Element<R::Pixel>> Kernel for Job<'_, R, E> {
 /// Fills the output in the order channel, row, column.
 #[inline(always)]
 fn fill_planar<R: Rows, E: Element<R::Pixel>, S: Sink<E>>(mut source: Source<'_, R>, mut out: S) {
-    let Window { height, width, mirrored, .. } = source.window;
+    let CropWindow { height, width, mirrored, .. } = source.window;
     // Whole rows that are not mirrored are contiguous in both the image and the output, so they are one long
     // row. Large outputs are excluded, because prefetching goes row by row.
     let merge = R::CONTIGUOUS && width == source.input.width && !mirrored && !S::IS_LARGE;
@@ -124,7 +124,7 @@ fn fill_interleaved<R: Rows, E: Element<R::Pixel>>(
 pub(super) struct Source<'a, R> {
     pub(super) rows: R,
     pub(super) input: ImageShape,
-    pub(super) window: Window,
+    pub(super) window: CropWindow,
     pub(super) mean: Mean<'a>,
     pub(super) scale: f32,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use half::{bf16, f16};
 
-use super::kernels::{self, Contiguous, Element, Job, Rows, Source, Spaced, Window};
+use super::kernels::{self, Contiguous, CropWindow, Element, RowJob, Rows, Source, Spaced};
 use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
@@ -239,7 +239,7 @@ impl Transformer {
         if self.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
             return Err(TransformError::BytesOfFloats);
         }
-        let Window { top, left, mirrored, .. } = self.window(image.shape, output, draw);
+        let CropWindow { top, left, mirrored, .. } = self.window(image.shape, output, draw);
         let offset = |pixels| u32::try_from(pixels).expect("a side of an image has 32 bits in its record");
         Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
     }
@@ -247,19 +247,19 @@ impl Transformer {
     /// The part of an image of this shape that the transform reads, if it can be applied.
     pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<percolator_image::Window> {
         let output = self.output_shape(image).ok()?;
-        let Window { top, left, height, width, .. } = self.window(image, output, draw);
+        let CropWindow { top, left, height, width, .. } = self.window(image, output, draw);
         Some(percolator_image::Window { top, left, height, width })
     }
 
     /// The part of the image that is transformed.
-    fn window(&self, input: ImageShape, output: ImageShape, draw: Draw) -> Window {
+    fn window(&self, input: ImageShape, output: ImageShape, draw: Draw) -> CropWindow {
         let (rows, columns) = (input.height - output.height, input.width - output.width);
         let (top, left) = match self.phase {
             Phase::Train => (draw.top(rows + 1), draw.left(columns + 1)),
             Phase::Test => (rows / 2, columns / 2),
         };
         let mirrored = self.mirror && draw.mirrored();
-        Window { top, left, height: output.height, width: output.width, mirrored }
+        CropWindow { top, left, height: output.height, width: output.width, mirrored }
     }
 
     fn apply_bytes(&self, bytes: &[u8], task: Task<'_>, rooms: &mut Rooms) {
@@ -327,14 +327,14 @@ impl Transformer {
         // A row of all channels must fit the stage beside the partial line left from the previous row.
         let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
-        self.instructions.run(Job { source, stage, planes, out });
+        self.instructions.run(RowJob { source, stage, planes, out });
     }
 }
 
 /// The part of a record's work that does not depend on the pixel type: what is read and where it goes.
 struct Task<'a> {
     input: ImageShape,
-    window: Window,
+    window: CropWindow,
     out: &'a mut [u8],
 }
 

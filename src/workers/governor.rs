@@ -70,15 +70,15 @@ struct Choice {
     /// Runs that workers took since the last check; `pressing` counts those of them that were pressing.
     taken: AtomicUsize,
     pressing: AtomicUsize,
-    last: Mutex<Look>,
+    last: Mutex<LastCheck>,
 }
 
 /// The state at the last check.
 #[derive(Debug)]
-struct Look {
+struct LastCheck {
     at: Instant,
     idle: Duration,
-    habit: Habit,
+    lessons: Lessons,
 }
 
 impl Governor {
@@ -111,7 +111,7 @@ impl Governor {
             next_look: AtomicU64::new(nanos(WINDOW)),
             taken: AtomicUsize::new(0),
             pressing: AtomicUsize::new(0),
-            last: Mutex::new(Look { at: start, idle: Duration::ZERO, habit: Habit::default() }),
+            last: Mutex::new(LastCheck { at: start, idle: Duration::ZERO, lessons: Lessons::default() }),
         };
         Governor { choice: Some(choice), ..Governor::of(threads) }
     }
@@ -229,14 +229,14 @@ impl Choice {
         (last.at, last.idle) = (now, idle);
         let [taken, pressing] = [&self.taken, &self.pressing].map(|count| count.swap(0, Relaxed) as f64);
         let (worked, is_pressing) = (threads as f64 - idled, pressing > PRESSING * taken);
-        let chosen = last.habit.choose(Seen { active, threads, worked, is_pressing });
+        let chosen = last.lessons.choose(WindowSample { active, threads, worked, is_pressing });
         (chosen != active).then_some(chosen)
     }
 }
 
 /// The observations of one window.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct WindowSample {
     /// The number of active workers; `threads` is the number of all workers.
     active: usize,
     threads: usize,
@@ -248,7 +248,7 @@ struct Seen {
 
 /// What earlier windows have taught.
 #[derive(Clone, Copy, Debug)]
-struct Habit {
+struct Lessons {
     patience: u32,
     /// Windows in a row with a worker to spare.
     calm: u32,
@@ -258,15 +258,15 @@ struct Habit {
     is_try: bool,
 }
 
-impl Default for Habit {
+impl Default for Lessons {
     fn default() -> Self {
-        Habit { patience: PATIENCE, calm: 0, unchanged: 0, is_try: false }
+        Lessons { patience: PATIENCE, calm: 0, unchanged: 0, is_try: false }
     }
 }
 
-impl Habit {
-    fn choose(&mut self, seen: Seen) -> usize {
-        let Seen { active, threads, worked, is_pressing } = seen;
+impl Lessons {
+    fn choose(&mut self, seen: WindowSample) -> usize {
+        let WindowSample { active, threads, worked, is_pressing } = seen;
         self.unchanged = self.unchanged.saturating_add(1);
         if self.unchanged >= LONG * self.patience {
             (self.patience, self.unchanged) = ((self.patience / 2).max(PATIENCE), 0);
@@ -318,11 +318,11 @@ mod tests {
 
     /// Simulates windows of a feed with work for `work` workers, whose consumers wait as soon as there are
     /// fewer.
-    fn settle(habit: &mut Habit, active: &mut usize, threads: usize, work: f64, windows: usize) {
+    fn settle(lessons: &mut Lessons, active: &mut usize, threads: usize, work: f64, windows: usize) {
         for _ in 0..windows {
             let is_pressing = work > *active as f64 * 0.95;
             let worked = work.min(*active as f64);
-            *active = habit.choose(Seen { active: *active, threads, worked, is_pressing });
+            *active = lessons.choose(WindowSample { active: *active, threads, worked, is_pressing });
             assert!((1..=threads).contains(active));
         }
     }
@@ -331,8 +331,8 @@ mod tests {
     fn as_many_work_as_the_consumers_need_and_some_more() {
         for threads in [1, 2, 3, 16, 128] {
             for work in [0.0, 0.1, 0.9, 1.5, 3.0, 9.7, 60.0, 200.0] {
-                let (mut habit, mut active) = (Habit::default(), threads);
-                settle(&mut habit, &mut active, threads, work, 1000);
+                let (mut lessons, mut active) = (Lessons::default(), threads);
+                settle(&mut lessons, &mut active, threads, work, 1000);
                 let whole =
                     |workers: f64| (1..=threads).find(|&all| all as f64 >= workers).unwrap_or(threads);
                 let least = whole(work);
@@ -345,43 +345,43 @@ mod tests {
 
     #[test]
     fn standby_workers_return_in_a_few_windows_when_there_is_more_to_do() {
-        let (mut habit, mut active) = (Habit::default(), 64);
-        settle(&mut habit, &mut active, 64, 0.5, 1000);
+        let (mut lessons, mut active) = (Lessons::default(), 64);
+        settle(&mut lessons, &mut active, 64, 0.5, 1000);
         assert_eq!(active, 1);
-        settle(&mut habit, &mut active, 64, 64.0, 6);
+        settle(&mut lessons, &mut active, 64, 64.0, 6);
         assert_eq!(active, 64);
     }
 
     #[test]
     fn a_number_that_was_wrong_is_tried_less_and_less_often_and_that_is_forgotten_again() {
         // Quiet for a while, then work for all.
-        let (mut habit, mut active, mut changes) = (Habit::default(), 4, 0);
+        let (mut lessons, mut active, mut changes) = (Lessons::default(), 4, 0);
         for _ in 0..1000 {
             let before = active;
-            settle(&mut habit, &mut active, 4, 0.2, 20);
+            settle(&mut lessons, &mut active, 4, 0.2, 20);
             changes += usize::from(active < before);
-            settle(&mut habit, &mut active, 4, 4.0, 5);
+            settle(&mut lessons, &mut active, 4, 4.0, 5);
         }
         assert!(changes < 150, "{changes}");
-        settle(&mut habit, &mut active, 4, 0.2, 20_000);
-        assert_eq!((active, habit.patience), (1, PATIENCE));
+        settle(&mut lessons, &mut active, 4, 0.2, 20_000);
+        assert_eq!((active, lessons.patience), (1, PATIENCE));
     }
 
     #[test]
     fn one_wrong_try_costs_patience_once_however_many_come_back() {
-        let (mut habit, mut active) = (Habit::default(), 64);
-        settle(&mut habit, &mut active, 64, 0.5, 65);
-        assert_eq!((active, habit.patience), (1, PATIENCE));
-        settle(&mut habit, &mut active, 64, 64.0, 10);
-        assert_eq!((active, habit.patience), (64, 2 * PATIENCE));
+        let (mut lessons, mut active) = (Lessons::default(), 64);
+        settle(&mut lessons, &mut active, 64, 0.5, 65);
+        assert_eq!((active, lessons.patience), (1, PATIENCE));
+        settle(&mut lessons, &mut active, 64, 64.0, 10);
+        assert_eq!((active, lessons.patience), (64, 2 * PATIENCE));
     }
 
     #[test]
     fn consumers_that_wait_for_a_slow_reader_do_not_call_for_workers() {
-        let (mut habit, mut active) = (Habit::default(), 16);
+        let (mut lessons, mut active) = (Lessons::default(), 16);
         for _ in 0..1000 {
             // The queue is always empty.
-            active = habit.choose(Seen { active, threads: 16, worked: 1.2, is_pressing: false });
+            active = lessons.choose(WindowSample { active, threads: 16, worked: 1.2, is_pressing: false });
         }
         assert_eq!(active, 2);
     }
@@ -389,12 +389,12 @@ mod tests {
     #[test]
     fn a_ring_of_one_batch_has_all_workers_though_they_rest_between_batches() {
         for (threads, work) in [(2, 0.8), (16, 0.8), (16, 4.0), (64, 8.0)] {
-            let (mut habit, mut active) = (Habit::default(), threads);
+            let (mut lessons, mut active) = (Lessons::default(), threads);
             for _ in 0..1000 {
                 // A step takes one unit of time; filling the next batch takes one worker `work`.
                 let filling = work / active as f64;
                 let worked = work / (1.0 + filling);
-                active = habit.choose(Seen { active, threads, worked, is_pressing: true });
+                active = lessons.choose(WindowSample { active, threads, worked, is_pressing: true });
                 assert_eq!(active, threads, "{work}");
             }
         }

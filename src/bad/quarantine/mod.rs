@@ -96,12 +96,12 @@ pub(crate) struct Quarantine {
     folder: Option<PathBuf>,
     /// For how long the file's lock is waited for.
     patience: Duration,
-    known: Mutex<Known>,
+    known: Mutex<KnownEntries>,
 }
 
 /// What is known to be in the file.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownEntries {
     file: Option<Arc<File>>,
     named: HashSet<Name>,
     /// The end of what was read.
@@ -174,7 +174,7 @@ impl Quarantine {
     /// Names a record under the file's lock.
     fn write(
         &self,
-        known: &mut Known,
+        known: &mut KnownEntries,
         name: Name,
         bad: &BadRecord,
         record: &Record<'_>,
@@ -194,7 +194,7 @@ impl Quarantine {
 
     /// The file under its name, with its lock. If another file has that name by now, or none has, what was
     /// known belongs to a file that was moved away.
-    fn open_locked(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
+    fn open_locked(&self, known: &mut KnownEntries) -> Result<Arc<File>, QuarantineError> {
         let id = |found: Metadata| (found.dev(), found.ino());
         for _ in 0..OPENED_MAX {
             let file = self.open(known)?;
@@ -207,7 +207,7 @@ impl Quarantine {
             if named == Some(id(file.metadata().map_err(cannot_look)?)) {
                 return Ok(file);
             }
-            *known = Known::default();
+            *known = KnownEntries::default();
         }
         let error = io::Error::other("each time that it is opened, another file has its name");
         Err(QuarantineError::io(&self.path, "add a record to it", &error))
@@ -224,7 +224,7 @@ impl Quarantine {
     }
 
     /// The file, which is made if it is not there.
-    fn open(&self, known: &mut Known) -> Result<Arc<File>, QuarantineError> {
+    fn open(&self, known: &mut KnownEntries) -> Result<Arc<File>, QuarantineError> {
         if let Some(file) = &known.file {
             return Ok(file.clone());
         }
@@ -234,7 +234,7 @@ impl Quarantine {
     }
 
     /// Reads what was added since the last time, and cuts off an incomplete record.
-    fn learn(&self, known: &mut Known, file: &File) -> Result<(), QuarantineError> {
+    fn learn(&self, known: &mut KnownEntries, file: &File) -> Result<(), QuarantineError> {
         let io = |error| QuarantineError::io(&self.path, "read it", &error);
         let bytes = file.metadata().map_err(io)?.len();
         if bytes < known.end {
@@ -257,7 +257,7 @@ impl Quarantine {
     /// a copy of them.
     fn add(
         &self,
-        known: &mut Known,
+        known: &mut KnownEntries,
         file: &File,
         facts: &[u8],
         record: &Record<'_>,

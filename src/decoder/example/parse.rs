@@ -31,7 +31,7 @@ struct FeatureField {
     feature: usize,
     name: String,
     kind: Kind,
-    missing: Stand,
+    missing: Replacement,
     /// The number of elements, of several strings the number of strings; or the maximum.
     elements: usize,
     is_fixed: bool,
@@ -39,7 +39,7 @@ struct FeatureField {
 
 /// What replaces a missing feature.
 #[derive(Debug)]
-enum Stand {
+enum Replacement {
     Nothing,
     /// No elements.
     Empty,
@@ -95,16 +95,16 @@ impl FeatureField {
             _ => Kind::Int64,
         };
         let missing = match &one.missing {
-            Missing::Error => Stand::Nothing,
-            Missing::Empty => Stand::Empty,
+            Missing::Error => Replacement::Nothing,
+            Missing::Empty => Replacement::Empty,
             Missing::Values(values) => {
                 let size = field.dtype().size();
                 // The fields were checked: each value is one of the field's type.
                 let bytes = values.iter().filter_map(|value| Some(field.pad_bytes(*value)?[..size].to_vec()));
-                Stand::Elements(bytes.flatten().collect())
+                Replacement::Elements(bytes.flatten().collect())
             }
-            Missing::Bytes(bytes) => Stand::Bytes(bytes.clone()),
-            Missing::Strings(strings) => Stand::Strings(strings.clone()),
+            Missing::Bytes(bytes) => Replacement::Bytes(bytes.clone()),
+            Missing::Strings(strings) => Replacement::Strings(strings.clone()),
         };
         let max = one.strings_shape().map(|(_, max)| max);
         let strings = one.lengths().zip(max);
@@ -191,7 +191,7 @@ impl FeatureField {
         if let Some((_, max)) = self.strings {
             return self.write_strings(|| list.each(), max, row, at);
         }
-        if matches!(self.missing, Stand::Empty) && list.is_empty() {
+        if matches!(self.missing, Replacement::Empty) && list.is_empty() {
             return Ok(row.set_len(at, 0)?);
         }
         let string = only_string(list).map_err(|error| match error {
@@ -259,23 +259,23 @@ impl FeatureField {
         at: usize,
     ) -> Result<(), RecordCause> {
         match &self.missing {
-            Stand::Empty => match self.strings {
+            Replacement::Empty => match self.strings {
                 Some((_, max)) => self.write_strings(std::iter::empty, max, row, at),
                 None => Ok(row.set_len(at, 0)?),
             },
-            Stand::Strings(strings) => {
+            Replacement::Strings(strings) => {
                 let max = self.strings.as_ref().map_or(0, |(_, max)| *max);
                 let each = || strings.iter().cycle().take(self.elements).map(|string| Ok(&string[..]));
                 self.write_strings(each, max, row, at)
             }
-            Stand::Bytes(bytes) => Ok(row.write(at, bytes)?),
-            Stand::Elements(bytes) => {
+            Replacement::Bytes(bytes) => Ok(row.write(at, bytes)?),
+            Replacement::Elements(bytes) => {
                 row.bytes_mut(at)
                     .chunks_exact_mut(bytes.len().max(1))
                     .for_each(|to| to.copy_from_slice(bytes));
                 Ok(())
             }
-            Stand::Nothing => Err(self.missing(record, found)?.into()),
+            Replacement::Nothing => Err(self.missing(record, found)?.into()),
         }
     }
 
@@ -283,8 +283,8 @@ impl FeatureField {
     fn check(&self, record: &[u8], found: &Found) -> Result<(), RecordCause> {
         match found.feature(record, self.feature)? {
             None | Some(Feature::Unset) => match self.missing {
-                Stand::Nothing => Err(self.missing(record, found)?.into()),
-                Stand::Empty => self.warn_of_empty(record, found),
+                Replacement::Nothing => Err(self.missing(record, found)?.into()),
+                Replacement::Empty => self.warn_of_empty(record, found),
                 _ => Ok(()),
             },
             Some(feature) if feature.kind() == Some(self.kind) => Ok(()),

@@ -16,7 +16,7 @@ use crate::receipt::coverage::{Counts, Marks};
 use crate::receipt::digest::EpochKey;
 use crate::receipt::ledger::{Entries, LedgerEntry};
 use crate::receipt::multiset::Multiset;
-use crate::receipt::progress::{PartyProgress, Progress};
+use crate::receipt::progress::{EpochProgress, PartyProgress};
 use crate::receipt::verdict::{
     ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict, Positions, Verdict,
 };
@@ -462,7 +462,7 @@ impl<'a> Audit<'a> {
     }
 
     /// How far each party has got in an epoch.
-    fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'_>, ReceiptError> {
+    fn progress(&self, epoch: u64, last_claimed: u64) -> Result<EpochProgress<'_>, ReceiptError> {
         let mut parties = Vec::new();
         let (mut is_resumed, mut has_ended) = (false, false);
         for party in &self.parties {
@@ -491,10 +491,10 @@ impl<'a> Audit<'a> {
         let must_be_covered = epoch < last_claimed || has_ended;
         let is_only = parties.len() == 1 && !is_resumed;
         parties.iter_mut().for_each(|party| party.find_missing(is_only, must_be_covered));
-        Ok(Progress { parties, must_be_covered, is_only })
+        Ok(EpochProgress { parties, must_be_covered, is_only })
     }
 
-    fn doubled_steps(&self, epoch: u64, progress: &Progress<'_>) -> Vec<DoubledSteps> {
+    fn doubled_steps(&self, epoch: u64, progress: &EpochProgress<'_>) -> Vec<DoubledSteps> {
         let mut doubled = Vec::new();
         for party in &progress.parties {
             let by_plan = party.witnesses.iter().map(|&witness| &self.witnesses[witness]);

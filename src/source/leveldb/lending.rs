@@ -11,9 +11,9 @@ use percolator_leveldb::{self as stored, Database, Home, LevelDbError, MergeCurs
 use super::ahead::{Ahead, Pool};
 use crate::record::RecordId;
 use crate::source::internals::{CursorInternals, HeldBytes};
-use crate::source::{Cursor, Entry, Keeper, Lender, Run, SourceError, TableChecksum, UnverifiedTable};
+use crate::source::{Cursor, Entry, Lender, Run, SourceError, TableChecksum, TableKeeper, UnverifiedTable};
 
-impl Keeper for Store {
+impl TableKeeper for Store {
     fn check_block(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
         Ok(self.check_block(table, checksum)?)
     }

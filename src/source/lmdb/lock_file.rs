@@ -33,15 +33,15 @@ use percolator_files::input_file::is_of_file;
 static OPEN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
 /// The right to open or close a lock file. Only one exists at a time.
-pub(super) struct Turn(MutexGuard<'static, Vec<FileId>>);
+pub(super) struct LockFileTurn(MutexGuard<'static, Vec<FileId>>);
 
 /// The entry of an open environment in the table.
 #[derive(Debug)]
 pub(super) struct LockFile(Vec<FileId>);
 
-impl Turn {
+impl LockFileTurn {
     pub(super) fn take() -> Self {
-        Turn(OPEN.lock())
+        LockFileTurn(OPEN.lock())
     }
 
     /// Whether this process has a lock file open. An error means that it cannot be determined this time; on a
@@ -164,7 +164,7 @@ mod tests {
     fn our_own_environment_is_seen_until_it_is_closed() {
         let folder = tempfile::tempdir().unwrap();
         let [lock, link, other] = ["lock", "link", "other"].map(|name| folder.path().join(name));
-        let mut turn = Turn::take();
+        let mut turn = LockFileTurn::take();
         assert!(!turn.is_open_here(&lock).unwrap(), "no such file");
         let made = turn.opening(&lock, || fs::write(&lock, "made by it"));
         let (_, first) = made.unwrap();
@@ -189,7 +189,7 @@ mod tests {
     fn space_is_taken_without_a_length() {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("lock");
-        let turn = Turn::take();
+        let turn = LockFileTurn::take();
         turn.reserve(&lock, 65_536).unwrap();
         assert_eq!(fs::read(&lock).unwrap_or_default(), b"", "the length is liblmdb's to choose");
         fs::write(&lock, [7; 100]).unwrap();

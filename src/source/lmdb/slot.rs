@@ -20,7 +20,7 @@ use lmdb::{Environment, EnvironmentFlags, RoTransaction, Transaction as _};
 use parking_lot::Mutex;
 
 use super::files::Files;
-use super::lock_file::{LockFile, Turn};
+use super::lock_file::{LockFile, LockFileTurn};
 use super::room::Room;
 use crate::source::{LmdbError, SourceError};
 use percolator_files::caller::words;
@@ -113,7 +113,7 @@ struct Live {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        let mut turn = Turn::take();
+        let mut turn = LockFileTurn::take();
         // SAFETY: nothing else drops it, and nothing uses it afterwards.
         unsafe { ManuallyDrop::drop(&mut self.env) };
         turn.forget(&self.lock);
@@ -129,7 +129,7 @@ impl Slots {
         file: FileId,
         file_bytes: u64,
     ) -> Result<Result<Self, NoLock>, SourceError> {
-        let mut turn = Turn::take();
+        let mut turn = LockFileTurn::take();
         match turn.is_open_here(&files.lock) {
             Ok(false) => {}
             Ok(true) => return Ok(Err(NoLock::OpenHere(files.lock.clone()))),

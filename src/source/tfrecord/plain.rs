@@ -15,7 +15,7 @@ use once_cell::sync::OnceCell;
 use super::error::{RecordAt, TfRecordError};
 use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use crate::base::cache_lines;
-use crate::source::checksum::{Keeper, TableChecksum};
+use crate::source::checksum::{TableChecksum, TableKeeper};
 use crate::source::page_cache::PageCache;
 use crate::source::{Lender, SourceError};
 use percolator_files::KeptMaps;
@@ -198,7 +198,7 @@ impl Map {
 }
 
 /// The map as the lender of records whose data have not been verified yet.
-impl Keeper for Map {
+impl TableKeeper for Map {
     fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
         Ok(())
     }
