@@ -25,7 +25,7 @@ use crate::device::{Device, DeviceError};
 use crate::order::OrderError;
 use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
-use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
+use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State, Tolerance};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
 use crate::reader::{DataReader, ReaderWatch};
@@ -286,9 +286,12 @@ impl ResolvedFeed {
             first_layout: self.layout.clone(),
             capacity: self.capacity,
             pads,
-            bad_records: self.builder.spec.bad_records.clone(),
-            bad_count: progress.bad_count(),
-            is_mixed: !self.builder.spec.schedule.mix.is_empty(),
+            tolerance: Tolerance {
+                policy: self.builder.spec.bad_records.clone(),
+                count: progress.bad_count(),
+                lane: number,
+                is_mixed: !self.builder.spec.schedule.mix.is_empty(),
+            },
             depth: Depth::of(prefetch, prefetch_max),
             governor: shared.governor.clone(),
             meters: meters.clone(),

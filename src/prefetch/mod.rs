@@ -50,9 +50,9 @@ pub(crate) use self::depth::Depth;
 pub(crate) use self::meters::LaneMeters;
 use self::slot::grow;
 pub(crate) use self::slot::{Delivered, Returned, Slot, SlotHeader, Unsubmitted, give_back, submit};
-use self::tolerance::Tolerance;
+pub(crate) use self::tolerance::Tolerance;
 
-use crate::bad::{BadCount, BadRecord, BadRecords};
+use crate::bad::BadRecord;
 use crate::base::first_error::FirstError;
 use crate::base::meter::WaitMeter;
 use crate::base::numa::Cpus;
@@ -104,10 +104,7 @@ pub(crate) struct Prefetcher {
     /// Whether short batches are padded.
     pub(crate) pads: bool,
     /// How many bad records there may be, and how many there were.
-    pub(crate) bad_records: BadRecords,
-    pub(crate) bad_count: BadCount,
-    /// Whether databases are mixed.
-    pub(crate) is_mixed: bool,
+    pub(crate) tolerance: Tolerance,
     pub(crate) depth: Depth,
     pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
@@ -537,9 +534,7 @@ impl Prefetcher {
             let Some((at, header, pending)) = self.state.in_flight.pop_front() else { break };
             let (lane, batch) = (self.reader.number(), header.batch);
             let submitting = tracing::trace_span!(target: TARGET, "submit", lane, batch).entered();
-            let mixed = header.step.filter(|_| self.is_mixed).map(|step| step.epoch);
-            let tolerance = Tolerance { policy: &self.bad_records, count: &mut self.bad_count, lane, mixed };
-            let submitted = submit(header, pending, Some(tolerance));
+            let submitted = submit(header, pending, Some(&mut self.tolerance));
             drop(submitting);
             match submitted {
                 Ok(delivered) => {

@@ -86,7 +86,7 @@ pub(super) fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Resu
 pub(crate) fn submit(
     header: SlotHeader,
     pending: Pending,
-    tolerance: Option<Tolerance<'_>>,
+    tolerance: Option<&mut Tolerance>,
 ) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         header.token.close_account();
@@ -98,7 +98,8 @@ pub(crate) fn submit(
     // reading.
     let action = tolerance.as_ref().map_or(BadAction::Fail, |tolerance| tolerance.policy.action);
     let mut delivered = Delivered { header, filled: pending.filled(action) };
-    if let Some(Err(error)) = tolerance.map(|tolerance| tolerance.count(&delivered.filled)) {
+    let step = delivered.header.step;
+    if let Some(Err(error)) = tolerance.map(|tolerance| tolerance.count(&delivered.filled, step)) {
         delivered.header.token.close_account();
         return Err(Unsubmitted { error, slot: Some(Box::new(delivered.into_slot())) });
     }
