@@ -8,7 +8,7 @@ use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::error::FeedError;
-use super::patience::Patience;
+use super::patience::ConsumerWait;
 use super::progress::{self, LaneProgress};
 use crate::base::first_error::FirstError;
 #[cfg(feature = "stream")]

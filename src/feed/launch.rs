@@ -9,7 +9,7 @@ use super::empty::EmptyBatches;
 use super::error::FeedError;
 use super::lane::{Lane, PrefetchThread};
 use super::placement::Placement;
-use super::progress::Progress;
+use super::progress::LaneProgress;
 use super::resolve::{ResolvedFeed, of_device, of_source};
 use super::sizing::Sizing;
 use super::{Clock, Feed, FeedCanceller, Gauges};

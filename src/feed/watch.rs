@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Gauges;
 use super::budget::MemoryBudget;
-use super::progress::Progress;
+use super::progress::LaneProgress;
 use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;

@@ -14,7 +14,7 @@
 //! mirrored row is read in descending order, because writes are the slower part. Subtraction and
 //! multiplication round separately, as in Caffe: a fused operation would change the last bit.
 //!
-//! A record is one [`RowJob`], which is compiled once per instruction set; one is picked at run time, once
+//! A record is one [`RecordJob`], which is compiled once per instruction set; one is picked at run time, once
 //! per record (`percolator_image::simd`). Everything below it is `inline(always)`, and there are no closures.
 
 use std::array;
@@ -59,7 +59,7 @@ pub(super) enum Mean<'a> {
 }
 
 /// The work on one record.
-pub(super) struct RowJob<'a, R, E> {
+pub(super) struct RecordJob<'a, R, E> {
     pub(super) source: Source<'a, R>,
     /// The stage for an output that is written past the caches; `None` for ordinary writes.
     pub(super) stage: Option<&'a mut Stage>,
@@ -70,7 +70,7 @@ pub(super) struct RowJob<'a, R, E> {
     pub(super) out: &'a mut [E],
 }
 
-impl<R: Rows, E: Element<R::Pixel>> Kernel for RowJob<'_, R, E> {
+impl<R: Rows, E: Element<R::Pixel>> Kernel for RecordJob<'_, R, E> {
     type Output = ();
 
     #[inline(always)]

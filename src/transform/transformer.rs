@@ -5,7 +5,7 @@ use std::path::Path;
 
 use half::{bf16, f16};
 
-use super::kernels::{self, Contiguous, CropWindow, Element, RowJob, Rows, Source, Spaced};
+use super::kernels::{self, Contiguous, CropWindow, Element, RecordJob, Rows, Source, Spaced};
 use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
@@ -327,7 +327,7 @@ impl Transformer {
         // A row of all channels must fit the stage beside the partial line left from the previous row.
         let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
-        self.instructions.run(RowJob { source, stage, planes, out });
+        self.instructions.run(RecordJob { source, stage, planes, out });
     }
 }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
-use percolator::{tfrecord, what as things};
+use percolator::tfrecord;
+use percolator_files::what as things;
 use percolator_files::{glob, input_file};
 use serde::Serialize;
 
