@@ -307,15 +307,7 @@ impl ResolvedFeed {
             is_left: Arc::new(AtomicBool::new(false)),
             state: State::with_capacity(prefetch_max, progress.next().1),
         };
-        {
-            // Page-locked memory is on the node of the thread that allocates it, which touches it first. What
-            // a device leaves untouched (`PageMemory`) is on the node of the workers that write it. The guard
-            // is dropped before this thread starts another, which would inherit the binding.
-            let _bound = prefetcher.near.as_ref().and_then(Cpus::bind);
-            for _ in 0..prefetch {
-                prefetcher.add_slot()?;
-            }
-        }
+        prefetcher.add_slots(prefetch)?;
         Ok(Lane {
             number,
             device: device.name(),

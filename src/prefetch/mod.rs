@@ -219,8 +219,18 @@ fn look_after(waited: Duration) -> Duration {
 }
 
 impl Prefetcher {
+    /// Adds this many batches to the ring of a lane that is being started.
+    ///
+    /// Page-locked memory is on the node of the thread that allocates it, which touches it first. What a
+    /// device leaves untouched (`PageMemory`) is on the node of the workers that write it. The guard is
+    /// dropped before this thread starts another, which would inherit the binding.
+    pub(crate) fn add_slots(&mut self, count: usize) -> Result<(), FeedError> {
+        let _bound = self.near.as_ref().and_then(Cpus::bind);
+        (0..count).try_for_each(|_| self.add_slot())
+    }
+
     /// Adds a batch to the ring, with its memory on the host and on the device.
-    pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
+    fn add_slot(&mut self) -> Result<(), FeedError> {
         let (memory, capacity) = self.device.host_memory(self.capacity)?;
         let transfer = self.device.backend().transfer(capacity)?;
         let mut frame = Frame::new(memory, self.layout.rows(), self.done_sender.clone());
