@@ -41,13 +41,13 @@
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
 //! - The package `percolator-distribute`: a step's batches of all replicas, as in TensorFlow's
-//!   `tf.distribute`; for jobs of many processes.
+//!   `tf.distribute`; for jobs of many processes. `percolator-measure`: how fast this machine copies, stores,
+//!   reads and decodes; for benchmarks.
 //! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
 //!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
 //!   tensors for other frameworks; for GPUs and devices of your own.
 //! - [`reader`], [`record`] and [`proto`]: records without batches, and Caffe's Datum; for tools.
-//! - [`limits`]: how fast this machine copies, stores, reads and decodes; for benchmarks.
 //! - [`chaos`]: sources, devices, consumers and disks that fail on request; for tests of a training loop.
 //!
 //! The repository has a guide with a page for each subject, from a Caffe project to your own device, in

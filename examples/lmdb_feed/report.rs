@@ -1,12 +1,12 @@
 //! What the user sees: progress while the feed runs, and a table at the end.
 
 use std::fmt;
+use std::hint::black_box;
 use std::io::{self, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
 use percolator::Stats;
-use percolator_measure::limits;
 
 /// A progress bar, with an end if `length` is known. It writes to the standard error, and nowhere if that is
 /// not a terminal.
@@ -34,14 +34,26 @@ pub(crate) fn say(line: fmt::Arguments<'_>) -> io::Result<()> {
 
 /// Prints how much each side did, who waited for whom, and how near that is to the machine's limits.
 pub(crate) fn print_table(stats: &Stats) -> io::Result<()> {
-    let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
+    let copy = copied_per_second(Duration::from_millis(200));
     say(format_args!("\n{stats}"))?;
-    if copy <= 0.0 {
-        return say(format_args!("too little memory is left to measure how fast it is copied here"));
-    }
     say(format_args!(
         "written at {:.2} % of the rate at which one thread copies memory here ({:.1} GB/s)",
         100.0 * stats.pixel_bytes_per_second() / copy,
         copy / 1e9
     ))
+}
+
+/// The bytes that one thread copies in a second, between two pieces of memory that no cache holds.
+/// (`percolator_measure::limits` has this and other limits.)
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+fn copied_per_second(time: Duration) -> f64 {
+    const BYTES: usize = 64 << 20;
+
+    let (from, mut to) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
+    let (start, mut copied) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        to.copy_from_slice(black_box(&from));
+        copied += black_box(&to).len();
+    }
+    copied as f64 / start.elapsed().as_secs_f64()
 }

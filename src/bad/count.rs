@@ -8,8 +8,8 @@ use crate::record::RecordId;
 /// The fewest records to which a rate applies: one bad record among the first ten says little about an epoch.
 const RATE_OF_MIN: u64 = 1000;
 
-/// What a lane has had of an epoch so far. A snapshot that is read states at most 2^43 records for each
-/// replica; other sums saturate at the largest number.
+/// How many records, and how many bad ones, a lane has had in an epoch so far. A snapshot that is read states
+/// at most 2^43 records for each replica; other sums saturate at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BadCount {
     pub(crate) epoch: u64,
@@ -73,7 +73,8 @@ impl BadCount {
         by_rate.min(policy.at_most.unwrap_or(u64::MAX))
     }
 
-    /// What a replica had of an epoch for which only others are known: the mean of theirs.
+    /// How many records and bad ones a replica had in an epoch for which only others are known: the mean of
+    /// theirs.
     pub(crate) fn mean<'a>(known: impl IntoIterator<Item = &'a BadCount>, epoch: u64) -> BadCount {
         let known: Vec<_> = known.into_iter().filter(|count| count.epoch == epoch).collect();
         let mean = |of: fn(&BadCount) -> u64| {

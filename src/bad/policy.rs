@@ -85,8 +85,8 @@ impl BadRecords {
     }
 
     /// A copy of the next good record of the batch, with the same crop, replaces a bad one; if no good record
-    /// follows, a copy of the batch's first one does. So all batches have their full size, for programs that
-    /// need that, unless none of their records is good: such a batch is empty, as if it were
+    /// follows, a copy of the batch's first good one does. So all batches have their full size, for programs
+    /// that need that, unless none of their records is good: such a batch is empty, as if it were
     /// [skipped](Self::skip).
     #[must_use]
     pub fn replace() -> Self {

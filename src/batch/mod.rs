@@ -123,7 +123,7 @@ pub(crate) struct Places {
     pointers: Pointers,
     range: Range<usize>,
     /// Whether they were counted as written.
-    is_left: bool,
+    is_finished: bool,
 }
 
 /// Where the parts of a buffer start. Each has room for the rows of the layout with which the batch began.
@@ -256,7 +256,7 @@ impl Filling {
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
         let (layout, pointers) = (self.layout.clone(), self.pointers);
-        Places { buffer: self.buffer.clone(), layout, pointers, range, is_left: false }
+        Places { buffer: self.buffer.clone(), layout, pointers, range, is_finished: false }
     }
 
     /// Ends the handing out of places: the batch holds the records taken so far.
@@ -281,7 +281,7 @@ impl Filling {
 impl Places {
     /// Counts the places as written; returns whether that completed the batch.
     pub(crate) fn finish(mut self) -> bool {
-        self.is_left = true;
+        self.is_finished = true;
         self.buffer.release()
     }
 
@@ -321,10 +321,10 @@ impl Places {
 }
 
 impl Drop for Places {
-    /// Fails the batch if the places were not left: something went wrong before, and it is unknown which of
-    /// them are written.
+    /// Fails the batch if the places were not finished: something went wrong before, and it is unknown which
+    /// of them are written.
     fn drop(&mut self) {
-        if !self.is_left {
+        if !self.is_finished {
             self.fail(0, BatchFault::Unwritten);
             self.buffer.release();
         }

@@ -210,7 +210,7 @@ impl Cursor for ChaosCursor {
 }
 
 impl State {
-    /// The rest of a record's value after these effects, in a buffer; `None` if they do not change it.
+    /// A record's value after these effects, in a buffer; `None` if they do not change it.
     fn tear<'a>(
         &self,
         effects: &[&Effect],

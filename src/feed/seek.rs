@@ -39,7 +39,7 @@ impl Feed {
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
         self.canceller.end_lanes();
-        // Before new ones are created, whose memory would be added.
+        // Before new ones are created: their memory would be needed in addition.
         self.close_lanes();
         let canceller = self.canceller.clone();
         match builder.resolve_again().and_then(ResolvedFeed::launch) {

@@ -177,9 +177,9 @@ pub fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
     taken
 }
 
-/// Waits first for a lane whose batches the consumer all holds, if there is one, until a moment or for ever;
-/// returns whether the next batch is there. The other lanes get nothing before that lane completes its batch,
-/// and only a wait for that lane can end with the error that says so.
+/// Waits first for a lane all of whose batches the consumer holds, if there is one, until a moment or for
+/// ever; returns whether the next batch is there. The other lanes get nothing before that lane completes its
+/// batch, and only a wait for that lane can end with the error that says so.
 fn wait_for_held(lanes: &mut [Lane], until: Option<Instant>) -> bool {
     lanes.iter_mut().find(|lane| lane.would_wait_for_itself()).is_none_or(|lane| lane.wait_until(until))
 }

@@ -25,11 +25,11 @@ pub(crate) struct Depth {
     batches: usize,
     most: usize,
     /// The state at the last check; `None` if there is nothing to choose.
-    last: Option<LastCheck>,
+    last: Option<RingCheck>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct LastCheck {
+struct RingCheck {
     at: Instant,
     batches: u64,
     waits: Ends,
@@ -48,7 +48,7 @@ impl Depth {
     /// A depth of `batches`, which grows up to `most` if that proves too shallow.
     pub(crate) fn of(batches: usize, most: usize) -> Self {
         let (at, waits) = (Instant::now(), Ends::default());
-        Depth { batches, most, last: (batches < most).then_some(LastCheck { at, batches: 0, waits }) }
+        Depth { batches, most, last: (batches < most).then_some(RingCheck { at, batches: 0, waits }) }
     }
 
     pub(crate) fn batches(&self) -> usize {
@@ -77,7 +77,7 @@ impl Depth {
         let is_too_shallow = full > WAITED && empty > WAITED && full >= TO_SPARE * empty;
         // The batches of the first window include those that fill the ring.
         let is_first = last.batches == 0;
-        *last = LastCheck { at: now, batches, waits };
+        *last = RingCheck { at: now, batches, waits };
         if is_too_shallow && !is_first {
             self.batches += 1;
             if self.batches == self.most {

@@ -1,4 +1,4 @@
-//! A cursor that goes to the records of a plan, by an index or past those between them.
+//! A cursor that moves to the records of a plan: by an index, or by skipping those in between.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,7 +35,7 @@ const SKIPPED_MAX: u64 = 16;
 const FORESEEN: usize = 8;
 
 impl<'a> Seeker<'a> {
-    /// The cursor at its first record, to be used for a plan.
+    /// Prepares a cursor that has not been moved yet for the records of a plan.
     pub(super) fn new(plan: &Plan, source: &'a dyn Source, cursor: Box<dyn Cursor>) -> Self {
         let is_indexed = source.is_seekable();
         // The beginning of a file is found without an index.

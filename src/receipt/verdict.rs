@@ -13,7 +13,7 @@ const RANGES_MAX: usize = 16;
 pub struct Verdict {
     /// The epochs that are in a receipt, in order.
     pub epochs: Vec<EpochVerdict>,
-    /// Epochs that are in no receipt, lie between others that are, and of which no record may still come. (A
+    /// Epochs in no receipt, between others that are in one, of which no record can still come. (A
     /// job that resumed another gets that job's rest in its own order, some epochs ahead of others.)
     pub absent_epochs: Vec<Range<u64>>,
     /// Replicas without a receipt.

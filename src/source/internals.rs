@@ -55,9 +55,9 @@ pub(super) struct Buffers {
     pub(super) value: Vec<u8>,
 }
 
-/// Buffers that no cursor uses at the moment. The cursors over joined sources share them: one that is left,
-/// or is at its end, puts its buffers here, and the next one takes them. Otherwise their memory would grow
-/// with the number of sources.
+/// Buffers that no cursor uses at the moment. The cursors over joined sources share them: one that is set
+/// aside, or is at its end, puts its buffers here, and the next one takes them. Otherwise their memory would
+/// grow with the number of sources.
 #[derive(Debug, Default)]
 pub struct SpareBuffers(RefCell<Buffers>);
 
@@ -113,8 +113,8 @@ pub trait SourceInternals: Source {
 
     /// The newest commit to the source: a number that every commit changes, and 0 if it cannot be written to
     /// while it is read. A caller that counts its records compares this with the [commit of the
-    /// cursor](CursorInternals::commit) that reads them. `None` if that may be a cursor of an unknown other
-    /// source.
+    /// cursor](CursorInternals::commit) that reads them. `None` if that cursor may belong to a source that
+    /// is not known here.
     ///
     /// # Errors
     ///

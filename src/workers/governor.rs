@@ -70,12 +70,12 @@ struct Choice {
     /// Runs that workers took since the last check; `pressing` counts those of them that were pressing.
     taken: AtomicUsize,
     pressing: AtomicUsize,
-    last: Mutex<LastCheck>,
+    last: Mutex<WorkersCheck>,
 }
 
 /// The state at the last check.
 #[derive(Debug)]
-struct LastCheck {
+struct WorkersCheck {
     at: Instant,
     idle: Duration,
     lessons: Lessons,
@@ -111,7 +111,7 @@ impl Governor {
             next_look: AtomicU64::new(nanos(WINDOW)),
             taken: AtomicUsize::new(0),
             pressing: AtomicUsize::new(0),
-            last: Mutex::new(LastCheck { at: start, idle: Duration::ZERO, lessons: Lessons::default() }),
+            last: Mutex::new(WorkersCheck { at: start, idle: Duration::ZERO, lessons: Lessons::default() }),
         };
         Governor { choice: Some(choice), ..Governor::of(threads) }
     }

@@ -1,4 +1,4 @@
-//! Runs a scenario under many schedules. Shared by `tests/model.rs` and the library's `model` modules.
+//! Runs a scenario under many schedules. Shared by `tests/model/` and the library's `model` modules.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::thread;
 use parking_lot::Mutex;
 
 /// Returns what `work` makes of each item, in the order of the items. `threads` threads share the items; 0
-/// stands for one a processor.
+/// means one per processor.
 ///
 /// # Panics
 ///
@@ -49,7 +49,8 @@ pub fn try_map<I: Send, O: Send, E: Send>(
 }
 
 /// Takes items from `next` until there is none, and works on them with this many threads, whose names begin
-/// with `name`. Each thread calls `work` once, for the closure that it runs on its items.
+/// with `name`; 0 means the calling thread alone. Each thread calls `work` once, for the closure that it runs
+/// on its items.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@
 //! accept and refuse exactly the messages that prost does, and read the same values from them. A
 //! [`WireError`] says at which byte a record stops being a message, and why.
 //!
-//! It is built for Percolator, and knows nothing of its feeds.
+//! It is built for Percolator, and does not depend on its feeds.
 
 mod datum;
 pub mod example;

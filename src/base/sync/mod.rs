@@ -1,6 +1,6 @@
 //! Locks, channels and threads: the real ones, or the model checker's.
 //!
-//! Every stage of a feed takes its concurrency primitives from here. So `tests/model.rs` and the `model`
+//! Every stage of a feed takes its concurrency primitives from here. So `tests/model/` and the `model`
 //! modules (`RUSTFLAGS="--cfg shuttle"`) run the code that ships, under a scheduler that explores
 //! interleavings that are rare on a real machine. The model is sequentially consistent: it finds errors that
 //! some interleaving of the steps causes, but not those that need a weaker memory ordering. Plain memory that

@@ -129,7 +129,7 @@ impl<O> fmt::Debug for EpochItems<'_, O> {
     }
 }
 
-/// The number of bad records that the batch leaves out: items that have been passed.
+/// The number of bad records that the batch leaves out: items that were skipped.
 fn skipped(batch: &Batch) -> usize {
     batch.bad_records().iter().filter(|bad| bad.replaced_by.is_none()).count()
 }

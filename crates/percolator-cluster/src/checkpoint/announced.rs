@@ -7,15 +7,16 @@ use uuid::Uuid;
 
 use crate::metadata::{Record, Revision, Transaction};
 
-/// So many names are free at least: in an outage one file waits for an answer, one waits to be put, and one
+/// The fewest free names: in an outage one file waits for an answer, one waits to be put, and one
 /// is being written.
 const FREE_MIN: usize = 3;
 
-/// So many names there are at most. There are that many only if a store refuses for a long time to remove
+/// The most names. There are that many only if a store refuses for a long time to remove
 /// files, or to complete them: then the oldest names are dropped, and existing files with these names stay.
 const NAMES_MAX: usize = 1024;
 
-/// So many names of earlier processes are kept, the newest ones. Each of them that was killed adds a few.
+/// The most names of earlier processes that are kept, the newest ones. Each of them that was killed adds a
+/// few.
 const EARLIER_MAX: usize = 128;
 
 /// Names of files. They are in the metadata before the files are begun.

@@ -95,8 +95,8 @@ pub enum CheckpointError {
         /// The cause.
         source: MetadataError,
     },
-    /// So many earlier checkpoints are written without an answer whether they count that this one was not
-    /// begun.
+    /// This one was not begun, because too many earlier checkpoints still wait for an answer whether they
+    /// count.
     #[error(
         "no checkpoint was written: {files} earlier ones wait for an answer that says whether they count"
     )]

@@ -4,8 +4,8 @@
 //!
 //! 1. A block below `next` is open or done; one from `next` on was never opened.
 //! 2. A worker takes a block by a transaction that changes the block's open record as it has read it, or
-//!    opens it by changing `next`. Then no worker holds the block, or, in a job that duplicates slow blocks,
-//!    one other worker.
+//!    opens it by changing `next`. Before that, no worker holds the block, or, in a job that duplicates slow
+//!    blocks, one other worker.
 //! 3. Only the holder of a block changes its open record or removes it, and what it delivered goes into its
 //!    receipt in the same transaction. So the receipts have each acknowledged or finished step once, and no
 //!    other, even if steps were delivered twice.

@@ -65,11 +65,11 @@ pub struct Confirmed {
 /// only cut off for longer than its lease, its block is lost as well: the steps that are left of it are not
 /// handed over, and it goes on with other blocks.
 ///
-/// Dropping it does not wait for an outage's end. What is confirmed and was not said is said, once; after the
-/// first try that has no answer, and if the last one had none, nothing more is asked of the records: what
-/// they do not know then is lost, and its block is given out again when the worker's lease has ended. The
-/// drop waits for the calls to the records that are under way, for each up to its deadline. To wait for the
-/// records, call [`settle`](Self::settle) first, or [`confirm`](Self::confirm).
+/// Dropping it does not wait for an outage's end. Steps that were confirmed but not reported are reported,
+/// once. After the first try without an answer, and if the last one had none, nothing more is asked of the
+/// records: what they do not know then is lost, and its block is given out again when the worker's lease has
+/// ended. The drop waits for the calls to the records that are under way, for each up to its deadline. To
+/// wait for the records, call [`settle`](Self::settle) first, or [`confirm`](Self::confirm).
 #[derive(Debug)]
 pub struct LeasedFeed {
     /// Dropped first: it reports what is left to report while the worker has its lease.

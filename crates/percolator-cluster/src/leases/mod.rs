@@ -1,8 +1,8 @@
 //! Blocks of an epoch, leased to workers that come and go.
 //!
-//! An epoch's order, as the plan has it, is divided into blocks of a number of steps. A worker takes a block
-//! by a transaction, holds it under its lease, and finishes it by another transaction, which adds what was
-//! delivered to the worker's receipt. A worker that dies loses its lease, and its block goes to the next
+//! An epoch's order, as the plan has it, is divided into blocks of a fixed number of steps. A worker takes a
+//! block by a transaction, holds it under its lease, and finishes it by another transaction, which adds what
+//! was delivered to the worker's receipt. A worker that dies loses its lease, and its block goes to the next
 //! worker that asks. Workers join and leave at any time; their number is not set.
 //!
 //! Even if steps are delivered twice because a worker died, the receipts have each step once: they are

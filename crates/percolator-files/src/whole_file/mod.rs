@@ -38,8 +38,8 @@ impl Existing {
         if is_forced { Existing::Replace } else { Existing::Refuse }
     }
 
-    /// Checks that there is nothing at a path whose contents must stay, not even a link that leads nowhere.
-    /// This is a check before the work: when the output gets its name, something may have appeared there.
+    /// With `Refuse`, checks that nothing is at the path, not even a link that leads nowhere. This is a check
+    /// before the work: when the output gets its name, something may have appeared there.
     ///
     /// # Errors
     ///
