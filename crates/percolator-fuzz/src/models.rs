@@ -226,7 +226,12 @@ pub fn rename_rules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // A pattern is compiled; the crate `regex-lite` has a limit of 10 MB for each.
     within(bytes, Budget::mebibytes(64, 4096), || {
-        let Ok(rules) = Rules::parse(text) else { return };
+        // A line each: those with an equals sign give names.
+        let rules = text.lines().try_fold(Rules::none(), |rules, line| match line.contains('=') {
+            true => rules.rename(line),
+            false => rules.drop(line),
+        });
+        let Ok(rules) = rules else { return };
         accepted();
         if let Ok(renamed) = rules.apply(NAMES) {
             assert_eq!(renamed.len(), NAMES.len());

@@ -8,11 +8,7 @@ use percolator_files::whole_file::{self, Existing, WholeFile};
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;
-use super::npz::NpzWriter;
-use super::{
-    ConvertError, Format, Model, Progress, Rules, TensorInfo, UnusedRule, checkpoint, folder, npz,
-    safetensors,
-};
+use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
 use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
@@ -87,7 +83,6 @@ pub struct Conversion<'m> {
     format: Format,
     tensors: Vec<Renamed>,
     left_out: Vec<LeftOut>,
-    unused_rules: Vec<UnusedRule>,
     shards: usize,
     existing: Existing,
 }
@@ -98,8 +93,8 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if tensors of a checkpoint share bytes, if names collide, if no rule that gives names
-    /// matches a tensor, if the format cannot hold a tensor, or if the target is the source, is
+    /// [`ConvertError`] if tensors of a checkpoint share bytes, if names collide, if a rule that gives names
+    /// matches no tensor, if the format cannot hold a tensor, or if the target is the source, is
     /// [there](Options::existing), is a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
@@ -123,13 +118,11 @@ impl<'m> Conversion<'m> {
             }
         }
         // A rule for a tensor that is left out for its type is used.
-        let unused_rules = options.rules.unused(model.tensors.iter().map(|info| &*info.name));
         if !model.tensors.is_empty() {
-            options.rules.check_effect(&unused_rules)?;
+            options.rules.check_effect(model.tensors.iter().map(|info| &*info.name))?;
         }
         let Options { shards, existing, .. } = *options;
-        let conversion =
-            Conversion { model, target, format, tensors, left_out, unused_rules, shards, existing };
+        let conversion = Conversion { model, target, format, tensors, left_out, shards, existing };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -145,12 +138,6 @@ impl<'m> Conversion<'m> {
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
-    }
-
-    /// Returns the rules that decide the name of no tensor: each may be misspelt, or for another model.
-    #[must_use]
-    pub fn unused_rules(&self) -> &[UnusedRule] {
-        &self.unused_rules
     }
 
     /// Returns how many texts of a `.safetensors` file the target cannot hold.
