@@ -5,6 +5,7 @@ use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
 use percolator_files::whole_file::{self, Existing, WholeFile};
+use zip::ZipWriter;
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;
@@ -295,14 +296,14 @@ impl<'m> Run<'_, 'm> {
 
     fn npz(&mut self) -> Result<(), ConvertError> {
         let target = &*self.conversion.target;
-        let mut archive = NpzWriter::new(self.create(target)?);
+        let mut archive = ZipWriter::new(self.create(target)?);
         for renamed in &self.conversion.tensors {
             let tensor = self.read(renamed)?;
             let array = Written::new(&renamed.from, &tensor, Format::Npz)?;
-            archive.add(&renamed.to, &array).map_err(ConvertError::write(target))?;
+            npz::add(&mut archive, &renamed.to, &array).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        let out = archive.finish().map_err(ConvertError::write(target))?;
+        let out = archive.finish().map_err(|error| ConvertError::write(target)(error.into()))?;
         finish(out, target, self.conversion.existing)
     }
 
