@@ -7,7 +7,6 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod header;
-mod literal;
 mod stored;
 
 use std::io::{self, Write};
