@@ -426,8 +426,8 @@ def models():
 
     seed("npz", "stored", archive([(b"a.npy", floats, False)]))
     seed("npz", "deflated", archive([(b"a.npy", floats, True), (b"x/b.npy", npy("<i8", "()", bytes(8)), False)]))
-    seed("rename_rules", "rules", "# A comment.\nlayer1/W -> embeddings.weight\nregex ^layer(\\d+)/W$ -> layers.$1.w\n"
-         'drop global_step\ndrop regex /Adam(_\\d+)?$\n"drop out/W" -> dropout.W\nunmatched error\n')
+    seed("rename_rules", "rules", "^layer1/W$=embeddings.weight\n^layer(\\d+)/W$=layers.$1.w\n/=.\n"
+         "^global_step$\n/Adam(_\\d+)?$\n")
 
 
 def language():

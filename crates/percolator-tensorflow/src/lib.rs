@@ -10,7 +10,6 @@ mod paths;
 pub mod proto;
 mod tensor;
 mod text;
-mod wire;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, latest_checkpoint};
 pub use data_type::{DataType, UnknownType};

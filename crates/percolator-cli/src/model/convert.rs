@@ -6,18 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator_files::shown::{self, count};
 use percolator_tensorflow::convert::{
-    Conversion, ConvertError, Existing, Format, LeftOut, Model, Options, Rules, Unmatched, UnusedRule,
+    Conversion, ConvertError, Existing, Format, LeftOut, Model, Options, Rules,
 };
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::work::{Ended, watched};
 use super::{How, check_prefix, printable, stdout, with_force};
-
-/// The most unused rules that are named on the standard error.
-const UNUSED_MAX: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
@@ -31,18 +28,13 @@ pub(super) struct Convert {
     /// The format of TO [default: the one that its ending tells].
     #[arg(long = "to", value_name = "FORMAT", value_parser = format)]
     format: Option<Format>,
-    /// Names tensors by the rules in this file, a rule a line: "NAME -> NAME", "regex PATTERN -> NAME" ($1 is
-    /// the first group, and each match is replaced), "drop NAME", "drop regex PATTERN", "unmatched keep" (or
-    /// drop, or error), "# comment". The first rule that matches decides. Rules that are not used are
-    /// reported.
-    #[arg(long, value_name = "FILE", conflicts_with = "rename")]
-    rules: Option<PathBuf>,
-    /// Names tensors by replacing each match of a regular expression: '/=.' turns slashes into dots.
+    /// Name tensors anew: replace each match of a regular expression. '/=.' turns slashes into dots, and $1
+    /// is the first group. Of several, the first that matches a name decides.
     #[arg(long, value_name = "REGEX=TO")]
-    rename: Option<String>,
-    /// What becomes of tensors that no rule matches [default: keep, or what the file of rules says].
-    #[arg(long, value_enum, value_name = "WHAT")]
-    unmatched: Option<UnmatchedArg>,
+    rename: Vec<String>,
+    /// Leave out tensors of whose names a part matches. It comes before any --rename.
+    #[arg(long, value_name = "REGEX")]
+    drop: Vec<String>,
     /// Leave out tensors of types that the format does not have, instead of failing.
     #[arg(long)]
     leave_out: bool,
@@ -55,16 +47,6 @@ pub(super) struct Convert {
     /// Print what would be written under which names, and write nothing.
     #[arg(long)]
     dry_run: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum UnmatchedArg {
-    /// They keep their names.
-    Keep,
-    /// They are left out.
-    Drop,
-    /// They are an error.
-    Error,
 }
 
 fn format(name: &str) -> Result<Format, String> {
@@ -84,25 +66,12 @@ impl Convert {
         if format != Format::Checkpoint && self.shards.is_some() {
             bail!("--shards is for checkpoints, and {} would be {format}", shown::path(&self.to));
         }
-        if self.unmatched.is_some() && self.rules.is_none() && self.rename.is_none() {
-            bail!("--unmatched is for names that no rule matches: give --rules or --rename as well");
-        }
         Ok(format)
     }
 
     fn options(&self) -> Result<Options, ConvertError> {
-        let mut rules = match (&self.rules, &self.rename) {
-            (Some(path), _) => Rules::from_file(path)?,
-            (None, Some(rule)) => Rules::rename(rule)?,
-            (None, None) => Rules::none(),
-        };
-        if let Some(unmatched) = self.unmatched {
-            rules = rules.unmatched(match unmatched {
-                UnmatchedArg::Keep => Unmatched::Keep,
-                UnmatchedArg::Drop => Unmatched::Drop,
-                UnmatchedArg::Error => Unmatched::Error,
-            });
-        }
+        let rules = self.drop.iter().try_fold(Rules::none(), |rules, regex| rules.drop(regex))?;
+        let rules = self.rename.iter().try_fold(rules, |rules, rule| rules.rename(rule))?;
         Ok(Options {
             rules,
             leave_out: self.leave_out,
@@ -121,7 +90,6 @@ impl Convert {
             }
             error => with_force(error),
         })?;
-        warn_of_unused_rules(&conversion);
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
@@ -136,11 +104,7 @@ impl Convert {
         if how.json {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
-            let unused = unused_rules(&conversion);
-            let done = json!({
-                "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out,
-                "unused_rules": unused,
-            });
+            let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
             writeln!(out, "{done:#}")?;
         } else {
             writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
@@ -157,10 +121,7 @@ impl Convert {
                 conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
-            let unused = unused_rules(conversion);
-            let plan = json!({
-                "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out, "unused_rules": unused,
-            });
+            let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
             writeln!(out, "{plan:#}")?;
         } else {
             for tensor in conversion.tensors() {
@@ -179,28 +140,6 @@ impl Convert {
     }
 }
 
-/// Writes a line for each rule that decides the name of no tensor.
-fn warn_of_unused_rules(conversion: &Conversion<'_>) {
-    let unused = conversion.unused_rules();
-    let mut lines: Vec<_> = unused.iter().take(UNUSED_MAX).map(ToString::to_string).collect();
-    if let more @ 1.. = unused.len().saturating_sub(UNUSED_MAX) {
-        lines.push(format!("{more} more rules are not used"));
-    }
-    for line in lines {
-        // Nobody may read them.
-        let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&line));
-    }
-}
-
-fn unused_rules(conversion: &Conversion<'_>) -> Vec<Json> {
-    let unused = conversion.unused_rules().iter();
-    let rule = |rule: &UnusedRule| {
-        let (pattern, reason) = (&rule.pattern, rule.reason());
-        json!({ "line": rule.line, "pattern": pattern, "regex": rule.is_regex, "reason": reason })
-    };
-    unused.map(rule).collect()
-}
-
 fn write_left_out(conversion: &Conversion<'_>, out: &mut impl std::io::Write) -> anyhow::Result<()> {
     for left_out in conversion.left_out() {
         let (name, reason) = name_and_reason(left_out);
@@ -215,7 +154,7 @@ fn write_left_out(conversion: &Conversion<'_>, out: &mut impl std::io::Write) ->
 
 fn name_and_reason(left_out: &LeftOut) -> (&str, String) {
     match left_out {
-        LeftOut::Dropped { name } => (name, "dropped by the rules".to_owned()),
+        LeftOut::Dropped { name } => (name, "dropped".to_owned()),
         LeftOut::Type { name, data_type } => (name, format!("the format has no type {data_type}")),
     }
 }

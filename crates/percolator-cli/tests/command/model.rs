@@ -321,14 +321,13 @@ fn conversions_keep_types_and_rename_by_rules() {
     assert_eq!(printed, "w.safetensors: 2 tensors, 80000 bytes\n");
     let listed = json(path, "list w.safetensors");
     assert_eq!(listed[0]["name"], "layer1.W");
-    fs::write(path.join("rules"), "regex ^layer(\\d)[.]W$ -> layer$1/W\nunmatched error\n").unwrap();
     for target in ["back/model", "back.npz", "folder/"] {
-        pass(path, &format!("convert w.safetensors {target} --rules rules"));
+        pass(path, &format!("convert w.safetensors {target} --rename ^layer(\\d)[.]W$=layer$1/W"));
         let verdict = pass(path, &format!("diff {target} @article_ref_saver/model"));
         assert!(verdict.starts_with("2 equal, 0 different"), "{verdict}");
     }
     assert!(path.join("folder/layer1/W.npy").is_file());
-    let plan = pass(path, "convert w.safetensors x.npz --dry-run --rules rules");
+    let plan = pass(path, "convert w.safetensors x.npz --dry-run --rename ^layer(\\d)[.]W$=layer$1/W");
     let expected = "layer1.W -> layer1/W\nlayer2.W -> layer2/W\nx.npz: 2 tensors would be written\n";
     assert_eq!(plan, expected);
     assert!(!path.join("x.npz").exists());
@@ -365,42 +364,18 @@ fn conversions_keep_types_and_rename_by_rules() {
 }
 
 #[test]
-fn rules_that_match_nothing_are_reported() {
+fn a_rule_that_matches_nothing_is_an_error() {
     let folder = written(&[("a", floats(&[1.0])), ("b", floats(&[2.0]))]);
     let path = folder.path();
-    fs::write(path.join("rules"), "a -> x\naa -> y\nregex a -> z\ndrop c\n").unwrap();
-    for dry_run in ["--dry-run", ""] {
-        let output = run(path, &format!("convert model x.npz --rules rules --json {dry_run}"));
-        assert!(output.status.success(), "{output:?}");
-        let told = String::from_utf8(output.stderr).unwrap();
-        let expected = "percolator: rules, line 2: \"aa\" is not used: there is no tensor of this name\n\
-                        percolator: rules, line 3: regex \"a\" is not used: earlier rules decide the names \
-                        of all tensors that it matches\n\
-                        percolator: rules, line 4: \"c\" is not used: there is no tensor of this name\n";
-        assert_eq!(told, expected);
-        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let unused = found["unused_rules"].as_array().unwrap();
-        let lines: Vec<_> = unused.iter().map(|rule| rule["line"].as_u64().unwrap()).collect();
-        assert_eq!(lines, [2, 3, 4]);
-        let reason = "there is no tensor of this name";
-        assert_eq!(unused[0], json!({ "line": 2, "pattern": "aa", "regex": false, "reason": reason }));
-    }
-    let many: String = (0..25).map(|number| format!("none{number} -> n{number}\n")).collect();
-    fs::write(path.join("many"), format!("a -> x\n{many}")).unwrap();
-    let told = String::from_utf8(run(path, "convert model x.npz --rules many --force").stderr).unwrap();
-    assert_eq!(told.lines().count(), 21, "{told}");
-    assert!(told.ends_with("percolator: 5 more rules are not used\n"), "{told}");
-    // Nothing would get a new name.
-    for rules in ["--rename layer/=x --unmatched drop", "--rename layer/=x"] {
-        let (_, error) = fail(path, &format!("convert model y.npz {rules}"));
-        let expected = "percolator: the rule: regex \"layer/\" is not used: it matches no tensor: no \
-                        tensor would get a new name; correct the rules, or do without\n";
+    for rules in ["--rename layer/=x --drop b", "--rename a=c --rename layer/=x"] {
+        let (_, error) = fail(path, &format!("convert model x.npz {rules}"));
+        let expected =
+            "percolator: the rule \"layer/\": it matches no tensor; correct the rule, or do without\n";
         assert_eq!(error, expected);
-        assert!(!path.join("y.npz").exists());
+        assert!(!path.join("x.npz").exists());
     }
-    fs::write(path.join("drops"), "drop c\n").unwrap();
-    let output = run(path, "convert model y.npz --rules drops");
-    assert!(output.status.success() && path.join("y.npz").exists(), "{output:?}");
+    let printed = pass(path, "convert model x.npz --rename a=x --drop b --drop c");
+    assert!(printed.contains("1 tensor,") && printed.contains("left out: b (dropped)"), "{printed}");
 }
 
 #[test]

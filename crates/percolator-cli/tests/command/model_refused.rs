@@ -74,8 +74,6 @@ fn options_without_effect_are_refused() {
     let path = folder.path();
     let (_, error) = fail(path, "convert model x.npz --shards 2");
     assert_eq!(error, "percolator: --shards is for checkpoints, and x.npz would be .npz\n");
-    let (_, error) = fail(path, "convert model x.npz --unmatched drop");
-    assert!(error.contains("give --rules or --rename as well"), "{error}");
     for target in ["x.index --shards 1", "x --shards 100000", "x.percolator-previous"] {
         let (_, error) = fail(path, &format!("convert model {target} --dry-run"));
         assert!(error.contains("prefix of a checkpoint") || error.contains("1 to 99999"), "{error}");

@@ -1,15 +1,14 @@
-//! The values of an index: its header, and an entry for each tensor. They are protobuf messages, and are read
-//! without an allocation per entry, because an index may have a hundred thousand of them.
+//! The values of an index: its header, and an entry for each tensor.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use percolator_leveldb::coding;
 use prost::Message as _;
 
-use self::BadEntry::Malformed;
 use super::index::AXES_MAX;
-use crate::proto::BundleHeaderProto;
 use crate::proto::bundle_header_proto::Endianness;
+use crate::proto::tensor_slice_proto::Extent;
+use crate::proto::tensor_slice_proto::extent::HasLengthHack;
+use crate::proto::{BundleEntryProto, BundleHeaderProto, TensorShapeProto, TensorSliceProto};
 
 /// The version of the format that this reader is for.
 const VERSION: i32 = 1;
@@ -59,10 +58,10 @@ impl Header {
 /// The value of an index for one tensor, as it is stored: nothing is checked yet but its form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawEntry {
-    pub(super) data_type: i64,
+    pub(super) data_type: i32,
     pub(super) dims: Vec<i64>,
     pub(super) has_unknown_rank: bool,
-    pub(super) shard: i64,
+    pub(super) shard: i32,
     pub(super) offset: i64,
     pub(super) bytes: i64,
     /// The masked crc32c of those bytes.
@@ -87,162 +86,45 @@ pub(super) enum BadEntry {
     Slices,
 }
 
-/// One field of a message.
-enum Field<'a> {
-    Varint(i64),
-    Fixed32(u32),
-    Bytes(&'a [u8]),
-    /// Of a kind that no field here has.
-    Fixed64,
-}
-
-impl<'a> Field<'a> {
-    fn varint(&self) -> Result<i64, BadEntry> {
-        if let Field::Varint(value) = self { Ok(*value) } else { Err(Malformed) }
-    }
-
-    fn bytes(&self) -> Result<&'a [u8], BadEntry> {
-        if let Field::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
-    }
-}
-
-/// Returns the varint at the front, and the bytes after it. Most have one byte.
-#[inline]
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    match bytes.split_first() {
-        Some((&byte, rest)) if byte < 0x80 => Some((byte.into(), rest)),
-        _ => coding::varint(bytes),
-    }
-}
-
-/// Calls `with` for each field of a message, by its number.
-#[inline]
-fn each_field<'a>(
-    message: &'a [u8],
-    mut with: impl FnMut(u32, Field<'a>) -> Result<(), BadEntry>,
-) -> Result<(), BadEntry> {
-    /// The low bits of a field's key, which tell its kind.
-    const KIND_BITS: u32 = 3;
-    let mut rest = message;
-    while !rest.is_empty() {
-        let (key, after) = varint(rest).ok_or(Malformed)?;
-        let key = u32::try_from(key).map_err(|_| Malformed)?;
-        let (field, after) = match key & 0b111 {
-            0 => {
-                let (value, after) = varint(after).ok_or(Malformed)?;
-                (Field::Varint(value.cast_signed()), after)
-            }
-            1 => (Field::Fixed64, after.get(size_of::<u64>()..).ok_or(Malformed)?),
-            2 => {
-                let (length, after) = varint(after).ok_or(Malformed)?;
-                let length = usize::try_from(length).map_err(|_| Malformed)?;
-                let (bytes, after) = after.split_at_checked(length).ok_or(Malformed)?;
-                (Field::Bytes(bytes), after)
-            }
-            5 => {
-                let (bytes, after) = after.split_first_chunk().ok_or(Malformed)?;
-                (Field::Fixed32(u32::from_le_bytes(*bytes)), after)
-            }
-            // Groups, which TensorFlow never had.
-            _ => return Err(Malformed),
-        };
-        match key >> KIND_BITS {
-            0 => return Err(Malformed),
-            number => with(number, field)?,
-        }
-        rest = after;
-    }
-    Ok(())
-}
-
 impl RawEntry {
-    /// Reads another entry into this one, whose buffers it keeps. Its slices may take `left` bytes of memory,
-    /// from which theirs are taken: two bytes of an entry can state one.
-    pub(super) fn read(&mut self, value: &[u8], left: &mut usize) -> Result<(), BadEntry> {
-        let (mut dims, mut slices) = (std::mem::take(&mut self.dims), std::mem::take(&mut self.slices));
-        dims.clear();
-        slices.clear();
-        *self = RawEntry { dims, slices, ..RawEntry::default() };
-        each_field(value, |number, field| {
-            match number {
-                1 => self.data_type = field.varint()?,
-                2 => self.read_shape(field.bytes()?)?,
-                3 => self.shard = field.varint()?,
-                4 => self.offset = field.varint()?,
-                5 => self.bytes = field.varint()?,
-                6 => match field {
-                    Field::Fixed32(stored) => self.stored = stored,
-                    _ => return Err(Malformed),
-                },
-                7 => {
-                    let slice = read_slice(field.bytes()?)?;
-                    let extents = slice.capacity().saturating_mul(size_of::<RawExtent>());
-                    let bytes = extents.saturating_add(size_of::<Vec<RawExtent>>());
-                    *left = left.checked_sub(bytes).ok_or(BadEntry::Slices)?;
-                    self.slices.push(slice);
-                }
-                _ => {}
+    /// Reads an entry. Its slices may take `left` bytes of memory, from which theirs are taken: two bytes of
+    /// an entry can state one.
+    pub(super) fn read(value: &[u8], left: &mut usize) -> Result<Self, BadEntry> {
+        let entry = BundleEntryProto::decode(value).map_err(|_| BadEntry::Malformed)?;
+        let mut slices = Vec::with_capacity(entry.slices.len());
+        for TensorSliceProto { extent } in entry.slices {
+            // No more axes than a tensor has.
+            if extent.len() > AXES_MAX {
+                return Err(BadEntry::Malformed);
             }
-            Ok(())
-        })
-    }
-
-    fn read_shape(&mut self, shape: &[u8]) -> Result<(), BadEntry> {
-        each_field(shape, |number, field| {
-            match number {
-                2 => {
-                    let mut size = 0;
-                    each_field(field.bytes()?, |number, field| {
-                        if number == 1 {
-                            size = field.varint()?;
-                        }
-                        Ok(())
-                    })?;
-                    self.dims.push(size);
-                }
-                3 => self.has_unknown_rank = field.varint()? != 0,
-                _ => {}
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Reads a slice, of no more axes than a tensor has.
-fn read_slice(slice: &[u8]) -> Result<Vec<RawExtent>, BadEntry> {
-    let mut extents = Vec::new();
-    each_field(slice, |number, field| {
-        if number == 1 {
-            if extents.len() >= AXES_MAX {
-                return Err(Malformed);
-            }
-            let mut extent = RawExtent::default();
-            each_field(field.bytes()?, |number, field| {
-                match number {
-                    1 => extent.start = field.varint()?,
-                    2 => extent.length = Some(field.varint()?),
-                    _ => {}
-                }
-                Ok(())
-            })?;
-            extents.push(extent);
+            let bytes = extent.len().saturating_mul(size_of::<RawExtent>());
+            let bytes = bytes.saturating_add(size_of::<Vec<RawExtent>>());
+            *left = left.checked_sub(bytes).ok_or(BadEntry::Slices)?;
+            let extents = extent.into_iter().map(|Extent { start, has_length_hack }| RawExtent {
+                start,
+                length: has_length_hack.map(|HasLengthHack::Length(length)| length),
+            });
+            slices.push(extents.collect());
         }
-        Ok(())
-    })?;
-    Ok(extents)
+        let TensorShapeProto { dim, unknown_rank } = entry.shape.unwrap_or_default();
+        Ok(RawEntry {
+            data_type: entry.dtype,
+            dims: dim.into_iter().map(|dim| dim.size).collect(),
+            has_unknown_rank: unknown_rank,
+            shard: entry.shard_id,
+            offset: entry.offset,
+            bytes: entry.size,
+            stored: entry.crc32c,
+            slices,
+        })
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::proto::tensor_slice_proto::Extent;
-    use crate::proto::tensor_slice_proto::extent::HasLengthHack;
-    use crate::proto::{
-        BundleEntryProto, TensorShapeProto, TensorSliceProto, VersionDef, tensor_shape_proto,
-    };
+    use crate::proto::VersionDef;
 
     #[test]
     fn a_header_that_may_not_be_read_says_why() {
@@ -264,84 +146,17 @@ mod tests {
         assert_eq!(Header::read(&[]), Ok(empty), "a header of before versions");
     }
 
-    fn entries() -> impl Strategy<Value = BundleEntryProto> {
-        let number = prop_oneof![any::<i64>(), 0..300_i64];
-        let extent = (number.clone(), prop::option::of(number.clone()))
-            .prop_map(|(start, length)| Extent { start, has_length_hack: length.map(HasLengthHack::Length) });
-        let slice = prop::collection::vec(extent, 0..3).prop_map(|extent| TensorSliceProto { extent });
-        let dim = (number.clone(), "a?").prop_map(|(size, name)| tensor_shape_proto::Dim { size, name });
-        let shape = (prop::collection::vec(dim, 0..4), any::<bool>())
-            .prop_map(|(dim, unknown_rank)| TensorShapeProto { dim, unknown_rank });
-        let places = (0..40_i32, any::<i32>(), number.clone(), number, any::<u32>());
-        (places, prop::option::of(shape), prop::collection::vec(slice, 0..3)).prop_map(
-            |((dtype, shard_id, offset, size, crc32c), shape, slices)| BundleEntryProto {
-                dtype,
-                shape,
-                shard_id,
-                offset,
-                size,
-                crc32c,
-                slices,
-            },
-        )
-    }
-
-    /// What prost reads of an entry.
-    fn naive(value: &[u8]) -> Option<RawEntry> {
-        let entry = BundleEntryProto::decode(value).ok()?;
-        let shape = entry.shape.unwrap_or_default();
-        let slice = |slice: TensorSliceProto| {
-            let extent = |extent: Extent| {
-                let length = extent.has_length_hack.map(|HasLengthHack::Length(length)| length);
-                RawExtent { start: extent.start, length }
-            };
-            slice.extent.into_iter().map(extent).collect()
+    #[test]
+    fn slices_take_as_much_memory_as_is_left() {
+        let slice = |axes| TensorSliceProto { extent: vec![Extent::default(); axes] };
+        let read = |slices, mut left| {
+            let entry = BundleEntryProto { dtype: 1, slices, ..Default::default() };
+            RawEntry::read(&entry.encode_to_vec(), &mut left).map(|entry| (entry.slices.len(), left))
         };
-        Some(RawEntry {
-            data_type: entry.dtype.into(),
-            dims: shape.dim.into_iter().map(|dim| dim.size).collect(),
-            has_unknown_rank: shape.unknown_rank,
-            shard: entry.shard_id.into(),
-            offset: entry.offset,
-            bytes: entry.size,
-            stored: entry.crc32c,
-            slices: entry.slices.into_iter().map(slice).collect(),
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn entries_are_what_prost_reads(entry in entries(), other in entries()) {
-            let mut found = RawEntry::default();
-            let mut value = entry.encode_to_vec();
-            prop_assert_eq!(found.read(&value, &mut { usize::MAX }), Ok(()));
-            prop_assert_eq!(Some(found.clone()), naive(&value));
-            // A field that the schema does not have, and fields that come twice.
-            value.extend([0x45, 1, 2, 3, 4, 0x49, 1, 2, 3, 4, 5, 6, 7, 8, 0x52, 1, b'a', 0x58, 0]);
-            value.extend(other.encode_to_vec());
-            prop_assert_eq!(found.read(&value, &mut { usize::MAX }), Ok(()));
-            prop_assert_eq!(Some(found.clone()), naive(&value));
-        }
-
-        /// What this reader takes, prost takes, and as the same, but for numbers that fit no field.
-        #[test]
-        fn damage_is_read_alike_or_refused(
-            entry in entries(),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-        ) {
-            let mut value = entry.encode_to_vec();
-            prop_assume!(!value.is_empty());
-            for (at, byte) in changes {
-                let at = at.index(value.len());
-                value[at] = byte;
-            }
-            let mut found = RawEntry::default();
-            if found.read(&value, &mut { usize::MAX }) == Ok(()) && let Some(mut due) = naive(&value) {
-                if i32::try_from(found.data_type).is_err() || i32::try_from(found.shard).is_err() {
-                    (due.data_type, due.shard) = (found.data_type, found.shard);
-                }
-                prop_assert_eq!(found, due);
-            }
-        }
+        assert_eq!(read(vec![slice(1), slice(0)], 72), Ok((2, 0)));
+        assert_eq!(read(vec![slice(1), slice(0)], 71), Err(BadEntry::Slices));
+        assert_eq!(read(vec![slice(AXES_MAX)], usize::MAX).map(|(slices, _)| slices), Ok(1));
+        assert_eq!(read(vec![slice(AXES_MAX + 1)], usize::MAX), Err(BadEntry::Malformed));
+        assert_eq!(RawEntry::read(&[8], &mut 0), Err(BadEntry::Malformed));
     }
 }

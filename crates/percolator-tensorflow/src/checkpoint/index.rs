@@ -318,15 +318,15 @@ impl<'a> Reader<'a> {
         })?;
         self.last.clear();
         self.last.extend_from_slice(key);
-        if let Err(bad) = self.raw.read(value, &mut self.slice_bytes_left) {
+        self.raw = RawEntry::read(value, &mut self.slice_bytes_left).map_err(|bad| {
             let message = match bad {
                 BadEntry::Malformed => "it is malformed: no message of the kind that an index has".to_owned(),
                 BadEntry::Slices => {
                     format!("the slices take more than {SLICES_PER_BYTE} times the bytes of the index")
                 }
             };
-            return Err(self.error(key, message));
-        }
+            self.error(key, message)
+        })?;
         if key.first() == Some(&0) && slices::name_of_key(key).is_some() {
             return self.add_slice(key);
         }
@@ -372,8 +372,7 @@ impl<'a> Reader<'a> {
     }
 
     fn data_type(&self, key: &[u8]) -> Result<DataType, CheckpointError> {
-        let number = i32::try_from(self.raw.data_type).ok();
-        match number.and_then(DataType::from_proto) {
+        match DataType::from_proto(self.raw.data_type) {
             Some(DataType::Resource) => {
                 Err(self.error(key, "its type is resource, and no file can hold one"))
             }

@@ -5,14 +5,11 @@ use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
 use percolator_files::whole_file::{self, Existing, WholeFile};
+use zip::ZipWriter;
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;
-use super::npz::NpzWriter;
-use super::{
-    ConvertError, Format, Model, Progress, Rules, TensorInfo, UnusedRule, checkpoint, folder, npz,
-    safetensors,
-};
+use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
 use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
@@ -87,7 +84,6 @@ pub struct Conversion<'m> {
     format: Format,
     tensors: Vec<Renamed>,
     left_out: Vec<LeftOut>,
-    unused_rules: Vec<UnusedRule>,
     shards: usize,
     existing: Existing,
 }
@@ -98,8 +94,8 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if tensors of a checkpoint share bytes, if names collide, if no rule that gives names
-    /// matches a tensor, if the format cannot hold a tensor, or if the target is the source, is
+    /// [`ConvertError`] if tensors of a checkpoint share bytes, if names collide, if a rule that gives names
+    /// matches no tensor, if the format cannot hold a tensor, or if the target is the source, is
     /// [there](Options::existing), is a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
@@ -123,13 +119,11 @@ impl<'m> Conversion<'m> {
             }
         }
         // A rule for a tensor that is left out for its type is used.
-        let unused_rules = options.rules.unused(model.tensors.iter().map(|info| &*info.name));
         if !model.tensors.is_empty() {
-            options.rules.check_effect(&unused_rules)?;
+            options.rules.check_effect(model.tensors.iter().map(|info| &*info.name))?;
         }
         let Options { shards, existing, .. } = *options;
-        let conversion =
-            Conversion { model, target, format, tensors, left_out, unused_rules, shards, existing };
+        let conversion = Conversion { model, target, format, tensors, left_out, shards, existing };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -145,12 +139,6 @@ impl<'m> Conversion<'m> {
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
-    }
-
-    /// Returns the rules that decide the name of no tensor: each may be misspelt, or for another model.
-    #[must_use]
-    pub fn unused_rules(&self) -> &[UnusedRule] {
-        &self.unused_rules
     }
 
     /// Returns how many texts of a `.safetensors` file the target cannot hold.
@@ -308,14 +296,14 @@ impl<'m> Run<'_, 'm> {
 
     fn npz(&mut self) -> Result<(), ConvertError> {
         let target = &*self.conversion.target;
-        let mut archive = NpzWriter::new(self.create(target)?);
+        let mut archive = ZipWriter::new(self.create(target)?);
         for renamed in &self.conversion.tensors {
             let tensor = self.read(renamed)?;
             let array = Written::new(&renamed.from, &tensor, Format::Npz)?;
-            archive.add(&renamed.to, &array).map_err(ConvertError::write(target))?;
+            npz::add(&mut archive, &renamed.to, &array).map_err(ConvertError::write(target))?;
             self.count(renamed.place, &tensor);
         }
-        let out = archive.finish().map_err(ConvertError::write(target))?;
+        let out = archive.finish().map_err(|error| ConvertError::write(target)(error.into()))?;
         finish(out, target, self.conversion.existing)
     }
 

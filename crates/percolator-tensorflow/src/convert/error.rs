@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use percolator_files::Progress;
 use percolator_files::shown;
 
-use super::{Format, UnusedRule};
+use super::Format;
 use crate::checkpoint::{StateError, WriteError};
 use crate::{CheckpointError, DataType, GraphError, TensorError};
 
@@ -98,36 +98,15 @@ pub enum ConvertError {
         /// What to do.
         remedy: &'static str,
     },
-    /// A rule is not one.
-    #[error("{}{found}; {allowed}", at_rule(path.as_deref(), *line))]
+    /// A rule is not one, or cannot be applied.
+    #[error("the rule {rule:?}: {found}; {allowed}")]
     Rule {
-        /// The file of rules, or `None` if the rule was given by itself.
-        path: Option<PathBuf>,
-        /// The line of the file, from 1.
-        line: usize,
+        /// The rule.
+        rule: String,
         /// What is wrong.
         found: String,
         /// What is allowed.
         allowed: &'static str,
-    },
-    /// A name matches none of the rules, and each name must match one.
-    #[error(
-        "no rule matches the tensor {name:?}{}: add a rule, or let unmatched names stay",
-        others(*.more)
-    )]
-    Unmatched {
-        /// The first such name.
-        name: String,
-        /// How many others there are.
-        more: usize,
-    },
-    /// Rules give names, and no tensor has any of those that they are for.
-    #[error("{rule}{}: no tensor would get a new name; correct the rules, or do without", nor(*.more))]
-    NoNewName {
-        /// The first such rule.
-        rule: Box<UnusedRule>,
-        /// How many others there are.
-        more: usize,
     },
     /// A conversion would write over what it reads.
     #[error("{}: it would be written over while it is read: give another path", shown::path(path))]
@@ -266,23 +245,4 @@ impl ConvertError {
 
 fn of_tensor(tensor: Option<&str>) -> String {
     tensor.map_or_else(String::new, |name| format!(", tensor {name:?}"))
-}
-
-pub(super) fn at_rule(path: Option<&Path>, line: usize) -> String {
-    match path {
-        Some(path) => format!("{}, line {line}: ", shown::path(path)),
-        None => "the rule: ".to_owned(),
-    }
-}
-
-fn others(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(", nor {more} other(s)") }
-}
-
-fn nor(more: usize) -> String {
-    match more {
-        0 => String::new(),
-        1 => ", nor does 1 other rule match one".to_owned(),
-        more => format!(", nor do {more} other rules match one"),
-    }
 }

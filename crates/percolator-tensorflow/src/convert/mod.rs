@@ -9,7 +9,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = Model::open("train/model-1000")?;
-//! let options = Options { rules: Rules::rename("/=.")?, ..Options::default() };
+//! let options = Options { rules: Rules::none().rename("/=.")?, ..Options::default() };
 //! let conversion = Conversion::plan(&model, "model.safetensors", Format::Safetensors, &options)?;
 //! for tensor in conversion.tensors() {
 //!     println!("{} -> {}", tensor.from, tensor.to);
@@ -43,7 +43,7 @@ use self::format::Found;
 pub use self::format::{Format, UnknownFormat};
 pub use self::npy::npy_header;
 use self::npz::NpzFile;
-pub use self::rules::{Rules, Unmatched, UnusedRule};
+pub use self::rules::Rules;
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;

@@ -1,25 +1,22 @@
 //! Safetensors: a header of JSON, then the tensors' bytes without gaps.
 //!
-//! The types and the entries of the header are those of the crate `safetensors`. Its reader needs the whole
-//! file in memory; here the header is read, and then one tensor after the other. Files are written as the
-//! crate writes them (the widest type first, then by name), byte for byte, but streamed.
+//! Types and header are those of the crate `safetensors`, which checks what is read of a header. Its reader
+//! needs the whole file in memory; here the header is read, and then one tensor after the other. Files are
+//! written as the crate writes them (the widest type first, then by name), byte for byte, but streamed.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::collections::{BTreeMap, HashSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, TensorInfo as Entry};
-use serde::de::{Error as _, MapAccess, Visitor};
+use safetensors::tensor::{Dtype, Metadata as ReadHeader, TensorInfo as Entry};
 use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
-use super::file::InputFile;
+use super::file::{InputFile, Part};
 use super::{ConvertError, Format, TensorInfo};
-use crate::tensor::elements;
 use crate::{DataType, Tensor};
 
 /// The bytes of the header's length.
@@ -74,79 +71,17 @@ pub(super) fn is_kept(data_type: DataType) -> bool {
     dtype(data_type).is_some()
 }
 
-/// What a header holds, in its order.
-#[derive(Default)]
-struct Header {
-    metadata: Option<Metadata>,
+/// A header that is written, in its order.
+struct Header<'a> {
+    metadata: &'a Metadata,
     entries: Vec<(String, Entry)>,
 }
 
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Header;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object that has an entry for each tensor")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let (mut header, mut has_metadata) = (Header::default(), false);
-                while let Some(name) = map.next_key::<String>()? {
-                    if name == METADATA {
-                        if std::mem::replace(&mut has_metadata, true) {
-                            return Err(A::Error::custom(format!("{METADATA:?} is there twice")));
-                        }
-                        header.metadata = map.next_value::<Option<Texts>>()?.map(|Texts(texts)| texts);
-                    } else {
-                        header.entries.push((name, map.next_value()?));
-                    }
-                }
-                Ok(header)
-            }
-        }
-
-        deserializer.deserialize_map(Entries)
-    }
-}
-
-/// The texts of a header, each of its own key.
-struct Texts(Metadata);
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keyed;
-
-        impl<'de> Visitor<'de> for Keyed {
-            type Value = Texts;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of texts by their keys")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
-                let mut texts = Metadata::new();
-                while let Some((key, text)) = map.next_entry::<String, String>()? {
-                    if texts.contains_key(&key) {
-                        return Err(A::Error::custom(format!("its text {key:?} is there twice")));
-                    }
-                    texts.insert(key, text);
-                }
-                Ok(Texts(texts))
-            }
-        }
-
-        deserializer.deserialize_map(Keyed)
-    }
-}
-
-impl Serialize for Header {
+impl Serialize for Header<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if let Some(metadata) = &self.metadata {
-            map.serialize_entry(METADATA, metadata)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA, self.metadata)?;
         }
         self.entries.iter().try_for_each(|(name, entry)| map.serialize_entry(name, entry))?;
         map.end()
@@ -166,34 +101,31 @@ impl SafetensorsFile {
             return Err(damaged(0, found, &format!("this file can have one of at most {room}")));
         }
         let start = LENGTH_BYTES.saturating_add(length);
-        let header: Header = serde_json::from_slice(&file.read(None, LENGTH_BYTES..start)?)
-            .map_err(|error| damaged(LENGTH_BYTES, format!("the header: {error}"), "a header is JSON"))?;
-        let Header { metadata, mut entries } = header;
-        // Files need not list their tensors in the order of their bytes.
-        entries.sort_by_key(|(_, entry)| entry.data_offsets);
-        let mut names = HashSet::new();
-        let mut infos = Vec::with_capacity(entries.len());
-        let mut places = Vec::with_capacity(entries.len());
-        let mut end = 0;
-        for (name, entry) in &entries {
-            if !names.insert(name) {
-                return Err(damaged(
-                    LENGTH_BYTES,
-                    format!("two tensors {name:?}"),
-                    "each name is there once",
-                ));
-            }
-            let (info, bytes) = info(&file, start, name, entry, end)?;
-            places.push(start.saturating_add(end)..start.saturating_add(bytes));
-            infos.push(info);
-            end = bytes;
-        }
-        let found = file.length().saturating_sub(start);
+        let header = serde_json::from_slice::<ReadHeader>(&file.read(None, LENGTH_BYTES..start)?);
+        let header = header.map_err(|error| {
+            let allowed = "a header is JSON, and its tensors lie one behind the other";
+            damaged(LENGTH_BYTES, format!("the header: {error}"), allowed)
+        })?;
+        let (found, end) = (file.length().saturating_sub(start), header.data_len() as u64);
         if found != end {
             let allowed = format!("the tensors have {end}: the file has been cut or changed");
             return Err(damaged(start, format!("{found} bytes of tensors"), &allowed));
         }
-        Ok((SafetensorsFile { file, places, metadata: metadata.unwrap_or_default() }, infos))
+        let mut entries: Vec<_> = header.tensors().into_iter().collect();
+        // Several without bytes may have one place.
+        entries.sort_by(|(one, left), (other, right)| {
+            left.data_offsets.cmp(&right.data_offsets).then_with(|| one.cmp(other))
+        });
+        let (mut infos, mut places) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+        for (name, entry) in entries {
+            let (from, to) = entry.data_offsets;
+            let place = start.saturating_add(from as u64)..start.saturating_add(to as u64);
+            infos.push(info(file.part(Some(&name), place.start), &name, entry)?);
+            places.push(place);
+        }
+        let metadata = header.metadata().iter().flatten();
+        let metadata = metadata.map(|(key, text)| (key.clone(), text.clone())).collect();
+        Ok((SafetensorsFile { file, places, metadata }, infos))
     }
 
     pub(super) fn metadata(&self) -> &Metadata {
@@ -219,20 +151,8 @@ impl SafetensorsFile {
 /// The most axes that TensorFlow's tensors have.
 const AXES_MAX: usize = 254;
 
-/// Checks an entry whose bytes must start at `end`. Returns the tensor that it is, and where its bytes end.
-fn info(
-    file: &InputFile,
-    start: u64,
-    name: &str,
-    entry: &Entry,
-    end: u64,
-) -> Result<(TensorInfo, u64), ConvertError> {
-    let (from, to) = (entry.data_offsets.0 as u64, entry.data_offsets.1 as u64);
-    let part = file.part(Some(name), start.saturating_add(from));
-    if from != end || to < from {
-        let found = format!("its bytes are {from} to {to} of the data");
-        return Err(part.damaged(0, found, format!("they must start at {end}, where those before them end")));
-    }
+/// Returns the tensor that an entry is.
+fn info(part: Part<'_>, name: &str, entry: &Entry) -> Result<TensorInfo, ConvertError> {
     if entry.shape.len() > AXES_MAX {
         let found = format!("it has {} axes", entry.shape.len());
         return Err(part.damaged(0, found, format!("TensorFlow's tensors have {AXES_MAX} at most")));
@@ -241,16 +161,7 @@ fn info(
     let data_type = known.ok_or_else(|| {
         part.foreign(format!("of type {}", entry.dtype), "TensorFlow has no such type: convert them first")
     })?;
-    let bytes =
-        elements(&entry.shape).zip(data_type.size()).and_then(|(count, size)| count.checked_mul(size));
-    if bytes.map(|bytes| bytes as u64) != Some(to.saturating_sub(from)) {
-        let found = format!("{} bytes", to.saturating_sub(from));
-        let needed = bytes.map_or_else(|| "more than memory holds".to_owned(), |bytes| bytes.to_string());
-        let allowed = format!("{} of shape {:?} needs {needed}", entry.dtype, entry.shape);
-        return Err(part.damaged(0, found, allowed));
-    }
-    let (name, shape) = (name.to_owned(), entry.shape.clone());
-    Ok((TensorInfo { name, data_type, shape }, to))
+    Ok(TensorInfo { name: name.to_owned(), data_type, shape: entry.shape.clone() })
 }
 
 /// The tensors of a file that is to be written.
@@ -293,7 +204,6 @@ impl Layout {
             let entry = Entry { dtype: *dtype, shape: info.shape.clone(), data_offsets: (start, end) };
             entries.push((info.name.clone(), entry));
         }
-        let metadata = (!metadata.is_empty()).then(|| metadata.clone());
         let json = serde_json::to_vec(&Header { metadata, entries });
         let mut json = json.map_err(|error| ConvertError::write(path)(error.into()))?;
         // The tensors start at a multiple of eight bytes.

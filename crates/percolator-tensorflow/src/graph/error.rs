@@ -57,20 +57,13 @@ pub enum GraphError {
         path: PathBuf,
     },
     /// Bytes are not the message that should be there.
-    #[error(
-        "{}: byte {offset}{}: not a {message}, or damaged: {fault}",
-        shown::path(.path), within(.field)
-    )]
+    #[error("{}: not a {message}, or damaged: {fault}", shown::path(.path))]
     Binary {
         /// The file.
         path: PathBuf,
         /// The message that should be there.
         message: &'static str,
-        /// Where in the file the fault is.
-        offset: usize,
-        /// The fields that lead to it, from the outside.
-        field: String,
-        /// What is wrong.
+        /// The fields that lead to the fault, from the inside, and what is wrong.
         fault: String,
     },
     /// Text is not the message that should be there.
@@ -253,10 +246,6 @@ impl GraphError {
     pub(super) fn io(path: &Path, error: io::Error) -> Self {
         GraphError::Io { path: path.to_owned(), error }
     }
-}
-
-fn within(field: &str) -> String {
-    if field.is_empty() { String::new() } else { format!(" ({field})") }
 }
 
 fn front(name: &str) -> String {

@@ -6,10 +6,11 @@ use std::path::Path;
 use percolator_files::input_file;
 use prost::Message;
 use prost::bytes::Bytes;
+use prost_reflect::DynamicMessage;
 
 use super::error::GraphError;
-use crate::text::{self, Parsed, Style};
-use crate::{proto, wire};
+use crate::proto;
+use crate::text::{self, TextFault};
 
 /// The most bytes of a message, which is protobuf's own limit.
 const MESSAGE_BYTES_MAX: u64 = (1 << 31) - 1;
@@ -18,8 +19,6 @@ const MESSAGE_BYTES_MAX: u64 = (1 << 31) - 1;
 pub(super) struct Read<M> {
     pub(super) bytes: Bytes,
     pub(super) message: M,
-    /// How its text is written, if it was in text.
-    pub(super) style: Option<Style>,
 }
 
 /// The bytes of a file. They are no more than a message can have.
@@ -47,18 +46,12 @@ pub(super) fn decode<M: Message + Default>(
     name: &'static str,
     bytes: Bytes,
 ) -> Result<Read<M>, GraphError> {
-    let binary = |offset, field, fault| {
-        let path = path.to_owned();
-        GraphError::Binary { path, message: name, offset, field, fault }
-    };
-    // This check is for the fault's place, and allows what the decoder allows.
-    if let Some(descriptor) = proto::descriptor(name) {
-        let checked = wire::check(&descriptor, &bytes);
-        checked.map_err(|fault| binary(fault.at, fault.path, fault.message))?;
-    }
-    let decoded = M::decode(&*bytes);
-    let message = decoded.map_err(|error| binary(0, String::new(), error.to_string()))?;
-    Ok(Read { bytes, message, style: None })
+    let message = M::decode(&*bytes).map_err(|error| {
+        let text = error.to_string();
+        let fault = text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text).to_owned();
+        GraphError::Binary { path: path.to_owned(), message: name, fault }
+    })?;
+    Ok(Read { bytes, message })
 }
 
 /// Reads a message from its text form.
@@ -67,21 +60,19 @@ pub(super) fn parse<M: Message + Default>(
     name: &'static str,
     text: &str,
 ) -> Result<Read<M>, GraphError> {
-    let fault = |line, column, fault| {
-        let path = path.to_owned();
-        GraphError::Text { path, message: name, line, column, fault }
-    };
-    let Some(descriptor) = proto::descriptor(name) else {
-        return Err(fault(1, 1, "the schema does not have it".to_owned()));
-    };
-    let parsed = text::parse(&descriptor, text);
-    let Parsed { bytes, style } = parsed.map_err(|found| fault(found.line, found.column, found.message))?;
-    Ok(Read { style: Some(style), ..decode(path, name, bytes.into())? })
+    let parsed = text::parse(proto::descriptor(name), text).map_err(fault(path, name))?;
+    decode(path, name, parsed.encode_to_vec().into())
+}
+
+fn fault(path: &Path, message: &'static str) -> impl FnOnce(TextFault) -> GraphError {
+    let path = path.to_owned();
+    move |TextFault { line, column, message: fault }| GraphError::Text { path, message, line, column, fault }
 }
 
 /// Prints a message in its text form.
-pub(super) fn print(name: &'static str, bytes: &[u8], style: Style) -> String {
-    proto::descriptor(name).map_or_else(String::new, |descriptor| text::print(&descriptor, bytes, style))
+pub(super) fn print(name: &'static str, bytes: &[u8]) -> String {
+    let message = DynamicMessage::decode(proto::descriptor(name), bytes);
+    message.map_or_else(|_| String::new(), |message| text::print(&message))
 }
 
 /// Returns the file's text, if it looks like some: a message in binary form nearly always has bytes that no
@@ -93,11 +84,8 @@ pub(super) fn as_text(bytes: &[u8]) -> Option<&str> {
 
 /// The bytes of a file's text, which must be UTF-8.
 pub(super) fn text_of<'a>(path: &Path, name: &'static str, bytes: &'a [u8]) -> Result<&'a str, GraphError> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
-        let (path, fault) = (path.to_owned(), "it is not UTF-8".to_owned());
-        GraphError::Text { path, message: name, line, column, fault }
+    bytes.utf8_chunks().next().map_or(Ok(""), |valid| match valid.invalid() {
+        [] => Ok(valid.valid()),
+        _ => Err(fault(path, name)(TextFault::new(valid.valid(), usize::MAX, "it is not UTF-8"))),
     })
 }

@@ -17,7 +17,7 @@ use super::signature::Signature;
 use super::variable::{self, Variable};
 use crate::DataType;
 use crate::proto::{self, collection_def};
-use crate::text::{self, Style};
+use crate::text;
 
 /// A graph with what is known of it: one of a [`SavedModel`](super::SavedModel), the file `.meta` of a Saver,
 /// or a graph alone.
@@ -41,7 +41,6 @@ pub struct MetaGraph {
     /// does not. They are a part of the model's, if it is part of one.
     bytes: Bytes,
     is_alone: bool,
-    style: Style,
     /// The numbers of the nodes, in the order of their names.
     by_name: Arc<[usize]>,
 }
@@ -79,10 +78,10 @@ impl MetaGraph {
 
     fn of_text(path: &Path, text: &str) -> Result<Self, GraphError> {
         match text::first_name(text) {
-            Some("node" | "library" | "versions" | "version" | "debug_info") => {
+            "node" | "library" | "versions" | "version" | "debug_info" => {
                 Ok(Self::alone(path, file::parse(path, "GraphDef", text)?))
             }
-            Some("saved_model_schema_version" | "meta_graphs") => Err(is_saved_model(path)),
+            "saved_model_schema_version" | "meta_graphs" => Err(is_saved_model(path)),
             _ => Ok(Self::whole(path, None, file::parse(path, "MetaGraphDef", text)?)),
         }
     }
@@ -101,7 +100,7 @@ impl MetaGraph {
 
     fn alone(path: &Path, graph: Read<proto::GraphDef>) -> Self {
         let message = proto::MetaGraphDef { graph_def: Some(graph.message), ..Default::default() };
-        let whole = Self::whole(path, None, Read { bytes: graph.bytes, message, style: graph.style });
+        let whole = Self::whole(path, None, Read { bytes: graph.bytes, message });
         MetaGraph { is_alone: true, ..whole }
     }
 
@@ -116,8 +115,6 @@ impl MetaGraph {
             proto: Arc::new(read.message),
             bytes: read.bytes,
             is_alone: false,
-            // A file of its own is exported by Python.
-            style: read.style.unwrap_or(Style::Python),
             by_name: by_name.into(),
         }
     }
@@ -141,12 +138,11 @@ impl MetaGraph {
         self.bytes.to_vec()
     }
 
-    /// Returns the same in text, as TensorFlow writes it: what was read as text comes out line by line, if a
-    /// program wrote it. Fields that are not known are written by their numbers; this crate reads them back,
-    /// and protobuf does not.
+    /// Returns the same in text, which protobuf reads. Fields that are not known are left out, because they
+    /// cannot be read from text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        file::print(if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes, self.style)
+        file::print(if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes)
     }
 
     /// Whether the file holds a graph without what is known of it.

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
 use crate::proto;
-use crate::text::Style;
-use crate::wire::{WireReader, WireValue};
 
-/// The number of `meta_graphs` in `SavedModel`.
-const META_GRAPHS: u32 = 2;
+/// The meta graphs of a model as bytes, which are parts of the model's.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Parts {
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    meta_graphs: Vec<Bytes>,
+}
 
 /// A SavedModel: graphs with their signatures, and the folders `variables` and `assets`.
 ///
@@ -37,7 +40,6 @@ pub struct SavedModel {
     bytes: Bytes,
     schema_version: i64,
     meta_graphs: Vec<MetaGraph>,
-    style: Style,
 }
 
 impl SavedModel {
@@ -79,25 +81,18 @@ impl SavedModel {
         } else {
             file::decode(&path, NAME, bytes)?
         };
-        let Read { bytes, message, style } = read;
-        let style = style.unwrap_or_default();
-        let mut messages = Vec::with_capacity(message.meta_graphs.len());
-        let mut reader = WireReader::new(&bytes);
+        let Read { bytes, message } = read;
         // They have been read once, without a fault.
-        while let Ok(Some(field)) = reader.next() {
-            if let (META_GRAPHS, WireValue::Bytes(part)) = (field.number, field.value) {
-                messages.push(bytes.slice_ref(part));
-            }
-        }
-        let meta_graphs = messages.into_iter().zip(message.meta_graphs);
+        let parts = Parts::decode(bytes.clone()).unwrap_or_default();
+        let meta_graphs = parts.meta_graphs.into_iter().zip(message.meta_graphs);
         let meta_graphs = meta_graphs
             .map(|(bytes, message)| {
-                let read = Read { bytes, message, style: Some(style) };
+                let read = Read { bytes, message };
                 MetaGraph::whole(&path, Some(folder.to_owned()), read)
             })
             .collect();
         let schema_version = message.saved_model_schema_version;
-        Ok(SavedModel { folder: folder.to_owned(), path, bytes, schema_version, meta_graphs, style })
+        Ok(SavedModel { folder: folder.to_owned(), path, bytes, schema_version, meta_graphs })
     }
 
     /// Returns its folder.
@@ -170,10 +165,10 @@ impl SavedModel {
         self.bytes.to_vec()
     }
 
-    /// Returns the same in text, as TensorFlow writes it: [`MetaGraph::to_text`].
+    /// Returns the same in text: see [`MetaGraph::to_text`].
     #[must_use]
     pub fn to_text(&self) -> String {
-        file::print("SavedModel", &self.bytes, self.style)
+        file::print("SavedModel", &self.bytes)
     }
 }
 

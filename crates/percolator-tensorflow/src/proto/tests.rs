@@ -23,9 +23,20 @@ fn generate(folder: &Path) -> (String, Vec<u8>) {
     let mut config = prost_build::Config::new();
     config.btree_map(["."]).out_dir(out.path()).compile_fds(descriptors.clone()).unwrap();
     let code = HEAD.to_owned() + &std::fs::read_to_string(out.path().join("tensorflow.rs")).unwrap();
-    // Comments and their places are for people.
-    descriptors.file.iter_mut().for_each(|file| file.source_code_info = None);
+    for file in &mut descriptors.file {
+        // Comments and their places are for people.
+        file.source_code_info = None;
+        file.message_type.iter_mut().for_each(maps_to_lists);
+    }
     (code, descriptors.encode_to_vec())
+}
+
+/// Makes lists of a message's maps: prost-reflect would bring their entries out of order.
+fn maps_to_lists(message: &mut prost_types::DescriptorProto) {
+    if let Some(options) = &mut message.options {
+        options.map_entry = None;
+    }
+    message.nested_type.iter_mut().for_each(maps_to_lists);
 }
 
 #[test]
@@ -48,6 +59,7 @@ fn what_is_generated_is_current() {
 
 #[test]
 fn messages_are_found_by_name() {
-    assert!(super::descriptor("SavedModel").is_some());
-    assert!(super::descriptor("No").is_none());
+    for name in ["SavedModel", "MetaGraphDef", "GraphDef", "CheckpointState"] {
+        assert_eq!(super::descriptor(name).name(), name);
+    }
 }

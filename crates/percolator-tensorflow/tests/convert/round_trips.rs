@@ -119,7 +119,8 @@ fn names_follow_the_rules() {
     let folder = tempdir().unwrap();
     let tensors = tensors::of_each_type(&[]);
     let model = tensors::checkpoint(folder.path(), &tensors);
-    let rules = Rules::parse("drop string/0\nint8/0 -> eight\nregex ^(.*)/0$ -> x.$1\n").unwrap();
+    let rules = Rules::none().drop("^string/0$").unwrap().rename("^int8/0$=eight").unwrap();
+    let rules = rules.rename("^(.*)/0$=x.$1").unwrap();
     let options = Options { rules, ..Options::default() };
     let path = tensors::convert_with(&model, folder.path(), Format::Npz, &options).unwrap();
     let renamed = |(name, tensor): Named| match &*name {

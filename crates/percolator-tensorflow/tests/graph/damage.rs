@@ -38,10 +38,8 @@ fn a_field_that_nobody_knows_is_named() {
     let path = folder.path().join("text.meta");
     write(&path, SMALL.replace("producer", "prodcuer").as_bytes());
     let error = MetaGraph::open(&path).unwrap_err().to_string();
-    assert!(
-        error.ends_with(":8:14: not a MetaGraphDef in text: VersionDef has no field prodcuer"),
-        "{error}"
-    );
+    let expected = ":8:14: not a MetaGraphDef in text: field 'prodcuer' not found";
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]
@@ -67,11 +65,11 @@ fn messages_without_end_are_refused() {
     let bytes = within(0x12, within(0x0a, within(0x3a, bytes)));
     write(&path, &bytes);
     let error = MetaGraph::open(&path).unwrap_err().to_string();
-    assert!(error.contains("messages lie more than 100 deep"), "{error}");
+    assert!(error.contains("recursion limit reached"), "{error}");
     // A group that nobody knows, in itself.
     write(&path, &[0xfb, 0x7d].repeat(100_000));
     let error = MetaGraph::open(&path).unwrap_err().to_string();
-    assert!(error.contains("messages lie more than 100 deep"), "{error}");
+    assert!(error.contains("recursion limit reached"), "{error}");
 }
 
 #[test]

@@ -42,7 +42,6 @@ signature_def { key: "s" value { inputs { key: "x" value { name: "x:0" dtype: DT
   outputs { key: "y" value { name: "y:0" } } method_name: "m" } }
 object_graph_def { nodes { children { node_id: 1 local_name: "v" } user_object { identifier: "u" } }
   nodes { variable { name: "v" dtype: DT_FLOAT } } }
-4711: "unknown"
 "#;
 
 /// What damage may make of a constant at the most.
@@ -91,7 +90,7 @@ impl Model {
         match self {
             Model::Saved => fs::read(data("module/saved_model.pb")).unwrap(),
             Model::Text => SMALL.as_bytes().to_vec(),
-            Model::Binary => binary(SMALL),
+            Model::Binary => with_unknown(binary(SMALL)),
         }
     }
 }
@@ -102,6 +101,11 @@ fn binary(text: &str) -> Vec<u8> {
     let path = folder.path().join("text.meta");
     fs::write(&path, text).unwrap();
     MetaGraph::open(path).unwrap().to_bytes()
+}
+
+/// The same with a field that nobody knows, which no text has.
+fn with_unknown(bytes: Vec<u8>) -> Vec<u8> {
+    [&bytes[..], b"\xba\xa6\x02\x07unknown"].concat()
 }
 
 /// What opens also goes through text.
@@ -152,7 +156,7 @@ impl Format for Model {
         let text = SMALL.replace("producer: 7", "producer: 8").replace("\"Add\"", "\"Mul\"");
         let bytes = match self {
             Model::Saved => fs::read(data("unnamed/saved_model.pb")).unwrap(),
-            Model::Binary => binary(&text),
+            Model::Binary => with_unknown(binary(&text)),
             Model::Text => text.into_bytes(),
         };
         vec![vec![Stated::of(self.file(), bytes, BARE)]]

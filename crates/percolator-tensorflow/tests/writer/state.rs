@@ -190,7 +190,7 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
         (&b"all_model_checkpoint_paths: \"a\""[..], "no model_checkpoint_path: add the line"),
         (
             b"\nmodel_checkpoint_path: a",
-            "checkpoint, line 2: a string in quotes should be here, and `a` is; mend the line",
+            "checkpoint, line 2: expected a string, but found 'a'; mend the line",
         ),
         (b"\n\n\xff", "line 3: it is not UTF-8"),
         (b"", "no model_checkpoint_path"),
@@ -211,7 +211,7 @@ fn a_list_that_is_none_says_where_and_what_to_do() {
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
     let message = said(latest_checkpoint(folder.path()).unwrap_err());
-    assert!(message.contains("it has 314572800 bytes, and 268435456 are allowed"), "{message}");
+    assert!(message.contains("it has 314572800 bytes, and 16777216 are allowed"), "{message}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.
 pub(super) const NAME: &str = "checkpoint";
-/// Longer than the list of a million checkpoints.
-const BYTES_MAX: u64 = 256 << 20;
+/// Longer than the list of a hundred thousand checkpoints.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Returns the prefix of a folder's latest checkpoint, as `tf.train.latest_checkpoint` does: the one that the
 /// file `checkpoint` names; `None` if there is no such file. TensorFlow follows an absolute path that the
@@ -70,7 +70,7 @@ impl StateFile {
 
     /// Returns its contents, as `tf.train.get_checkpoint_state` does: relative paths are joined to the
     /// folder. So are the names of absolute ones if there is a checkpoint of that name in the folder. `None`
-    /// if there is no such file. Fields that TensorFlow 2.21 does not have are skipped.
+    /// if there is no such file.
     ///
     /// # Errors
     ///

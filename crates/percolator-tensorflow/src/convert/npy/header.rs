@@ -1,7 +1,11 @@
 //! The header of a `.npy` file: a magic number, a version, a length, and a Python dictionary as text.
 
+use std::sync::LazyLock;
+
+use percolator_files::shown;
+use regex_lite::Regex;
+
 use super::super::file::Part;
-use super::literal::{self, Literal};
 use super::stored::Stored;
 use crate::convert::ConvertError;
 use crate::tensor::elements;
@@ -71,35 +75,24 @@ impl Header {
                 part.damaged(start as u64, "a header that is not UTF-8", "version 3.0 has UTF-8")
             })?,
         };
-        let allowed = "a header is {'descr': .., 'fortran_order': .., 'shape': ..}";
-        let literal = literal::parse(&text).map_err(|wrong| {
-            part.damaged(start.saturating_add(wrong.at) as u64, format!("found {}", wrong.found), allowed)
-        })?;
-        let Literal::Dictionary(entries) = literal else {
-            return Err(part.damaged(start as u64, "found no dictionary", allowed));
+        let wrong = |found: String| {
+            let allowed = "a header is {'descr': .., 'fortran_order': True or False, 'shape': (..)}";
+            part.damaged(start as u64, found, allowed)
         };
-        let entry = |name: &str| {
-            let mut found =
-                entries.iter().filter(|(key, _)| matches!(key, Literal::Text(key) if key == name));
-            let one = found.next().filter(|_| found.next().is_none());
-            one.map(|(_, value)| value)
-                .ok_or_else(|| part.damaged(start as u64, format!("found no {name:?}, or several"), allowed))
-        };
-        let (descr, order, shape) = (entry("descr")?, entry("fortran_order")?, entry("shape")?);
-        if entries.len() != 3 {
-            return Err(part.damaged(start as u64, format!("found {} keys", entries.len()), allowed));
-        }
-        let Literal::Bool(is_fortran) = *order else {
-            return Err(part.damaged(start as u64, "'fortran_order' is not a boolean", allowed));
-        };
-        let shape = extents(shape).ok_or_else(|| {
-            part.damaged(start as u64, "'shape' is not a tuple of numbers of 64 bits", allowed)
-        })?;
+        let [descr, order, shape] =
+            values(&text).map_err(|key| wrong(format!("found no {key}, or not that alone")))?;
+        let is_fortran = order == "True";
+        // Python 2 marks its long integers.
+        let extents = shape.split(',').map(|extent| extent.trim().trim_end_matches('L'));
+        let extents = extents.filter(|extent| !extent.is_empty()).map(str::parse::<usize>);
+        let shape: Vec<usize> = extents
+            .collect::<Result<_, _>>()
+            .map_err(|_| wrong(format!("the shape ({}) has no numbers of 64 bits", shown::line(&shape))))?;
         if shape.len() > AXES_MAX {
             let found = format!("an array of {} axes", shape.len());
             return Err(part.damaged(start as u64, found, format!("NumPy's have {AXES_MAX} at most")));
         }
-        let stored = Stored::parse(descr, part)?;
+        let stored = Stored::parse(&descr, part)?;
         let count = elements(&shape);
         let data_bytes = count.zip(stored.size()).and_then(|(count, size)| count.checked_mul(size));
         let data_bytes = data_bytes.ok_or_else(|| {
@@ -142,13 +135,30 @@ pub fn npy_header(descr: &str, shape: &[usize]) -> Option<Vec<u8>> {
     Some([MAGIC, &[1, 0][..], &length.to_le_bytes(), text.as_bytes()].concat())
 }
 
-fn extents(shape: &Literal) -> Option<Vec<usize>> {
-    let Literal::Tuple(extents) = shape else { return None };
-    let extent = |extent: &Literal| match extent {
-        Literal::Number(extent) => usize::try_from(*extent).ok(),
-        _ => None,
-    };
-    extents.iter().map(extent).collect()
+/// Takes a header's three values, as Python writes them; or says which one is missing, or what else is there.
+fn values(text: &str) -> Result<[String; 3], &'static str> {
+    const KEYS: [(&str, &str); 3] = [
+        ("'descr'", r#"['"]descr['"]\s*:\s*('[^']*'|"[^"]*"|\[[^\]]*\]|[^,]*)"#),
+        ("'fortran_order'", r#"['"]fortran_order['"]\s*:\s*(True|False)"#),
+        ("'shape'", r#"['"]shape['"]\s*:\s*\(([\dL,\s]*)\)"#),
+    ];
+    static REGEXES: LazyLock<[Regex; 3]> =
+        LazyLock::new(|| KEYS.map(|(_, regex)| Regex::new(regex).expect("it is an expression")));
+    let mut rest = text.to_owned();
+    let mut values = <[String; 3]>::default();
+    for ((value, regex), (key, _)) in values.iter_mut().zip(&*REGEXES).zip(KEYS) {
+        let found =
+            regex.captures(&rest).and_then(|found| Some((found.get(0)?.range(), found.get(1)?.range())));
+        let Some((whole, part)) = found else { return Err(key) };
+        *value = rest.get(part).unwrap_or_default().to_owned();
+        rest.replace_range(whole, " ");
+    }
+    // So each key is there once, and no other.
+    let rest = rest.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    match rest.is_some_and(|rest| rest.chars().all(|rest| rest == ',' || rest.is_whitespace())) {
+        true => Ok(values),
+        false => Err("dictionary"),
+    }
 }
 
 #[cfg(test)]
@@ -230,13 +240,14 @@ mod tests {
         ];
         wrong.push(([MAGIC, &[3, 0, 1, 0, 0, 0, 0xff][..]].concat(), "UTF-8"));
         for (text, found) in [
-            ("(1,)", "no dictionary"),
+            ("(1,)", "no 'descr'"),
             ("{'descr': '<f4', 'shape': (2, 3), }", "fortran_order"),
-            ("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3), }", "boolean"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': 2, }", "tuple"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "found '-'"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", "4 keys"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}", "or several"),
+            ("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3), }", "no 'fortran_order'"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': 2, }", "no 'shape'"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "no 'shape'"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", "no dictionary"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}", "no dictionary"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", "64 bits"),
             ("{'descr': '|S0', 'fortran_order': False, 'shape': (2,), }", "strings of 0 bytes"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }", "no memory"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 999999999), }", "no memory"),

@@ -7,13 +7,12 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod header;
-mod literal;
 mod stored;
 
 use std::io::{self, Write};
 
 pub use self::header::npy_header;
-pub(super) use self::header::{HEADER_BYTES_MAX, Header, PREFIX_BYTES, length};
+pub(super) use self::header::{Header, PREFIX_BYTES, length};
 use self::stored::Stored;
 use super::file::{InputFile, Part};
 use super::{ConvertError, Format};
@@ -236,15 +235,6 @@ impl<'a> Written<'a> {
             unfit(found, "NumPy's arrays have at most 64: write safetensors")
         })?;
         Ok(Written { tensor, header, width })
-    }
-
-    /// The bytes of the file, or `None` if they are more than a number counts.
-    pub(super) fn length(&self) -> Option<u64> {
-        let data = match self.tensor.elements() {
-            Elements::Bytes(bytes) => bytes.len(),
-            Elements::Strings(strings) => strings.len().checked_mul(self.width)?,
-        };
-        (data as u64).checked_add(self.header.len() as u64)
     }
 
     /// Writes the file.

@@ -13,8 +13,11 @@
 //! quantised types in TensorFlow's own arrays; `array.view(ml_dtypes.float8_e5m2)` brings them back. Text
 //! (`<U7`) is read as UTF-8 strings.
 
+use std::sync::LazyLock;
+
+use regex_lite::Regex;
+
 use super::super::file::Part;
-use super::literal::Literal;
 use crate::DataType;
 use crate::convert::ConvertError;
 
@@ -125,14 +128,13 @@ impl Stored {
         }
     }
 
-    /// Reads a type as NumPy writes it.
-    pub(super) fn parse(descr: &Literal, part: Part<'_>) -> Result<Self, ConvertError> {
-        let stored = match descr {
-            Literal::Text(text) => of_text(text),
-            Literal::List(fields) => of_fields(fields),
-            _ => None,
-        };
-        stored.ok_or_else(|| part.foreign(format!("of NumPy's type {}", shown(descr)), remedy(descr)))
+    /// Reads a type as Python writes it.
+    pub(super) fn parse(descr: &str, part: Part<'_>) -> Result<Self, ConvertError> {
+        let unquoted = |quote: char| descr.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+        let text = unquoted('\'').or(unquoted('"'));
+        let stored = text.map_or_else(|| of_fields(descr), of_text);
+        let remedy = || remedy(text.unwrap_or_default());
+        stored.ok_or_else(|| part.foreign(format!("of NumPy's type {}", shown(descr)), remedy()))
     }
 }
 
@@ -163,32 +165,27 @@ fn of_text(text: &str) -> Option<Stored> {
 }
 
 /// The type of a single field that has the type's name.
-fn of_fields(fields: &[Literal]) -> Option<Stored> {
-    let [Literal::Tuple(field)] = fields else { return None };
-    let [Literal::Text(name), Literal::Text(text)] = &field[..] else { return None };
-    let (is_big_endian, letter, bytes) = taken_apart(text)?;
-    let named = NAMED.iter().find(|(data_type, _)| data_type.name() == name)?;
+fn of_fields(descr: &str) -> Option<Stored> {
+    static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"^\[\s*\(\s*['"](\w+)['"]\s*,\s*['"]([^'"]*)['"]\s*\)\s*,?\s*\]$"#)
+            .expect("it is an expression")
+    });
+    let field = FIELD.captures(descr)?;
+    let (is_big_endian, letter, bytes) = taken_apart(field.get(2)?.as_str())?;
+    let named = NAMED.iter().find(|(data_type, _)| data_type.name() == &field[1])?;
     let fits = (letter == named.1 || letter == 'V') && bytes == size(named.0);
     fits.then_some(Stored::Numbers { data_type: named.0, is_big_endian })
 }
 
-fn shown(descr: &Literal) -> String {
-    /// The most that is shown of a type with many fields.
-    const SHOWN_MAX: usize = 100;
-
-    let text = match descr {
-        Literal::Text(text) => format!("{text:?}"),
-        other => format!("{other:?}"),
-    };
-    match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
+/// The front of a type, which may have many fields.
+fn shown(descr: &str) -> String {
+    let front: String = descr.chars().take(100).collect();
+    let more = if front.len() < descr.len() { "..." } else { "" };
+    format!("{}{more}", front.escape_debug())
 }
 
-fn remedy(descr: &Literal) -> &'static str {
-    let letter = if let Literal::Text(text) = descr { taken_apart(text) } else { None };
-    match letter.map(|(_, letter, size)| (letter, size)) {
+fn remedy(text: &str) -> &'static str {
+    match taken_apart(text).map(|(_, letter, size)| (letter, size)) {
         Some(('O', _)) => {
             "objects are pickled, and nothing is unpickled here: save an array of numbers or bytes"
         }
@@ -209,12 +206,11 @@ fn remedy(descr: &Literal) -> &'static str {
 mod tests {
     use std::path::Path;
 
-    use super::super::literal;
     use super::*;
 
     fn parsed(descr: &str) -> Result<Stored, ConvertError> {
         let part = Part { path: Path::new("x.npy"), tensor: None, offset: 10 };
-        Stored::parse(&literal::parse(descr).unwrap(), part)
+        Stored::parse(descr, part)
     }
 
     #[test]
