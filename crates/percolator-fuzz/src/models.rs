@@ -2,7 +2,7 @@
 
 use percolator::source::Access;
 use percolator_tensorflow::checkpoint::StateFile;
-use percolator_tensorflow::convert::{Format, Model, Rules};
+use percolator_tensorflow::convert::{Format, Model, NameRules};
 use percolator_tensorflow::graph::Attr;
 use percolator_tensorflow::{Checkpoint, MetaGraph, SavedModel, Tensor};
 
@@ -227,7 +227,7 @@ pub fn rename_rules(bytes: &[u8]) {
     // A pattern is compiled; the crate `regex-lite` has a limit of 10 MB for each.
     within(bytes, Budget::mebibytes(64, 4096), || {
         // A line each: those with an equals sign give names.
-        let rules = text.lines().try_fold(Rules::none(), |rules, line| match line.contains('=') {
+        let rules = text.lines().try_fold(NameRules::none(), |rules, line| match line.contains('=') {
             true => rules.rename(line),
             false => rules.drop(line),
         });

@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 use percolator_files::shown::{self, count};
 use percolator_tensorflow::convert::{
-    Conversion, ConvertError, Existing, Format, LeftOut, Model, Options, Rules,
+    Conversion, ConvertError, Existing, Format, LeftOut, Model, NameRules, Options,
 };
 use serde_json::json;
 
@@ -70,7 +70,7 @@ impl Convert {
     }
 
     fn options(&self) -> Result<Options, ConvertError> {
-        let rules = self.drop.iter().try_fold(Rules::none(), |rules, regex| rules.drop(regex))?;
+        let rules = self.drop.iter().try_fold(NameRules::none(), |rules, regex| rules.drop(regex))?;
         let rules = self.rename.iter().try_fold(rules, |rules, rule| rules.rename(rule))?;
         Ok(Options {
             rules,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use percolator_files::parallel::map;
 use percolator_files::shown::count;
-use percolator_tensorflow::convert::{ConvertError, Model, Progress, TensorInfo};
+use percolator_tensorflow::convert::{ConvertError, Model, ModelTensor, Progress};
 use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -83,7 +83,7 @@ fn listed(model: &Model, order: &[usize], progress: &Progress) -> anyhow::Result
 }
 
 /// A tensor's part of the work.
-pub(super) fn weight(info: &TensorInfo) -> u64 {
+pub(super) fn weight(info: &ModelTensor) -> u64 {
     info.bytes().map_or(1, |bytes| (bytes as u64).max(1))
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{ConvertError, TensorInfo};
+use super::{ConvertError, ModelTensor};
 use crate::checkpoint::PREVIOUS;
 use crate::paths::{folder_of, with_suffix};
 use crate::{Checkpoint, SavedModel, Tensor};
@@ -21,7 +21,7 @@ pub(super) struct CheckpointFiles {
 
 impl CheckpointFiles {
     /// Opens a checkpoint, and returns what its tensors are, in the order of their bytes.
-    pub(super) fn open(prefix: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+    pub(super) fn open(prefix: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
         let checkpoint = Checkpoint::open(prefix)?;
         let mut tensors: Vec<_> = checkpoint.tensors().collect();
         // A tensor without elements starts where the next one does, and comes before it.
@@ -29,7 +29,7 @@ impl CheckpointFiles {
             let first = tensor.place.or_else(|| tensor.slices.first().map(|slice| slice.place));
             first.map(|place| (place.shard, place.offset, place.bytes))
         });
-        let info = |tensor: crate::checkpoint::TensorInfo<'_>| TensorInfo {
+        let info = |tensor: crate::checkpoint::TensorInfo<'_>| ModelTensor {
             name: tensor.name.to_owned(),
             data_type: tensor.data_type,
             shape: tensor.shape.to_owned(),
@@ -43,7 +43,7 @@ impl CheckpointFiles {
     }
 
     /// Reads a tensor, and verifies its checksum.
-    pub(super) fn read(&self, info: &TensorInfo) -> Result<Tensor<'_>, ConvertError> {
+    pub(super) fn read(&self, info: &ModelTensor) -> Result<Tensor<'_>, ConvertError> {
         Ok(self.checkpoint.tensor(&info.name)?)
     }
 }

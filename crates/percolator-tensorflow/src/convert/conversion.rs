@@ -9,7 +9,9 @@ use zip::ZipWriter;
 
 use super::new_folder::{self, NewFolder};
 use super::npy::Written;
-use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
+use super::{
+    ConvertError, Format, Model, ModelTensor, NameRules, Progress, checkpoint, folder, npz, safetensors,
+};
 use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
@@ -20,7 +22,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The names that tensors get.
-    pub rules: Rules,
+    pub rules: NameRules,
     /// Whether tensors of types that the format does not have are left out; if not, they are an error.
     pub leave_out: bool,
     /// The data files of a checkpoint; 1 by default.
@@ -32,7 +34,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rules: Rules::none(), leave_out: false, shards: 1, existing: Existing::Refuse }
+        Options { rules: NameRules::none(), leave_out: false, shards: 1, existing: Existing::Refuse }
     }
 }
 
@@ -104,7 +106,7 @@ impl<'m> Conversion<'m> {
         options: &Options,
     ) -> Result<Self, ConvertError> {
         let target = target.as_ref().to_owned();
-        let kept = |info: &TensorInfo| !options.leave_out || format.keeps(info.data_type);
+        let kept = |info: &ModelTensor| !options.leave_out || format.keeps(info.data_type);
         let of_kept_types: Vec<usize> =
             (0..model.tensors.len()).filter(|&at| kept(&model.tensors[at])).collect();
         let names = options.rules.apply(of_kept_types.iter().map(|&at| &*model.tensors[at].name))?;
@@ -147,11 +149,11 @@ impl<'m> Conversion<'m> {
         if self.format == Format::Safetensors { 0 } else { self.model.metadata().len() }
     }
 
-    fn info(&self, tensor: &Renamed) -> TensorInfo {
-        TensorInfo { name: tensor.to.clone(), ..self.model.tensors[tensor.place].clone() }
+    fn info(&self, tensor: &Renamed) -> ModelTensor {
+        ModelTensor { name: tensor.to.clone(), ..self.model.tensors[tensor.place].clone() }
     }
 
-    fn infos(&self) -> Vec<TensorInfo> {
+    fn infos(&self) -> Vec<ModelTensor> {
         self.tensors.iter().map(|tensor| self.info(tensor)).collect()
     }
 
@@ -238,7 +240,7 @@ impl<'m> Conversion<'m> {
 }
 
 /// A tensor's part of the work.
-fn weight(info: &TensorInfo) -> u64 {
+fn weight(info: &ModelTensor) -> u64 {
     info.bytes().map_or(1, |bytes| (bytes as u64).max(1))
 }
 

@@ -17,7 +17,7 @@ use percolator_files::whole_file::temporary_of;
 
 use super::file::InputFile;
 use super::npy::{self, Header};
-use super::{ConvertError, Format, TensorInfo, new_folder};
+use super::{ConvertError, Format, ModelTensor, new_folder};
 use crate::Tensor;
 
 const ENDING: &str = ".npy";
@@ -46,14 +46,14 @@ impl Array {
         Ok(Array { path, header, header_bytes })
     }
 
-    fn info(&self, name: String) -> TensorInfo {
-        TensorInfo { name, data_type: self.header.data_type(), shape: self.header.shape().to_vec() }
+    fn info(&self, name: String) -> ModelTensor {
+        ModelTensor { name, data_type: self.header.data_type(), shape: self.header.shape().to_vec() }
     }
 }
 
 impl NpyFolder {
     /// Opens all arrays in a folder, and returns what its tensors are, by name. Other files are left alone.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
         let mut files = Vec::new();
         find(path, 0, &mut |file| {
             files.push(file);
@@ -87,7 +87,7 @@ impl NpyFolder {
     }
 
     /// Opens a single array, which is named as its file.
-    pub(super) fn open_file(path: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+    pub(super) fn open_file(path: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
         let array = Array::open(path.to_owned())?;
         let name = path.file_name().and_then(|name| name_of(Path::new(name)));
         let infos = vec![array.info(name.unwrap_or_else(|| "array".to_owned()))];
@@ -104,7 +104,7 @@ impl NpyFolder {
     }
 
     /// Reads the tensor at this place of the list that [`open`](Self::open) returned.
-    pub(super) fn read(&self, place: usize, info: &TensorInfo) -> Result<Tensor<'static>, ConvertError> {
+    pub(super) fn read(&self, place: usize, info: &ModelTensor) -> Result<Tensor<'static>, ConvertError> {
         let Some(array) = self.arrays.get(place) else {
             let found = "there is no such array".to_owned();
             return Err(ConvertError::NoFormat { path: self.path.clone(), found });

@@ -1,15 +1,15 @@
 //! Tensors between formats: TensorFlow's checkpoints, safetensors, and NumPy's `.npy` and `.npz`.
 //!
 //! A [`Model`] is any of them, read one tensor at a time. A [`Conversion`] writes its tensors as another one,
-//! under other names if there are [`Rules`]. Types are kept: a type that the other format does not have is an
-//! error, or the tensor is left out, if that is allowed, and named.
+//! under other names if there are [`NameRules`]. Types are kept: a type that the other format does not have
+//! is an error, or the tensor is left out, if that is allowed, and named.
 //!
 //! ```no_run
-//! use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progress, Rules};
+//! use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progress, NameRules};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = Model::open("train/model-1000")?;
-//! let options = Options { rules: Rules::none().rename("/=.")?, ..Options::default() };
+//! let options = Options { rules: NameRules::none().rename("/=.")?, ..Options::default() };
 //! let conversion = Conversion::plan(&model, "model.safetensors", Format::Safetensors, &options)?;
 //! for tensor in conversion.tensors() {
 //!     println!("{} -> {}", tensor.from, tensor.to);
@@ -43,7 +43,7 @@ use self::format::Found;
 pub use self::format::{Format, UnknownFormat};
 pub use self::npy::npy_header;
 use self::npz::NpzFile;
-pub use self::rules::Rules;
+pub use self::rules::NameRules;
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
@@ -54,7 +54,7 @@ pub use percolator_files::whole_file::Existing;
 
 /// What a tensor is, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
+pub struct ModelTensor {
     /// Its name.
     pub name: String,
     /// The type of its elements.
@@ -63,7 +63,7 @@ pub struct TensorInfo {
     pub shape: Vec<usize>,
 }
 
-impl TensorInfo {
+impl ModelTensor {
     /// Returns the bytes of its elements; `None` of strings, and of more than memory holds.
     #[must_use]
     pub fn bytes(&self) -> Option<usize> {
@@ -74,7 +74,7 @@ impl TensorInfo {
 /// The tensors of a checkpoint or of other files, open for reading by any number of threads.
 #[derive(Debug)]
 pub struct Model {
-    tensors: Vec<TensorInfo>,
+    tensors: Vec<ModelTensor>,
     store: Store,
 }
 
@@ -165,7 +165,7 @@ impl Model {
 
     /// Returns what the tensors are, in the order in which the files hold them.
     #[must_use]
-    pub fn tensors(&self) -> &[TensorInfo] {
+    pub fn tensors(&self) -> &[ModelTensor] {
         &self.tensors
     }
 

@@ -13,7 +13,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::file::{InputFile, Part};
 use super::npy::{self, Header, PREFIX_BYTES, Written};
-use super::{ConvertError, Format, TensorInfo};
+use super::{ConvertError, Format, ModelTensor};
 use crate::Tensor;
 
 /// What each array's member ends with.
@@ -42,7 +42,7 @@ struct Array {
 impl NpzFile {
     /// Opens an archive, and returns what its tensors are, in the order of its directory. What it says twice
     /// must agree, and members must not share bytes: two readers could understand it differently.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
         let file = Arc::new(InputFile::open(path)?);
         let wrong = |name: Option<&str>, error| wrong(file.part(name, 0), error);
         let opened = ZipArchive::new(Positioned { file: Arc::clone(&file), at: 0 });
@@ -76,7 +76,7 @@ impl NpzFile {
             }
             let (header, header_bytes) = header(found, length, part)?;
             let (data_type, shape) = (header.data_type(), header.shape().to_vec());
-            infos.push(TensorInfo { name: name.to_owned(), data_type, shape });
+            infos.push(ModelTensor { name: name.to_owned(), data_type, shape });
             arrays.push(Array { member, header, header_bytes });
         }
         Ok((NpzFile { file, archive, arrays }, infos))
@@ -88,7 +88,7 @@ impl NpzFile {
 
     /// Reads the tensor at this place of the list that [`open`](Self::open) returned, and verifies its
     /// checksum.
-    pub(super) fn read(&self, place: usize, info: &TensorInfo) -> Result<Tensor<'static>, ConvertError> {
+    pub(super) fn read(&self, place: usize, info: &ModelTensor) -> Result<Tensor<'static>, ConvertError> {
         let part = self.file.part(Some(&info.name), 0);
         let Some(Array { member, header, header_bytes }) = self.arrays.get(place) else {
             return Err(part.damaged(0, "there is no such array", "none is missing"));

@@ -16,12 +16,12 @@ use super::ConvertError;
 /// dollar sign. The regular expressions are those of the crate `regex-lite`: a name is matched in time linear
 /// in its length.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct NameRules {
     drops: Vec<Regex>,
     renames: Vec<(Regex, String)>,
 }
 
-impl Rules {
+impl NameRules {
     /// Returns no rules: all names stay.
     #[must_use]
     pub fn none() -> Self {
@@ -134,8 +134,8 @@ fn unknown_group(regex: &Regex, to: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn rules(drops: &[&str], renames: &[&str]) -> Result<Rules, ConvertError> {
-        let rules = drops.iter().try_fold(Rules::none(), |rules, regex| rules.drop(regex))?;
+    fn rules(drops: &[&str], renames: &[&str]) -> Result<NameRules, ConvertError> {
+        let rules = drops.iter().try_fold(NameRules::none(), |rules, regex| rules.drop(regex))?;
         renames.iter().try_fold(rules, |rules, rule| rules.rename(rule))
     }
 

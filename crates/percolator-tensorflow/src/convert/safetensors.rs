@@ -16,7 +16,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::file::{InputFile, Part};
-use super::{ConvertError, Format, TensorInfo};
+use super::{ConvertError, Format, ModelTensor};
 use crate::{DataType, Tensor};
 
 /// The bytes of the header's length.
@@ -90,7 +90,7 @@ impl Serialize for Header<'_> {
 
 impl SafetensorsFile {
     /// Opens a file, and returns what its tensors are, in the order of their bytes.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
         let file = InputFile::open(path)?;
         let damaged = |at, found: String, allowed: &str| file.part(None, at).damaged(0, found, allowed);
         let length = file.read(None, 0..LENGTH_BYTES)?;
@@ -137,7 +137,7 @@ impl SafetensorsFile {
     }
 
     /// Reads the tensor at this place of the list that [`open`](Self::open) returned.
-    pub(super) fn read(&self, place: usize, info: &TensorInfo) -> Result<Tensor<'static>, ConvertError> {
+    pub(super) fn read(&self, place: usize, info: &ModelTensor) -> Result<Tensor<'static>, ConvertError> {
         let range = self.places.get(place).cloned().unwrap_or_default();
         let bytes = self.file.read(Some(&info.name), range)?;
         Tensor::new(info.data_type, &*info.shape, bytes).map_err(|source| ConvertError::Tensor {
@@ -152,7 +152,7 @@ impl SafetensorsFile {
 const AXES_MAX: usize = 254;
 
 /// Returns the tensor that an entry is.
-fn info(part: Part<'_>, name: &str, entry: &Entry) -> Result<TensorInfo, ConvertError> {
+fn info(part: Part<'_>, name: &str, entry: &Entry) -> Result<ModelTensor, ConvertError> {
     if entry.shape.len() > AXES_MAX {
         let found = format!("it has {} axes", entry.shape.len());
         return Err(part.damaged(0, found, format!("TensorFlow's tensors have {AXES_MAX} at most")));
@@ -161,7 +161,7 @@ fn info(part: Part<'_>, name: &str, entry: &Entry) -> Result<TensorInfo, Convert
     let data_type = known.ok_or_else(|| {
         part.foreign(format!("of type {}", entry.dtype), "TensorFlow has no such type: convert them first")
     })?;
-    Ok(TensorInfo { name: name.to_owned(), data_type, shape: entry.shape.clone() })
+    Ok(ModelTensor { name: name.to_owned(), data_type, shape: entry.shape.clone() })
 }
 
 /// The tensors of a file that is to be written.
@@ -175,7 +175,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Lays out tensors.
-    pub(super) fn new(path: &Path, infos: &[TensorInfo], metadata: &Metadata) -> Result<Self, ConvertError> {
+    pub(super) fn new(path: &Path, infos: &[ModelTensor], metadata: &Metadata) -> Result<Self, ConvertError> {
         let mut typed = Vec::with_capacity(infos.len());
         for (place, info) in infos.iter().enumerate() {
             let tensor = info.name.clone();

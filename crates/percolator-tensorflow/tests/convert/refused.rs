@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use percolator_tensorflow::convert::{
-    Conversion, ConvertError, CopyOptions, Existing, Format, Model, Options, Progress, Rules, copy_checkpoint,
+    Conversion, ConvertError, CopyOptions, Existing, Format, Model, NameRules, Options, Progress,
+    copy_checkpoint,
 };
 use percolator_tensorflow::{CheckpointError, DataType, Tensor};
 use tempfile::tempdir;
@@ -256,7 +257,7 @@ fn an_array_is_one_tensor() {
     let model = tensors::checkpoint(folder.path(), &[named("a"), named("b")]);
     let error = tensors::convert(&model, folder.path(), Format::Npy).unwrap_err().to_string();
     assert!(error.contains(".npy holds one tensor, and there are 2"), "{error}");
-    let options = Options { rules: Rules::none().drop("a").unwrap(), ..Options::default() };
+    let options = Options { rules: NameRules::none().drop("a").unwrap(), ..Options::default() };
     tensors::convert_with(&model, folder.path(), Format::Npy, &options).unwrap();
 }
 
@@ -264,7 +265,7 @@ fn an_array_is_one_tensor() {
 fn two_tensors_do_not_get_one_name() {
     let folder = tempdir().unwrap();
     let model = tensors::checkpoint(folder.path(), &[named("a/1"), named("a.1")]);
-    let options = Options { rules: Rules::none().rename("/=.").unwrap(), ..Options::default() };
+    let options = Options { rules: NameRules::none().rename("/=.").unwrap(), ..Options::default() };
     let error = tensors::convert_with(&model, folder.path(), Format::Npz, &options).unwrap_err().to_string();
     assert!(error.contains("\"a/1\" and \"a.1\" would both be named \"a.1\""), "{error}");
     assert!(!tensors::target(folder.path(), Format::Npz).exists());
@@ -274,8 +275,8 @@ fn two_tensors_do_not_get_one_name() {
 fn rules_must_give_a_tensor_a_new_name() {
     let folder = tempdir().unwrap();
     let model = tensors::checkpoint(folder.path(), &[named("a"), named("b")]);
-    let rename = |rule: &str| Rules::none().rename(rule).unwrap();
-    let plan = |rules: Rules| {
+    let rename = |rule: &str| NameRules::none().rename(rule).unwrap();
+    let plan = |rules: NameRules| {
         let options = Options { rules, ..Options::default() };
         let planned = Conversion::plan(&model, folder.path().join("out.npz"), Format::Npz, &options);
         planned.map(drop).map_err(|error| error.to_string())

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use percolator_tensorflow::checkpoint::Extent;
 use percolator_tensorflow::convert::{Conversion, Progress};
-use percolator_tensorflow::convert::{CopyOptions, Format, LeftOut, Model, Options, Rules, copy_checkpoint};
+use percolator_tensorflow::convert::{
+    CopyOptions, Format, LeftOut, Model, NameRules, Options, copy_checkpoint,
+};
 use percolator_tensorflow::{Checkpoint, CheckpointWriter, Tensor};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -119,7 +121,7 @@ fn names_follow_the_rules() {
     let folder = tempdir().unwrap();
     let tensors = tensors::of_each_type(&[]);
     let model = tensors::checkpoint(folder.path(), &tensors);
-    let rules = Rules::none().drop("^string/0$").unwrap().rename("^int8/0$=eight").unwrap();
+    let rules = NameRules::none().drop("^string/0$").unwrap().rename("^int8/0$=eight").unwrap();
     let rules = rules.rename("^(.*)/0$=x.$1").unwrap();
     let options = Options { rules, ..Options::default() };
     let path = tensors::convert_with(&model, folder.path(), Format::Npz, &options).unwrap();

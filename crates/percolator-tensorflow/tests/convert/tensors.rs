@@ -96,7 +96,7 @@ pub(crate) fn convert_with(
 /// All tensors of a model, by name.
 pub(crate) fn read(model: &Model) -> Vec<Named> {
     let tensors = model.tensors().iter().enumerate();
-    let tensor = |(place, info): (usize, &percolator_tensorflow::convert::TensorInfo)| {
+    let tensor = |(place, info): (usize, &percolator_tensorflow::convert::ModelTensor)| {
         let tensor = model.read(place).unwrap().into_owned();
         assert_eq!((tensor.data_type(), tensor.shape()), (info.data_type, &*info.shape));
         (info.name.clone(), tensor)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use self::listed::Listed;
-pub use self::options::{ManagerOptions, Rules};
+pub use self::options::{ManagerOptions, ManagerRules};
 pub use self::saved::{NotRemoved, Saved};
 use super::state::{StateError, StateFile};
 use super::writer::{CheckpointWriter, index_path, new_prefix, previous_prefix, remove, remove_unfinished};
@@ -100,8 +100,8 @@ impl CheckpointManager {
         let mut manager =
             CheckpointManager { folder, options, state, latest, kept, unremoved, preserved, lists_previous };
         match manager.options.rules {
-            Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
-            Rules::Saver => manager.resume_saver(listed, seconds(now)),
+            ManagerRules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
+            ManagerRules::Saver => manager.resume_saver(listed, seconds(now)),
         }
         manager.settle();
         Ok(manager)
@@ -260,7 +260,7 @@ impl CheckpointManager {
         let (latest, kept) = (self.latest.replace(prefix.to_owned()), self.kept.clone());
         match (self.options.rules, self.options.limit()) {
             // As TensorFlow: it lists the last one alone.
-            (Rules::Saver, None) => self.kept.clear(),
+            (ManagerRules::Saver, None) => self.kept.clear(),
             _ => self.enter(prefix.to_owned(), now),
         }
         let listed = self.list(prefix, self.listed());
@@ -273,7 +273,7 @@ impl CheckpointManager {
 
     /// Those that the list names. The saver's does not have those that are about to be removed.
     fn listed(&self) -> &[Kept] {
-        let (Rules::Saver, Some(most)) = (self.options.rules, self.options.limit()) else {
+        let (ManagerRules::Saver, Some(most)) = (self.options.rules, self.options.limit()) else {
             return &self.kept;
         };
         // One is removed at a time.
@@ -287,7 +287,7 @@ impl CheckpointManager {
         let mut paths = kept.iter().map(|kept| listed(&kept.prefix)).collect::<Result<Vec<_>, _>>()?;
         let mut state =
             CheckpointState { model_checkpoint_path: latest.clone(), ..CheckpointState::default() };
-        if self.options.rules == Rules::CheckpointManager {
+        if self.options.rules == ManagerRules::CheckpointManager {
             state.all_model_checkpoint_timestamps = kept.iter().map(|kept| kept.written).collect();
             state.last_preserved_timestamp = self.preserved;
         }
@@ -307,8 +307,8 @@ impl CheckpointManager {
     /// [`StateError`] if the list cannot be written once they are removed.
     fn sweep(&mut self, saved: &mut Saved) -> Result<(), StateError> {
         match (self.options.rules, self.options.limit()) {
-            (Rules::CheckpointManager, Some(most)) => self.sweep_manager(most, saved),
-            (Rules::Saver, Some(most)) => {
+            (ManagerRules::CheckpointManager, Some(most)) => self.sweep_manager(most, saved),
+            (ManagerRules::Saver, Some(most)) => {
                 self.sweep_saver(most, saved);
                 Ok(())
             }
@@ -370,7 +370,7 @@ impl CheckpointManager {
                 return false;
             }
         };
-        if self.options.rules == Rules::Saver && is_gone {
+        if self.options.rules == ManagerRules::Saver && is_gone {
             // As TensorFlow: not every checkpoint has one.
             let _ = fs::remove_file(with_suffix(new.as_deref().unwrap_or(prefix), ".meta"));
         }

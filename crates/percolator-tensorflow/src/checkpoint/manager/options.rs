@@ -7,7 +7,7 @@ use crate::checkpoint::state::{NAME, StateError};
 /// Whose rules a [`CheckpointManager`](super::CheckpointManager) keeps.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
+pub enum ManagerRules {
     /// Those of TensorFlow 2's `tf.train.CheckpointManager`: relative paths, timestamps; what is preserved
     /// for good is no longer listed.
     CheckpointManager,
@@ -20,7 +20,7 @@ pub enum Rules {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagerOptions {
     /// Whose rules are kept.
-    pub rules: Rules,
+    pub rules: ManagerRules,
     /// The front of each checkpoint's name; the step follows after `-`. `ckpt` for TensorFlow 2's manager,
     /// `model` for its saver.
     pub name: String,
@@ -43,7 +43,7 @@ impl ManagerOptions {
     #[must_use]
     pub fn checkpoint_manager(max_to_keep: Option<usize>) -> Self {
         ManagerOptions {
-            rules: Rules::CheckpointManager,
+            rules: ManagerRules::CheckpointManager,
             name: "ckpt".to_owned(),
             max_to_keep,
             keep_every_hours: None,
@@ -57,7 +57,7 @@ impl ManagerOptions {
     #[must_use]
     pub fn saver() -> Self {
         ManagerOptions {
-            rules: Rules::Saver,
+            rules: ManagerRules::Saver,
             name: "model".to_owned(),
             max_to_keep: Some(5),
             keep_every_hours: Some(10_000.0),
