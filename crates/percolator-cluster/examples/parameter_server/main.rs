@@ -1,9 +1,8 @@
-//! Parameter servers that may die: a small model whose weights are spread over servers, each of which writes
+//! Parameter servers that may die: a model whose weights are spread over servers, each of which writes
 //! checkpoints of its shard, and trainers that lease blocks of digits.
 //!
 //! ```text
 //! cargo run --release -p percolator-cluster --example parameter_server                # all of it
-//! cargo run --release -p percolator-cluster --example parameter_server -- --kill-trainer
 //! cargo run --release -p percolator-cluster --example parameter_server -- --etcd http://127.0.0.1:2379
 //! ```
 //!
@@ -11,46 +10,50 @@
 //! way of a gradient:
 //!
 //! ```text
-//! digits      a feed of digits, whose blocks a trainer leases
+//! data        a feed of digits, whose blocks a trainer leases
 //!   v
-//! trainer     weights and digits into a gradient: model
+//! trainer     weights and digits into a gradient: the classifier of the other examples
 //!   v
 //! client      its parts to the servers of all shards, which are found by their address, and found again
 //!   v
-//! wire        messages with checked lengths
+//! wire        lines of JSON
 //!   v
-//! server/     each part changes its shard, which goes into checkpoints
+//! server      each part changes the server's shard, which goes into checkpoints
 //! ```
 //!
-//! `show/` starts the processes on one machine, kills one, and watches.
+//! `show` starts the processes on one machine, kills a server and a trainer, and watches.
 
-mod address;
+#[allow(dead_code, reason = "it is shared with other examples, which use the rest")]
+#[path = "../../../../examples/lmdb_feed/classifier.rs"]
+mod classifier;
 mod client;
-mod digits;
+mod data;
 #[allow(dead_code, reason = "it is shared with other examples, which write databases")]
 #[path = "../../../../examples/lmdb_feed/digits.rs"]
-mod files;
-mod model;
+mod digits;
 mod options;
-mod place;
 #[path = "../../../../examples/lmdb_feed/program.rs"]
 mod program;
-mod random;
 mod report;
 mod server;
 mod shards;
 mod show;
-mod stop;
 #[cfg(test)]
 mod tests;
 mod trainer;
 mod wire;
 
-use std::process::{Command, ExitCode};
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use anyhow::Context as _;
 use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
 
-use options::{AllOptions, Options, ProbeOptions, Role};
+use options::{Options, Role};
 use trainer::Ended;
 
 /// The exit status of a trainer that was asked to end before all blocks are done, as if SIGTERM had ended it:
@@ -67,34 +70,48 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> anyhow::Result<Ended> {
-    if let Some(parent) = options.end_with {
-        show::end_with(parent)?;
+    if options.end_with_input {
+        thread::spawn(|| {
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            std::process::exit(1);
+        });
     }
-    match options.role.unwrap_or(Role::All(options.all)) {
-        Role::Trainer(options) => return trainer::run(&options),
-        Role::All(options) => show_all(&options)?,
-        Role::Server(options) => server::run(&options)?,
-        Role::Probe(options) => probe(&options)?,
-        Role::Report(options) => report::run(&options)?,
+    match options.role {
+        None => say(&show::run(&options.show, &show::this_program)?.to_string())?,
+        Some(Role::Server(options)) => server::run(&options)?,
+        Some(Role::Trainer(options)) => return trainer::run(&options),
+        Some(Role::Report(job)) => say(&report::Report::of(&job.open()?, &job)?.to_string())?,
     }
     Ok(Ended::Done)
 }
 
-fn show_all(options: &AllOptions) -> anyhow::Result<()> {
-    let program = std::env::current_exe()?;
-    let shown = show::run(options, &|words| {
-        let mut command = Command::new(&program);
-        command.args(words);
-        command
-    })?;
-    report::say_verdict(&shown.verdict, &shown.status)?;
-    report::say(&shown.to_string())?;
-    Ok(())
+/// Prints a line at once, also into a pipe, and whole, although other processes print beside this one. A
+/// closed output is an error here; `println!` would panic.
+fn say(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes())?;
+    out.flush()
 }
 
-fn probe(options: &ProbeOptions) -> anyhow::Result<()> {
+/// Says what a process does whose work it is not to say it: it goes on if nobody reads that.
+fn note(line: &str) {
+    let _ = say(line);
+}
+
+/// Whether this process was asked to end: by SIGTERM, as Kubernetes does it, or SIGINT. It is best called
+/// before anything that takes time: a container's first process gets no signal that it does not catch.
+fn asked_to_end() -> anyhow::Result<Arc<AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(client::probe(options.address));
-    report::say(&found.map_err(|error| anyhow::Error::new(error).context(options.address.to_string()))?)?;
-    Ok(())
+    let signals =
+        async { io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
+    let (mut terminate, mut interrupt) = runtime.block_on(signals).context("cannot catch signals")?;
+    let asked = Arc::new(AtomicBool::new(false));
+    let set = asked.clone();
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        });
+        set.store(true, Ordering::Relaxed);
+    });
+    Ok(asked)
 }

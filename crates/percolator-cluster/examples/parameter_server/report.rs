@@ -1,84 +1,52 @@
-//! What people see: lines while it runs, and what is proven of a job.
+//! How a job stands: how well its model reads, and what is proven of what was trained on.
 
-use std::io::{self, Write as _};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::ensure;
 use percolator_cluster::leases::{Job, JobStatus, JobVerdict};
+use percolator_cluster::metadata::Metadata;
 
-use crate::address;
-use crate::client::{Patience, Servers};
-use crate::digits::Test;
-use crate::options::ReportOptions;
-use crate::shards::Shard;
+use crate::client::Servers;
+use crate::data;
+use crate::options::JobOptions;
 
-/// How long a report waits for a server.
+/// How long it waits for a server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prints a line at once, also into a pipe, and whole, although other processes print beside this one. A
-/// closed output is an error here; `println!` would panic.
-pub(crate) fn say(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(format!("{line}\n").as_bytes())?;
-    out.flush()
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) job: String,
+    pub(crate) accuracy: f64,
+    pub(crate) status: JobStatus,
+    pub(crate) verdict: JobVerdict,
 }
 
-/// Says what a process does whose work it is not to say it: it goes on if nobody reads that.
-pub(crate) fn note(line: &str) {
-    let _ = say(line);
+impl Report {
+    /// It is an error if the receipts do not prove each epoch of the job that is done.
+    pub(crate) fn of(metadata: &Arc<dyn Metadata>, job: &JobOptions) -> anyhow::Result<Self> {
+        let found = Job::open(metadata.clone(), &job.name)?;
+        let (status, verdict) = (found.status()?, found.verdict(None)?);
+        let is_sound = verdict.done == 0 || verdict.is_sound();
+        ensure!(is_sound, "the receipts do not prove that each epoch had every record once: {verdict:?}");
+        Ok(Report { job: job.name.clone(), accuracy: accuracy(metadata, job)?, status, verdict })
+    }
 }
 
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+/// Returns the share of the test digits that the weights of a job read right.
+pub(crate) fn accuracy(metadata: &Arc<dyn Metadata>, job: &JobOptions) -> anyhow::Result<f64> {
+    data::accuracy(Servers::new("report", metadata, job, PATIENCE, &Arc::default()).pull()?)
 }
 
-/// Says what receipts prove. It is an error if they do not prove each epoch of the job that is done.
-pub(crate) fn say_verdict(proven: &JobVerdict, status: &JobStatus) -> anyhow::Result<()> {
-    let (done, epochs) = (proven.done, status.epochs.unwrap_or(0));
-    if !proven.is_sound() {
-        proven.verdict.epochs.iter().try_for_each(|epoch| say(&epoch.to_string()))?;
-        bail!(
-            "the receipts do not prove that each of the {done} epoch(s) that are done had every record once"
-        );
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let JobStatus { done, workers, epochs, .. } = &self.status;
+        let (blocks, epochs) = (self.status.blocks().unwrap_or(0), epochs.unwrap_or(0));
+        writeln!(f, "{}: {done} of {blocks} blocks are done, {} workers are there", self.job, workers.len())?;
+        writeln!(f, "accuracy {:.1} % on the test digits", 100.0 * self.accuracy)?;
+        let JobVerdict { done, verdict, .. } = &self.verdict;
+        let records = verdict.epochs.first().map_or(0, |epoch| epoch.due);
+        write!(f, "verdict: {done} of {epochs} epochs are proven: each had all {records} digits once")
     }
-    let records = proven.verdict.epochs.first().map_or(0, |epoch| epoch.due);
-    say(&format!("verdict: {done} of {epochs} epochs are proven: each had all {records} digits once"))?;
-    Ok(())
-}
-
-/// The role `report`.
-pub(crate) fn run(options: &ReportOptions) -> anyhow::Result<()> {
-    let (metadata, job) = (options.place.open()?, &options.job);
-    let mut servers = 0;
-    for shard in Shard::all(&job.name, job.shards) {
-        match address::find(&*metadata, &shard)? {
-            Some(found) => {
-                servers += 1;
-                let how =
-                    found.restored.map_or("begun anew".to_owned(), |uuid| format!("restored from {uuid}"));
-                say(&format!(
-                    "{shard}: at {}, process {} on {}, {how}",
-                    found.address, found.pid, found.host
-                ))?;
-            }
-            None => say(&format!("{shard}: no server"))?,
-        }
-    }
-    if servers == job.shards {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let patience = Patience { who: "report", at_most: PATIENCE };
-        let mut servers = Servers::new(&metadata, &job.name, job.shards);
-        let (weights, updates) = runtime.block_on(servers.pull(patience))?;
-        let accuracy = Test::new()?.accuracy(&weights)?;
-        say(&format!("accuracy {} on the test digits, after {updates:?} updates", percent(accuracy)))?;
-    }
-    let found = Job::open(metadata, &job.name)?;
-    let status = found.status()?;
-    let blocks = status.blocks().unwrap_or(0);
-    say(&format!("{} of {blocks} blocks are done, {} workers are there", status.done, status.workers.len()))?;
-    let verdict = found.verdict(None)?;
-    if verdict.done == 0 {
-        return Ok(say("no epoch is done yet: nothing is proven")?);
-    }
-    say_verdict(&verdict, &status)
 }

@@ -1,20 +1,41 @@
-//! Who has which part of the model: each shard is a range of its weights.
+//! Who has which part of the model, and where: each shard is a range of its weights, and has a server.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::model::WEIGHTS;
+use anyhow::{Context as _, bail};
+use percolator_cluster::metadata::{Lease, Metadata, Outcome, Transaction};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-/// The most shards. Each is a process.
-pub(crate) const SHARDS_MAX: u32 = 64;
+use crate::data::WEIGHTS;
 
 /// One shard of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Shard {
     pub(crate) job: String,
     pub(crate) number: u32,
     /// How many there are.
     pub(crate) of: u32,
+}
+
+/// Where the server of a shard is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Address {
+    pub(crate) address: SocketAddr,
+    /// How many shards it takes the job to have.
+    pub(crate) of: u32,
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    /// The checkpoint that it has begun with; none if it began anew.
+    pub(crate) restored: Option<Uuid>,
+    /// How many gradients had made the weights that it began with.
+    pub(crate) updates: u64,
 }
 
 impl Shard {
@@ -42,6 +63,35 @@ impl Shard {
     pub(crate) fn address_key(&self) -> String {
         format!("/parameter-servers/{}/{}", self.job, self.number)
     }
+
+    /// Finds its server, if there is one.
+    pub(crate) fn find(&self, metadata: &dyn Metadata) -> anyhow::Result<Option<Address>> {
+        let key = self.address_key();
+        let Some(record) = metadata.read(&key)?.get(&key).cloned() else { return Ok(None) };
+        let address: Address = serde_json::from_slice(&record.value)
+            .with_context(|| format!("the record {key:?} is damaged, or of another version: remove it"))?;
+        if address.of != self.of {
+            bail!("the job {:?} has {} shards, and not {}", self.job, address.of, self.of);
+        }
+        Ok(Some(address))
+    }
+
+    /// Lets others find its server, until the lease ends: when it is dropped, or its process dies. The
+    /// address of the server before it goes: who has the id of its checkpoints is the only server.
+    pub(crate) fn announce(
+        &self,
+        metadata: &Arc<dyn Metadata>,
+        when: Transaction,
+        address: &Address,
+        ttl: Duration,
+    ) -> anyhow::Result<Lease> {
+        let lease = Lease::keep(metadata.clone(), ttl)?;
+        let value = serde_json::to_vec(address)?;
+        match metadata.transact(&when.put_under(lease.id(), self.address_key(), value))? {
+            Outcome::Committed(_) => Ok(lease),
+            Outcome::Refused(_) => bail!("another server of {self} has come"),
+        }
+    }
 }
 
 impl fmt::Display for Shard {
@@ -56,13 +106,12 @@ mod tests {
 
     #[test]
     fn shards_are_all_of_the_model_and_do_not_overlap() {
-        for of in [1, 2, 3, 7, SHARDS_MAX] {
+        for of in [1, 2, 3, 7, 64] {
             let ranges: Vec<_> = Shard::all("job", of).map(|shard| shard.weights()).collect();
             assert_eq!((ranges[0].start, ranges[ranges.len() - 1].end), (0, WEIGHTS));
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
-            let (least, most) =
-                ranges.iter().map(Range::len).fold((usize::MAX, 0), |(l, m), n| (l.min(n), m.max(n)));
-            assert!(least > 0 && most - least <= 1, "{ranges:?}");
+            let most = ranges.iter().map(Range::len).max();
+            assert!(ranges.iter().all(|range| Some(range.len() + 1) >= most), "{ranges:?}");
         }
     }
 }

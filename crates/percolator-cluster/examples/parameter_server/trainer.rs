@@ -4,15 +4,23 @@
 //! trainer that dies before the end of its block leaves the block to another one: its records are then
 //! trained on twice, but count once.
 
-use percolator::FeedError;
-use percolator_cluster::leases::{LeaseError, LeaseStats, LeasedFeed, LeasedStep, Leases};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use crate::client::{Patience, Servers};
-use crate::digits::{self, Training};
-use crate::model;
+use percolator_cluster::leases::{LeaseStats, LeasedFeed, Leases};
+
+use crate::classifier::{Classifier, Gradient};
+use crate::client::Servers;
+use crate::data::{self, PIXELS};
+use crate::note;
 use crate::options::TrainerOptions;
-use crate::report::note;
-use crate::stop::Stop;
+
+/// How many gradients make a block.
+const STEPS_PER_BLOCK: u64 = 15;
+/// How often it is looked whether the trainer is to end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a trainer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,83 +32,65 @@ pub(crate) enum Ended {
 }
 
 pub(crate) fn run(options: &TrainerOptions) -> anyhow::Result<Ended> {
-    let metadata = options.place.open()?;
-    let job = &options.job;
-    let training =
-        Training { batch_size: options.batch_size, epochs: options.epochs, seed: options.training_seed };
+    // Before it joins, which may take as long as another trainer's lease.
+    let asked = crate::asked_to_end()?;
+    let (job, metadata) = (&options.job, options.job.open()?);
     let mut leases = Leases::of(metadata.clone(), &*job.name)
-        .steps_per_block(options.steps_per_block)
-        .ttl(options.lease.ttl())
-        .patience(options.patience());
+        .steps_per_block(STEPS_PER_BLOCK)
+        .ttl(job.ttl)
+        .patience(options.patience);
     if let Some(name) = &options.name {
         leases = leases.worker(name);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    // Before it joins, which may take as long as another trainer's lease.
-    let stop = runtime.block_on(async { Stop::on_signals() })?;
-    let mut leased = leases.feed(digits::train_feed(training)?)?;
-    let name = format!("trainer {}", leased.worker());
-    note(&format!("{name}: process {}, has joined the job {}", std::process::id(), job.name));
+    let mut leased = leases.feed(data::train(options.epochs)?)?;
+    let who = format!("trainer {}", leased.worker());
+    note(&format!("{who}: process {}, has joined the job {}", std::process::id(), job.name));
 
-    let canceller = leased.feed().canceller();
-    let stopped = stop.wait();
     // A trainer that waits for a block, which others have, stops as well.
-    runtime.spawn(async move {
-        stopped.await;
+    let (canceller, cancels) = (leased.feed().canceller(), asked.clone());
+    thread::spawn(move || {
+        while !cancels.load(Ordering::Relaxed) {
+            thread::sleep(LOOK);
+        }
         canceller.cancel();
     });
-    let servers = Servers::new(&metadata, &job.name, job.shards);
-    let patience = Patience { who: &name, at_most: options.patience() };
-    let trained = runtime.block_on(train(&mut leased, servers, patience, &stop));
-    runtime.shutdown_background();
-    let steps = trained?;
-    let LeaseStats { finished, lost, .. } = leased.stats();
-    let (ended, why) = match stop.is_set() {
-        true => (Ended::Asked, "was asked to end"),
-        false => (Ended::Done, "all blocks are done"),
+    let servers = Servers::new(&who, &metadata, job, options.patience, &asked);
+    let trained = train(&mut leased, servers, options.rest, &asked);
+    let (ended, why) = match (asked.load(Ordering::Relaxed), trained) {
+        (true, Ok(())) => (Ended::Asked, "was asked to end".to_owned()),
+        // What it waited for is not waited for any more.
+        (true, Err(error)) => (Ended::Asked, format!("was asked to end: {error:#}")),
+        (false, trained) => (Ended::Done, trained.map(|()| "all blocks are done".to_owned())?),
     };
-    note(&format!("{name}: {why}: {steps} steps, {finished} blocks finished, {lost} lost"));
+    let LeaseStats { finished, lost, .. } = leased.stats();
+    note(&format!("{who}: {why}; {finished} blocks finished, {lost} lost"));
     Ok(ended)
 }
 
-/// Trains until there are no more blocks. Returns the number of steps.
-async fn train(
+/// Trains until there are no more blocks, or it is asked to end.
+fn train(
     leased: &mut LeasedFeed,
     mut servers: Servers,
-    patience: Patience<'_>,
-    stop: &Stop,
-) -> anyhow::Result<u64> {
-    let mut steps = 0;
-    let Some(pulled) = until(stop, servers.pull(patience)).await else { return Ok(0) };
-    let (mut weights, _) = pulled?;
-    loop {
-        // It blocks this thread, and nothing else runs on it.
-        let LeasedStep { batches, .. } = match leased.next().transpose() {
-            Err(LeaseError::Of(FeedError::Cancelled)) if stop.is_set() => return Ok(steps),
-            Err(error) => return Err(error.into()),
-            Ok(None) => return Ok(steps),
-            Ok(Some(step)) => step,
-        };
-        for batch in batches {
-            let gradient = model::gradient(&weights, batch.pixels()?, batch.labels()?);
+    rest: Duration,
+    asked: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let mut weights = servers.pull()?;
+    while let Some(step) = leased.next().transpose()? {
+        for batch in step.batches {
+            thread::sleep(rest);
+            let model = Classifier::with_weights(PIXELS, weights);
+            let mut gradient = Gradient::zero(&model);
+            gradient.add(&model, batch.pixels()?, batch.labels()?);
             // The next batch is made in this one's memory.
             drop(batch);
-            let Some(pushed) = until(stop, servers.push(&gradient, patience)).await else { return Ok(steps) };
-            weights = pushed?;
+            gradient.slopes.iter_mut().for_each(|slope| *slope /= gradient.records);
+            weights = servers.push(&gradient.slopes)?;
         }
-        steps += 1;
-        if stop.is_set() {
+        if asked.load(Ordering::Relaxed) {
             // All servers have this step: if it is the last one of its block, the block is done.
             leased.confirm()?;
-            return Ok(steps);
+            break;
         }
     }
-}
-
-/// Does something, unless the process is to end before it is done.
-async fn until<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        done = work => Some(done),
-        () = stop.wait() => None,
-    }
+    Ok(())
 }

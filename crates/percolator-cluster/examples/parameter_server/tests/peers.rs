@@ -1,6 +1,6 @@
 //! A server and peers that are not what they should be; servers and trainers that are asked to end.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use percolator::receipt::Verdict;
 use percolator_cluster::leases::Job;
 use percolator_cluster::metadata::{FolderMetadata, Metadata};
-use prost::Message as _;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::etcd::until;
 use super::process::this_test;
 use super::{spawn, take_role};
-use crate::address::{self, Address};
-use crate::client::{self, Patience, Servers};
-use crate::shards::Shard;
+use crate::client::Servers;
+use crate::options::JobOptions;
+use crate::shards::{Address, Shard};
 use crate::show::Process;
-use crate::wire::{Answer, Ask, Pull, Push, Request, Said, Weights};
+use crate::wire::{Answer, Ask, Connection, Push};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -38,15 +38,20 @@ impl Place {
         Place { folder, metadata, shard: Shard { job: "job".to_owned(), number: 0, of: 1 } }
     }
 
+    fn job(&self) -> JobOptions {
+        let folder = Some(self.folder.path().join("records"));
+        let (name, ttl) = ("job".to_owned(), Duration::from_secs(1));
+        JobOptions { etcd: vec![], etcd_prefix: String::new(), folder, name, shards: 1, ttl }
+    }
+
     fn path(&self, name: &str) -> String {
         Path::join(self.folder.path(), name).to_str().unwrap().to_owned()
     }
 
     /// Starts a process in a role.
     fn start(&self, test: &'static str, role: &str, more: &[&str]) -> Process {
-        let own = [role, "--folder", &self.path("records"), "--job", "job", "--shards", "1", "--ttl", "1"];
-        let words = own.iter().chain(more).map(|&word| word.to_owned()).collect();
-        Process::start(&spawn(test), role.to_owned(), words).unwrap()
+        let more: Vec<_> = more.iter().map(|&word| word.to_owned()).collect();
+        Process::start(&spawn(test), role, &[self.job().words(), more].concat()).unwrap()
     }
 
     fn start_server(&self, test: &'static str) -> (Process, Address) {
@@ -54,61 +59,49 @@ impl Place {
         let server = self.start(test, "server", &[&more[..], &[&self.path("checkpoints")]].concat());
         let mut found = None;
         until("the server is announced", || {
-            found = address::find(&*self.metadata, &self.shard).unwrap();
+            found = self.shard.find(&*self.metadata).unwrap();
             found.as_ref().is_some_and(|found| found.pid == server.id())
         });
         (server, found.unwrap())
     }
 
-    fn request(&self, ask: Ask) -> Request {
-        let Shard { job, number, of } = self.shard.clone();
-        Request { job, shard: number, of, ask: Some(ask) }
-    }
-
-    fn push(&self, trainer: u64, sequence: u64, gradient: Vec<f32>) -> Request {
-        self.request(Ask::Push(Push { trainer, sequence, gradient }))
+    fn push(&self, trainer: u128, sequence: u64, gradient: Vec<f32>) -> Ask {
+        Ask::Push(self.shard.clone(), Push { trainer: Uuid::from_u128(trainer), sequence, gradient })
     }
 }
 
-/// Sends bytes, and returns the answer; none if the server closes the connection.
-fn answer(address: SocketAddr, bytes: &[u8]) -> Option<Said> {
+/// Sends bytes and no more, and returns the answer; none if the server closes the connection.
+fn answer(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.write_all(bytes).unwrap();
-    let mut length = [0; 4];
-    stream.read_exact(&mut length).ok()?;
-    let mut message = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
-    stream.read_exact(&mut message).unwrap();
-    Answer::decode(&*message).unwrap().said
+    // A server that has seen enough reads no more.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
 }
 
-fn ask(address: SocketAddr, request: &Request) -> Said {
-    let message = request.encode_to_vec();
-    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    answer(address, &[&length[..], &message].concat()).expect("it answers")
+fn ask(address: SocketAddr, ask: &Ask) -> Answer {
+    Connection::to(address).unwrap().ask(ask).unwrap()
 }
 
-fn weights(said: Said) -> Weights {
-    match said {
-        Said::Weights(weights) => weights,
-        said => panic!("{said:?}"),
+fn weights(answer: Answer) -> (u64, Vec<f32>) {
+    match answer {
+        Answer::Weights { updates, weights } => (updates, weights),
+        answer => panic!("{answer:?}"),
     }
 }
 
 #[track_caller]
-fn assert_refused(said: Option<Said>, due: &str, is_passing: bool) {
-    match said {
-        Some(Said::Refused(refused)) => {
-            assert!(refused.message.contains(due), "{}", refused.message);
-            assert_eq!(refused.may_pass, is_passing);
+fn assert_refused(answer: Option<Answer>, due: &str, is_passing: bool) {
+    match answer {
+        Some(Answer::Refused { message, may_pass }) => {
+            assert!(message.contains(due), "{message}");
+            assert_eq!(may_pass, is_passing);
         }
-        said => panic!("{said:?}"),
+        answer => panic!("{answer:?}"),
     }
-}
-
-fn probed(address: SocketAddr) -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(client::probe(address)).unwrap()
 }
 
 #[test]
@@ -116,47 +109,48 @@ fn a_server_refuses_what_is_wrong_and_goes_on() {
     take_role();
     let place = Place::new();
     let (mut server, Address { address, .. }) = place.start_server(this_test!());
-    let begun = weights(ask(address, &place.request(Ask::Pull(Pull {}))));
-    let length = begun.weights.len();
+    let pull = Ask::Pull(place.shard.clone());
+    let (updates, begun) = weights(ask(address, &pull));
+    assert_eq!(updates, 0);
+    let length = begun.len();
 
-    let http = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    assert_refused(answer(address, http), "is this peer no trainer?", false);
-    assert_refused(answer(address, &[0; 4]), "a message of 0 bytes", false);
-    assert_refused(answer(address, &[0, 0, 0, 2, 0xff, 0xff]), "none of this protocol", false);
-    let nothing = Request { ask: None, ..place.request(Ask::Pull(Pull {})) };
-    assert_refused(Some(ask(address, &nothing)), "nothing is asked", false);
-    // Peers that vanish: before they say anything, in a length, in a message, and before the answer.
-    let whole = place.push(9, 1, vec![1.0; length]).encode_to_vec();
-    for bytes in [&[][..], &[0, 0], &[0, 0, 1, 0, 7, 7]] {
+    assert_refused(answer(address, b"GET / HTTP/1.1\r\n"), "is this peer no trainer?", false);
+    assert_refused(answer(address, b"{\"Pull\": 3}\n"), "invalid type", false);
+    assert_refused(answer(address, b"\"Nothing\"\n"), "unknown variant `Nothing`", false);
+    // Wherever a message is cut, and if it is too long.
+    let whole = serde_json::to_vec(&place.push(9, 1, vec![1.0; length])).unwrap();
+    for cut in [1, 9, whole.len() / 2, whole.len()] {
+        assert_refused(answer(address, &whole[..cut]), "bytes without an end", false);
+    }
+    assert_refused(answer(address, &[b' '; 64 << 10]), "a message of 65536 bytes without an end", false);
+    assert_eq!(answer(address, b""), None, "who says nothing is not answered");
+    // Peers that vanish, the last one before the answer.
+    let line = [&whole[..], b"\n"].concat();
+    for bytes in [&line[..0], &line[..7], &line] {
         TcpStream::connect(address).unwrap().write_all(bytes).unwrap();
     }
-    let mut vanishes = TcpStream::connect(address).unwrap();
-    vanishes.write_all(&u32::try_from(whole.len()).unwrap().to_be_bytes()).unwrap();
-    vanishes.write_all(&whole).unwrap();
-    drop(vanishes);
 
-    let other = Request { job: "another".to_owned(), ..place.request(Ask::Pull(Pull {})) };
+    let other = Ask::Pull(Shard { job: "another".to_owned(), ..place.shard.clone() });
     assert_refused(Some(ask(address, &other)), "shard 0 of 1 of job, and not shard 0 of 1 of another", true);
     let short = place.push(1, 1, vec![1.0; length - 1]);
     assert_refused(Some(ask(address, &short)), "numbers, and this shard has", false);
-    let mut slopes = vec![1.0; length];
-    slopes[3] = f32::NAN;
-    assert_refused(Some(ask(address, &place.push(1, 1, slopes))), "the gradient of weight 3", false);
+    let endless = String::from_utf8(line.clone()).unwrap().replacen("1.0", "1e39", 1);
+    assert_refused(answer(address, endless.as_bytes()), "not finite", false);
 
     // The one whose peer did not wait for the answer was taken, or will be.
-    until("the gradient is taken", || probed(address) == "shard 0 of job, 1 updates");
+    until("the gradient is taken", || weights(ask(address, &pull)).0 == 1);
     let first = weights(ask(address, &place.push(1, 1, vec![1.0; length])));
-    assert_eq!(first.updates, 2);
+    assert_eq!(first.0, 2);
     assert_eq!(weights(ask(address, &place.push(1, 1, vec![1.0; length]))), first, "twice is once");
-    assert!(first.weights[0] < begun.weights[0], "against the slope");
+    assert!(first.1[0] < begun[0], "against the slope");
 
     // Asked to end, it writes a last checkpoint, and another one goes on with it, elsewhere or not.
     server.ask_to_end().unwrap();
-    server.wait(LIMIT).unwrap();
-    assert_eq!(address::find(&*place.metadata, &place.shard).unwrap(), None, "nobody looks for it");
+    server.wait().unwrap();
+    assert_eq!(place.shard.find(&*place.metadata).unwrap(), None, "nobody looks for it");
     let (_server, back) = place.start_server(this_test!());
     assert_eq!(back.updates, 2);
-    assert_eq!(weights(ask(back.address, &place.request(Ask::Pull(Pull {})))), first);
+    assert_eq!(weights(ask(back.address, &pull)), first);
     let again = weights(ask(back.address, &place.push(1, 1, vec![1.0; length])));
     assert_eq!(again, first, "it knows what was taken before");
 }
@@ -168,23 +162,22 @@ fn a_shard_has_one_server() {
     let (_server, first) = place.start_server(this_test!());
     let more = ["--shard", "0", "--checkpoints", &place.path("checkpoints")];
     let mut second = place.start(this_test!(), "server", &more);
-    let error = second.wait(LIMIT).unwrap_err().to_string();
+    let error = second.wait().unwrap_err().to_string();
     assert!(error.contains("has ended with exit status: 1"), "{error}");
-    assert_eq!(address::find(&*place.metadata, &place.shard).unwrap(), Some(first));
+    assert_eq!(place.shard.find(&*place.metadata).unwrap(), Some(first));
     // A shard of another number of shards is another part of the weights.
     let other = Shard { of: 2, ..place.shard.clone() };
-    let error = address::find(&*place.metadata, &other).unwrap_err().to_string();
+    let error = other.find(&*place.metadata).unwrap_err().to_string();
     assert!(error.contains("has 1 shards, and not 2"), "{error}");
 }
 
 #[test]
 fn a_trainer_gives_up_at_the_end_of_its_patience() {
     let place = Place::new();
-    let mut servers = Servers::new(&place.metadata, "job", 1);
-    let patience = Patience { who: "test", at_most: Duration::from_millis(200) };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let error = format!("{:#}", runtime.block_on(servers.pull(patience)).unwrap_err());
-    assert!(error.contains("shard 0 of 1 of job (never seen): given up after"), "{error}");
+    let at_most = Duration::from_millis(200);
+    let mut servers = Servers::new("test", &place.metadata, &place.job(), at_most, &Arc::default());
+    let error = format!("{:#}", servers.pull().unwrap_err());
+    assert!(error.contains("shard 0 of 1 of job: given up after"), "{error}");
     assert!(error.contains("no server of it is announced"), "{error}");
 }
 
@@ -198,7 +191,7 @@ fn a_trainer_that_is_asked_to_end_gives_its_blocks_back() {
     let job = || Job::open(place.metadata.clone(), "job").ok().map(|job| job.status().unwrap());
     until("a block is done", || job().is_some_and(|status| status.done > 0));
     trainer.ask_to_end().unwrap();
-    let error = trainer.wait(LIMIT).unwrap_err().to_string();
+    let error = trainer.wait().unwrap_err().to_string();
     assert!(error.contains("exit status: 143"), "{error}");
     let status = job().unwrap();
     assert_eq!(status.workers, []);
