@@ -18,7 +18,7 @@ pub mod resident;
 pub mod source;
 pub mod tasks;
 
-pub use process::need;
+pub use process::{need, sample};
 
 use std::path::Path;
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 #[allow(clippy::duplicate_mod, reason = "packages take these files without the rest of the folder")]
 #[path = "need.rs"]
 pub mod need;
+#[allow(clippy::duplicate_mod, reason = "as above")]
+#[path = "sample.rs"]
+pub mod sample;
 
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 

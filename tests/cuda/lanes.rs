@@ -521,7 +521,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
 
 #[test]
 fn a_process_may_end_while_a_lane_releases_its_device() {
-    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=3000") else { return };
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=1000") else { return };
     let mut feed = on(1).build().unwrap();
     let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     drop(feed);
@@ -534,7 +534,7 @@ fn a_process_may_end_while_a_lane_releases_its_device() {
 
 #[test]
 fn a_process_may_end_while_a_batch_drops_the_consumers_stream() {
-    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=3000") else { return };
+    let Some(standin) = alone(this_test!(), "devices=1\nrelease_ms=1000") else { return };
     let mut feed = on(1).build().unwrap();
     let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let used = stream(0);

@@ -14,6 +14,7 @@ use tempfile::tempdir;
 
 use crate::common;
 use crate::common::process::{child_command, role, this_test};
+use crate::common::sample::times;
 use crate::files::{copy, data, drain, has_plyvel, read};
 
 /// A writer compacts and deletes files while its database is read again and again. Each read gives what was
@@ -34,7 +35,7 @@ fn a_database_that_is_written_to_is_read_as_it_was_or_says_so() {
     let said = std::io::BufReader::new(writer.stdout.take().unwrap());
     // One read for each line the writer prints, so that it is at work all the while.
     let (mut read_whole, mut written_to) = (0, 0);
-    for line in said.lines().take(30) {
+    for line in said.lines().take(times(30, 10)) {
         let before: usize = line.unwrap().parse().unwrap();
         match read(folder.path()) {
             Ok(records) => {

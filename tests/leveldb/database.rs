@@ -20,6 +20,7 @@ use tempfile::tempdir;
 
 use crate::common;
 use crate::common::process::{check_without_root, child_command, open_files, role, this_test};
+use crate::common::sample::times;
 use crate::files::{Records, copy, data, drain, has_plyvel, read, refusal};
 
 /// Everything about a folder that a reader could change.
@@ -119,7 +120,7 @@ fn larger_databases_of_cpp_leveldb_are_read_as_it_reads_them() {
     if !has_plyvel() {
         return;
     }
-    for scale in ["3", "8"] {
+    for scale in times(vec!["3", "8"], vec!["3"]) {
         let folder = tempdir().unwrap();
         let made = Command::new("python3")
             .arg(data("leveldb/make.py"))
@@ -162,7 +163,7 @@ fn what_a_bulk_load_left_is_read_and_what_lost_writes_is_not() {
     let made = Command::new("python3")
         .arg(data("leveldb/bulk.py"))
         .arg(folder.path())
-        .args(["--count", &number("PERCOLATOR_BULK_LOADS", "40")])
+        .args(["--count", &number("PERCOLATOR_BULK_LOADS", times("40", "8"))])
         .args(["--seed", &number("PERCOLATOR_BULK_SEED", "0")])
         .output()
         .unwrap();

@@ -16,6 +16,8 @@ use proptest::prelude::*;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::tempdir;
 
+use crate::common::sample::times;
+
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -127,7 +129,9 @@ fn tables(folder: &Path) -> usize {
 static TABLES_MAX: Mutex<usize> = Mutex::new(0);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: times(32, 8), failure_persistence: None, ..Default::default()
+    })]
 
     #[test]
     fn walks_give_what_a_map_gives(

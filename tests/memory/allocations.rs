@@ -35,6 +35,7 @@ use rusty_leveldb::{CompressorId, Options};
 use crate::allocator::{count, one_at_a_time};
 use crate::common;
 use crate::common::process::{is_alone, must_end, this_test};
+use crate::common::sample::times;
 #[cfg(feature = "cuda")]
 use crate::standin;
 
@@ -236,7 +237,7 @@ fn after_the_first_rounds_nothing_allocates() {
         // A receipt has a page for each epoch and lane, which is a few allocations, but none for a record or
         // a batch.
         let receipts = |feed: FeedBuilder| planned(feed).receipts(true);
-        let (epochs, calls) = (400 * 32 / 300 + 2, calls_of_a_feed(open(), receipts));
+        let (epochs, calls) = (rounds_counted() * 32 / 300 + 2, calls_of_a_feed(open(), receipts));
         assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts");
         // Contents are hashed on the workers' stacks; the hashes are kept with the batch's record
         // identifiers.
@@ -368,7 +369,7 @@ fn tfrecord_files_are_read_without_an_allocation() {
                     let shuffled =
                         |feed: FeedBuilder| raw(feed).last_batch(LastBatch::Wrap).shuffle(Shuffle::Global);
                     // In order, a file is opened once a pass: for its read-ahead, or to unpack it.
-                    let visits = (400 * 32 / (files * records) + 2) * files;
+                    let visits = (rounds_counted() * 32 / (files * records) + 2) * files;
                     let is_read = compression == Compression::Plain && access == Access::Read;
                     let opened = if is_read { 0 } else { visits * 20 };
                     // Shuffled, a mapped file's first records may be taken for the start of a pass.
@@ -485,6 +486,11 @@ fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, sizing: i32) 
     common::leveldb::write(folder, options, records);
 }
 
+/// In how many rounds of two lanes allocations are counted.
+fn rounds_counted() -> usize {
+    times(400, 100)
+}
+
 /// The number of allocations in several hundred batches, once the feed has run for a while.
 fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBuilder) -> usize {
     let shape = ImageShape { channels: 3, height: 32, width: 32 };
@@ -519,8 +525,8 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
     // queue when its wait has lasted long enough. What is allocated again and again is in every count.
     let mut least = usize::MAX;
     for _ in 0..3 {
-        let (calls, bytes) = count(|| rounds(400));
-        println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
+        let (calls, bytes) = count(|| rounds(rounds_counted()));
+        println!("{calls} allocations of {bytes} bytes in {} rounds of 2 batches", rounds_counted());
         least = least.min(calls);
         if least == 0 {
             break;

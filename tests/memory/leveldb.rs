@@ -15,6 +15,7 @@ use proptest::sample::Index;
 use tempfile::tempdir;
 
 use crate::allocator::{calls_here, one_at_a_time, peak};
+use crate::common::sample::times;
 
 /// The most memory that opening and reading may hold: bytes for each byte of the files, and a constant.
 const MULTIPLE: usize = 100;
@@ -117,7 +118,9 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: times(500, 150), failure_persistence: None, ..Default::default()
+    })]
 
     #[test]
     fn a_damaged_database_gives_its_records_or_an_error(

@@ -23,6 +23,7 @@ use crate::common::indexed::{
 };
 use crate::common::log::Log;
 use crate::common::process::{check_without_root, child_command, role, this_test};
+use crate::common::sample::{some_of, some_with};
 
 #[test]
 fn a_leveldbs_sidecar_is_used_again_until_the_database_changes_and_mended_where_it_is_damaged() {
@@ -46,7 +47,7 @@ fn a_leveldbs_sidecar_is_used_again_until_the_database_changes_and_mended_where_
     assert!(index(&records).contains("a record index was built"));
     assert!(index(&records).contains("a record index is used"));
     let whole = fs::read(&sidecar).unwrap();
-    for at in 0..whole.len() {
+    for at in some_of(0..whole.len(), 7) {
         let mut changed = whole.clone();
         changed[at] ^= 0x40;
         fs::write(&sidecar, if at % 2 == 0 { &changed[..] } else { &whole[..at] }).unwrap();
@@ -174,7 +175,8 @@ fn a_sidecar_of_which_any_byte_changed_is_rebuilt() {
     let records = walked(&database.open());
     drop(database.indexed());
     let whole = fs::read(database.sidecar()).unwrap();
-    for at in 0..whole.len() {
+    // All of the header, whose bytes have meanings of their own.
+    for at in some_with(0..whole.len(), 7, |at| *at < 16) {
         for flip in [0x01, 0x80, 0xff] {
             let mut changed = whole.clone();
             changed[at] ^= flip;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::case::{Case, Material};
 use super::change::{Change, Changes};
-use super::process::{check as check_child, child_command, role};
+use super::process::{check as check_child, child_command, role, sample};
 use super::stated::Guard;
 use super::verdict::{Verdict, judge};
 use super::{Format, Reading, Way, allocator, watch};
@@ -22,11 +22,10 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// As `PERCOLATOR_DAMAGED_FILES` says; by default, as many as are worth their time in every run of the
-    /// tests.
+    /// As `PERCOLATOR_DAMAGED_FILES` says; by default, as many as are worth their time in CI, or a sample.
     fn wanted(default: usize) -> Self {
         match std::env::var("PERCOLATOR_DAMAGED_FILES").as_deref() {
-            Err(_) => Amount::Some(default),
+            Err(_) => Amount::Some(sample::times(default, default.div_ceil(5))),
             Ok("all") => Amount::All,
             Ok(count) => Amount::Some(count.parse().expect("a number of files, or all")),
         }
@@ -45,7 +44,7 @@ impl Amount {
 }
 
 /// Damages a data set and checks each reading. `test` is the test that calls this: it runs again in a process
-/// of its own. `count` is how many changes of its parts, and as many of its bytes, are made by default.
+/// of its own. `count` is how many changes of its parts, and as many of its bytes, are made in CI.
 pub fn check<F: Format>(test: &str, count: usize, make: impl FnOnce() -> F) {
     let Some(home) = role() else {
         let home = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
         let rounds = if args.contains(&"--rounds") { &[][..] } else { &["--rounds", "1"] };
         command
-            .args(["bench", "--seconds", "0.2", "--threads", "2"])
+            .args(["bench", "--seconds", "0.1", "--threads", "2"])
             .args(rounds)
             .args(args)
             .current_dir(self.folder.path())

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
+use crate::common::sample::times;
 use crate::common::words_of;
 use crate::data_tools::catches_before_it_ends;
 
@@ -330,7 +331,7 @@ fn a_command_that_is_killed_at_any_moment_is_gone_on_with() {
     let mut random = rand_mt::Mt::new(11);
     let arguments =
         |backend| format!("records db made --backend {backend} --shards 3 --resume --force --quiet");
-    let kills = std::env::var("PERCOLATOR_KILLS").map_or(40, |kills| kills.parse().unwrap());
+    let kills = std::env::var("PERCOLATOR_KILLS").map_or(times(40, 9), |kills| kills.parse().unwrap());
     for backend in ["lmdb", "leveldb", "tfrecord"] {
         let (mut killed, mut finished, mut resumed, mut length) = (0, 0, 0, Duration::from_millis(300));
         while killed < kills / 3 {

@@ -57,6 +57,12 @@ fn diagnosed(folder: &TempDir, args: &[&str]) -> (Value, i32) {
     (serde_json::from_slice(&output.stdout).unwrap(), output.status.code().unwrap())
 }
 
+/// The same of the data alone: no change of the feed is tried.
+#[track_caller]
+fn diagnosed_data(folder: &TempDir, args: &[&str]) -> (Value, i32) {
+    diagnosed(folder, &[args, &["--at-most", "0"]].concat())
+}
+
 /// The kinds of the findings.
 fn found(diagnosis: &Value) -> Vec<&str> {
     let findings = diagnosis["findings"].as_array().unwrap();
@@ -126,22 +132,22 @@ fn changes_for_which_there_is_no_time_are_named() {
 #[test]
 fn a_feed_that_keeps_up_with_its_training_is_told_so() {
     let folder = database(mixed);
-    let (diagnosis, code) = diagnosed(&folder, &["--step-ms", "60"]);
+    let (diagnosis, code) = diagnosed_data(&folder, &["--step-ms", "60"]);
     assert_eq!((diagnosis["pipeline"]["binds"].as_str().unwrap(), code), ("consumer", 0));
 }
 
 #[test]
 fn labels_in_the_order_of_keys_need_a_shuffle() {
     let folder = database(|number| i32::try_from(number / 64).unwrap());
-    let (diagnosis, code) = diagnosed(&folder, &[]);
+    let (diagnosis, code) = diagnosed_data(&folder, &[]);
     assert_eq!((found(&diagnosis), code), (vec!["labels_together"], 1));
-    assert_eq!(found(&diagnosed(&folder, &["--shuffle", "files"]).0), ["labels_together"]);
+    assert_eq!(found(&diagnosed_data(&folder, &["--shuffle", "files"]).0), ["labels_together"]);
     for args in [&["--shuffle", "global"][..], &["--phase", "test"]] {
-        let (diagnosis, code) = diagnosed(&folder, args);
+        let (diagnosis, code) = diagnosed_data(&folder, args);
         assert_eq!((found(&diagnosis), code), (vec![], 0), "{args:?}");
     }
     let one = database(|_| 3);
-    assert_eq!(found(&diagnosed(&one, &[]).0), ["one_label"]);
+    assert_eq!(found(&diagnosed_data(&one, &[]).0), ["one_label"]);
 }
 
 #[test]
@@ -150,7 +156,7 @@ fn all_databases_of_a_feed_are_looked_at() {
     for (name, label) in [("cats", 0), ("dogs", 1)] {
         write(&folder.path().join(name), 100, |_| label);
     }
-    let output = doctor(folder.path(), &["--lmdb", "cats", "--lmdb", "dogs", "--json"]);
+    let output = doctor(folder.path(), &["--lmdb", "cats", "--lmdb", "dogs", "--at-most", "0", "--json"]);
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((found(&diagnosis), &diagnosis["records"]), (vec!["labels_together"], &200.into()));
 }
@@ -163,7 +169,7 @@ fn records_that_end_a_run_are_found_among_the_others() {
         _ => (common::key(number), common::datum(1, 2, 2, mixed(number), vec![7; 4])),
     };
     common::write_lmdb(folder.path(), (0..100).map(record));
-    let (diagnosis, code) = diagnosed(&folder, &[]);
+    let (diagnosis, code) = diagnosed_data(&folder, &[]);
     assert_eq!((found(&diagnosis), code), (vec!["undecodable"], 1));
     let finding = &diagnosis["findings"][0];
     assert_eq!((&finding["records"], &finding["first"]), (&1.into(), &37.into()));
@@ -181,7 +187,8 @@ fn a_leveldb_of_floats_and_a_list_of_images_are_examined() {
     };
     let options = rusty_leveldb::Options::default();
     common::leveldb::write(&folder.path().join("floats"), options, (0..100).map(record));
-    let output = doctor(folder.path(), &["--leveldb", "floats", "--mean-value", "0.1", "--json"]);
+    let output =
+        doctor(folder.path(), &["--leveldb", "floats", "--mean-value", "0.1", "--at-most", "0", "--json"]);
     let message = String::from_utf8_lossy(&output.stderr);
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{message}"));
     assert_eq!((found(&diagnosis), &diagnosis["looked_at"]), (vec![], &100.into()));
@@ -198,7 +205,7 @@ fn a_leveldb_of_floats_and_a_list_of_images_are_examined() {
                  new_height: 8 new_width: 8 } }";
     fs::write(folder.path().join("net.prototxt"), layer).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
-        .args(["doctor", "net.prototxt", "--seconds", "0.01", "--json"])
+        .args(["doctor", "net.prototxt", "--seconds", "0.01", "--at-most", "0", "--json"])
         .current_dir(folder.path())
         .output()
         .unwrap();
@@ -216,7 +223,7 @@ fn means_that_cannot_be_right_are_found() {
         ("0.2,0.5,0.85", "mean_does_not_fit"),
         ("10", "mean_does_not_fit"),
     ] {
-        let (diagnosis, code) = diagnosed(&folder, &["--mean-value", mean]);
+        let (diagnosis, code) = diagnosed_data(&folder, &["--mean-value", mean]);
         assert_eq!((found(&diagnosis), code), (vec![due], 1), "{mean}");
     }
 }
@@ -310,7 +317,7 @@ fn compressed_files_are_looked_at_from_their_front() {
         writer.write(&prost::Message::encode_to_vec(&datum)).unwrap();
     }
     writer.finish().unwrap();
-    let output = doctor(folder.path(), &["--tfrecord", "images.tfrecord.gz", "--json"]);
+    let output = doctor(folder.path(), &["--tfrecord", "images.tfrecord.gz", "--at-most", "0", "--json"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{message}");
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -340,7 +347,7 @@ fn images_of_examples_are_judged_as_caffes_are() {
     let found_in = |name: &str| {
         let source =
             ["--tfrecord", name, "--image", "image/encoded", "--label", "image/class/label", "--json"];
-        let output = doctor(folder.path(), &source);
+        let output = doctor(folder.path(), &[&source[..], &["--at-most", "0"]].concat());
         let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(diagnosis["looked_at"], 200);
         found(&diagnosis).join(" ")

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common;
+use crate::common::sample::times;
 
 /// How the sessions of a command have ended.
 #[derive(Debug, Default)]
@@ -92,7 +93,7 @@ fn check(folder: &Path, receipt: &str, ends: &Ends) {
 /// be exactly those of the run that resumes from the snapshot, or the run does not verify.
 /// `PERCOLATOR_KILLS=1000` sets the number.
 fn kill_again_and_again(receipt_of: impl Fn(usize) -> String) {
-    let kills = std::env::var("PERCOLATOR_KILLS").map_or(60, |kills| kills.parse().unwrap());
+    let kills = std::env::var("PERCOLATOR_KILLS").map_or(times(60, 12), |kills| kills.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     common::write_images(&folder.join("db"), 90, 1, 4, 4);

@@ -2,7 +2,7 @@
 //! Each time the next process restores the last checkpoint whose record was put, bit for bit, and leaves no
 //! file that the record does not name.
 //!
-//! PERCOLATOR_KILLS says how many are killed; the normal suite kills 160.
+//! PERCOLATOR_KILLS says how many are killed; CI kills 160.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use crate::faults::{Verdict, faulty};
 use crate::numbered_state::{mixed, number_of, state_of};
+use crate::process::sample::times;
 use crate::process::{child_command, role, this_test};
 
 const ID: &str = "shard";
@@ -151,7 +152,8 @@ fn whoever_is_killed_loses_nothing_that_counts() {
         write_on(Path::new(place), keep.parse().unwrap(), mode, dies_at.parse().unwrap());
         return;
     }
-    let kills = std::env::var("PERCOLATOR_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let kills = std::env::var("PERCOLATOR_KILLS");
+    let kills = kills.map_or(times(KILLS, 32), |kills| kills.parse().unwrap());
     let test = this_test!();
     let lines: Vec<_> = (0..LINES)
         .map(|line| thread::spawn(move || kill_in_line(test, line, kills.div_ceil(LINES))))

@@ -2,7 +2,7 @@
 //! slow, and leave, over an epoch of 100,000 records. Each time the account has every record once, and it is
 //! compared with what each worker says was handed over to it.
 //!
-//! `PERCOLATOR_ELASTIC_RUNS` says how many runs there are of each kind (2 in the normal suite), and
+//! `PERCOLATOR_ELASTIC_RUNS` says how many runs there are of each kind (2 in CI), and
 //! `PERCOLATOR_ELASTIC_SEED` the seed of the first one. Whatever a run does is drawn by its seed, except when
 //! things happen: that is left to the machine.
 

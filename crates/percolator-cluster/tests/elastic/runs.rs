@@ -3,6 +3,7 @@
 use std::panic::catch_unwind;
 use std::time::Duration;
 
+use crate::process::sample::times;
 use crate::process::{role, this_test};
 use crate::random::Random;
 use crate::role::{JobOptions, Place};
@@ -48,7 +49,7 @@ fn run(test: &'static str, place: Place, seed: u64) {
 
 /// As many runs as are wanted, each at a place of its own. All of them are made, whichever fails.
 fn all(test: &'static str, place: impl Fn(u64) -> Place + std::panic::RefUnwindSafe) {
-    let runs = variable("PERCOLATOR_ELASTIC_RUNS").unwrap_or(RUNS);
+    let runs = variable("PERCOLATOR_ELASTIC_RUNS").unwrap_or(times(RUNS, 1));
     let first = variable("PERCOLATOR_ELASTIC_SEED").unwrap_or(0);
     let mut failed = Vec::new();
     for seed in first..first + runs {

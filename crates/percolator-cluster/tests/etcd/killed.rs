@@ -1,7 +1,7 @@
 //! Processes that are killed at random moments while they write checkpoints whose records are in etcd. The
 //! next process restores the last one whose put succeeded, bit for bit, and no file is left over.
 //!
-//! PERCOLATOR_KILLS says how many are killed; the normal suite kills 24.
+//! PERCOLATOR_KILLS says how many are killed; CI kills 24.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -18,6 +18,7 @@ use percolator_cluster::metadata::{EtcdMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
 
 use crate::numbered_state::{mixed, number_of, state_of};
+use crate::process::sample::times;
 use crate::process::{child_command, role, this_test};
 use crate::server::Etcd;
 
@@ -85,7 +86,7 @@ fn whoever_is_killed_loses_nothing_that_counts() {
         return;
     }
     let Some(etcd) = Etcd::start(&[]) else { return };
-    let kills = std::env::var("PERCOLATOR_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let kills = std::env::var("PERCOLATOR_KILLS").map_or(times(KILLS, 6), |kills| kills.parse().unwrap());
     let store = tempfile::tempdir().unwrap();
     let mut number = 0;
     for kill in 0..kills {

@@ -12,6 +12,7 @@ use percolator_cluster::metadata::{
 };
 use proptest::prelude::*;
 
+use crate::process::sample::times;
 use crate::{assert_proven, counts, each_once, feed, leases, records};
 
 /// Records that a worker can be cut off from, and whose answers can be lost.
@@ -254,7 +255,7 @@ struct Worker {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(times(48, 12)))]
 
     /// Whatever happens, the last worker finishes the job, and the account proves that each record of each
     /// epoch counts once.

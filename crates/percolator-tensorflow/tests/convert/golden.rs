@@ -7,6 +7,7 @@ use percolator_tensorflow::convert::{CopyOptions, Format, Model, Options, Progre
 use percolator_tensorflow::{Checkpoint, DataType};
 use tempfile::tempdir;
 
+use crate::harness::process::sample::is_all;
 use crate::tensors;
 
 fn data(name: &str) -> PathBuf {
@@ -82,6 +83,10 @@ fn converted_and_back_they_have_the_same_bytes() {
         let original = Model::open(data(prefix)).unwrap();
         let has_strings = original.tensors().iter().any(|info| info.data_type == DataType::String);
         for format in [Format::Npz, Format::NpyFolder, Format::Safetensors] {
+            // A file for each of 3000 tensors, which is made sure of on the disk, takes half a minute.
+            if format == Format::NpyFolder && prefix == "many/model" && !is_all() {
+                continue;
+            }
             let options = Options { leave_out: true, ..Options::default() };
             let [folder, back] = [(); 2].map(|()| tempdir().unwrap());
             let path = tensors::convert_with(&original, folder.path(), format, &options).unwrap();

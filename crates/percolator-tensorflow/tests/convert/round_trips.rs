@@ -12,6 +12,7 @@ use percolator_tensorflow::{Checkpoint, CheckpointWriter, Tensor};
 use proptest::prelude::*;
 use tempfile::tempdir;
 
+use crate::harness::process::sample::times;
 use crate::tensors::{self, Named};
 
 /// Those that a format keeps.
@@ -23,7 +24,7 @@ fn kept(tensors: &[Named], format: Format) -> Vec<Named> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(times(48, 12)))]
 
     #[test]
     fn tensors_come_back_from_each_format(written in tensors::tensors()) {

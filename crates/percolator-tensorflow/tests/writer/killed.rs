@@ -13,6 +13,7 @@ use percolator_tensorflow::checkpoint::{ManagerOptions, StateFile, WriteError};
 use percolator_tensorflow::{CheckpointManager, CheckpointWriter, DataType, Tensor, latest_checkpoint};
 
 use crate::bundle::{Content, read, said, with_ending};
+use crate::process::sample::{some_with, times};
 use crate::process::{child_command, role, this_test};
 
 /// Steps of which many are written for a second time, while they are the latest or not.
@@ -78,9 +79,9 @@ fn kill_again_and_again(test: &str, rules: &str, kills: usize) {
     for number in 0..kills {
         let child = child_command(test, &format!("{rules} {}", folder.display()));
         let mut child = if number % 4 == 3 {
-            // The system kills a process that writes past a limit of the file's length, here of each file in
-            // turn.
-            limited(&child, number / 4 % 40, false)
+            // The system kills a process that writes past a limit of the file's length, here of lengths from
+            // nothing to the longest file.
+            limited(&child, number * 40 / kills, false)
         } else {
             child
         };
@@ -125,7 +126,7 @@ fn limited(child: &Command, blocks: usize, gets_error: bool) -> Command {
 
 /// `PERCOLATOR_KILLS=1000` sets the number.
 fn kills() -> usize {
-    std::env::var("PERCOLATOR_KILLS").map_or(60, |kills| kills.parse().unwrap())
+    std::env::var("PERCOLATOR_KILLS").map_or(times(60, 24), |kills| kills.parse().unwrap())
 }
 
 fn manager_options() -> ManagerOptions {
@@ -183,8 +184,9 @@ fn a_full_disk_is_an_error_and_leaves_the_checkpoint_before() {
     let folder = folder.path();
     // EFBIG.
     let reason = std::io::Error::from_raw_os_error(27).to_string();
-    let mut refused = 0;
-    for blocks in 0..40 {
+    // The data file has 18,000 bytes.
+    let fits = 36;
+    for blocks in some_with(0..40, 7, |blocks| (fits - 1..=fits).contains(blocks)) {
         fs::remove_dir_all(folder).unwrap();
         let mut manager = CheckpointManager::open(folder, manager_options()).unwrap();
         let mut writer = CheckpointWriter::create(manager.prefix(1)).unwrap();
@@ -198,17 +200,15 @@ fn a_full_disk_is_an_error_and_leaves_the_checkpoint_before() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{said}");
         let is_saved = said.contains("saved\n");
+        assert_eq!(is_saved, blocks >= fits, "{blocks}: {said}");
         if !is_saved {
             assert!(said.contains("refused: ") && said.contains("ckpt-1"), "{blocks}: {said}");
             assert!(said.contains(&reason), "{blocks}: {said}");
-            refused += 1;
         }
         assert_eq!(check(folder, 1), 1 + u64::from(is_saved), "{blocks} blocks: {said}");
         let left = fs::read_dir(folder).unwrap().count();
         assert_eq!(left, 3, "{blocks} blocks: {said}");
     }
-    // The data file has 18,000 bytes.
-    assert_eq!(refused, 36);
 }
 
 /// Adds a tensor in pieces, of which the first cannot be written, and goes on.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::LevelDb;
+use crate::process::sample::some_with;
 use crate::record::RecordId;
 use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
@@ -135,11 +136,12 @@ pub(super) fn copy(name: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     (folder, tables)
 }
 
-/// Damages a table at one byte after the other, `bytes_apart` bytes apart, and calls `look` with the place of
-/// each.
+/// Damages a table at one byte after the other, `bytes_apart` bytes apart, or at a sample of these and in the
+/// footer, and calls `look` with the place of each.
 pub(super) fn damage_each(table: &Path, bytes_apart: usize, mut look: impl FnMut(usize)) {
     let good = fs::read(table).unwrap();
-    for at in (0..good.len()).step_by(bytes_apart) {
+    let is_footer = |at: &usize| at + 48 >= good.len();
+    for at in some_with((0..good.len()).step_by(bytes_apart), 7, is_footer) {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << (at / bytes_apart % 8);
         fs::write(table, bytes).unwrap();

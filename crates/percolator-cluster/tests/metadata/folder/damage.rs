@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::commit;
+use crate::process::sample::{some_with, times};
 
 const DATA: &str = "metadata.sqlite";
 
@@ -151,7 +152,8 @@ fn damaged_bytes_are_errors_or_do_not_matter() {
     let used = whole.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     let (mut refused, mut read) = (0, 0);
     let file = fs::File::options().write(true).open(&data).unwrap();
-    for at in (0..used).step_by(7) {
+    // All of the header, whose bytes have meanings of their own.
+    for at in some_with((0..used).step_by(7), 7, |at| *at < 100) {
         use std::os::unix::fs::FileExt as _;
 
         let flip = [1, 0x80, 0xff][at / 7 % 3];
@@ -167,5 +169,5 @@ fn damaged_bytes_are_errors_or_do_not_matter() {
             Err(error) => panic!("byte {at}: {error:?}"),
         }
     }
-    assert!(refused > 1000 && read > 0, "{refused} refused, {read} read");
+    assert!(refused > times(1000, 100) && read > 0, "{refused} refused, {read} read");
 }

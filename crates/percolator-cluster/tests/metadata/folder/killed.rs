@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _, Outcome, Transaction};
 
+use crate::process::sample::times;
 use crate::process::{child_command, role, this_test};
 
 const PROCESSES: usize = 3;
@@ -72,7 +73,8 @@ fn processes_that_are_killed_lose_nothing() {
     let test = this_test!();
     let mut children: Vec<_> = (0..PROCESSES).map(|place| start(test, folder.path(), place, &say)).collect();
     let mut counts = Vec::new();
-    for kill in 0..KILLS {
+    let kills = times(KILLS, 60);
+    for kill in 0..kills {
         // After some counts of all of them, whichever comes then is killed, or its neighbour, whose turn it
         // may be.
         let mut last = 0;
@@ -111,7 +113,7 @@ fn processes_that_are_killed_lose_nothing() {
     assert!(counts.last().is_some_and(|&count| count <= last), "a count was lost: {last} is there");
     // Whoever is killed leaves at most one that it did not report.
     let unreported = last - reported;
-    assert!(unreported <= KILLS + PROCESSES, "{unreported} counts were not reported");
+    assert!(unreported <= kills + PROCESSES, "{unreported} counts were not reported");
     println!("{last} counts, {unreported} of them not reported");
 }
 
@@ -130,7 +132,8 @@ fn a_folder_that_is_being_made_is_whole_or_absent() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (mut unmade, mut empty) = (0, 0);
-    for number in 0..FOLDERS {
+    let folders = times(FOLDERS, 15);
+    for number in (0..folders).map(|number| number * FOLDERS / folders) {
         let folder = folder.path().join(number.to_string());
         let mut command = child_command(this_test!(), folder.to_str().unwrap());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -149,5 +152,5 @@ fn a_folder_that_is_being_made_is_whole_or_absent() {
             std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["metadata.sqlite"], "what was left is removed");
     }
-    println!("{FOLDERS} folders, {unmade} killed before they were made, {empty} before there was a record");
+    println!("{folders} folders, {unmade} killed before they were made, {empty} before there was a record");
 }

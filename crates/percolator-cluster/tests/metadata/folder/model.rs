@@ -9,6 +9,8 @@ use percolator_cluster::metadata::{
 };
 use proptest::prelude::*;
 
+use crate::process::sample::times;
+
 const KEYS: [&str; 6] = ["/a", "/a/1", "/a/2", "/b", "/b\u{fc}", "c"];
 const PREFIXES: [&str; 6] = ["", "/", "/a", "/a/", "/b", "x"];
 
@@ -95,7 +97,7 @@ fn result(records: &dyn Metadata, step: &Step, now: Revision) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(100, 30), ..ProptestConfig::default() })]
 
     #[test]
     fn a_folder_matches_the_records_in_memory(steps in steps()) {
