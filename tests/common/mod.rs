@@ -18,7 +18,9 @@ pub mod resident;
 pub mod source;
 pub mod tasks;
 
-pub use process::{need, sample};
+pub use process::need;
+#[allow(unused_imports, reason = "not every binary has long tests")]
+pub use process::sample;
 
 use std::path::Path;
 
