@@ -524,9 +524,10 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
     // What is allocated once may come late: on a busy machine a thread that waits has not always got to the
     // queue when its wait has lasted long enough. What is allocated again and again is in every count.
     let mut least = usize::MAX;
+    let wanted = rounds_counted();
     for _ in 0..3 {
-        let (calls, bytes) = count(|| rounds(rounds_counted()));
-        println!("{calls} allocations of {bytes} bytes in {} rounds of 2 batches", rounds_counted());
+        let (calls, bytes) = count(|| rounds(wanted));
+        println!("{calls} allocations of {bytes} bytes in {wanted} rounds of 2 batches");
         least = least.min(calls);
         if least == 0 {
             break;
