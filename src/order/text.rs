@@ -120,6 +120,10 @@ impl Job {
     }
 }
 
+/// The last place, counted across epochs, that a plan may have: the last epoch begins at a place that is
+/// counted, and has at most as many records.
+const PLACES_MAX: u64 = 2 * COUNTED_MAX;
+
 impl Plan {
     /// Writes the plan.
     pub(crate) fn write(&self, text: &mut TextWriter) {
@@ -155,7 +159,7 @@ impl Plan {
         let (mut rest, records) = (Remainder::of(epoch), job.records_of_epoch());
         let end = records.saturating_mul(epoch + 1);
         if let Some(found) = facts.next_if("goes-on-at") {
-            let farthest = end.saturating_add(records.saturating_mul(APART_MAX as u64)).min(COUNTED_MAX);
+            let farthest = end.saturating_add(records.saturating_mul(APART_MAX as u64)).min(PLACES_MAX);
             let places = end.saturating_add(1)..=farthest;
             let place = found.parse().ok().filter(|place| places.contains(place));
             let wrong = || {
@@ -195,7 +199,7 @@ fn piece(text: &str) -> Option<(ShardName, StridedRange)> {
     let policy = of_name(&POLICIES, policy).filter(|policy| *policy != AutoShardPolicy::Auto)?;
     let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
     let [worker, workers, first, stride, len] = numbers.try_into().ok()?;
-    let is_counted = |number| number <= COUNTED_MAX;
+    let is_counted = |number| number <= PLACES_MAX;
     let is_within = worker < workers
         && workers <= MEMBERS_MAX as u64
         && stride > 0
@@ -254,6 +258,16 @@ mod tests {
         let (plan, _) = file.resumed(&job(3, 5), &[(4, 1).into(), (4, 2).into()]).unwrap();
         let text = read_as_written(&plan);
         assert!(text.contains("\nrest 4\nleft file 0 2 "), "{text}");
+    }
+
+    #[test]
+    fn what_is_left_of_the_last_epoch_that_is_counted_is_read_as_it_was_written() {
+        let job =
+            |workers| Job::new([COUNTED_MAX], BatchSize::Global(15), World::new(workers, workers).unwrap());
+        let (plan, _) = job(1).plan().unwrap().resumed(&job(2), &[(1, 100).into()]).unwrap();
+        let text = read_as_written(&plan);
+        let (first, len) = (COUNTED_MAX + 1500, COUNTED_MAX - 1500);
+        assert!(text.contains(&format!("\nrest 1\nleft data 0 1 {first} 1 {len}\n")), "{text}");
     }
 
     #[test]
