@@ -372,7 +372,7 @@ def models():
         seed("checkpoint", name.replace("/", "-"), bundle(index, data))
     copy("checkpoint_state", [MODELS / "object/checkpoint"])
     seed("checkpoint_state", "relative", 'model_checkpoint_path: "../../x\\n\\303\\274"\n'
-         'all_model_checkpoint_paths: "/etc/y" # z\nunknown { a: [1, 2] }\n')
+         'all_model_checkpoint_paths: "/etc/y" # z\nall_model_checkpoint_timestamps: [1, 2]\n')
     # A graph of every kind of attribute, with a constant, a signature and an asset.
     shape = field(2, message((2, field(1, 3)), (2, field(1, -1))))
     tensor = message((1, 1), (2, field(2, field(1, 2))), (4, struct.pack("<2f", 1, 2)))
