@@ -164,12 +164,12 @@ impl FeedBuilder {
 
     /// Notes an option that says how records are decoded. One of another kind would drop it, so the two
     /// together are an error of the build.
-    fn decodes(mut self, way: DecoderOption) -> Self {
-        let first = *self.attached.decoding.first.get_or_insert(way);
-        if first.goes_with(way) {
+    fn decodes(mut self, option: DecoderOption) -> Self {
+        let first = *self.attached.decoding.first.get_or_insert(option);
+        if first.goes_with(option) {
             return self;
         }
-        self.conflicts(ConfigError::TwoDecoders { one: first.name(), other: way.name() })
+        self.conflicts(ConfigError::TwoDecoders { one: first.name(), other: option.name() })
     }
 
     /// The fields and the image that were set for Examples.

@@ -51,7 +51,7 @@ impl Feed {
     /// after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
-        if self.about.has_blocks {
+        if self.facts.has_blocks {
             return Err(ConfigError::WithBlocks { option: "epoch" }.into());
         }
         let lane = match self.lanes.as_deref_mut() {
@@ -64,10 +64,10 @@ impl Feed {
         }
         let next = lane.progress.next().1;
         let mut empty_epoch = None;
-        let is_over = match &self.about.dealt_by {
+        let is_over = match &self.facts.dealt_by {
             DealtBy::Plan(plan) => {
                 let epoch = next.epoch.max(self.empty_epoch.map_or(0, |epoch| epoch + 1));
-                let is_over = self.about.end.is_some_and(|end| epoch >= end.epoch);
+                let is_over = self.facts.end.is_some_and(|end| epoch >= end.epoch);
                 if !is_over && plan.steps(epoch).map_err(ConfigError::Order)? == 0 {
                     empty_epoch = Some(epoch);
                 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::Clock;
 use super::batch::Batch;
+use super::consumer_wait::ConsumerWait;
 use super::empty::EmptyBatches;
 use super::error::FeedError;
-use super::patience::ConsumerWait;
 use super::progress::{self, LaneProgress};
 use crate::base::first_error::FirstError;
 #[cfg(feature = "stream")]
@@ -75,7 +75,7 @@ pub struct Lane {
     /// What the prefetcher sent last, if it was waited for and not taken.
     pub(super) arrived: Option<Message>,
     /// How long the wait that is under way has lasted.
-    pub(super) patience: Option<ConsumerWait>,
+    pub(super) wait: Option<ConsumerWait>,
     /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
@@ -346,7 +346,7 @@ impl Lane {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(None),
         })?;
-        self.patience = None;
+        self.wait = None;
         Some(message)
     }
 
@@ -372,32 +372,32 @@ impl Lane {
         }
         let _wait = trace::wait("batch");
         let fresh = || ConsumerWait::new(self.warn_after, self.give_up_after);
-        let mut patience = self.patience.take().unwrap_or_else(fresh);
+        let mut wait = self.wait.take().unwrap_or_else(fresh);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match self.full.recv_timeout(patience.left().min(left.unwrap_or(Duration::MAX))) {
+            match self.full.recv_timeout(wait.left().min(left.unwrap_or(Duration::MAX))) {
                 Ok(message) => self.arrived = Some(Some(message)),
                 Err(RecvTimeoutError::Disconnected) => self.arrived = Some(None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.arrived.is_none() && patience.is_at_its_end() {
+            if self.arrived.is_none() && wait.is_at_its_end() {
                 let held = self.meters.all_held();
-                self.arrived = held.map(|held| Some(Err(self.give_up(held, patience.waited()))));
+                self.arrived = held.map(|held| Some(Err(self.give_up(held, wait.waited()))));
             }
             if self.arrived.is_some() {
                 return true;
             }
-            if patience.warns() {
+            if wait.warns() {
                 tracing::warn!(
                     lane = self.number,
                     device = %self.device,
-                    waited_s = patience.waited().as_secs_f64(),
+                    waited_s = wait.waited().as_secs_f64(),
                     cause = %self.cause(),
                     "waiting for data"
                 );
             }
             if until.is_some_and(|until| until <= Instant::now()) {
-                self.patience = Some(patience);
+                self.wait = Some(wait);
                 return false;
             }
         }

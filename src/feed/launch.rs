@@ -82,8 +82,8 @@ impl ResolvedFeed {
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
         let watch = readers[0].watch();
-        let (about, records) = of_source(|| Ok((Arc::new(self.about()), self.source.records())))?;
-        let progress = self.progress(&about)?;
+        let (facts, records) = of_source(|| Ok((Arc::new(self.facts()), self.source.records())))?;
+        let progress = self.progress(&facts)?;
         let frontier = Frontier::of(progress.iter().map(|lane| lane.next().1));
         let parts = readers.into_iter().zip(progress.iter().cloned()).zip(frontier);
         let lanes = parts
@@ -96,7 +96,7 @@ impl ResolvedFeed {
         let names: Vec<String> = lanes.iter().map(|lane| lane.device.clone()).collect();
         let gauges = self.gauges(&shared, watch, meters, names.into_iter().zip(lane_meters).collect());
         tracing::info!(
-            source = %shown::path(&about.source),
+            source = %shown::path(&facts.source),
             records,
             layout = %self.layout,
             lanes = lanes.len(),
@@ -108,7 +108,7 @@ impl ResolvedFeed {
             lanes: Ok(lanes),
             records,
             layout: self.layout,
-            plan: match &about.dealt_by {
+            plan: match &facts.dealt_by {
                 DealtBy::Plan(plan) => Some(plan.clone()),
                 DealtBy::RoundRobin(_) => None,
             },
@@ -119,7 +119,7 @@ impl ResolvedFeed {
             gauges: Arc::new(gauges),
             progress,
             empty_epoch: None,
-            about,
+            facts,
             builder: self.builder,
         })
     }
@@ -314,7 +314,7 @@ impl ResolvedFeed {
             empties: EmptyBatches::new(device, &self.layout, pads, number),
             full: full_receiver,
             arrived: None,
-            patience: None,
+            wait: None,
             returns: ReturnQueue::new(free_sender, &account),
             meters: meters.clone(),
             consumer,

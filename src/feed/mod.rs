@@ -12,6 +12,7 @@ mod batch;
 mod budget;
 mod builder;
 mod config;
+mod consumer_wait;
 mod control;
 mod decoding;
 mod digest;
@@ -28,7 +29,6 @@ mod owned;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod past_caches;
-mod patience;
 mod placement;
 mod progress;
 mod resolve;
@@ -112,7 +112,7 @@ pub struct Feed {
     progress: Vec<Arc<LaneProgress>>,
     /// The last epoch without a step that an iterator over [one](Self::epoch) stood for.
     empty_epoch: Option<u64>,
-    about: Arc<SnapshotFacts>,
+    facts: Arc<SnapshotFacts>,
     /// The options that it was built with.
     builder: FeedBuilder,
 }
@@ -209,7 +209,7 @@ impl Feed {
         let (Some(one), Some(other)) = (steps.clone().min_by_key(by_step), steps.max_by_key(by_step)) else {
             return Ok(());
         };
-        let is_even = match &self.about.dealt_by {
+        let is_even = match &self.facts.dealt_by {
             // At the end of a single pass, some lanes have had a batch more than the others.
             DealtBy::RoundRobin(round_robin) if round_robin.passes.is_some() => {
                 other.1.step - one.1.step <= 1
@@ -249,7 +249,7 @@ impl Feed {
     /// job to compare: the data, the plan, the next step and the end.
     #[must_use]
     pub fn schedule_text(&self) -> String {
-        self.about.schedule_text(self.next_steps().first().copied().unwrap_or_default())
+        self.facts.schedule_text(self.next_steps().first().copied().unwrap_or_default())
     }
 
     /// Returns the shape of the source's first record, before the transform, if records are images.

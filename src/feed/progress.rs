@@ -79,7 +79,7 @@ impl SnapshotFacts {
 /// How far a lane is: what its consumer has taken. Its feed can read it as well, wherever the lane is.
 #[derive(Debug)]
 pub(super) struct LaneProgress {
-    about: Arc<SnapshotFacts>,
+    facts: Arc<SnapshotFacts>,
     pub(super) replica: usize,
     /// Locked once per batch, by the lane's consumer.
     taken: Mutex<Taken>,
@@ -97,7 +97,7 @@ struct Taken {
 
 impl LaneProgress {
     pub(super) fn new(
-        about: &Arc<SnapshotFacts>,
+        facts: &Arc<SnapshotFacts>,
         replica: usize,
         next: StepId,
         keeps_receipt: bool,
@@ -105,7 +105,7 @@ impl LaneProgress {
     ) -> Arc<Self> {
         let ledger = keeps_receipt.then(|| Ledger::of(replica));
         Arc::new(LaneProgress {
-            about: about.clone(),
+            facts: facts.clone(),
             replica,
             taken: Mutex::new(Taken { next, ledger, bad }),
         })
@@ -129,7 +129,7 @@ impl LaneProgress {
         if let Some(ledger) = ledger {
             ledger.fold(batch.step(), batch.records(), batch.contents(), batch.bad_records());
         }
-        let mixed = batch.step().filter(|_| self.about.is_mixed()).map(|step| step.epoch);
+        let mixed = batch.step().filter(|_| self.facts.is_mixed()).map(|step| step.epoch);
         bad.add(batch.records(), batch.bad_records(), mixed, |_, _| {});
     }
 
@@ -150,7 +150,7 @@ impl FeedBuilder {
 
 impl ResolvedFeed {
     /// What all snapshots of the feed have in common.
-    pub(super) fn about(&self) -> SnapshotFacts {
+    pub(super) fn facts(&self) -> SnapshotFacts {
         SnapshotFacts {
             source: self.source.path().to_owned(),
             identity: self.first.identity.clone(),
@@ -172,7 +172,7 @@ impl ResolvedFeed {
     }
 
     /// Where the lanes start.
-    pub(super) fn progress(&self, about: &Arc<SnapshotFacts>) -> Result<Vec<Arc<LaneProgress>>, ConfigError> {
+    pub(super) fn progress(&self, facts: &Arc<SnapshotFacts>) -> Result<Vec<Arc<LaneProgress>>, ConfigError> {
         let first_replica = match &self.schedule_slice {
             Some(slice) => slice.first_replica,
             None => self.builder.ranks_of_job().map_or(0, |ranks| ranks.first),
@@ -187,7 +187,7 @@ impl ResolvedFeed {
         let keeps_receipts = self.builder.spec.receipts > Receipts::Off;
         let progress = |lane: usize| {
             let (replica, start) = (first_replica + lane, start(lane)?);
-            Ok(LaneProgress::new(about, replica, start, keeps_receipts, self.bad_until(lane, replica)))
+            Ok(LaneProgress::new(facts, replica, start, keeps_receipts, self.bad_until(lane, replica)))
         };
         (0..self.devices.len()).map(progress).collect()
     }
@@ -210,14 +210,14 @@ pub(super) fn snapshot<'a>(
     lanes: impl IntoIterator<Item = &'a Arc<LaneProgress>>,
 ) -> Result<Snapshot, SnapshotError> {
     let mut lanes = lanes.into_iter().peekable();
-    let about = lanes.peek().expect("a feed has a lane").about.clone();
-    if about.has_blocks {
-        return Err(SnapshotError::OfBlocks { source_path: about.source.clone() });
+    let facts = lanes.peek().expect("a feed has a lane").facts.clone();
+    if facts.has_blocks {
+        return Err(SnapshotError::OfBlocks { source_path: facts.source.clone() });
     }
     let lanes: Vec<_> = lanes.collect();
-    let snapshot = about.snapshot(lanes.iter().map(|lane| lane.next()))?;
+    let snapshot = facts.snapshot(lanes.iter().map(|lane| lane.next()))?;
     let counts =
-        lanes.iter().filter(|_| about.on_bad != BadAction::Fail).map(|lane| (lane.replica, lane.bad_count()));
+        lanes.iter().filter(|_| facts.on_bad != BadAction::Fail).map(|lane| (lane.replica, lane.bad_count()));
     Ok(snapshot.with_bad(counts))
 }
 
@@ -236,7 +236,7 @@ fn receipt_of<'a>(
     get: impl Fn(&mut Ledger) -> Ledger,
 ) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
-    let SnapshotFacts { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
+    let SnapshotFacts { source, identity, dealt_by, .. } = &*lanes.peek()?.facts;
     let DealtBy::Plan(plan) = dealt_by else { return None };
     let mut receipt = Receipt::new(&source.to_string_lossy(), identity, plan);
     for lane in lanes {

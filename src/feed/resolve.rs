@@ -165,7 +165,7 @@ impl ResolvedFeed {
             );
         }
         let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;
-        let needs = BudgetInputs {
+        let inputs = BudgetInputs {
             builder: &builder,
             batch_size,
             schedule_slice: schedule_slice.as_ref(),
@@ -176,7 +176,7 @@ impl ResolvedFeed {
             layout: &layout,
             capacity,
         };
-        let (sizing, budget) = needs.choose(&choices, limit)?;
+        let (sizing, budget) = inputs.choose(&choices, limit)?;
         // Counts all batches of the rings as they are at the start: before a slot is filled again, all others
         // have been.
         processor.setup.is_past_caches =
@@ -258,7 +258,7 @@ impl ResolvedFeed {
     /// their steps are the same.
     #[must_use]
     pub fn schedule_text(&self) -> String {
-        self.about().schedule_text(StepId::default())
+        self.facts().schedule_text(StepId::default())
     }
 
     /// What the lanes agree on with their reader.

@@ -33,11 +33,11 @@ impl Feed {
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
-        if self.about.has_blocks {
+        if self.facts.has_blocks {
             return Err(ConfigError::WithBlocks { option: "seek" }.into());
         }
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
-        let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
+        let builder = self.builder.clone().resume(&self.facts.snapshot(lanes)?);
         self.canceller.end_lanes();
         // Before new ones are created: their memory would be needed in addition.
         self.close_lanes();
@@ -73,7 +73,7 @@ impl Feed {
             return Err(SnapshotError::Order(error).into());
         }
         builder.stand_for(replica, of, self.progress[0].replica)?;
-        let snapshot = self.about.snapshot_of(builder.drawn_from(), [(replica, id)])?;
+        let snapshot = self.facts.snapshot_of(builder.drawn_from(), [(replica, id)])?;
         let mut alone = builder.resume(&snapshot).resolve_again()?.launch()?;
         let batch = alone.steps().next().transpose()?.and_then(|mut batches| batches.pop());
         // In round-robin order there is no batch past the last record of a single pass.
@@ -81,7 +81,7 @@ impl Feed {
     }
 
     fn replicas(&self) -> usize {
-        match &self.about.dealt_by {
+        match &self.facts.dealt_by {
             DealtBy::Plan(plan) => plan.world().replicas(),
             DealtBy::RoundRobin(RoundRobin { ranks, .. }) => *ranks,
         }
@@ -89,8 +89,8 @@ impl Feed {
 
     /// Checks that the run has this step. In round-robin order, every step exists that can be counted.
     fn check_step(&self, id: StepId) -> Result<(), FeedError> {
-        match &self.about.dealt_by {
-            DealtBy::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
+        match &self.facts.dealt_by {
+            DealtBy::Plan(_) if self.facts.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
             DealtBy::Plan(plan) => {
                 Ok(plan.share(id.epoch, id.step, 0).map(drop).map_err(SnapshotError::Order)?)
             }

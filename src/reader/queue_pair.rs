@@ -44,9 +44,9 @@ pub(crate) fn queue_pair_of(
     }
     let kept = Vec::with_capacity(together);
     let returns = Returns { free: free_sender, kept, together, full: full_receiver.clone() };
-    let home = Arc::new(SlotReturn { returns: Mutex::new(Some(returns)), account: account.clone() });
+    let slot_return = Arc::new(SlotReturn { returns: Mutex::new(Some(returns)), account: account.clone() });
     let reader = ReaderEnd { free: free_receiver, full: full_sender, account };
-    (reader, ConsumerEnd { full: full_receiver, home })
+    (reader, ConsumerEnd { full: full_receiver, slot_return })
 }
 
 /// One of the pair's recycled runs.
@@ -161,7 +161,7 @@ impl fmt::Debug for SlotReturn {
 #[derive(Debug)]
 pub(crate) struct ConsumerEnd {
     full: Receiver<RunSlot>,
-    home: Arc<SlotReturn>,
+    slot_return: Arc<SlotReturn>,
 }
 
 impl ConsumerEnd {
@@ -186,15 +186,15 @@ impl ConsumerEnd {
     }
 
     pub(crate) fn lease(&self, slot: RunSlot) -> Lease {
-        Lease { slot: Some(slot), home: self.home.clone() }
+        Lease { slot: Some(slot), slot_return: self.slot_return.clone() }
     }
 
-    pub(crate) fn home(&self) -> &Arc<SlotReturn> {
-        &self.home
+    pub(crate) fn slot_return(&self) -> &Arc<SlotReturn> {
+        &self.slot_return
     }
 
     pub(crate) fn free_len(&self) -> usize {
-        self.home.levels().free
+        self.slot_return.levels().free
     }
 
     pub(crate) fn full_len(&self) -> usize {
@@ -204,7 +204,7 @@ impl ConsumerEnd {
 
 impl Drop for ConsumerEnd {
     fn drop(&mut self) {
-        self.home.close();
+        self.slot_return.close();
     }
 }
 
@@ -212,7 +212,7 @@ impl Drop for ConsumerEnd {
 pub struct Lease {
     /// `Some` until dropped.
     slot: Option<RunSlot>,
-    home: Arc<SlotReturn>,
+    slot_return: Arc<SlotReturn>,
 }
 
 impl Deref for Lease {
@@ -226,7 +226,7 @@ impl Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.home.take_back(slot);
+            self.slot_return.take_back(slot);
         }
     }
 }
@@ -269,17 +269,17 @@ mod tests {
     #[test]
     fn the_levels_count_what_is_in_the_queues_until_the_pair_is_closed() {
         let (reader, consumer) = queue_pair(4, 1, 2);
-        let home = consumer.home().clone();
-        assert_eq!(home.levels(), Levels { full: 0, free: 4 });
+        let slot_return = consumer.slot_return().clone();
+        assert_eq!(slot_return.levels(), Levels { full: 0, free: 4 });
         reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
         reader.push(fill(reader.pop().unwrap(), 1)).unwrap();
-        assert_eq!(home.levels(), Levels { full: 2, free: 2 });
+        assert_eq!(slot_return.levels(), Levels { full: 2, free: 2 });
         let lease = pop(&consumer).unwrap();
-        assert_eq!(home.levels(), Levels { full: 1, free: 2 }, "one is held");
+        assert_eq!(slot_return.levels(), Levels { full: 1, free: 2 }, "one is held");
         drop(lease);
-        assert_eq!(home.levels(), Levels { full: 1, free: 3 }, "one is kept to return with another");
+        assert_eq!(slot_return.levels(), Levels { full: 1, free: 3 }, "one is kept to return with another");
         drop(consumer);
-        assert_eq!(home.levels(), Levels::default());
+        assert_eq!(slot_return.levels(), Levels::default());
         assert!(reader.push(fill(reader.free.try_recv().unwrap(), 2)).is_err(), "nobody will take it");
     }
 
@@ -576,9 +576,9 @@ mod model {
         explore(|| {
             let (reader, consumer) = queue_pair(1, 1, 1);
             let account = reader.account.clone();
-            let home = consumer.home().clone();
+            let slot_return = consumer.slot_return().clone();
             let reading = thread::spawn(move || push(&reader, u64::MAX));
-            let closing = thread::spawn(move || home.close());
+            let closing = thread::spawn(move || slot_return.close());
             let held = pop(&consumer);
             assert!(pop(&consumer).is_none());
             reading.join().unwrap();

@@ -196,7 +196,7 @@ struct Gate {
     /// The ends of registered consumers, until the thread takes them all.
     arrived: Vec<ReaderEnd>,
     /// Wake the thread, and through it the consumers, when the reader is cancelled.
-    homes: Vec<Arc<SlotReturn>>,
+    slot_returns: Vec<Arc<SlotReturn>>,
 }
 
 impl ReaderThread {
@@ -292,7 +292,7 @@ impl Shared {
         let number = gate.registered;
         gate.registered += 1;
         gate.arrived.push(reader);
-        gate.homes.push(consumer.home().clone());
+        gate.slot_returns.push(consumer.slot_return().clone());
         drop(gate);
         self.gate_changed.notify_all();
         Ok((number, consumer))
@@ -301,8 +301,8 @@ impl Shared {
     /// Ends the reader from outside: all consumers get `error` once, unless another error came first.
     pub(super) fn cancel(&self, error: ReaderError) {
         self.first_error.set(error);
-        for home in &self.gate.lock().homes {
-            home.close();
+        for slot_return in &self.gate.lock().slot_returns {
+            slot_return.close();
         }
         self.stop();
     }
@@ -352,8 +352,8 @@ impl Shared {
 
     /// The levels of a consumer's queues.
     pub(super) fn levels(&self, consumer: usize) -> Levels {
-        let home = self.gate.lock().homes.get(consumer).cloned();
-        home.map_or(Levels::default(), |home| home.levels())
+        let slot_return = self.gate.lock().slot_returns.get(consumer).cloned();
+        slot_return.map_or(Levels::default(), |slot_return| slot_return.levels())
     }
 
     pub(super) fn activity(&self) -> Activity {

@@ -370,7 +370,7 @@ fn a_rule_that_matches_nothing_is_an_error() {
     for rules in ["--rename layer/=x --drop b", "--rename a=c --rename layer/=x"] {
         let (_, error) = fail(path, &format!("convert model x.npz {rules}"));
         let expected =
-            "percolator: the rule \"layer/\": it matches no tensor; correct the rule, or do without\n";
+            "percolator: the rule \"layer/\": it matches no tensor; correct the rule, or remove it\n";
         assert_eq!(error, expected);
         assert!(!path.join("x.npz").exists());
     }

@@ -99,7 +99,7 @@ impl NameRules {
     ) -> Result<(), ConvertError> {
         match self.renames.iter().find(|(regex, _)| !names.clone().any(|name| regex.is_match(name))) {
             Some((regex, _)) => {
-                Err(wrong(regex.as_str(), "it matches no tensor", "correct the rule, or do without"))
+                Err(wrong(regex.as_str(), "it matches no tensor", "correct the rule, or remove it"))
             }
             None => Ok(()),
         }
@@ -189,6 +189,6 @@ mod tests {
         let rules = rules(&["d"], &["a=x", "c=y"]).unwrap();
         assert!(rules.check_effect(["a", "c"].into_iter()).is_ok());
         let error = rules.check_effect(["a"].into_iter()).unwrap_err().to_string();
-        assert_eq!(error, "the rule \"c\": it matches no tensor; correct the rule, or do without");
+        assert_eq!(error, "the rule \"c\": it matches no tensor; correct the rule, or remove it");
     }
 }

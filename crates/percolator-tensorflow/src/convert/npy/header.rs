@@ -80,7 +80,7 @@ impl Header {
             part.damaged(start as u64, found, allowed)
         };
         let [descr, order, shape] =
-            values(&text).map_err(|key| wrong(format!("found no {key}, or not that alone")))?;
+            values(&text).map_err(|key| wrong(format!("found no {key} of this form")))?;
         let is_fortran = order == "True";
         // Python 2 marks its long integers.
         let extents = shape.split(',').map(|extent| extent.trim().trim_end_matches('L'));
