@@ -16,7 +16,6 @@ use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
 use crate::receipt::content::ContentHash;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::{RecordId, StepEnd};
-pub use crate::source::internals::{CursorInternals, SourceInternals, VerifiesLater};
 use crate::source::{Entry, Identity, Record};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 use percolator_messages::{Image, Pixels};

@@ -48,7 +48,8 @@
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
 //!   tensors for other frameworks; for GPUs and devices of your own.
 //! - [`reader`], [`record`] and [`proto`]: records without batches, and Caffe's Datum; for tools.
-//! - [`chaos`]: sources, devices, consumers and disks that fail on request; for tests of a training loop.
+//! - The package `percolator-chaos`: sources, devices, consumers and disks that fail on request; for tests of
+//!   a training loop.
 //!
 //! The repository has a guide with a page for each subject, from a Caffe project to your own device, in
 //! `docs/guide`. `docs/caffe.md` compares every field and behaviour of Caffe's, `docs/design.md` has the
@@ -165,8 +166,6 @@ mod workers;
 mod prefetch;
 
 pub mod device;
-
-pub mod chaos;
 
 pub mod feed;
 
@@ -307,11 +306,6 @@ pub struct OwnDevices;
 #[cfg(all(doctest, feature = "serde"))]
 #[doc = include_str!("../docs/guide/feeds-as-data.md")]
 pub struct FeedsAsData;
-
-/// The guide's code compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/guide/faults.md")]
-pub struct FaultsGuide;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

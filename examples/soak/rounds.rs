@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use percolator::bad::{BadRecords, Quarantined};
-use percolator::chaos::{Chaos, Effect, Fault, Faults, Reach};
 use percolator::order::World;
 use percolator::reader::{DataReader, Registry};
 use percolator::receipt::Verdict;
 use percolator::record::RecordId;
 use percolator::source::Lmdb;
 use percolator::{Device, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Snapshot};
+use percolator_chaos::{Chaos, Effect, Fault, Faults, Reach};
 
 use crate::data::{DataSet, PART, POLICY, RECORDS, check, sourceless};
 

@@ -297,7 +297,9 @@ impl Device {
         self.backend.name()
     }
 
-    pub(crate) fn backend(&self) -> &dyn Backend {
+    /// Its backend, for one that wraps it.
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 

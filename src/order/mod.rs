@@ -7,7 +7,6 @@
 //! reads a record.
 
 mod blocks;
-mod environment;
 mod error;
 mod file_order;
 mod job;
@@ -28,7 +27,6 @@ mod world;
 
 pub(crate) use self::blocks::BlockSource;
 pub use self::blocks::{Block, Blocks};
-pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
 pub use self::job::{Assignment, BatchSize, Job, LastBatch};
 pub(crate) use self::plan::COUNTED_MAX;

@@ -12,7 +12,6 @@
 //! Records are handed over in runs, but each record is dealt by itself: a run only changes how many are
 //! handed over at once.
 
-use std::collections::TryReserveError;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -198,21 +197,28 @@ impl<'a> Dealer<'a> {
         step: Step,
     ) -> Result<Option<Result<(), NobodyLeft>>, SourceError> {
         let Some(entry) = cursor.advance()? else { return Ok(None) };
+        let source = &self.shared.key.source;
         // A run of one record takes over a large value together with its buffer.
         let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
-            true => self.deal(turn, step, 1, |run| {
-                assert!(cursor.give(id, run), "a value that fills its buffer can be given");
-                Ok(())
+            true => self.deal(turn, step, 1, |run| match cursor.give(id, run) {
+                true => Ok(()),
+                false => {
+                    let message = "its cursor says that the value fills a buffer, and does not give it; one \
+                                   that wraps another cursor must pass on `give`";
+                    Err(SourceError::Broken {
+                        path: source.clone(),
+                        index: id.index,
+                        message: message.into(),
+                    })
+                }
             }),
             false => self.deal(turn, step, 1, |run| {
-                run.make_room(&entry)?;
+                let room = run.make_room(&entry);
+                room.map_err(|error| SourceError::io(source, "keep a record", &error.into()))?;
                 run.push(id, entry);
                 Ok(())
             }),
-        };
-        let dealt = dealt.map_err(|error: TryReserveError| {
-            SourceError::io(&self.shared.key.source, "keep a record", &error.into())
-        })?;
+        }?;
         Ok(Some(dealt))
     }
 

@@ -39,7 +39,7 @@ impl<'a> Seeker<'a> {
     pub(super) fn new(plan: &Plan, source: &'a dyn Source, cursor: Box<dyn Cursor>) -> Self {
         let is_indexed = source.is_seekable();
         // The beginning of a file is found without an index.
-        let is_joined = source.internals().is_some_and(|own| !own.parts().is_empty());
+        let is_joined = !source.parts().is_empty();
         let finds_files = (plan.shuffles_files() || is_joined) && source.file_records().is_some();
         let is_seekable = is_indexed || finds_files;
         Seeker {

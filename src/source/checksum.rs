@@ -10,9 +10,46 @@
 //! A checksum that is stored beside its value, as in a TFRecord, need not travel: the value's lender finds it
 //! by the value's address ([`TableKeeper::check_value`]).
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use percolator_leveldb::table::{DeferredChecksum, Unverified};
 
 use super::SourceError;
+use super::leveldb::Pool;
+use crate::base::offload::Helpers;
+
+/// A feed's promise to verify the deferred checksums of a run's records before their values are used, and the
+/// threads that help the cursor meanwhile. It holds for one cursor, and for the cursors that it consists of;
+/// they share their helpers. Only a feed can give it.
+#[derive(Clone, Debug)]
+pub struct VerifiesLater {
+    pool: Option<Rc<Pool>>,
+    /// Whether blocks are left to the caller as well, and not only values that have their own checksum.
+    of_blocks: bool,
+}
+
+impl VerifiesLater {
+    /// The promise of a feed's stages, whose workers verify and help.
+    pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
+        VerifiesLater { pool: helpers.map(Pool::new), of_blocks: true }
+    }
+
+    /// The part of the promise that covers values. Blocks are verified by the cursor, which needs no help.
+    pub(super) fn of_values() -> Self {
+        VerifiesLater { pool: None, of_blocks: false }
+    }
+
+    /// Whether blocks are left to the caller.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        self.of_blocks
+    }
+
+    /// The pool of blocks that the helpers unpack ahead of the cursor.
+    pub(super) fn pool(self) -> Option<Rc<Pool>> {
+        self.pool
+    }
+}
 
 /// A lender that keeps unverified tables alive, and can therefore verify their blocks.
 pub(crate) trait TableKeeper: Send + Sync {

@@ -90,12 +90,14 @@ impl<'a> Entry<'a> {
 
     /// A record whose bytes cannot be used. The known part of its value is for messages only. Only a cursor
     /// whose caller [verifies later](super::VerifiesLater) may return it.
-    pub(crate) fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
+    #[must_use]
+    pub fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
         Entry { damage: Some(damage), ..Entry::borrowed(key, value) }
     }
 
     /// The same record with another value, which is the cursor's. What is wrong with the record stays.
-    pub(crate) fn with_value(self, value: &'a [u8]) -> Self {
+    #[must_use]
+    pub fn with_value(self, value: &'a [u8]) -> Self {
         let Entry { companion, damage, number, .. } = self;
         Entry { companion, damage, number, ..Entry::borrowed(self.key, value) }
     }
@@ -107,9 +109,9 @@ impl<'a> Entry<'a> {
     }
 
     /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a
-    /// run. Only a cursor whose caller [verifies later](super::VerifiesLater) may return it: a source of a
-    /// caller's own passes on the entries of a plain cursor, and can give nothing.
-    pub(crate) fn whole(self) -> Self {
+    /// run. Only a cursor whose caller [verifies later](super::VerifiesLater) may return it.
+    #[must_use]
+    pub fn whole(self) -> Self {
         Entry { is_whole: true, ..self }
     }
 
@@ -123,8 +125,9 @@ impl<'a> Entry<'a> {
         self.number
     }
 
-    /// Whether the cursor can give the value to a run together with its buffer.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the cursor can [give](super::Cursor::give) the value to a run together with its buffer.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
         self.is_whole && self.companion.is_none()
     }
 

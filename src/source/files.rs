@@ -11,6 +11,9 @@ const NAMED_MAX: usize = 3;
 
 /// The paths of a source's files, and how many records each has, as far as known. Messages name records by
 /// this, so that they keep no database open. Clones share what is known.
+///
+/// A source of several files returns a clone with each [`Source::files`](super::Source::files), and
+/// [learns](Self::learn) how many records a file has before its cursor returns a record of the next one.
 #[derive(Clone, Debug)]
 pub struct Files(Arc<Vec<File>>);
 
@@ -23,7 +26,8 @@ struct File {
 
 impl Files {
     /// Files with these paths, whose record counts are unknown.
-    pub(crate) fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
+    #[must_use]
+    pub fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let file = |path: &Path| File { path: path.to_owned(), records: OnceCell::new() };
         Files(Arc::new(paths.into_iter().map(file).collect()))
     }
@@ -57,8 +61,9 @@ impl Files {
         self.0.get(number)?.records.get().copied()
     }
 
-    /// Records the number of records in a file, unless it is already known. Returns the known number.
-    pub(super) fn learn(&self, number: usize, records: u64) -> u64 {
+    /// Notes the number of records in a file, by the file's number from 0, unless it is already known.
+    /// Returns the known number.
+    pub fn learn(&self, number: usize, records: u64) -> u64 {
         self.0.get(number).map_or(records, |file| *file.records.get_or_init(|| records))
     }
 
@@ -66,7 +71,8 @@ impl Files {
     ///
     /// A cursor learns where a file ends before it returns a record of the next file. So for every record
     /// that was returned, the counts of the files before its own are known.
-    pub(crate) fn path_of(&self, position: u64) -> &Path {
+    #[must_use]
+    pub fn path_of(&self, position: u64) -> &Path {
         let mut before = position;
         for File { path, records } in &**self.0 {
             match records.get().and_then(|&records| before.checked_sub(records)) {

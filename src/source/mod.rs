@@ -6,15 +6,16 @@
 //! mean: that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers,
 //! and keep an index of where each record is ([`IndexPlace`]).
 
+mod buffers;
 mod checksum;
 mod entry;
-pub(crate) mod files;
+mod error;
+mod files;
 mod from_fn;
 mod identity;
 pub(crate) mod image_list;
 mod in_memory;
 mod index;
-pub(crate) mod internals;
 pub(crate) mod joined;
 mod lenders;
 pub mod leveldb;
@@ -26,24 +27,24 @@ pub(crate) mod samples;
 pub mod tfrecord;
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use self::leveldb::LevelDbError;
-use self::tfrecord::TfRecordError;
-use crate::record::Key;
-use percolator_files::shown;
-use percolator_files::what;
+use crate::record::RecordId;
 
+pub use self::buffers::{Buffers, HeldBytes, SpareBuffers};
+pub use self::checksum::VerifiesLater;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, TableChecksum, TableKeeper, UnverifiedTable};
 pub(crate) use self::entry::Damage;
 pub use self::entry::Entry;
+pub use self::error::SourceError;
+pub use self::files::Files;
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::image_list::{ImageList, ImageListError, ListedFile};
 pub use self::index::IndexPlace;
-pub(crate) use self::internals::VerifiesLater;
 pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
@@ -58,9 +59,15 @@ pub use percolator_files::Access;
 /// How far ahead of a cursor its files are read when they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
 
+/// The commit of a source that cannot be written to while it is read.
+const NOT_WRITTEN: u64 = 0;
+
 /// A source of records, opened for reading.
 ///
-/// A source is cheap to share; each [`Cursor`] reads it independently.
+/// A source is cheap to share; each [`Cursor`] reads it independently. Path, records and cursor are all that
+/// a source must have; the other methods let it do more: be found by position, name its files, read ahead,
+/// lend, and leave checksums to the workers. The crate's own sources have nothing beyond them, so a source
+/// that wraps another one can pass everything on.
 pub trait Source: Send + Sync + fmt::Debug {
     /// The source's path, which names it in messages and in the registry.
     fn path(&self) -> &Path;
@@ -126,10 +133,66 @@ pub trait Source: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// What the crate's own sources can do in addition. Other crates cannot provide it.
-    #[doc(hidden)]
-    fn internals(&self) -> Option<&dyn internals::SourceInternals> {
+    /// Makes the number of records known. The source becomes seekable only if that takes its index.
+    ///
+    /// # Errors
+    ///
+    /// As [`index`](Self::index).
+    fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.index(place)
+    }
+
+    /// A checksum of the index of the records, if there is an index that stays the same as long as the data
+    /// set does.
+    fn index_checksum(&self) -> Option<u32> {
         None
+    }
+
+    /// The names of the consecutive files that make up the source. Messages name a record's file by them.
+    fn files(&self) -> Files {
+        Files::of([self.path()])
+    }
+
+    /// The sources that it joins, if it has no records of its own.
+    fn parts(&self) -> &[Arc<dyn Source>] {
+        &[]
+    }
+
+    /// Whether neighbouring records may have different [lenders](Lender). If so, holders of several records
+    /// reserve room for the lenders.
+    fn has_several_lenders(&self) -> bool {
+        false
+    }
+
+    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches
+    /// that record directly and can read it.
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        let _ = look;
+    }
+
+    /// The newest commit to the source: a number that every commit changes, and that stays the same if the
+    /// source cannot be written to while it is read. A feed that has counted the records compares this with
+    /// the [commit of the cursor](Cursor::commit) that reads them, and ends with [`SourceError::Committed`]
+    /// if they differ. `None`, the default, compares nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`cursor`](Self::cursor).
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
+    /// Opens a [cursor](Self::cursor) for a feed, whose workers verify deferred checksums before they use the
+    /// values. By default, the cursor verifies everything itself.
+    ///
+    /// A source that wraps another one passes the promise on, and its cursor passes on [`Cursor::give`].
+    ///
+    /// # Errors
+    ///
+    /// As [`cursor`](Self::cursor).
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        let _ = promise;
+        self.cursor()
     }
 }
 
@@ -193,200 +256,56 @@ pub trait Cursor {
         Ok(())
     }
 
-    /// What the crate's own cursors can do in addition. Other crates cannot provide it.
-    #[doc(hidden)]
-    fn internals(&mut self) -> Option<&mut dyn internals::CursorInternals> {
-        None
-    }
-}
-
-/// An error of a source, or of one of its records or files.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SourceError {
-    /// An error of a caller-implemented source.
-    #[error("{}: {message}", shown::path(path))]
-    Other {
-        /// The source.
-        path: PathBuf,
-        /// The source's message.
-        message: String,
-    },
-    /// The system refuses: nothing is at the path, or it cannot be read or mapped.
-    #[error("{}: cannot {action}: {message}", shown::path(path))]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The action that failed.
-        action: &'static str,
-        /// The operating system's message.
-        message: String,
-        /// The kind of that error.
-        kind: io::ErrorKind,
-        /// The operating system's number of that error (`errno`), if it is the system's.
-        code: Option<i32>,
-    },
-    /// Something is at the path, but not a database of this kind.
-    #[error("{}: not {kind}: there is no {missing} in it{hint}", shown::path(path))]
-    NotADatabase {
-        /// The folder, or the file.
-        path: PathBuf,
-        /// The kind of database expected, with its article.
-        kind: &'static str,
-        /// The file that is missing.
-        missing: &'static str,
-        /// What to do instead; may be empty.
-        hint: &'static str,
-    },
-    /// Something else is at the path, and its kind is known.
-    #[error("{}: not {wanted}: it is {thing}", shown::path(path))]
-    Instead {
-        /// The path.
-        path: PathBuf,
-        /// What was wanted, with its article.
-        wanted: &'static str,
-        /// What is there, and what to do about it.
-        thing: String,
-    },
-    /// The database holds no record, so there is nothing to feed.
-    #[error("{}: there is no record: a feed needs at least 1", shown::path(path))]
-    Empty {
-        /// The database.
-        path: PathBuf,
-    },
-    /// The database ended or changed where it must not.
-    #[error("{}: record {index}: {message}", shown::path(path))]
-    Broken {
-        /// The database.
-        path: PathBuf,
-        /// The position of the record that could not be read.
-        index: u64,
-        /// What was found.
-        message: String,
-    },
-    /// The database was written to after its records were counted, and before they were read.
-    #[error(
-        "{}: it was written to while the feed was built, so its records are not those of the feed's plan; \
-         build the feed again; if its databases were joined, join them again first",
-        shown::path(path)
-    )]
-    Committed {
-        /// The database.
-        path: PathBuf,
-    },
-    /// The database's records cannot be indexed.
-    #[error("{}: its records cannot be addressed by position: {found}; {hint}", shown::path(path))]
-    NoPositions {
-        /// The database.
-        path: PathBuf,
-        /// What prevents it.
-        found: String,
-        /// What to do about it.
-        hint: &'static str,
-    },
-    /// A record and its companion have different keys.
-    #[error(
-        "{}: record {index} has the key {key}, but its companion in {} has the key {found}; pair databases \
-         that were written together, or match them by order",
-        shown::path(path),
-        shown::path(companions)
-    )]
-    KeysDiffer {
-        /// The source.
-        path: PathBuf,
-        /// The source of its companions.
-        companions: PathBuf,
-        /// The position of both records.
-        index: u64,
-        /// The record's key.
-        key: Key,
-        /// The companion's key.
-        found: Key,
-    },
-    /// A source ended before the one it is paired with.
-    #[error(
-        "{}: it ends after {records} records, but {}, with which it is paired, continues; pair databases \
-         with the same number of records",
-        shown::path(path),
-        shown::path(longer)
-    )]
-    Unpaired {
-        /// The source that ended.
-        path: PathBuf,
-        /// How many records it has.
-        records: u64,
-        /// The source that continues.
-        longer: PathBuf,
-    },
-    /// A LevelDB cannot be read.
-    #[error(transparent)]
-    LevelDb(LevelDbError),
-    /// A TFRecord file cannot be read.
-    #[error(transparent)]
-    TfRecord(#[from] TfRecordError),
-    /// An LMDB cannot be read.
-    #[error(transparent)]
-    Lmdb(#[from] LmdbError),
-    /// A list of images cannot be read.
-    #[error(transparent)]
-    ImageList(#[from] ImageListError),
-}
-
-/// Errors that other sources can have, too, are reported as theirs.
-impl From<LevelDbError> for SourceError {
-    fn from(error: LevelDbError) -> Self {
-        match error {
-            LevelDbError::Io { path, action, message, kind, code } => {
-                SourceError::Io { path, action, message, kind, code }
-            }
-            LevelDbError::NotADatabase { path, hint } => {
-                SourceError::NotADatabase { path, kind: "a LevelDB database", missing: "CURRENT", hint }
-            }
-            LevelDbError::Instead { path, thing } => {
-                SourceError::Instead { path, wanted: "a LevelDB", thing }
-            }
-            error => SourceError::LevelDb(error),
-        }
-    }
-}
-
-impl SourceError {
-    /// Creates the error of a caller-implemented source, from the source's path and a message or another
-    /// error.
-    pub fn other(path: impl Into<PathBuf>, message: impl fmt::Display) -> Self {
-        SourceError::Other { path: path.into(), message: message.to_string() }
+    /// A hint: after its next seek, the cursor reads record by record up to this position and then seeks
+    /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there.
+    fn reads_until(&mut self, position: u64) {
+        let _ = position;
     }
 
-    /// Returns the file or folder in which something was found, if that is one.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            SourceError::Other { path, .. }
-            | SourceError::Io { path, .. }
-            | SourceError::NotADatabase { path, .. }
-            | SourceError::Instead { path, .. }
-            | SourceError::Empty { path }
-            | SourceError::Broken { path, .. }
-            | SourceError::Committed { path }
-            | SourceError::NoPositions { path, .. }
-            | SourceError::KeysDiffer { path, .. }
-            | SourceError::Unpaired { path, .. } => Some(path),
-            SourceError::Lmdb(error) => Some(error.path()),
-            SourceError::ImageList(error) => Some(error.path()),
-            SourceError::LevelDb(error) => Some(error.file()),
-            SourceError::TfRecord(error) => Some(error.file()),
-        }
+    /// A hint: the cursor will seek to this position soon.
+    fn foresee(&mut self, position: u64) {
+        let _ = position;
     }
 
-    /// What is at a path instead of what was wanted, if that is known; `None` if it may be a damaged
-    /// database.
-    pub(crate) fn instead(path: &Path, wanted: &'static str, kinds: &[what::Kind]) -> Option<Self> {
-        let thing = what::instead_of(kinds, path)?.to_string();
-        Some(SourceError::Instead { path: path.to_owned(), wanted, thing })
+    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
+    /// that a large value is not copied. A reader asks for it only if the entry says that its value [fills a
+    /// buffer](Entry::is_whole). The entry's bytes are gone afterwards. Returns `false` if nothing was added.
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        let _ = (id, run);
+        false
     }
 
-    pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
-        let (path, message) = (path.to_owned(), error.to_string());
-        SourceError::Io { path, action, message, kind: error.kind(), code: error.raw_os_error() }
+    /// The [commit](Source::commit) that the cursor reads.
+    fn commit(&mut self) -> u64 {
+        NOT_WRITTEN
+    }
+
+    /// If the cursor is behind the last record that one of several joined sources is known to have, checks
+    /// that this source ends there. A reader that continues into the next source checks this anyway, and so
+    /// does a seek; this is for a reader that stops there.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Broken`] if the source has more records.
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// The cursor uses these buffers instead of new ones. It puts its own there at its end, and when it is
+    /// [set aside](Self::set_aside). Called before the first step.
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        let _ = spare;
+    }
+
+    /// Reading continues in another source: the cursor closes what it has open for read-ahead, and puts its
+    /// buffers where the next cursor finds them. The last entry's bytes are gone afterwards. A cursor in the
+    /// middle of a compressed file also closes the file.
+    fn set_aside(&mut self) {}
+
+    /// The most memory that the cursor keeps outside the page cache, if its values have `value_bytes` bytes.
+    /// A feed's memory budget counts it, and asks at the first record.
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        let _ = value_bytes;
+        HeldBytes::default()
     }
 }

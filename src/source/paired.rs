@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::{
+    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Source, SourceError, SpareBuffers,
+    VerifiesLater,
+};
 use crate::record::Key;
-use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers, VerifiesLater};
-
-use super::files::Files;
-use super::{Cursor, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -104,29 +104,6 @@ impl Source for Paired {
         Ok(self.pair(self.first.cursor()?, self.second.cursor()?))
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl Paired {
-    fn pair(&self, first: Box<dyn Cursor>, second: Box<dyn Cursor>) -> Box<dyn Cursor> {
-        Box::new(PairedCursor {
-            first,
-            second,
-            names: Names {
-                paths: [self.first.path().to_owned(), self.second.path().to_owned()],
-                files: [self.first.files(), self.second.files()],
-                records: [self.first.records(), self.second.records()],
-            },
-            matching: self.matching,
-            index: 0,
-            bytes: [0; 2],
-        })
-    }
-}
-
-impl SourceInternals for Paired {
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.first.count(place)?;
         self.second.count(place)?;
@@ -151,6 +128,23 @@ impl SourceInternals for Paired {
     fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         let cursor = |source: &dyn Source| source.deferring_cursor(VerifiesLater::of_values());
         Ok(self.pair(cursor(&*self.first)?, cursor(&*self.second)?))
+    }
+}
+
+impl Paired {
+    fn pair(&self, first: Box<dyn Cursor>, second: Box<dyn Cursor>) -> Box<dyn Cursor> {
+        Box::new(PairedCursor {
+            first,
+            second,
+            names: Names {
+                paths: [self.first.path().to_owned(), self.second.path().to_owned()],
+                files: [self.first.files(), self.second.files()],
+                records: [self.first.records(), self.second.records()],
+            },
+            matching: self.matching,
+            index: 0,
+            bytes: [0; 2],
+        })
     }
 }
 
@@ -235,12 +229,6 @@ impl Cursor for PairedCursor {
         self.second.seek(position)
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for PairedCursor {
     fn commit(&mut self) -> u64 {
         self.first.commit().wrapping_add(self.second.commit())
     }

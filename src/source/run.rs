@@ -173,9 +173,18 @@ impl Run {
     }
 
     /// Adds a record together with the buffer that holds its value, and gives the run's own buffer in
-    /// exchange. The record is the run's first, and its key is no longer than the bytes before its value.
-    pub(crate) fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
+    /// exchange. A cursor that can [give](super::Cursor::give) its buffers calls this.
+    ///
+    /// # Panics
+    ///
+    /// If the run has a record, if the value is not in the buffer, or if the key is longer than what the
+    /// buffer has before the value: it goes there.
+    pub fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
         assert!(self.places.is_empty(), "a run takes a buffer for its first record");
+        assert!(
+            key.len() <= value.start && value.start <= value.end && value.end <= buffer.len(),
+            "a buffer has room for the key, and then the value"
+        );
         self.lenders.begin(None);
         self.companion_lenders.begin(None);
         std::mem::swap(&mut self.copied, buffer);

@@ -367,8 +367,8 @@ mod tests {
     use crate::batch::Row;
     use crate::batch::field::Field;
     use crate::decoder::{Decoded, RecordDecoder, WorkerSetup};
+    use crate::source::Files;
     use crate::source::Record;
-    use crate::source::files::Files;
     use crate::workers::processor::OnBad;
 
     /// A call that takes longer has hung.

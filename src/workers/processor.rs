@@ -14,8 +14,8 @@ use crate::batch::{BatchLayout, Frame, LayoutError, Places, Row};
 use crate::decoder::{DecodeFailure, ErasedDecoder, ErasedScratch, WorkerSetup};
 use crate::receipt::content::ContentHash;
 use crate::record::Key;
+use crate::source::Files;
 use crate::source::Record;
-use crate::source::files::Files;
 
 /// Decodes the records of a feed into the rows of its batches.
 pub(crate) struct Processor {

@@ -5,9 +5,9 @@
 use std::thread;
 use std::time::Duration;
 
-use percolator::chaos::{Chaos, Faults};
 use percolator::feed::{FeedControl, TryNext};
 use percolator::{Batch, Feed, FeedError, Lane};
+use percolator_chaos::{Chaos, Faults};
 
 use crate::limits::Count;
 use crate::model::{self, Due, Torn};

@@ -5,11 +5,11 @@
 use std::thread;
 use std::time::Duration;
 
-use percolator::chaos::{Chaos, Fault, Faults, Living, OnCall};
 use percolator::feed::ConfigError;
 use percolator::proto::Datum;
 use percolator::reader::Registry;
 use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError};
+use percolator_chaos::{Chaos, Fault, Faults, Living, OnCall};
 use prost::Message as _;
 
 use crate::common;

@@ -8,12 +8,12 @@
 use std::path::Path;
 
 use percolator::bad::{BadRecords, QuarantineError, Quarantined};
-use percolator::chaos::{Chaos, Fault};
 use percolator::receipt::{DataDigest, DigestDetail, ReceiptError, Verdict};
 use percolator::snapshot::SnapshotError;
 use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, SourceError, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter, write_record};
 use percolator::{DecodeFailure, Device, Dtype, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
+use percolator_chaos::{Chaos, Fault};
 
 use crate::common;
 use crate::common::process::{is_alone, this_test};

@@ -10,7 +10,6 @@ use std::sync::Mutex;
 use std::thread;
 
 use percolator::bad::Quarantined;
-use percolator::chaos::{Chaos, Effect, Faults};
 use percolator::feed::FeedCanceller;
 use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
@@ -20,6 +19,7 @@ use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{
     DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
+use percolator_chaos::{Chaos, Effect, Faults};
 
 use crate::blocks::{Listed, drawn_blocks};
 use crate::consume::{Consuming, Seen};

@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 
 use percolator::bad::BadAction;
-use percolator::chaos::{Effect, Fault, Place};
 use percolator::order::{Block, Plan};
 use percolator::reader::ReaderError;
 use percolator::record::{RecordId, StepId};
 use percolator::source::SourceError;
 use percolator::{Batch, DeviceError, Feed, FeedError, LastBatch, Phase, Transform};
+use percolator_chaos::{Effect, Fault, Place};
 
 use crate::blocks::CLOSED;
 use crate::mixture;

@@ -6,10 +6,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use percolator::bad::{BadAction, BadRecords};
-use percolator::chaos::{Effect, Fault, Faults, Place, Reach};
 use percolator::order::Assignment;
 use percolator::source::{Access, Matching};
 use percolator::{LastBatch, Shuffle};
+use percolator_chaos::{Effect, Fault, Faults, Place, Reach};
 
 use crate::common::lmdb_forge::Numbers;
 use crate::stores::{Coding, KINDS, Kind};

@@ -6,10 +6,10 @@ use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
 use percolator::bad::BadRecords;
-use percolator::chaos::{Chaos, Fault, Faults, Living};
 use percolator::reader::{ReaderError, Registry};
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
 use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
+use percolator_chaos::{Chaos, Fault, Faults, Living};
 
 use crate::common;
 use crate::common::process::must_end;

@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use percolator::chaos::{Chaos, ChaosSource, Faults};
 use percolator::example::ExampleWriter;
 use percolator::source::{Access, FnSource, ImageList, Joined, LevelDb, Lmdb, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordWriter};
+use percolator_chaos::{Chaos, ChaosSource, Faults};
 use tempfile::TempDir;
 
 use crate::common;

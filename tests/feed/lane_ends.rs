@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 
 use percolator::bad::BadRecords;
-use percolator::chaos::{Chaos, Fault as Fail};
 use percolator::feed::LaneStats;
 use percolator::order::Block;
 use percolator::reader::ReaderError;
 use percolator::record::{RecordId, StepId};
 use percolator::source::{FnSource, SourceError};
 use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Shuffle};
+use percolator_chaos::{Chaos, Fault as Fail};
 use proptest::prelude::*;
 
 use crate::bad_policy::{decode, feed, fields};

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use percolator::chaos::{Chaos, Fault};
 use percolator::feed::{Bottleneck, TryNext};
 use percolator::reader::Registry;
 use percolator::{Device, Feed, FeedBuilder, FeedError, Lane, Stats};
+use percolator_chaos::{Chaos, Fault};
 
 use crate::common::log::Log;
 use crate::common::process::must_end;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::chaos::{Chaos, Faults};
 use percolator::source::{Cursor, IndexPlace, Joined, Lmdb, LmdbError, Source, SourceError};
 use percolator::{Feed, FeedBuilder, RawBytes, Shuffle};
+use percolator_chaos::{Chaos, Faults};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;

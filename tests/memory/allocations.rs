@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::batch::ImageShape;
-use percolator::bench_support::{CursorInternals, SourceInternals, VerifiesLater};
 use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
 use percolator::feed::{ConfigError, LaneStats};
 use percolator::order::{AutoShardPolicy, World};
@@ -20,6 +19,7 @@ use percolator::proto::Datum;
 use percolator::record::RecordId;
 use percolator::source::{
     Access, Cursor, Entry, IndexPlace, Joined, LevelDb, Lmdb, Matching, Run, Source, SourceError, TfRecord,
+    VerifiesLater,
 };
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::transform::CaffeEra;
@@ -72,19 +72,12 @@ impl Source for Stalling {
         self.source.index(place)
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-/// As a source of the crate's own: it can do what the source within can.
-impl SourceInternals for Stalling {
     fn has_several_lenders(&self) -> bool {
-        self.source.internals().unwrap().has_several_lenders()
+        self.source.has_several_lenders()
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(self.stall(self.source.internals().unwrap().deferring_cursor(promise)?))
+        Ok(self.stall(self.source.deferring_cursor(promise)?))
     }
 }
 
@@ -123,18 +116,12 @@ impl Cursor for StallingCursor {
         self.cursor.seek(position)
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for StallingCursor {
     fn foresee(&mut self, position: u64) {
-        self.cursor.internals().unwrap().foresee(position);
+        self.cursor.foresee(position);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        let is_given = self.cursor.internals().unwrap().give(id, run);
+        let is_given = self.cursor.give(id, run);
         GIVEN.fetch_add(usize::from(is_given), Ordering::Relaxed);
         is_given
     }

@@ -38,7 +38,7 @@ fn held(source: &dyn Source, bytes: usize, read: impl FnOnce(&mut dyn Cursor)) -
     peak(|| {
         let mut cursor = source.cursor().unwrap();
         assert_eq!(cursor.advance().unwrap().unwrap().value().len(), bytes);
-        let held = cursor.internals().unwrap().held_bytes(bytes).total();
+        let held = cursor.held_bytes(bytes).total();
         cursor.rewind().unwrap();
         read(&mut *cursor);
         held

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use percolator::chaos::{Chaos, Fault};
 use percolator::order::{OrderError, World};
 use percolator::record::StepId;
 use percolator::snapshot::SnapshotError;
 use percolator::transform::CaffeEra;
 use percolator::{Device, FeedBuilder, FeedError, Shuffle, Snapshot};
+use percolator_chaos::{Chaos, Fault};
 
 use crate::common;
 use crate::common::process::must_end;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::Process;
 use crate::collective::Collective;
 use crate::error::DistributeError;
 use percolator::Device;
-use percolator::order::{OrderError, Process, World};
+use percolator::order::{OrderError, World};
 
 /// The workers of a job, in order, each with the devices it feeds: TensorFlow's `InputWorkers`. All have the
 /// same number of devices. The replicas are these devices, numbered consecutively.

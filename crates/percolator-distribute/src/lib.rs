@@ -24,6 +24,7 @@
 
 mod agreement;
 mod collective;
+mod environment;
 mod error;
 mod gather;
 mod input_workers;
@@ -36,6 +37,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 pub use crate::collective::{Collective, CollectiveError, LocalCollective};
+pub use crate::environment::{EnvironmentError, Process};
 pub use crate::error::DistributeError;
 pub use crate::gather::{EngineError, Gather, GatherCollective};
 pub use crate::input_workers::{InputWorker, InputWorkers};

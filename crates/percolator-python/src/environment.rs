@@ -1,6 +1,6 @@
 //! What launchers tell a process about its job.
 
-use percolator::order;
+use percolator_distribute as job;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -9,7 +9,7 @@ use crate::errors;
 #[pyclass(frozen, eq, module = "percolator")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
-    inner: order::Process,
+    inner: job::Process,
 }
 
 #[pymethods]
@@ -51,8 +51,8 @@ pub(crate) fn process(
     py: Python<'_>,
     rank: Option<usize>,
     world_size: Option<usize>,
-) -> PyResult<Option<order::Process>> {
-    let launched = order::Process::from_environment(rank, world_size);
+) -> PyResult<Option<job::Process>> {
+    let launched = job::Process::from_environment(rank, world_size);
     let Some(group) = of_torch(py)? else {
         return launched.map_err(|error| {
             let message = format!(
@@ -90,7 +90,7 @@ pub(crate) fn process(
 }
 
 /// What an initialised `torch.distributed` says. It is not initialised if it was not imported.
-fn of_torch(py: Python<'_>) -> PyResult<Option<order::Process>> {
+fn of_torch(py: Python<'_>) -> PyResult<Option<job::Process>> {
     let modules = py.import("sys")?.getattr("modules")?;
     let module = |name: &str| modules.call_method1("get", (name,));
     let distributed = module("torch.distributed")?;
@@ -104,7 +104,7 @@ fn of_torch(py: Python<'_>) -> PyResult<Option<order::Process>> {
         None => current_gpu(&module("torch.cuda")?)?,
     };
     let (rank, processes) = (number("get_rank")?, number("get_world_size")?);
-    Ok(Some(order::Process { rank, processes, local_rank, local_processes: None }))
+    Ok(Some(job::Process { rank, processes, local_rank, local_processes: None }))
 }
 
 /// The GPU that the program has chosen, if it has used one.

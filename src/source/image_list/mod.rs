@@ -20,8 +20,7 @@ pub use self::error::ImageListError;
 
 use self::lines::{Line, parse};
 use self::shuffle::shuffle;
-use super::internals::SourceInternals;
-use super::{Cursor, Entry, Identity, Passes, Source, SourceError, VerifiesLater};
+use super::{Cursor, Entry, Identity, NOT_WRITTEN, Passes, Source, SourceError, VerifiesLater};
 use percolator_files::input_file::{self, open_without_waiting};
 use percolator_files::what;
 
@@ -221,12 +220,10 @@ impl Source for ImageList {
         Ok(Box::new(self.open_cursor()))
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(Some(NOT_WRITTEN))
     }
-}
 
-impl SourceInternals for ImageList {
     fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(ListCursor { goes_on: true, ..self.open_cursor() }))
     }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use percolator_files::checksum::crc32c;
 use percolator_files::parallel::try_map;
 
-use super::files::Files;
-use super::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
+use super::{
+    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Run, Source, SourceError, SpareBuffers,
+    VerifiesLater,
+};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -98,7 +99,7 @@ impl Joined {
         let mut leaves = Vec::new();
         let mut rest: Vec<_> = self.sources.iter().rev().collect();
         while let Some(source) = rest.pop() {
-            match source.internals().map(SourceInternals::parts).unwrap_or_default() {
+            match source.parts() {
                 [] => leaves.push(source),
                 parts => rest.extend(parts.iter().rev()),
             }
@@ -199,12 +200,6 @@ impl Source for Joined {
         Ok(())
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl SourceInternals for Joined {
     /// Asks the last source, which is rarely empty.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(last) = self.sources.last() {
@@ -449,12 +444,6 @@ impl Cursor for JoinedCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for JoinedCursor {
     fn commit(&mut self) -> u64 {
         self.members.iter_mut().fold(0, |sum, member| sum.wrapping_add(member.cursor.commit()))
     }

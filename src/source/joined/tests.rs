@@ -77,13 +77,19 @@ impl Cursor for CountedCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+    fn reads_until(&mut self, _position: u64) {
         self.0.note();
-        Some(self)
+    }
+
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        self.0.note();
+        Ok(())
+    }
+
+    fn set_aside(&mut self) {
+        self.0.note();
     }
 }
-
-impl CursorInternals for CountedCursor {}
 
 /// Joining, and each record in order or out of it, asks as much of a source if there are many others.
 #[test]

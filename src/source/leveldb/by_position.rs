@@ -9,8 +9,7 @@ use super::LevelDb;
 use super::lending::{RecordCursor, Walk};
 use crate::record::RecordId;
 use crate::source::index::RecordIndex;
-use crate::source::internals::{CursorInternals, HeldBytes};
-use crate::source::{Cursor, Entry, Run, SourceError};
+use crate::source::{Cursor, Entry, HeldBytes, Run, SourceError};
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
 const STEPS_APART: u32 = 32;
@@ -116,12 +115,6 @@ impl Cursor for LevelDbCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for LevelDbCursor {
     fn reads_until(&mut self, position: u64) {
         // Looked up outside the lock: a part of the index may have to be read.
         let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());

@@ -10,8 +10,9 @@ use percolator_leveldb::{self as stored, Database, Home, LevelDbError, MergeCurs
 
 use super::ahead::{Ahead, Pool};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, HeldBytes};
-use crate::source::{Cursor, Entry, Lender, Run, SourceError, TableChecksum, TableKeeper, UnverifiedTable};
+use crate::source::{
+    Cursor, Entry, HeldBytes, Lender, Run, SourceError, TableChecksum, TableKeeper, UnverifiedTable,
+};
 
 impl TableKeeper for Store {
     fn check_block(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
@@ -111,12 +112,6 @@ impl Cursor for Walk {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for Walk {
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         let Some((key, buffer, value)) = self.merge.whole() else { return false };
         run.exchange(id, key, buffer, value);

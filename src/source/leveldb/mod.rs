@@ -47,8 +47,7 @@ pub(super) use self::ahead::Pool;
 use self::by_position::LevelDbCursor;
 use self::index::Indexed;
 use self::lending::{Opened, Walk};
-use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::source::internals::SourceInternals;
+use super::{Cursor, Identity, IndexPlace, NOT_WRITTEN, Source, SourceError, VerifiesLater};
 
 /// The shortest block whose checksum is deferred: for a shorter one, passing the deferred checksum on costs
 /// more than verifying the block. The tests' tables are small.
@@ -214,7 +213,7 @@ impl Source for LevelDb {
 
     /// Counts where the logs' keys and values are, the bytes that had to be joined, what is known of each
     /// table, and an index. It does not count what a cursor holds, a block of each of its tables, which is
-    /// not known in advance; nor what helpers unpack for a cursor, which `CursorInternals::held_bytes`
+    /// not known in advance; nor what helpers unpack for a cursor, which [`Cursor::held_bytes`]
     /// returns.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
@@ -235,12 +234,6 @@ impl Source for LevelDb {
         self.make_seekable(place)
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl SourceInternals for LevelDb {
     /// Reads a block of each level. If the greatest key ever written is deleted, `look` is not called: the
     /// result would change with compaction.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
@@ -248,6 +241,10 @@ impl SourceInternals for LevelDb {
         if let Ok(Some(entry)) = self.database().range(key, None).advance() {
             look(entry.key, entry.value);
         }
+    }
+
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(Some(NOT_WRITTEN))
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {

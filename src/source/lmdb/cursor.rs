@@ -14,9 +14,8 @@ use super::pages::Pages;
 use super::tree::Walk;
 use super::values::Values;
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, HeldBytes};
 use crate::source::page_cache::PageCache;
-use crate::source::{Cursor, Entry, Lender, Run, SourceError};
+use crate::source::{Cursor, Entry, HeldBytes, Lender, Run, SourceError};
 
 /// Who checks the page that a large value starts on. Checking it may mean waiting for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,12 +256,6 @@ impl Cursor for LmdbCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
-    }
-}
-
-impl CursorInternals for LmdbCursor {
     fn commit(&mut self) -> u64 {
         self.view.transaction()
     }

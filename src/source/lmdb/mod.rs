@@ -57,7 +57,6 @@ use self::files::Files;
 use self::index::Indexed;
 use self::page::{Holds, IS_READ_HERE, Tree};
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
-use crate::source::internals::SourceInternals;
 use percolator_files::{Access, Reading};
 
 /// A Caffe LMDB, opened for reading.
@@ -256,12 +255,6 @@ impl Source for Lmdb {
         self.make_seekable(place)
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl SourceInternals for Lmdb {
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         self.show_last(look);
     }

@@ -16,9 +16,8 @@ use super::walk::{LARGE_BYTES, Place, Walk};
 use super::{Body, TfRecord};
 use crate::record::RecordId;
 use crate::source::index::Damage;
-use crate::source::internals::{CursorInternals, HeldBytes, SpareBuffers};
 use crate::source::page_cache::PageCache;
-use crate::source::{Cursor, Entry, Lender, Run, SourceError};
+use crate::source::{Cursor, Entry, HeldBytes, Lender, Run, SourceError, SpareBuffers};
 
 /// After this many steps since a seek, the cursor is assumed to continue from record to record.
 const STEPS_APART: u32 = 4;
@@ -214,8 +213,67 @@ impl Cursor for TfRecordCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
+    fn foresee(&mut self, position: u64) {
+        if let At::Plain(plain) = &mut self.at
+            && let Some(Mapped { map, .. }) = &plain.by_position
+            && let Some((start, _)) =
+                plain.indexed.as_ref().and_then(|indexed| indexed.place(position).ok()?)
+        {
+            map.ask_for_head(start);
+        }
+    }
+
+    fn reads_until(&mut self, position: u64) {
+        if position != u64::MAX {
+            self.use_index();
+        }
+        if let At::Plain(plain) = &mut self.at {
+            (plain.until, plain.is_end_set) = (position, false);
+        }
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        let (buffer, value) = match &mut self.at {
+            At::Plain(plain) => match plain.alone.take() {
+                Some(value) => (plain.walk.alone(), value),
+                None => return false,
+            },
+            At::Packed { walk, whole } => match whole.take() {
+                Some(value) => (walk.buffer(), value),
+                None => return false,
+            },
+        };
+        run.exchange(id, self.key.bytes(), buffer, value);
+        true
+    }
+
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        match &mut self.at {
+            At::Plain(plain) => plain.walk.share_buffers(spare),
+            At::Packed { walk, .. } => walk.share_buffers(spare),
+        }
+    }
+
+    fn set_aside(&mut self) {
+        match &mut self.at {
+            At::Plain(plain) => {
+                plain.close();
+                plain.put_buffers();
+            }
+            At::Packed { walk, whole } => {
+                walk.close();
+                *whole = None;
+            }
+        }
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        let shared = match &self.at {
+            At::Plain(plain) if plain.forward.is_some() => 0,
+            At::Plain(plain) => plain.walk.held_bytes(value_bytes),
+            At::Packed { walk, .. } => walk.held_bytes(value_bytes),
+        };
+        HeldBytes { own: 0, shared }
     }
 }
 
@@ -416,70 +474,5 @@ impl PlainCursor {
         // SAFETY: the data are in the map, which is never written to, and `lender` holds it. What another
         // process could do to the file is the caveat of every map, which `Access::Mapped` names.
         Ok(unsafe { Entry::lent_value(key, data, lender) })
-    }
-}
-
-impl CursorInternals for TfRecordCursor {
-    fn foresee(&mut self, position: u64) {
-        if let At::Plain(plain) = &mut self.at
-            && let Some(Mapped { map, .. }) = &plain.by_position
-            && let Some((start, _)) =
-                plain.indexed.as_ref().and_then(|indexed| indexed.place(position).ok()?)
-        {
-            map.ask_for_head(start);
-        }
-    }
-
-    fn reads_until(&mut self, position: u64) {
-        if position != u64::MAX {
-            self.use_index();
-        }
-        if let At::Plain(plain) = &mut self.at {
-            (plain.until, plain.is_end_set) = (position, false);
-        }
-    }
-
-    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        let (buffer, value) = match &mut self.at {
-            At::Plain(plain) => match plain.alone.take() {
-                Some(value) => (plain.walk.alone(), value),
-                None => return false,
-            },
-            At::Packed { walk, whole } => match whole.take() {
-                Some(value) => (walk.buffer(), value),
-                None => return false,
-            },
-        };
-        run.exchange(id, self.key.bytes(), buffer, value);
-        true
-    }
-
-    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
-        match &mut self.at {
-            At::Plain(plain) => plain.walk.share_buffers(spare),
-            At::Packed { walk, .. } => walk.share_buffers(spare),
-        }
-    }
-
-    fn set_aside(&mut self) {
-        match &mut self.at {
-            At::Plain(plain) => {
-                plain.close();
-                plain.put_buffers();
-            }
-            At::Packed { walk, whole } => {
-                walk.close();
-                *whole = None;
-            }
-        }
-    }
-
-    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
-        let shared = match &self.at {
-            At::Plain(plain) if plain.forward.is_some() => 0,
-            At::Plain(plain) => plain.walk.held_bytes(value_bytes),
-            At::Packed { walk, .. } => walk.held_bytes(value_bytes),
-        };
-        HeldBytes { own: 0, shared }
     }
 }

@@ -60,9 +60,8 @@ use self::index::Indexed;
 use self::packed::Packed;
 use self::plain::Plain;
 pub(crate) use self::writer::frame_around;
-use super::internals::SourceInternals;
 use super::joined::Joined;
-use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use super::{Cursor, Identity, IndexPlace, NOT_WRITTEN, Source, SourceError, VerifiesLater};
 use percolator_files::Access;
 use percolator_files::shown;
 use percolator_files::what::Kind;
@@ -319,14 +318,12 @@ impl Source for TfRecord {
         self.make_seekable(place)
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl SourceInternals for TfRecord {
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.count_records(place)
+    }
+
+    fn commit(&self) -> Result<Option<u64>, SourceError> {
+        Ok(Some(NOT_WRITTEN))
     }
 
     fn index_checksum(&self) -> Option<u32> {

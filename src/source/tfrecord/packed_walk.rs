@@ -12,8 +12,7 @@ use super::error::{RecordAt, TfRecordError};
 use super::frame::{BOTH_BYTES, BadFrame, FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use super::key::KEY_BYTES;
 use super::packed::{Packed, Stream};
-use crate::source::SourceError;
-use crate::source::internals::{Buffers, SpareBuffers};
+use crate::source::{Buffers, SourceError, SpareBuffers};
 
 /// How much is unpacked at a time on the way back to a place.
 const RETURN_BYTES: usize = 64 << 10;

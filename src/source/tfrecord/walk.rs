@@ -15,8 +15,7 @@ use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use super::key::KEY_BYTES;
 use super::open_files::OpenFile;
 use super::plain::{Map, Plain};
-use crate::source::SourceError;
-use crate::source::internals::{Buffers, SpareBuffers};
+use crate::source::{Buffers, SourceError, SpareBuffers};
 
 /// Values of at least this length are read alone, into a buffer that a run can take over.
 pub(super) const LARGE_BYTES: usize = 64 << 10;

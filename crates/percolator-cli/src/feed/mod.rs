@@ -13,10 +13,11 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::BadRecords;
 use percolator::feed::ConfigError;
-use percolator::order::{Process, World};
+use percolator::order::World;
 use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
 use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats};
+use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use percolator::order::Process;
 use percolator::source::IndexPlace;
 use percolator::{Device, Feed, FeedBuilder, Shuffle, Transform};
 use percolator_distribute::{
-    Collective, DistributedStep, HostValue, InputOptions, InputWorkers, ReduceOp, distribute,
+    Collective, DistributedStep, HostValue, InputOptions, InputWorkers, Process, ReduceOp, distribute,
 };
 
 use crate::classifier::{Classifier, Gradient};

@@ -7,8 +7,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use percolator_distribute::{InputOptions, InputWorkers, ReduceOp, distribute};
-//! use percolator::order::Process;
+//! use percolator_distribute::{InputOptions, InputWorkers, Process, ReduceOp, distribute};
 //! use percolator::{Device, Feed, Shuffle};
 //! use percolator_cluster::collective::Group;
 //! use percolator_cluster::etcd::EtcdOptions;

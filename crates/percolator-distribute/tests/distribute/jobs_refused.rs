@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use percolator::order::{InputContext, OrderError, Process, World};
+use percolator::order::{InputContext, OrderError, World};
 use percolator::{FeedBuilder, Shuffle};
+use percolator_distribute::Process;
 use percolator_distribute::{
     DistributeError, InputOptions, InputReplicationMode, InputWorker, InputWorkers, distribute,
     distribute_from_fn,

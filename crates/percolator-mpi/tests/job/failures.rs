@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi::traits::Communicator as _;
-use percolator::order::Process;
 use percolator::reader::Registry;
 use percolator::source::{FnSource, SourceError};
 use percolator::{Device, Feed, RawBytes};
-use percolator_distribute::{Collective, InputOptions, InputWorkers, ReduceOp, distribute};
+use percolator_distribute::{Collective, InputOptions, InputWorkers, Process, ReduceOp, distribute};
 use percolator_mpi::{MpiCollective, ends_the_job};
 
 use super::*;

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use mpi::traits::Communicator as _;
-use percolator::order::Process;
 use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, LastBatch, RawBytes, Shuffle};
 use percolator_distribute::{
-    Collective as _, InputOptions, InputWorkers, LocalCollective, ReduceOp, distribute,
+    Collective as _, InputOptions, InputWorkers, LocalCollective, Process, ReduceOp, distribute,
 };
 use percolator_mpi::{MpiCollective, MpiError, ends_the_job};
 

@@ -4,8 +4,9 @@ use std::num::NonZeroU64;
 
 use percolator::Shuffle;
 use percolator::feed::{FeedSpec, Seed};
-use percolator::order::{JobWorker, Process, ShuffleSpec};
+use percolator::order::{JobWorker, ShuffleSpec};
 use percolator::transform::CaffeEra;
+use percolator_distribute::Process;
 use pyo3::prelude::*;
 
 use super::Keywords;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::LevelDb;
 use crate::process::sample::some_with;
 use crate::record::RecordId;
-use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::LevelDb;
 use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
-use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, IndexPlace, Source, SourceError, VerifiesLater};
 use percolator_files::Access;
 

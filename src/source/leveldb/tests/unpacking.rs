@@ -17,7 +17,6 @@ use super::LevelDb;
 use super::deferring::{DATABASES, checked, damage, data, verified};
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
 use crate::record::RecordId;
-use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, IndexPlace, Run, Source, VerifiesLater};
 
 /// When offloaded tasks are run.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{OrderError, World};
+use percolator::order::{OrderError, World};
 
 /// A process of a job, and the number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

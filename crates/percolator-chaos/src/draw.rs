@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::fault::{Fault, Faults};
-use crate::base::splitmix::{SplitMix, fold};
+use crate::fault::{Fault, Faults};
+use crate::splitmix::{SplitMix, fold};
 
 /// Separates these draws from all others of the seed.
 const FAULTS: u64 = 0x0063_6861_6f73;
@@ -32,7 +32,7 @@ impl Faults {
     /// Draws one to three faults from a seed. The same seed and reach draw the same faults.
     ///
     /// ```
-    /// use percolator::chaos::{Faults, Reach};
+    /// use percolator_chaos::{Faults, Reach};
     ///
     /// for seed in 0..100 {
     ///     let faults = Faults::drawn(seed, Reach::records(1000));
@@ -126,8 +126,8 @@ impl Draws {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault::{Effect, Place};
     use super::*;
+    use crate::fault::{Effect, Place};
 
     #[test]
     #[cfg_attr(miri, ignore = "only many seeds draw faults of every kind")]

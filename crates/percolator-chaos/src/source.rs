@@ -4,19 +4,20 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::fault::{Effect, Place};
-use super::state::State;
-use crate::base::splitmix::{SplitMix, fold};
-use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::record::RecordId;
-use crate::source::files::Files;
-use crate::source::internals::{CursorInternals, HeldBytes, SourceInternals, SpareBuffers};
-use crate::source::{Cursor, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
+use crate::fault::{Effect, Place};
+use crate::splitmix::{SplitMix, fold};
+use crate::state::State;
+use percolator::record::RecordId;
+use percolator::source::{
+    Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Run, Source, SourceError, SpareBuffers,
+    VerifiesLater,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Separates the bytes of damaged records from all other draws of a seed.
 const DAMAGE: u64 = 0x6461_6d61_6765;
 
-/// A source that a [`Chaos`](super::Chaos::source) has wrapped. It has the inner source's name and identity,
+/// A source that a [`Chaos`](crate::Chaos::source) has wrapped. It has the inner source's name and identity,
 /// and everything that a feed uses: the index, deferred checksums, read-ahead.
 #[derive(Debug)]
 pub struct ChaosSource {
@@ -27,7 +28,7 @@ pub struct ChaosSource {
 }
 
 impl ChaosSource {
-    pub(super) fn new(inner: Arc<dyn Source>, state: &Arc<State>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Source>, state: &Arc<State>) -> Self {
         state.note_living(|living| living.sources += 1);
         ChaosSource { inner, state: state.clone(), cursors: AtomicU64::new(0) }
     }
@@ -97,12 +98,6 @@ impl Source for ChaosSource {
         self.inner.index(place)
     }
 
-    fn internals(&self) -> Option<&dyn SourceInternals> {
-        Some(self)
-    }
-}
-
-impl SourceInternals for ChaosSource {
     fn files(&self) -> Files {
         self.inner.files()
     }
@@ -204,8 +199,36 @@ impl Cursor for ChaosCursor {
         Ok(())
     }
 
-    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
-        Some(self)
+    fn commit(&mut self) -> u64 {
+        self.inner.commit()
+    }
+
+    fn check_end(&mut self) -> Result<(), SourceError> {
+        self.inner.check_end()
+    }
+
+    fn foresee(&mut self, position: u64) {
+        self.inner.foresee(position);
+    }
+
+    fn reads_until(&mut self, position: u64) {
+        self.inner.reads_until(position);
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        self.inner.give(id, run)
+    }
+
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        self.inner.share_buffers(spare);
+    }
+
+    fn set_aside(&mut self) {
+        self.inner.set_aside();
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
+        self.inner.held_bytes(value_bytes)
     }
 }
 
@@ -243,39 +266,5 @@ fn tear(value: &mut Vec<u8>, effect: &Effect, seed: u64, position: u64) {
             }
         }
         _ => {}
-    }
-}
-
-impl CursorInternals for ChaosCursor {
-    fn commit(&mut self) -> u64 {
-        self.inner.commit()
-    }
-
-    fn check_end(&mut self) -> Result<(), SourceError> {
-        self.inner.check_end()
-    }
-
-    fn foresee(&mut self, position: u64) {
-        self.inner.foresee(position);
-    }
-
-    fn reads_until(&mut self, position: u64) {
-        self.inner.reads_until(position);
-    }
-
-    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        self.inner.give(id, run)
-    }
-
-    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
-        self.inner.share_buffers(spare);
-    }
-
-    fn set_aside(&mut self) {
-        self.inner.set_aside();
-    }
-
-    fn held_bytes(&mut self, value_bytes: usize) -> HeldBytes {
-        self.inner.held_bytes(value_bytes)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Something that goes wrong: an [`Effect`] at a [`Place`].
 ///
 /// ```
-/// use percolator::chaos::Fault;
+/// use percolator_chaos::Fault;
 ///
 /// let fault = Fault::record(17).fails("the disk does not answer").after(1);
 /// assert_eq!(fault.to_string(), "record 17 fails (the disk does not answer), but not the first time");
@@ -60,7 +60,7 @@ pub enum Effect {
     Fail(String),
     /// It panics.
     Panic,
-    /// It does not go on until it is [released](super::Chaos::release).
+    /// It does not go on until it is [released](crate::Chaos::release).
     Stick,
     /// It takes this much longer.
     Delay(Duration),
@@ -164,7 +164,7 @@ impl Fault {
     }
 
     /// Whether it strikes this place. A disk stays full.
-    pub(super) fn is_at(&self, place: Place, number: u64) -> bool {
+    pub(crate) fn is_at(&self, place: Place, number: u64) -> bool {
         let is_here = |own| own == number || place == Place::Byte && own < number;
         self.place == place && self.number.is_none_or(is_here)
     }
@@ -180,7 +180,7 @@ impl OnRecord {
         Fault::new(Place::Record, self.0, effect)
     }
 
-    /// The source cannot read it: [`SourceError::Broken`](crate::source::SourceError::Broken).
+    /// The source cannot read it: [`SourceError::Broken`](percolator::source::SourceError::Broken).
     #[must_use]
     pub fn fails(self, message: impl Into<String>) -> Fault {
         self.with(Effect::Fail(message.into()))
@@ -192,7 +192,7 @@ impl OnRecord {
         self.with(Effect::Panic)
     }
 
-    /// The source does not return it before it is [released](super::Chaos::release).
+    /// The source does not return it before it is [released](crate::Chaos::release).
     #[must_use]
     pub fn sticks(self) -> Fault {
         self.with(Effect::Stick)
@@ -228,8 +228,8 @@ impl OnCall {
         Fault::new(self.0, self.1, effect)
     }
 
-    /// It returns an error: a [`SourceError`](crate::source::SourceError), or a
-    /// [`DeviceError`](crate::DeviceError).
+    /// It returns an error: a [`SourceError`](percolator::source::SourceError), or a
+    /// [`DeviceError`](percolator::DeviceError).
     #[must_use]
     pub fn fails(self, message: impl Into<String>) -> Fault {
         self.with(Effect::Fail(message.into()))
@@ -241,7 +241,7 @@ impl OnCall {
         self.with(Effect::Panic)
     }
 
-    /// It does not return before it is [released](super::Chaos::release).
+    /// It does not return before it is [released](crate::Chaos::release).
     #[must_use]
     pub fn sticks(self) -> Fault {
         self.with(Effect::Stick)
@@ -270,7 +270,7 @@ impl OnEvent {
         self.with(Effect::Fail(message.into()))
     }
 
-    /// It does not happen before it is [released](super::Chaos::release).
+    /// It does not happen before it is [released](crate::Chaos::release).
     #[must_use]
     pub fn sticks(self) -> Fault {
         self.with(Effect::Stick)
@@ -305,7 +305,7 @@ impl OnBatch {
         self.with(Effect::Panic)
     }
 
-    /// It does not take it before it is [released](super::Chaos::release).
+    /// It does not take it before it is [released](crate::Chaos::release).
     #[must_use]
     pub fn sticks(self) -> Fault {
         self.with(Effect::Stick)

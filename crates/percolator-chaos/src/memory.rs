@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_128;
 
-use super::state::State;
-use crate::batch::HostMemory;
-use crate::device::HostBatch;
+use crate::state::State;
+use percolator::batch::HostMemory;
+use percolator::device::HostBatch;
 
 /// Memory of the inner device.
 #[derive(Debug)]
-pub(super) struct CountedMemory {
+pub(crate) struct CountedMemory {
     inner: Box<dyn HostMemory>,
     state: Arc<State>,
 }
 
 impl CountedMemory {
-    pub(super) fn new(inner: Box<dyn HostMemory>, state: &Arc<State>) -> Self {
+    pub(crate) fn new(inner: Box<dyn HostMemory>, state: &Arc<State>) -> Self {
         state.note_living(|living| living.memories += 1);
         CountedMemory { inner, state: state.clone() }
     }
@@ -46,7 +46,7 @@ unsafe impl HostMemory for CountedMemory {
 
 /// The memory of a batch that was submitted, and from its release on a hash of it.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// The address as a number: a transfer is moved among threads.
     address: usize,
     bytes: usize,
@@ -55,18 +55,18 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Notes where a submitted batch is.
-    pub(super) fn of(batch: HostBatch<'_>) -> Self {
+    pub(crate) fn of(batch: HostBatch<'_>) -> Self {
         let memory = batch.memory();
         Watch { address: memory.as_ptr() as usize, bytes: memory.len(), hash: None }
     }
 
     /// From here on, the batch must not be written to until its last use is over.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.hash = Some(self.read());
     }
 
     /// Whether it was written to. Ends the watch.
-    pub(super) fn is_overwritten(&mut self) -> bool {
+    pub(crate) fn is_overwritten(&mut self) -> bool {
         self.hash.take().is_some_and(|hash| hash != self.read())
     }
 

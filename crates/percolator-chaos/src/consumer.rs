@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::fault::{Effect, Place};
-use super::state::State;
+use crate::fault::{Effect, Place};
+use crate::state::State;
 
-/// An iterator over batches that a [`Chaos`](super::Chaos::consumer) has wrapped.
+/// An iterator over batches that a [`Chaos`](crate::Chaos::consumer) has wrapped.
 ///
 /// A fault strikes before the batch is taken. A consumer that leaves drops the inner iterator, and has no
 /// more batches.
@@ -19,7 +19,7 @@ pub struct Consumer<I> {
 }
 
 impl<I> Consumer<I> {
-    pub(super) fn new(batches: I, state: &Arc<State>) -> Self {
+    pub(crate) fn new(batches: I, state: &Arc<State>) -> Self {
         Consumer { batches: Some(batches), state: state.clone(), next: 0 }
     }
 

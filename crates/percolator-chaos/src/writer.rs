@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::fault::{Effect, Place};
-use super::state::State;
+use crate::fault::{Effect, Place};
+use crate::state::State;
 
-/// A writer that a [`Chaos`](super::Chaos::writer) has wrapped: it writes what the disk has room for, and
+/// A writer that a [`Chaos`](crate::Chaos::writer) has wrapped: it writes what the disk has room for, and
 /// then fails with [`io::ErrorKind::StorageFull`].
 #[derive(Debug)]
 pub struct Writer<W> {
@@ -16,7 +16,7 @@ pub struct Writer<W> {
 }
 
 impl<W> Writer<W> {
-    pub(super) fn new(inner: W, state: &Arc<State>) -> Self {
+    pub(crate) fn new(inner: W, state: &Arc<State>) -> Self {
         Writer { inner, state: state.clone(), written: 0 }
     }
 

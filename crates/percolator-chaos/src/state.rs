@@ -1,13 +1,13 @@
-//! What the wrappers of one [`Chaos`](super::Chaos) share: which faults have struck, what is stuck, what is
+//! What the wrappers of one [`Chaos`](crate::Chaos) share: which faults have struck, what is stuck, what is
 //! alive.
 
 use std::time::Duration;
 
-use super::fault::{Effect, Faults, Place};
-use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::sync::{Condvar, Mutex};
+use crate::fault::{Effect, Faults, Place};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is alive of the things that a [`Chaos`](super::Chaos) made.
+/// What is alive of the things that a [`Chaos`](crate::Chaos) made.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Living {
@@ -22,8 +22,8 @@ pub struct Living {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) faults: Faults,
+pub(crate) struct State {
+    pub(crate) faults: Faults,
     is_armed: AtomicBool,
     progress: Mutex<Progress>,
     changed: Condvar,
@@ -41,7 +41,7 @@ struct Progress {
 }
 
 impl State {
-    pub(super) fn new(faults: Faults) -> Self {
+    pub(crate) fn new(faults: Faults) -> Self {
         let none = vec![0; faults.list.len()];
         let progress = Progress {
             passes: none.clone(),
@@ -59,13 +59,13 @@ impl State {
         }
     }
 
-    pub(super) fn set_armed(&self, is_armed: bool) {
+    pub(crate) fn set_armed(&self, is_armed: bool) {
         // SeqCst: a fault strikes after `arm` has returned, and none after `disarm`.
         self.is_armed.store(is_armed, Ordering::SeqCst);
     }
 
     /// What happens at a place that is reached now.
-    pub(super) fn strike(&self, place: Place, number: u64) -> Vec<&Effect> {
+    pub(crate) fn strike(&self, place: Place, number: u64) -> Vec<&Effect> {
         if !self.is_armed.load(Ordering::SeqCst) {
             return Vec::new();
         }
@@ -86,7 +86,7 @@ impl State {
     /// # Panics
     ///
     /// If a fault says so.
-    pub(super) fn suffer(&self, effects: &[&Effect], what: &dyn std::fmt::Display) -> Result<(), String> {
+    pub(crate) fn suffer(&self, effects: &[&Effect], what: &dyn std::fmt::Display) -> Result<(), String> {
         for effect in effects {
             match effect {
                 Effect::Delay(time) => pass(*time),
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Waits until it is released.
-    pub(super) fn stick(&self) {
+    pub(crate) fn stick(&self) {
         let mut progress = self.progress.lock();
         progress.has_stuck = true;
         self.changed.notify_all();
@@ -110,43 +110,43 @@ impl State {
     }
 
     /// Notes that an event does not happen now.
-    pub(super) fn note_stuck(&self) {
+    pub(crate) fn note_stuck(&self) {
         self.change(|progress| progress.has_stuck = true);
     }
 
-    pub(super) fn is_released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.progress.lock().is_released
     }
 
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.change(|progress| progress.is_released = true);
     }
 
-    pub(super) fn wait_until_stuck(&self) {
+    pub(crate) fn wait_until_stuck(&self) {
         self.wait_until(|progress| progress.has_stuck || progress.is_released);
     }
 
-    pub(super) fn wait_until_gone(&self) {
+    pub(crate) fn wait_until_gone(&self) {
         self.wait_until(|progress| progress.living == Living::default());
     }
 
-    pub(super) fn strikes(&self) -> Vec<u64> {
+    pub(crate) fn strikes(&self) -> Vec<u64> {
         self.progress.lock().strikes.clone()
     }
 
-    pub(super) fn living(&self) -> Living {
+    pub(crate) fn living(&self) -> Living {
         self.progress.lock().living
     }
 
-    pub(super) fn note_living(&self, change: impl FnOnce(&mut Living)) {
+    pub(crate) fn note_living(&self, change: impl FnOnce(&mut Living)) {
         self.change(|progress| change(&mut progress.living));
     }
 
-    pub(super) fn overwritten(&self) -> u64 {
+    pub(crate) fn overwritten(&self) -> u64 {
         self.progress.lock().overwritten
     }
 
-    pub(super) fn note_overwritten(&self) {
+    pub(crate) fn note_overwritten(&self) {
         self.change(|progress| progress.overwritten += 1);
     }
 
@@ -164,6 +164,6 @@ impl State {
 }
 
 /// A delay is what was requested here; it orders nothing.
-pub(super) fn pass(time: Duration) {
+pub(crate) fn pass(time: Duration) {
     std::thread::sleep(time);
 }

@@ -6,7 +6,7 @@
 //! real source, device, consumer or writer, and lets the faults strike. Everything else stays as it is.
 //!
 //! ```
-//! use percolator::chaos::{Chaos, Fault};
+//! use percolator_chaos::{Chaos, Fault};
 //! use percolator::source::FnSource;
 //! use percolator::{Feed, FeedError, RawBytes};
 //!
@@ -39,7 +39,7 @@
 //! faults again.
 //!
 //! ```
-//! use percolator::chaos::{Faults, Reach};
+//! use percolator_chaos::{Faults, Reach};
 //!
 //! let faults = Faults::drawn(42, Reach::records(1000).and_batches(50));
 //! assert_eq!(faults, Faults::drawn(42, Reach::records(1000).and_batches(50)));
@@ -52,14 +52,15 @@ mod draw;
 mod fault;
 mod memory;
 mod source;
+mod splitmix;
 mod state;
 mod writer;
 
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::device::Device;
-use crate::source::Source;
+use percolator::device::Device;
+use percolator::source::Source;
 
 pub use self::consumer::Consumer;
 pub use self::draw::Reach;
@@ -121,14 +122,14 @@ impl Chaos {
     /// [transfer](Fault::transfer), [submit](Fault::submit), [arrival](Fault::arrival),
     /// [release](Fault::release), [last use](Fault::last_use).
     ///
-    /// Batches are numbered as they are submitted to the device. [`Batch::transfer`](crate::Batch::transfer)
-    /// is then of another type; [`Batch::cuda`](crate::Batch::cuda) stays as it was.
+    /// Batches are numbered as they are submitted to the device. [`Batch::transfer`](percolator::Batch::transfer)
+    /// is then of another type; [`Batch::cuda`](percolator::Batch::cuda) stays as it was.
     #[must_use]
     pub fn device(&self, device: Device) -> Device {
         Device::from_backend(Arc::new(ChaosBackend::new(device, &self.state)))
     }
 
-    /// Wraps an iterator over [batches](Fault::batch) or steps, such as a [`Lane`](crate::Lane): its consumer
+    /// Wraps an iterator over [batches](Fault::batch) or steps, such as a [`Lane`](percolator::Lane): its consumer
     /// may then be slow, stick, panic or leave.
     #[must_use]
     pub fn consumer<I: IntoIterator>(&self, batches: I) -> Consumer<I::IntoIter> {
@@ -194,3 +195,13 @@ impl Chaos {
         self.state.overwritten()
     }
 }
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/faults.md")]
+pub struct Guide;
+
+/// So does the README's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

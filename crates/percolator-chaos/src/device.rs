@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use bytemuck::TransparentWrapper;
 use parking_lot::Mutex;
 
-use super::fault::{Effect, Place};
-use super::memory::{CountedMemory, Watch};
-use super::state::{State, pass};
-use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::batch::HostMemory;
-use crate::device::{Backend, Capacity, Device, DeviceError, Event, HostBatch, Transfer};
-use crate::transform::DeviceTransform;
+use crate::fault::{Effect, Place};
+use crate::memory::{CountedMemory, Watch};
+use crate::state::{State, pass};
+use percolator::batch::HostMemory;
+use percolator::device::{Backend, Capacity, Device, DeviceError, Event, HostBatch, Transfer};
+use percolator::transform::DeviceTransform;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many of each were requested.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Counts {
 
 /// The backend of a wrapped device.
 #[derive(Debug)]
-pub(super) struct ChaosBackend {
+pub(crate) struct ChaosBackend {
     inner: Device,
     shared: Arc<Shared>,
 }
@@ -51,7 +51,7 @@ impl Shared {
 }
 
 impl ChaosBackend {
-    pub(super) fn new(inner: Device, state: &Arc<State>) -> Self {
+    pub(crate) fn new(inner: Device, state: &Arc<State>) -> Self {
         let (name, counts) = (inner.name(), Counts::default());
         ChaosBackend { inner, shared: Arc::new(Shared { name, state: state.clone(), counts }) }
     }
@@ -85,7 +85,7 @@ impl Backend for ChaosBackend {
     }
 
     fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
-        let inner = self.inner.transforming(transform)?;
+        let inner = Device::from_backend(self.inner.backend().transforming(transform)?);
         Ok(Arc::new(ChaosBackend { inner, shared: self.shared.clone() }))
     }
 
