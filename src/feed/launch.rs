@@ -19,13 +19,14 @@ use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
-use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Sender, bounded, thread};
 use crate::device::{Device, DeviceError};
 use crate::order::OrderError;
-use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::frontier::{Frontier, LaneFrontier};
-use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State, Tolerance};
+use crate::prefetch::{
+    ConsumerQueues, Depth, FeedLinks, LaneBatches, LaneMeters, Prefetcher, RingKeeper, State, Tolerance,
+    lane_queues,
+};
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::reader::thread::{Pool, Terms};
 use crate::reader::{DataReader, ReaderWatch};
@@ -264,28 +265,24 @@ impl ResolvedFeed {
         shared: &Shared,
     ) -> Result<Lane, FeedError> {
         let Sizing { prefetch, prefetch_max, .. } = self.sizing;
-        let (free_sender, free) = bounded(prefetch_max);
-        // One message more than there are batches: the error.
-        let (full, full_receiver) = bounded(prefetch_max + 1);
-        // Room for a message that never comes: a wait on a queue without room allocates.
-        let (stop_sender, stop) = bounded(1);
-        let (done_sender, done) = bounded(prefetch_max);
+        let (queues, of_consumer) = lane_queues(prefetch_max, shared.workers.tasks());
+        let ConsumerQueues { full, consumer, free, stop, is_left } = of_consumer;
         let (number, watch, together) = (reader.number(), reader.watch(), frontier.shared().clone());
-        let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
-        let (account, consumer) = (SlotAccount::open(), Arc::new(ConsumerTask::default()));
+        let account = SlotAccount::open();
         let mut prefetcher = Prefetcher {
-            consumer: consumer.clone(),
             ring: RingKeeper(account.clone()),
             reader,
             processor: self.processor.clone(),
-            draws,
+            draws: self.draws(number).map_err(ConfigError::Order)?,
             device: device.clone(),
             near,
-            layout: self.layout.clone(),
-            first_layout: self.layout.clone(),
-            capacity: self.capacity,
-            pads,
+            batches: LaneBatches {
+                layout: self.layout.clone(),
+                first: self.layout.clone(),
+                capacity: self.capacity,
+                pads,
+            },
             tolerance: Tolerance {
                 policy: self.builder.spec.bad_records.clone(),
                 count: progress.bad_count(),
@@ -293,18 +290,14 @@ impl ResolvedFeed {
                 is_mixed: !self.builder.spec.schedule.mix.is_empty(),
             },
             depth: Depth::of(prefetch, prefetch_max),
-            governor: shared.governor.clone(),
             meters: meters.clone(),
-            first_error: shared.first_error.clone(),
-            frontier,
-            counts_batches: self.builder.spec.schedule.blocks,
-            tasks: shared.workers.tasks(),
-            done,
-            done_sender,
-            free,
-            full,
-            stop,
-            is_left: Arc::new(AtomicBool::new(false)),
+            feed: FeedLinks {
+                governor: shared.governor.clone(),
+                first_error: shared.first_error.clone(),
+                frontier,
+                counts_batches: self.builder.spec.schedule.blocks,
+            },
+            queues,
             state: State::with_capacity(prefetch_max, progress.next().1),
         };
         prefetcher.add_slots(prefetch)?;
@@ -312,10 +305,10 @@ impl ResolvedFeed {
             number,
             device: device.name(),
             empties: EmptyBatches::new(device, &self.layout, pads, number),
-            full: full_receiver,
+            full,
             arrived: None,
             wait: None,
-            returns: ReturnQueue::new(free_sender, &account),
+            returns: ReturnQueue::new(free, &account),
             meters: meters.clone(),
             consumer,
             #[cfg(feature = "stream")]
@@ -329,8 +322,8 @@ impl ResolvedFeed {
             first_error: shared.first_error.clone(),
             frontier: together,
             ended: false,
-            is_left: prefetcher.is_left.clone(),
-            thread: Some(spawn(prefetcher, stop_sender)?),
+            is_left,
+            thread: Some(spawn(prefetcher, stop)?),
             _workers: Some(shared.workers.clone()),
         })
     }

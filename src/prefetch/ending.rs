@@ -29,7 +29,7 @@ impl Prefetcher {
             let first = self.state.submitted.front().map(|(at, _)| *at);
             let at = first.unwrap_or_else(|| self.state.next_complete());
             let has_failed = matches!(self.state.ending, Some(Ending::Known));
-            match self.frontier.look(at, first.is_some() || has_ended || has_failed) {
+            match self.feed.frontier.look(at, first.is_some() || has_ended || has_failed) {
                 Clearance::Cleared => match self.state.submitted.pop_front() {
                     Some((_, batch)) => self.deliver(batch)?,
                     None if has_ended => return Ok(Some(Ok(()))),
@@ -52,10 +52,10 @@ impl Prefetcher {
                     tracing::info!(%error, "the lane ends; the others continue");
                     return Ok(Some(Err(error.clone())));
                 }
-                if self.first_error.set(error.clone()) {
+                if self.feed.first_error.set(error.clone()) {
                     tracing::info!(%error, "the feed ends");
                 }
-                Ok(Some(Err(self.first_error.get().unwrap_or_else(|| error.clone()))))
+                Ok(Some(Err(self.feed.first_error.get().unwrap_or_else(|| error.clone()))))
             }
             _ => Ok(None),
         }
@@ -69,11 +69,11 @@ impl Prefetcher {
         match self.state.ending.take() {
             // Only now: a batch that was in flight may have failed because of an earlier record.
             Some(Ending::Data(at, error)) => {
-                self.frontier.fail(at, error);
+                self.feed.frontier.fail(at, error);
                 self.state.ending = Some(Ending::Known);
             }
             Some(ending @ (Ending::Source | Ending::Now(_))) => {
-                self.frontier.withdraw();
+                self.feed.frontier.withdraw();
                 self.state.ending = Some(ending);
             }
             ending => self.state.ending = ending,

@@ -32,10 +32,10 @@ impl Prefetcher {
             let verified = checksums.before(position).map_err(BatchFault::from);
             match verified.and_then(|()| Ok(self.layout_of(&record)?)) {
                 // It decides nothing. The worker detects whether it was written to in the meantime.
-                Ok(layout) if Arc::ptr_eq(&layout, &self.layout) => return Ok(Front::Good(bad)),
+                Ok(layout) if Arc::ptr_eq(&layout, &self.batches.layout) => return Ok(Front::Good(bad)),
                 Ok(layout) => {
                     run.check_used()?;
-                    self.layout = layout;
+                    self.batches.layout = layout;
                     return Ok(Front::Good(bad));
                 }
                 Err(fault) => {
@@ -46,7 +46,7 @@ impl Prefetcher {
             }
         }
         if bad.is_empty() {
-            self.layout = self.first_layout.clone();
+            self.batches.layout = self.batches.first.clone();
             return Ok(Front::Good(bad));
         }
         Ok(Front::Bad(bad))
@@ -56,8 +56,8 @@ impl Prefetcher {
     /// this record is tried before others have to fit it. Earlier batches make no difference, because a
     /// resumed run does not know them.
     fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
-        let layout = self.processor.layout(record, &self.layout)?;
-        if layout.rows() > 1 && layout != self.first_layout {
+        let layout = self.processor.layout(record, &self.batches.layout)?;
+        if layout.rows() > 1 && layout != self.batches.first {
             self.processor.check_good(record, layout.fields())?;
         }
         Ok(layout)
@@ -67,10 +67,12 @@ impl Prefetcher {
     /// layout is tried: the wrong size of a damaged record must not be reported as the device's fault.
     pub(super) fn why_no_room(&self, run: &Lease, decided: usize, error: FeedError) -> FeedError {
         let is_memory = matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
-        let Some(record) = run.get(decided).filter(|_| is_memory && self.layout != self.first_layout) else {
+        let Some(record) =
+            run.get(decided).filter(|_| is_memory && self.batches.layout != self.batches.first)
+        else {
             return error;
         };
-        let tried = self.processor.try_alone(&record, self.layout.fields());
+        let tried = self.processor.try_alone(&record, self.batches.layout.fields());
         match (run.check_used(), tried) {
             (Err(changed), _) => changed.into(),
             (Ok(()), Err(damage)) if damage.cause.is_of_record() => damage.into(),
@@ -91,7 +93,7 @@ impl Prefetcher {
 
     /// Makes a batch of only bad records, with the layout of the source's first.
     pub(super) fn begin_and_close(&mut self, end: Option<StepEnd>) {
-        self.layout = self.first_layout.clone();
+        self.batches.layout = self.batches.first.clone();
         match self.begin() {
             Ok(()) => self.close_batch(end),
             Err(error) => self.fail(error),

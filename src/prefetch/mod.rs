@@ -38,6 +38,7 @@ mod ending;
 mod first_good;
 pub(crate) mod frontier;
 mod meters;
+mod queues;
 mod slot;
 mod tolerance;
 
@@ -48,6 +49,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::depth::Depth;
 pub(crate) use self::meters::LaneMeters;
+pub(crate) use self::queues::{ConsumerQueues, Queues, lane_queues};
 use self::slot::grow;
 pub(crate) use self::slot::{Delivered, Returned, Slot, SlotHeader, Unsubmitted, give_back, submit};
 pub(crate) use self::tolerance::Tolerance;
@@ -58,13 +60,12 @@ use crate::base::meter::WaitMeter;
 use crate::base::numa::Cpus;
 use crate::base::return_queue::await_returned;
 use crate::base::slot_account::SlotAccount;
-use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::atomic::Ordering;
 use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::base::trace::{self, TARGET};
 use crate::batch::{BatchLayout, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError};
 use crate::feed::FeedError;
-use crate::prefetch::consumer_task::ConsumerTask;
 use crate::prefetch::ending::Ending;
 use crate::prefetch::first_good::Front;
 use crate::prefetch::frontier::LaneFrontier;
@@ -96,38 +97,36 @@ pub(crate) struct Prefetcher {
     /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
     /// there too.
     pub(crate) near: Option<Cpus>,
-    /// The layout and capacity of a batch: at first according to the source's first good record
-    /// (`first_layout`), later according to the first good record of the batch before.
-    pub(crate) layout: Arc<BatchLayout>,
-    pub(crate) first_layout: Arc<BatchLayout>,
-    pub(crate) capacity: Capacity,
-    /// Whether short batches are padded.
-    pub(crate) pads: bool,
+    pub(crate) batches: LaneBatches,
     /// How many bad records there may be, and how many there were.
     pub(crate) tolerance: Tolerance,
     pub(crate) depth: Depth,
-    pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
-    /// Shared by all lanes of the feed: what ends them at once, wherever they are.
+    pub(crate) feed: FeedLinks,
+    pub(crate) queues: Queues,
+    pub(crate) state: State,
+}
+
+/// What the batches of a lane are like.
+pub(crate) struct LaneBatches {
+    /// The layout and capacity of a batch: at first according to the source's first good record (`first`),
+    /// later according to the first good record of the batch before.
+    pub(crate) layout: Arc<BatchLayout>,
+    pub(crate) first: Arc<BatchLayout>,
+    pub(crate) capacity: Capacity,
+    /// Whether short batches are padded.
+    pub(crate) pads: bool,
+}
+
+/// What a lane shares with the others of its feed.
+pub(crate) struct FeedLinks {
+    pub(crate) governor: Arc<Governor>,
+    /// What ends all lanes at once, wherever they are.
     pub(crate) first_error: FirstError<FeedError>,
     /// How far the other lanes are: it decides what is handed over, and where the data end the feed.
     pub(crate) frontier: LaneFrontier,
     /// Whether steps are handed out in blocks, in any order: the frontier then counts the lane's batches.
     pub(crate) counts_batches: bool,
-    pub(crate) tasks: Sender<Task>,
-    /// Receives a message whenever a batch is complete; `done_sender` is for new slots.
-    pub(crate) done: Receiver<()>,
-    pub(crate) done_sender: Sender<()>,
-    pub(crate) full: Sender<Result<Delivered, FeedError>>,
-    /// Woken after each send to `full`, and after the last.
-    pub(crate) consumer: Arc<ConsumerTask>,
-    /// Slots whose batch the consumer has dropped.
-    pub(crate) free: Receiver<Returned>,
-    /// Disconnects when the consumer's end is dropped.
-    pub(crate) stop: Receiver<()>,
-    /// Set by the consumer's end after this thread is done.
-    pub(crate) is_left: Arc<AtomicBool>,
-    pub(crate) state: State,
 }
 
 /// A prefetcher's slots by state, and whether the lane is ending. Transfers come before buffers, here too.
@@ -231,9 +230,9 @@ impl Prefetcher {
 
     /// Adds a batch to the ring, with its memory on the host and on the device.
     fn add_slot(&mut self) -> Result<(), FeedError> {
-        let (memory, capacity) = self.device.host_memory(self.capacity)?;
+        let (memory, capacity) = self.device.host_memory(self.batches.capacity)?;
         let transfer = self.device.backend().transfer(capacity)?;
-        let mut frame = Frame::new(memory, self.layout.rows(), self.done_sender.clone());
+        let mut frame = Frame::new(memory, self.batches.layout.rows(), self.queues.done_sender.clone());
         if self.processor.hashes_contents {
             frame.keep_contents();
         }
@@ -255,22 +254,9 @@ impl Prefetcher {
         empties: &Receiver<Receiver<Returned>>,
     ) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
-        let Prefetcher {
-            ring,
-            reader,
-            processor,
-            draws,
-            governor,
-            tasks,
-            full,
-            consumer,
-            free,
-            first_error,
-            frontier,
-            state,
-            meters,
-            ..
-        } = self;
+        let Prefetcher { ring, reader, processor, draws, feed, queues, state, meters, .. } = self;
+        let FeedLinks { governor, first_error, frontier, .. } = feed;
+        let Queues { tasks, full, consumer, free, .. } = queues;
         drop(ring);
         // Discarded batches will never be complete.
         meters.filling.store(0, Ordering::Relaxed);
@@ -312,8 +298,8 @@ impl Prefetcher {
         self.reuse();
         if let Some(outcome) = self.hand_over()? {
             if let Err(error) = outcome {
-                self.full.send(Err(error)).map_err(|_| ConsumerGone)?;
-                self.consumer.wake();
+                self.queues.full.send(Err(error)).map_err(|_| ConsumerGone)?;
+                self.queues.consumer.wake();
             }
             return Ok(false);
         }
@@ -336,7 +322,7 @@ impl Prefetcher {
             }
             Wake::Done | Wake::Rested | Wake::Frontier => {}
             Wake::Alarm => {
-                let error = self.first_error.get().unwrap_or(FeedError::Cancelled);
+                let error = self.feed.first_error.get().unwrap_or(FeedError::Cancelled);
                 self.fail(error);
             }
             Wake::ConsumerLeft => return Err(ConsumerGone),
@@ -406,12 +392,13 @@ impl Prefetcher {
             Some(ending) => in_flight.is_empty() && !matches!(ending, Ending::Now(_)),
         };
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
+        let alarm = if wants_alarm { self.feed.first_error.alarm() } else { &no_alarm };
         select! {
-            recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
-            recv(if wants_alarm { self.first_error.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
-            recv(self.done) -> _ => Some(Wake::Done),
-            recv(self.frontier.woken()) -> _ => Some(Wake::Frontier),
-            recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
+            recv(self.queues.stop) -> _ => Some(Wake::ConsumerLeft),
+            recv(alarm) -> _ => Some(Wake::Alarm),
+            recv(self.queues.done) -> _ => Some(Wake::Done),
+            recv(self.feed.frontier.woken()) -> _ => Some(Wake::Frontier),
+            recv(if wants_slot { &self.queues.free } else { &no_slot }) -> slot => {
                 // A disconnected `free` means that the consumer has dropped the lane.
                 Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
             },
@@ -424,7 +411,7 @@ impl Prefetcher {
 
     /// Gives the run's records their places and passes them to the workers.
     fn place_run(&mut self, run: Lease) {
-        self.governor.look(Instant::now());
+        self.feed.governor.look(Instant::now());
         let (mut bad, mut verified) = (Vec::new(), 0);
         if self.state.open.is_none() {
             if self.processor.decoder.may_reshape() {
@@ -456,9 +443,9 @@ impl Prefetcher {
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
         // A lost worker keeps taking and dropping tasks until the queue ends. Without any worker, the records
         // would never be written.
-        let is_left = self.is_left.clone();
+        let is_left = self.queues.is_left.clone();
         let fill = Fill { run, places, settled, verified, lane, batch, is_left };
-        assert!(self.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
+        assert!(self.queues.tasks.send(Task::Fill(fill)).is_ok(), "the workers outlive the lanes");
         if end.is_some() {
             self.close_batch(end);
         }
@@ -466,7 +453,7 @@ impl Prefetcher {
 
     /// Starts a batch with the current layout.
     fn begin(&mut self) -> Result<(), FeedError> {
-        let capacity = self.layout.capacity();
+        let capacity = self.batches.layout.capacity();
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
         if !slot.header.capacity.holds(capacity) {
             grow(slot, &self.device, slot.header.capacity.or(capacity))?;
@@ -476,7 +463,7 @@ impl Prefetcher {
         let early = std::mem::take(&mut self.state.early);
         self.state.open = self.state.idle.take().map(|slot| {
             let header = SlotHeader { batch, ..slot.header };
-            let mut filling = slot.frame.begin(&self.layout);
+            let mut filling = slot.frame.begin(&self.batches.layout);
             if !early.is_empty() {
                 let mut places = filling.take(early.len());
                 early.into_iter().enumerate().for_each(|(position, bad)| places.mark_bad(position, bad));
@@ -493,8 +480,8 @@ impl Prefetcher {
     /// Closes the open batch: all its places are handed out, and the workers complete it.
     fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((header, filling)) = self.state.open.take() {
-            let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
-            let (at, next) = match step.filter(|_| !self.counts_batches) {
+            let pending = if self.batches.pads { filling.finish_padded() } else { filling.finish() };
+            let (at, next) = match step.filter(|_| !self.feed.counts_batches) {
                 Some(end) => (end.id(), end.next()),
                 None => (self.state.next, StepId { step: self.state.next.step + 1, ..self.state.next }),
             };
@@ -549,7 +536,7 @@ impl Prefetcher {
             match submitted {
                 Ok(delivered) => {
                     self.state.submitted.push_back((at, delivered));
-                    self.frontier.advance(self.state.next_complete());
+                    self.feed.frontier.advance(self.state.next_complete());
                 }
                 Err(Unsubmitted { error, slot }) => {
                     self.state.failed.extend(slot.map(|slot| *slot));
@@ -567,8 +554,8 @@ impl Prefetcher {
         self.meters.filling.fetch_sub(1, Ordering::Relaxed);
         self.meters.ready.fetch_add(1, Ordering::Relaxed);
         trace::moment!("ready", self.meters.feed, self.reader.number(), delivered.header.batch);
-        self.full.send(Ok(delivered)).map_err(|_| ConsumerGone)?;
-        self.consumer.wake();
+        self.queues.full.send(Ok(delivered)).map_err(|_| ConsumerGone)?;
+        self.queues.consumer.wake();
         self.depth.look(Instant::now(), &self.meters);
         Ok(())
     }
