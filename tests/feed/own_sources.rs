@@ -1,13 +1,16 @@
-//! Sources of a caller's own, which have nothing but the two traits: one that wraps a source of the crate's,
-//! and one that cannot go back.
+//! Sources of a caller's own: some that wrap a source of the crate's, and one that cannot go back.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use percolator::reader::Registry;
-use percolator::source::{Access, Cursor, Entry, Joined, Lmdb, Source, SourceError, TfRecord};
+use percolator::record::RecordId;
+use percolator::source::{
+    Access, Cursor, Entry, Joined, Lmdb, Run, Source, SourceError, TfRecord, VerifiesLater,
+};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 
@@ -59,7 +62,7 @@ fn feed(source: impl Source + 'static) -> FeedBuilder {
     Feed::builder().source(source).registry(&Registry::new()).decoder(RawBytes::fixed()).once()
 }
 
-/// The crate's own sources hand large values over together with their buffers. A wrapper cannot.
+/// Cursors may hand large values over together with their buffers. This wrapper does not.
 #[test]
 fn large_values_of_a_wrapped_source_are_copied() {
     const BYTES: usize = 200_000;
@@ -100,6 +103,78 @@ fn a_source_that_cannot_go_back_is_read_once() {
     let batches = feed(Forwarding { inner, rewinds: false }).batch_size(4).build().unwrap();
     let records: Vec<_> = batches.into_iter().map(|batch| batch.unwrap().len()).collect();
     assert_eq!(records, [4, 4, 2]);
+}
+
+/// Passes on all that another source can do for a feed, or forgets `give`.
+#[derive(Debug)]
+struct PassingOn {
+    inner: TfRecord,
+    gives: bool,
+    /// How many values its cursors gave.
+    given: Arc<AtomicUsize>,
+}
+
+struct PassingOnCursor {
+    inner: Box<dyn Cursor>,
+    gives: bool,
+    given: Arc<AtomicUsize>,
+}
+
+impl Source for PassingOn {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.inner.records()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.inner.cursor()
+    }
+
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        let (inner, given) = (self.inner.deferring_cursor(promise)?, self.given.clone());
+        Ok(Box::new(PassingOnCursor { inner, gives: self.gives, given }))
+    }
+}
+
+impl Cursor for PassingOnCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        self.inner.advance()
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.inner.rewind()
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        let is_given = self.gives && self.inner.give(id, run);
+        self.given.fetch_add(usize::from(is_given), Ordering::Relaxed);
+        is_given
+    }
+}
+
+#[test]
+fn a_wrapper_gives_large_values_on_and_one_that_forgets_it_is_an_error_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records");
+    let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
+    (0..5).for_each(|index| writer.write(&vec![index; 200_000]).unwrap());
+    writer.finish().unwrap();
+    let wrapped = |gives| {
+        let inner = TfRecord::options().access(Access::Read).open(&path).unwrap();
+        PassingOn { inner, gives, given: Arc::default() }
+    };
+    let all = wrapped(true);
+    let given = all.given.clone();
+    for (batch, index) in feed(all).batch_size(1).build().unwrap().into_iter().zip(0_u8..) {
+        assert!(batch.unwrap().get::<u8>("data").unwrap().iter().all(|&byte| byte == index));
+    }
+    assert_eq!(given.load(Ordering::Relaxed), 5);
+    let forgotten = feed(wrapped(false)).batch_size(1).build().unwrap().into_iter().next().unwrap();
+    let message = forgotten.unwrap_err().to_string();
+    assert!(message.contains("record 0") && message.contains("must pass on `give`"), "{message}");
 }
 
 /// The first records of another source, whose cursors have all of them.
