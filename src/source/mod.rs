@@ -128,7 +128,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`SourceError`] if the database cannot be read, is damaged, has records without positions, or is a
-    /// compressed file ([`TfRecordError::InOrderAlone`]).
+    /// compressed file ([`InOrderAlone`](crate::tfrecord::TfRecordError::InOrderAlone)).
     fn index(&self, _place: &IndexPlace) -> Result<(), SourceError> {
         Ok(())
     }
