@@ -138,8 +138,8 @@ pub mod transform;
 pub mod net {
     #[doc(inline)]
     pub use percolator_net::{
-        DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
-        TransformSpec, WarningKind, rooted,
+        DataLayer, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace, TransformSpec,
+        WarningKind, rooted,
     };
 }
 

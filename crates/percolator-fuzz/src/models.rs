@@ -96,7 +96,8 @@ pub fn saved_model(bytes: &[u8]) {
     accepted();
     assert!(model.to_bytes() == bytes, "a model is written as it was read");
     within(bytes, GRAPH, || model.meta_graphs().iter().for_each(read_graph));
-    let text = within(bytes, GRAPH, || model.to_text());
+    // Parts that are only printed may be damaged.
+    let Ok(text) = within(bytes, GRAPH, || model.to_text()) else { return };
     // A model of nothing but defaults has no text, and an empty file is taken for one that was cut.
     if text.is_empty() {
         return;
@@ -104,7 +105,7 @@ pub fn saved_model(bytes: &[u8]) {
     std::fs::remove_file(path).expect("it is there");
     folder.with("saved_model.pbtxt", text.as_bytes());
     let again = SavedModel::open(folder.path()).unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert_eq!(again.to_text(), text);
+    assert_eq!(again.to_text().expect("it was read from text"), text);
 }
 
 /// A SavedModel as text.

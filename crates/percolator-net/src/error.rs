@@ -100,6 +100,11 @@ impl NetError {
         Self { at: Some(place), ..Self::new(cause) }
     }
 
+    /// What is wrong at a place in the text.
+    pub(super) fn text(place: TextPlace, fault: impl Into<String>) -> Self {
+        Self::at(place, NetCause::Text { fault: fault.into() })
+    }
+
     /// The same error, in this file.
     pub(super) fn within(self, path: Option<&Path>) -> Self {
         Self { path: path.map(Path::to_owned), ..self }
@@ -153,93 +158,18 @@ pub enum NetCause {
         text: Box<NetError>,
     },
 
-    /// A character that starts no token.
-    #[error("found {found}, which starts no token of protobuf's text format")]
-    Character {
-        /// The character, quoted, or its byte.
-        found: String,
-    },
-    /// A string is not closed.
-    #[error("the string is not closed on its line; did you miss a quote?")]
-    StringNotClosed,
-    /// An invalid escape sequence.
-    #[error(
-        "invalid escape sequence in a string, at {found}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \\? \
-         \\' \\\", octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF"
-    )]
-    Escape {
-        /// The text from its backslash on.
-        found: String,
-    },
-    /// A path that is not UTF-8. Other names are read whatever their bytes.
-    #[error("the string of {field} is not UTF-8; rename the file, or give its path in UTF-8")]
-    NotUtf8 {
-        /// The field.
-        field: &'static str,
-    },
-    /// A malformed number.
-    #[error("\"{found}\" is not a number of protobuf's text format")]
-    Number {
-        /// The text up to the next whitespace or symbol.
-        found: String,
-    },
-    /// An unexpected token.
-    #[error("expected {expected}, found {found}")]
-    Expected {
-        /// What is expected here.
-        expected: String,
-        /// What was found.
-        found: String,
-    },
-    /// Messages are nested too deeply.
-    #[error("messages are nested too deeply: allowed are {allowed} levels")]
-    TooDeep {
-        /// The maximum number of levels.
-        allowed: usize,
+    /// The text is not that of a net: not in protobuf's text format, or with a field or a value that Caffe's
+    /// schema does not have.
+    #[error("{fault}")]
+    Text {
+        /// What was found, and what is allowed.
+        fault: String,
     },
     /// Too many layers.
     #[error("the net has too many layers: allowed are {allowed}")]
     TooManyLayers {
         /// The maximum number of layers.
         allowed: usize,
-    },
-    /// A field that the message does not have.
-    #[error("message type \"caffe.{message}\" has no field named \"{found}\"; {hint}")]
-    NoSuchField {
-        /// The message.
-        message: &'static str,
-        /// The field as written.
-        found: String,
-        /// What may have been meant.
-        hint: String,
-    },
-    /// A field that may be set only once.
-    #[error("non-repeated field \"{field}\" is specified multiple times")]
-    Duplicate {
-        /// The field.
-        field: &'static str,
-    },
-    /// A number that does not fit its field.
-    #[error("{field} is {found}: allowed are whole numbers from {min} to {max}")]
-    Range {
-        /// The field.
-        field: &'static str,
-        /// The number as written.
-        found: String,
-        /// The smallest allowed value.
-        min: i64,
-        /// The largest allowed value.
-        max: u64,
-    },
-    /// A value that the enum does not have.
-    #[error("unknown enumeration value of \"{found}\" for field \"{field}\": allowed are {allowed}")]
-    EnumValue {
-        /// The field.
-        field: &'static str,
-        /// The value as written.
-        found: String,
-        /// The allowed names and numbers.
-        allowed: String,
     },
     /// A solver instead of a net.
     #[error("this is a solver, not a net: it has the field \"{field}\"; give the net that it names")]
@@ -248,35 +178,19 @@ pub enum NetCause {
         field: &'static str,
     },
 
-    /// A net with both `layer` and `layers`.
-    #[error(
-        "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and \
-         'layers' fields (the first of either: {layer} and {layers}); use one of them for the whole net"
-    )]
-    BothLayerFields {
-        /// The first `layer`, and its place if known.
-        layer: String,
-        /// The first `layers`, and its place if known.
-        layers: String,
-    },
-    /// A net of `layers` of which only some hold a V0 `layer`.
-    #[error(
-        "the net has 'layers' both with a V0 'layer' in them ({old}) and without ({new}), of which Caffe \
-         would keep only the names of the blobs; write all of them in one way"
-    )]
-    MixedVersions {
-        /// The first V0 layer, and its place if known.
-        old: String,
-        /// The first V1 layer, and its place if known.
-        new: String,
+    /// The net's layers are written in more than one of Caffe's formats.
+    #[error("{fault}")]
+    MixedFormats {
+        /// The first layers of both, and what to do.
+        fault: String,
     },
     /// An invalid layer.
-    #[error("layer {layer}: {error}")]
+    #[error("layer {layer}: {fault}")]
     Layer {
         /// The layer's name, quoted, or its number if it has no name.
         layer: String,
-        /// What is wrong with it.
-        error: LayerError,
+        /// What is wrong with it: what was found, and what is allowed.
+        fault: String,
     },
     /// No layer of the net is fed in the requested state.
     #[error(
@@ -288,163 +202,4 @@ pub enum NetCause {
         /// The layers that may have been meant, each with the reason why it is left out.
         found: String,
     },
-}
-
-/// What is wrong with one layer.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum LayerError {
-    /// Both include and exclude rules.
-    #[error("specify either include rules or exclude rules; not both")]
-    BothRules,
-    /// No batch size.
-    #[error("positive batch size required: {field} is not set, or 0")]
-    NoBatchSize {
-        /// The field that sets it.
-        field: &'static str,
-    },
-    /// A batch with more records than a Caffe blob can hold.
-    #[error("{field} is {found}: allowed are 1 to {allowed}")]
-    BatchSize {
-        /// The field that sets it.
-        field: &'static str,
-        /// The value found.
-        found: u32,
-        /// The largest allowed batch size.
-        allowed: u32,
-    },
-    /// A prefetch of 0: nothing would ever be read.
-    #[error("data_param.prefetch is 0: allowed are 1 batch or more, and 4 are the default")]
-    NoPrefetch,
-    /// No path to read from.
-    #[error("{field} is not set, or empty")]
-    NoPath {
-        /// The field that names a file.
-        field: &'static str,
-    },
-    /// A backend that Caffe does not have.
-    #[error("unknown database backend {found}: allowed are LEVELDB (0) and LMDB (1)")]
-    Backend {
-        /// Its number.
-        found: i32,
-    },
-    /// Both a mean file and mean values.
-    #[error(
-        "cannot specify mean_file and mean_value at the same time: found \"{mean_file}\" and {values} \
-         mean_value"
-    )]
-    TwoMeans {
-        /// The file.
-        mean_file: String,
-        /// The number of mean values.
-        values: usize,
-    },
-    /// Both `force_color` and `force_gray`.
-    #[error("cannot set both force_color and force_gray")]
-    ColorAndGray,
-    /// Only one of `new_height` and `new_width`.
-    #[error(
-        "current implementation requires new_height and new_width to be set at the same time: found \
-         {new_height} and {new_width}"
-    )]
-    HalfSize {
-        /// As set in the layer, or 0.
-        new_height: u32,
-        /// As set in the layer, or 0.
-        new_width: u32,
-    },
-    /// An image with more elements than a Caffe blob can hold.
-    #[error("images of {new_height}x{new_width} are too large: allowed are {allowed} elements")]
-    Size {
-        /// As set in the layer.
-        new_height: u32,
-        /// As set in the layer.
-        new_width: u32,
-        /// The maximum number of elements.
-        allowed: u32,
-    },
-    /// A negative size in a V0 layer, where sizes are signed.
-    #[error("{field} is {found}: allowed are 0 or more")]
-    Negative {
-        /// The field.
-        field: &'static str,
-        /// The value found.
-        found: i32,
-    },
-    /// A data layer with bottoms.
-    #[error("{} {kind} layer takes 0 bottom blobs as input, found {found}", article(kind))]
-    Bottoms {
-        /// The type of the layer.
-        kind: &'static str,
-        /// The number found.
-        found: usize,
-    },
-    /// A data layer without tops, or with more than data and labels.
-    #[error(
-        "{} {kind} layer produces {}2 top blobs as output, found {found}",
-        article(kind),
-        if *least < 2 { "at least 1 and at most " } else { "" }
-    )]
-    Tops {
-        /// The type of the layer.
-        kind: &'static str,
-        /// The number found.
-        found: usize,
-        /// The minimum number of tops.
-        least: usize,
-    },
-    /// `propagate_down` set for bottoms that the data layer does not have.
-    #[error(
-        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the \
-         layer has {bottoms} bottom blobs; leave it out"
-    )]
-    PropagateDown {
-        /// The number found.
-        found: usize,
-        /// The number of bottoms.
-        bottoms: usize,
-    },
-    /// Loss weights for only some tops, or for more tops than there are.
-    #[error(
-        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has \
-         {tops} top blobs; leave it out"
-    )]
-    LossWeights {
-        /// The number found.
-        found: usize,
-        /// The number of tops.
-        tops: usize,
-    },
-    /// Parameters for learned blobs, of which a data layer has none.
-    #[error(
-        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out \
-         (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
-    )]
-    Params {
-        /// The number found.
-        found: usize,
-    },
-    /// Two blobs of one name.
-    #[error("top blob \"{top}\" produced by multiple sources: layer {earlier} has it too")]
-    SameTop {
-        /// The blob.
-        top: String,
-        /// The earlier layer, or the same one.
-        earlier: String,
-    },
-    /// A fork's field that would change the arrays.
-    #[error(
-        "{field} is a field of {owner} that Percolator does not support; ignoring it would change the arrays"
-    )]
-    Foreign {
-        /// The message and the field.
-        field: String,
-        /// The fork, or forks, that have the field.
-        owner: &'static str,
-    },
-}
-
-/// The indefinite article for a layer type.
-fn article(kind: &str) -> &'static str {
-    if kind.starts_with('I') { "an" } else { "a" }
 }

@@ -44,6 +44,15 @@ impl Fork {
         };
         format!("{message}{}", self.field)
     }
+
+    /// What is wrong with a layer that has the field.
+    pub(super) fn fault(&self) -> String {
+        format!(
+            "{} is a field of {} that Percolator does not support; ignoring it would change the arrays",
+            self.name(),
+            self.owner
+        )
+    }
 }
 
 const NVCAFFE: &str = "NVCaffe";

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::error::{LayerError, TextPlace, clip};
+use super::error::{TextPlace, clip};
 use super::ignored;
 use super::text::notes::LayerNotes;
 use super::warning::{Ignored, WarningKind};
-use crate::proto::data_parameter::Db;
 use crate::proto::{ImageDataParameter, LayerParameter};
 
 /// The maximum number of elements in a Caffe blob, which counts them in an `int`.
@@ -73,8 +72,8 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<Ignored>,
 }
 
-/// An error of a layer, and its place.
-type Fault = (Option<TextPlace>, LayerError);
+/// What is wrong with a layer, and its place.
+type Fault = (Option<TextPlace>, String);
 
 const DATA: &str = "DataParameter";
 const IMAGE_DATA: &str = "ImageDataParameter";
@@ -91,14 +90,18 @@ pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked
     let batch_size = batch_size("data_param.batch_size", param.batch_size())
         .map_err(|error| fault("batch_size", "batchsize", error))?;
     let path = path("data_param.source", param.source()).map_err(|error| fault("source", "source", error))?;
-    let source = match Db::try_from(param.backend.unwrap_or_default()) {
-        Ok(Db::Lmdb) => LayerSource::Lmdb { path },
-        Ok(Db::Leveldb) => LayerSource::LevelDb { path },
-        Err(error) => return Err(fault("backend", "", LayerError::Backend { found: error.0 })),
+    let source = match param.backend() {
+        0 => LayerSource::LevelDb { path },
+        1 => LayerSource::Lmdb { path },
+        found => {
+            let error = format!("unknown database backend {found}: allowed are LEVELDB (0) and LMDB (1)");
+            return Err(fault("backend", "", error));
+        }
     };
     let transform = transform(layer, notes)?;
     if transform.force_color && transform.force_gray {
-        return Err((notes.place(&[(TRANSFORM, "force_gray")]), LayerError::ColorAndGray));
+        let error = "cannot set both force_color and force_gray".to_owned();
+        return Err((notes.place(&[(TRANSFORM, "force_gray")]), error));
     }
     let mut warnings = ignored::of_data(&param, notes);
     warnings.extend(ignored::of_other_kinds_than_data(layer, notes));
@@ -145,15 +148,23 @@ fn check_blobs(
     let found = layer.propagate_down.len();
     if found > 0 && found != bottoms {
         let at = notes.place(&[(LAYER, "propagate_down")]);
-        return Err((at, LayerError::PropagateDown { found, bottoms }));
+        let error = format!(
+            "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the \
+             layer has {bottoms} bottom blobs; leave it out"
+        );
+        return Err((at, error));
     }
+    let article = if kind.starts_with('I') { "an" } else { "a" };
     if bottoms > 0 {
         let at = notes.place(&[(LAYER, "bottom"), (V1, "bottom")]);
-        return Err((at, LayerError::Bottoms { kind, found: bottoms }));
+        let error = format!("{article} {kind} layer takes 0 bottom blobs as input, found {bottoms}");
+        return Err((at, error));
     }
     if !(tops_min..=2).contains(&tops) {
         let at = notes.place(&[(LAYER, "top"), (V1, "top")]);
-        return Err((at, LayerError::Tops { kind, found: tops, least: tops_min }));
+        let least = if tops_min < 2 { "at least 1 and at most " } else { "" };
+        let error = format!("{article} {kind} layer produces {least}2 top blobs as output, found {tops}");
+        return Err((at, error));
     }
     Ok(())
 }
@@ -168,7 +179,11 @@ pub(super) fn check_counts(
     let (found, tops) = (layer.loss_weight.len(), layer.top.len());
     if found > 0 && found != tops && has_weights() {
         let at = notes.place(&[(LAYER, "loss_weight"), (V1, "loss_weight")]);
-        return Err((at, LayerError::LossWeights { found, tops }));
+        let error = format!(
+            "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer \
+             has {tops} top blobs; leave it out"
+        );
+        return Err((at, error));
     }
     let found = layer.param.len();
     if found > 0 {
@@ -176,16 +191,20 @@ pub(super) fn check_counts(
         // What is beside a V0 layer has no effect.
         let of_others = [(V0, "blobs_lr"), (V0, "weight_decay"), (LAYER, "param")];
         let at = notes.place(&[&of_others[..], &of_v1].concat());
-        return Err((at, LayerError::Params { found }));
+        let error = format!(
+            "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out \
+             (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
+        );
+        return Err((at, error));
     }
     Ok(())
 }
 
-fn batch_size(field: &'static str, found: u32) -> Result<usize, LayerError> {
+fn batch_size(field: &str, found: u32) -> Result<usize, String> {
     match usize::try_from(found) {
-        Ok(0) => Err(LayerError::NoBatchSize { field }),
+        Ok(0) => Err(format!("positive batch size required: {field} is not set, or 0")),
         Ok(size) if found <= BLOB_ELEMENTS_MAX => Ok(size),
-        _ => Err(LayerError::BatchSize { field, found, allowed: BLOB_ELEMENTS_MAX }),
+        _ => Err(format!("{field} is {found}: allowed are 1 to {BLOB_ELEMENTS_MAX}")),
     }
 }
 
@@ -193,26 +212,36 @@ fn batch_size(field: &'static str, found: u32) -> Result<usize, LayerError> {
 /// from `data_param`.
 fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<Option<usize>, Fault> {
     match layer.data_param.as_ref().and_then(|param| param.prefetch) {
-        Some(0) => Err((notes.place(&[(DATA, "prefetch")]), LayerError::NoPrefetch)),
+        Some(0) => {
+            let error = "data_param.prefetch is 0: allowed are 1 batch or more, and 4 are the default";
+            Err((notes.place(&[(DATA, "prefetch")]), error.to_owned()))
+        }
         found => Ok(found.map(|batches| usize::try_from(batches).unwrap_or(usize::MAX))),
     }
 }
 
-fn path(field: &'static str, found: &str) -> Result<PathBuf, LayerError> {
-    if found.is_empty() { Err(LayerError::NoPath { field }) } else { Ok(PathBuf::from(found)) }
+fn path(field: &str, found: &str) -> Result<PathBuf, String> {
+    if found.is_empty() { Err(format!("{field} is not set, or empty")) } else { Ok(PathBuf::from(found)) }
 }
 
 /// Checks the image size: both sides or none, and no more elements than Caffe can count.
-fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, LayerError)> {
+fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, String)> {
     let (new_height, new_width) = (param.new_height(), param.new_width());
     if (new_height == 0) != (new_width == 0) {
         let set = if new_height > 0 { "new_height" } else { "new_width" };
-        return Err((set, LayerError::HalfSize { new_height, new_width }));
+        let error = format!(
+            "current implementation requires new_height and new_width to be set at the same time: found \
+             {new_height} and {new_width}"
+        );
+        return Err((set, error));
     }
     let channels: u64 = if param.is_color() { 3 } else { 1 };
     let elements = u64::from(new_height).saturating_mul(u64::from(new_width)).saturating_mul(channels);
     if elements > u64::from(BLOB_ELEMENTS_MAX) {
-        return Err(("new_height", LayerError::Size { new_height, new_width, allowed: BLOB_ELEMENTS_MAX }));
+        let error = format!(
+            "images of {new_height}x{new_width} are too large: allowed are {BLOB_ELEMENTS_MAX} elements"
+        );
+        return Err(("new_height", error));
     }
     Ok(())
 }
@@ -258,7 +287,11 @@ fn transform(layer: &LayerParameter, notes: &LayerNotes) -> Result<TransformSpec
     let at = || transform_place(layer, notes, "mean_file", "meanfile");
     let mean_file = match &param.mean_file {
         Some(file) if !param.mean_value.is_empty() => {
-            let error = LayerError::TwoMeans { mean_file: clip(file), values: param.mean_value.len() };
+            let (file, values) = (clip(file), param.mean_value.len());
+            let error = format!(
+                "cannot specify mean_file and mean_value at the same time: found \"{file}\" and {values} \
+                 mean_value"
+            );
             return Err((at(), error));
         }
         Some(file) => Some(path("transform_param.mean_file", file).map_err(|error| (at(), error))?),

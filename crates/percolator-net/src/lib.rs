@@ -28,7 +28,7 @@ use self::proto::NetParameter;
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Ignored;
 
-pub use self::error::{LayerError, NetCause, NetError, TextPlace};
+pub use self::error::{NetCause, NetError, TextPlace};
 pub use self::layer::{LayerSource, TransformSpec};
 pub use self::select::DataLayer;
 pub use self::state::{NetState, Phase};
@@ -197,8 +197,7 @@ impl NetParameter {
                 return Err(error);
             }
             if let Some(foreign) = layer.foreign.iter().find(|foreign| !foreign.harmless) {
-                let error = LayerError::Foreign { field: foreign.fork.name(), owner: foreign.fork.owner };
-                let cause = NetCause::Layer { layer: layer_name(None, index), error };
+                let cause = NetCause::Layer { layer: layer_name(None, index), fault: foreign.fork.fault() };
                 return Err(NetError::at(foreign.at, cause));
             }
         }

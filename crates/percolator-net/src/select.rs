@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{LISTED_MAX, LayerError, NetCause, NetError, TextPlace, clip, clip_list};
+use super::error::{LISTED_MAX, NetCause, NetError, TextPlace, clip, clip_list};
 use super::kinds::{self, Role};
 use super::layer::{self, LayerSource, TransformSpec};
 use super::state::{self, NetState, Phase};
@@ -155,12 +155,12 @@ impl Net {
         Ok(kept)
     }
 
-    fn layer_error(&self, kept: &Kept<'_>, at: Option<TextPlace>, error: LayerError) -> NetError {
-        self.named_error(kept.name(), at, error)
+    fn layer_error(&self, kept: &Kept<'_>, at: Option<TextPlace>, fault: String) -> NetError {
+        self.named_error(kept.name(), at, fault)
     }
 
-    fn named_error(&self, layer: String, at: Option<TextPlace>, error: LayerError) -> NetError {
-        let error = NetError::new(NetCause::Layer { layer, error });
+    fn named_error(&self, layer: String, at: Option<TextPlace>, fault: String) -> NetError {
+        let error = NetError::new(NetCause::Layer { layer, fault });
         NetError { at, ..error }.within(self.path.as_deref())
     }
 
@@ -172,7 +172,8 @@ impl Net {
         let mut seen: HashMap<&str, Option<&Kept<'_>>> = HashMap::new();
         let same = |top: &str, earlier: Option<&Kept<'_>>| {
             let earlier = earlier.map_or_else(inputs, Kept::name);
-            LayerError::SameTop { top: clip(top), earlier }
+            let top = clip(top);
+            format!("top blob \"{top}\" produced by multiple sources: layer {earlier} has it too")
         };
         for input in upgrade::inputs(&self.parameter) {
             if let Some(earlier) = seen.insert(input, None) {
@@ -205,11 +206,11 @@ impl Net {
         }
         let mut warnings = ignored.clone();
         for foreign in &notes.foreign {
-            let (field, owner, at) = (foreign.fork.name(), foreign.fork.owner, Some(foreign.at));
+            let (fork, at) = (foreign.fork, Some(foreign.at));
             if !foreign.harmless {
-                return Err(self.layer_error(&kept, at, LayerError::Foreign { field, owner }));
+                return Err(self.layer_error(&kept, at, fork.fault()));
             }
-            warnings.push((at, WarningKind::Foreign { field, owner }));
+            warnings.push((at, WarningKind::Foreign { field: fork.name(), owner: fork.owner }));
         }
         warnings.extend(notes.unknown.warnings());
         let checked = match kept.role {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::error::{LayerError, clip_list};
+use super::error::clip_list;
 use super::warning::WarningKind;
 use crate::proto::{self, LayerParameter, NetStateRule};
 
@@ -61,11 +61,11 @@ impl fmt::Display for NetState {
 
 /// The phase that a field holds, if any.
 pub(super) fn phase(number: Option<i32>) -> Option<Phase> {
-    match proto::Phase::try_from(number?) {
-        Ok(proto::Phase::Train) => Some(Phase::Train),
-        Ok(proto::Phase::Test) => Some(Phase::Test),
+    match number? {
+        0 => Some(Phase::Train),
+        1 => Some(Phase::Test),
         // protobuf treats a number that the enum lacks as an unknown field.
-        Err(_) => None,
+        _ => None,
     }
 }
 
@@ -105,11 +105,11 @@ impl Matcher<'_> {
     /// # Errors
     ///
     /// The layer has both include and exclude rules.
-    pub(super) fn keeps(&self, layer: &LayerParameter) -> Result<bool, LayerError> {
+    pub(super) fn keeps(&self, layer: &LayerParameter) -> Result<bool, String> {
         match (layer.include.as_slice(), layer.exclude.as_slice()) {
             ([], exclude) => Ok(!exclude.iter().any(|rule| self.meets(rule))),
             (include, []) => Ok(include.iter().any(|rule| self.meets(rule))),
-            _ => Err(LayerError::BothRules),
+            _ => Err("specify either include rules or exclude rules; not both".to_owned()),
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(matcher.keeps(&layer(&["phase: TEST"], &[])), Ok(false));
         assert_eq!(matcher.keeps(&layer(&[], &["phase: TEST", "phase: TRAIN"])), Ok(false));
         assert_eq!(matcher.keeps(&layer(&[], &["phase: TEST"])), Ok(true));
-        assert_eq!(matcher.keeps(&layer(&["phase: TRAIN"], &["phase: TEST"])), Err(LayerError::BothRules));
+        assert!(matcher.keeps(&layer(&["phase: TRAIN"], &["phase: TEST"])).is_err());
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Upgrades old formats of a net to the current one, as Caffe's `UpgradeNetAsNeeded` does: V0 layers to V1,
 //! the transform out of V1 data parameters, and V1 to `layer`.
 
-use super::error::{LayerError, NetCause, NetError, TextPlace, clip};
+use super::error::{NetCause, NetError, TextPlace, clip};
 use super::kinds;
 use super::layer_name;
 use super::text::notes::{Form, LayerNotes};
 use super::warning::{Ignored, WarningKind};
-use crate::proto::v1_layer_parameter::LayerType;
 use crate::proto::{
     DataParameter, Hdf5DataParameter, ImageDataParameter, LayerParameter, NetParameter, ParamSpec,
     TransformationParameter, V0LayerParameter, V1LayerParameter, WindowDataParameter,
@@ -35,9 +34,9 @@ pub(super) fn upgrade(
             note_what_v0_hides(&layer, notes, ignored);
             let name = layer_name(v0.name.as_deref(), index);
             kind = v0.r#type.as_deref().filter(|kind| kinds::of_v0(kind).is_none()).map(clip);
-            layer = v0_to_v1(v0, layer, notes, ignored).map_err(|(field, error)| {
+            layer = v0_to_v1(v0, layer, notes, ignored).map_err(|(field, fault)| {
                 let at = notes.place(&[("V0LayerParameter", field)]);
-                NetError { at, ..NetError::new(NetCause::Layer { layer: name, error }) }
+                NetError { at, ..NetError::new(NetCause::Layer { layer: name, fault }) }
             })?;
         }
         move_transform(&mut layer);
@@ -66,21 +65,25 @@ fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), N
     if let (Some(layer), Some(layers)) = (net.layer.first(), net.layers.first()) {
         let place = |wanted| notes.iter().find(|(form, _)| *form == wanted).and_then(|(_, notes)| notes.at);
         let (v2, v1) = (place(Form::V2), place(Form::V1));
-        let cause = NetCause::BothLayerFields {
-            layer: described(layer_name(layer.name.as_deref(), 0), v2),
-            layers: described(name_of(layers, 0), v1),
-        };
-        return Err(NetError { at: v2.max(v1), ..NetError::new(cause) });
+        let fault = format!(
+            "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and \
+             'layers' fields (the first of either: {} and {}); use one of them for the whole net",
+            described(layer_name(layer.name.as_deref(), 0), v2),
+            described(name_of(layers, 0), v1)
+        );
+        return Err(NetError { at: v2.max(v1), ..NetError::new(NetCause::MixedFormats { fault }) });
     }
     let old = net.layers.iter().position(|layer| layer.layer.is_some());
     let new = net.layers.iter().position(|layer| layer.layer.is_none());
     let (Some(old), Some(new)) = (old, new) else { return Ok(()) };
     let place = |index: usize| notes.get(index).and_then(|(_, notes)| notes.at);
-    let cause = NetCause::MixedVersions {
-        old: described(name_of(&net.layers[old], old), place(old)),
-        new: described(name_of(&net.layers[new], new), place(new)),
-    };
-    Err(NetError { at: place(old).max(place(new)), ..NetError::new(cause) })
+    let fault = format!(
+        "the net has 'layers' both with a V0 'layer' in them ({}) and without ({}), of which Caffe would \
+         keep only the names of the blobs; write all of them in one way",
+        described(name_of(&net.layers[old], old), place(old)),
+        described(name_of(&net.layers[new], new), place(new))
+    );
+    Err(NetError { at: place(old).max(place(new)), ..NetError::new(NetCause::MixedFormats { fault }) })
 }
 
 /// Notes the fields beside a V0 layer, which Caffe drops.
@@ -119,13 +122,13 @@ fn v0_to_v1(
     beside: V1LayerParameter,
     notes: &LayerNotes,
     ignored: &mut Vec<Ignored>,
-) -> Result<V1LayerParameter, (&'static str, LayerError)> {
+) -> Result<V1LayerParameter, (&'static str, String)> {
     let new_height = unsigned("new_height", v0.new_height)?;
     let new_width = unsigned("new_width", v0.new_width)?;
     let v1_type = v0.r#type.as_deref().and_then(kinds::of_v0);
     let mut layer = V1LayerParameter {
         name: v0.name.clone(),
-        r#type: v1_type.map(i32::from),
+        r#type: v1_type,
         bottom: beside.bottom,
         top: beside.top,
         transform_param: v0_transform(&v0),
@@ -137,7 +140,7 @@ fn v0_to_v1(
         note_what_v0_misplaces(&v0, v1_type, notes, ignored);
     }
     match v1_type {
-        Some(LayerType::Data) => {
+        Some(kinds::DATA) => {
             layer.data_param = Some(DataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
@@ -145,7 +148,7 @@ fn v0_to_v1(
                 ..DataParameter::default()
             });
         }
-        Some(LayerType::ImageData) => {
+        Some(kinds::IMAGE_DATA) => {
             layer.image_data_param = Some(ImageDataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
@@ -156,14 +159,14 @@ fn v0_to_v1(
                 ..ImageDataParameter::default()
             });
         }
-        Some(LayerType::Hdf5Data) => {
+        Some(kinds::HDF5_DATA) => {
             layer.hdf5_data_param = Some(Hdf5DataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
                 ..Hdf5DataParameter::default()
             });
         }
-        Some(LayerType::WindowData) => layer.window_data_param = Some(v0_window(v0)),
+        Some(kinds::WINDOW_DATA) => layer.window_data_param = Some(v0_window(v0)),
         _ => {}
     }
     Ok(layer)
@@ -173,24 +176,24 @@ fn v0_to_v1(
 /// `transform_param` whatever the type are excepted.
 fn note_what_v0_misplaces(
     v0: &V0LayerParameter,
-    v1_type: LayerType,
+    v1_type: i32,
     notes: &LayerNotes,
     ignored: &mut Vec<Ignored>,
 ) {
-    use LayerType::{Data, Hdf5Data, ImageData, WindowData};
+    use kinds::{DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA};
     let Some(kind) = kinds::v0_name(v1_type) else { return };
-    let fields: [(_, _, &[LayerType]); 11] = [
-        ("source", v0.source.is_some(), &[Data, Hdf5Data, ImageData, WindowData]),
-        ("batchsize", v0.batchsize.is_some(), &[Data, Hdf5Data, ImageData, WindowData]),
-        ("rand_skip", v0.rand_skip.is_some(), &[Data, ImageData]),
-        ("shuffle_images", v0.shuffle_images.is_some(), &[ImageData]),
-        ("new_height", v0.new_height.is_some(), &[ImageData]),
-        ("new_width", v0.new_width.is_some(), &[ImageData]),
-        ("det_fg_threshold", v0.det_fg_threshold.is_some(), &[WindowData]),
-        ("det_bg_threshold", v0.det_bg_threshold.is_some(), &[WindowData]),
-        ("det_fg_fraction", v0.det_fg_fraction.is_some(), &[WindowData]),
-        ("det_context_pad", v0.det_context_pad.is_some(), &[WindowData]),
-        ("det_crop_mode", v0.det_crop_mode.is_some(), &[WindowData]),
+    let fields: [(_, _, &[i32]); 11] = [
+        ("source", v0.source.is_some(), &[DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA]),
+        ("batchsize", v0.batchsize.is_some(), &[DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA]),
+        ("rand_skip", v0.rand_skip.is_some(), &[DATA, IMAGE_DATA]),
+        ("shuffle_images", v0.shuffle_images.is_some(), &[IMAGE_DATA]),
+        ("new_height", v0.new_height.is_some(), &[IMAGE_DATA]),
+        ("new_width", v0.new_width.is_some(), &[IMAGE_DATA]),
+        ("det_fg_threshold", v0.det_fg_threshold.is_some(), &[WINDOW_DATA]),
+        ("det_bg_threshold", v0.det_bg_threshold.is_some(), &[WINDOW_DATA]),
+        ("det_fg_fraction", v0.det_fg_fraction.is_some(), &[WINDOW_DATA]),
+        ("det_context_pad", v0.det_context_pad.is_some(), &[WINDOW_DATA]),
+        ("det_crop_mode", v0.det_crop_mode.is_some(), &[WINDOW_DATA]),
     ];
     let misplaced = fields.iter().filter(|(_, there, types)| *there && !types.contains(&v1_type));
     ignored.extend(misplaced.map(|&(field, _, _)| {
@@ -199,9 +202,9 @@ fn note_what_v0_misplaces(
 }
 
 /// Converts a field that V0 declares as signed although only unsigned values make sense.
-fn unsigned(field: &'static str, found: Option<i32>) -> Result<Option<u32>, (&'static str, LayerError)> {
+fn unsigned(field: &'static str, found: Option<i32>) -> Result<Option<u32>, (&'static str, String)> {
     let Some(found) = found else { return Ok(None) };
-    u32::try_from(found).map(Some).map_err(|_| (field, LayerError::Negative { field, found }))
+    u32::try_from(found).map(Some).map_err(|_| (field, format!("{field} is {found}: allowed are 0 or more")))
 }
 
 fn v0_transform(v0: &V0LayerParameter) -> Option<TransformationParameter> {
@@ -246,9 +249,9 @@ fn move_transform(layer: &mut V1LayerParameter) {
         };
     }
     match layer.r#type() {
-        LayerType::Data => move_out_of!(layer.data_param),
-        LayerType::ImageData => move_out_of!(layer.image_data_param),
-        LayerType::WindowData => move_out_of!(layer.window_data_param),
+        kinds::DATA => move_out_of!(layer.data_param),
+        kinds::IMAGE_DATA => move_out_of!(layer.image_data_param),
+        kinds::WINDOW_DATA => move_out_of!(layer.window_data_param),
         _ => {}
     }
 }
@@ -347,7 +350,7 @@ mod tests {
             let found = upgraded(&format!(
                 "layers {{ type: {kind} {param} {{ {old} source: 's' }} transform_param {{ {there} }} }}"
             ));
-            let name = kinds::of_v1(LayerType::from_str_name(kind).unwrap().into()).unwrap();
+            let name = kinds::of_v1(kinds::v1_named(kind).unwrap()).unwrap();
             let wanted =
                 format!("layer {{ type: '{name}' {param} {{ source: 's' }} transform_param {{ {old} }} }}");
             assert_eq!(found, layer(&wanted), "{kind}");

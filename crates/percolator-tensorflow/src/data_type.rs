@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::proto;
-
 /// The type of a tensor's elements. Its name is TensorFlow's (`float32`).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,43 +51,42 @@ pub enum DataType {
 
 /// Each type with TensorFlow's name for it, its number in messages, and the bytes of an element, if all
 /// elements have as many.
-const TYPES: [(DataType, &str, proto::DataType, Option<usize>); 33] = {
+const TYPES: [(DataType, &str, i32, Option<usize>); 33] = {
     use DataType as T;
-    use proto::DataType as P;
     [
-        (T::Float16, "float16", P::DtHalf, Some(2)),
-        (T::Bfloat16, "bfloat16", P::DtBfloat16, Some(2)),
-        (T::Float32, "float32", P::DtFloat, Some(4)),
-        (T::Float64, "float64", P::DtDouble, Some(8)),
-        (T::Int8, "int8", P::DtInt8, Some(1)),
-        (T::Int16, "int16", P::DtInt16, Some(2)),
-        (T::Int32, "int32", P::DtInt32, Some(4)),
-        (T::Int64, "int64", P::DtInt64, Some(8)),
-        (T::Uint8, "uint8", P::DtUint8, Some(1)),
-        (T::Uint16, "uint16", P::DtUint16, Some(2)),
-        (T::Uint32, "uint32", P::DtUint32, Some(4)),
-        (T::Uint64, "uint64", P::DtUint64, Some(8)),
-        (T::Bool, "bool", P::DtBool, Some(1)),
-        (T::Complex64, "complex64", P::DtComplex64, Some(8)),
-        (T::Complex128, "complex128", P::DtComplex128, Some(16)),
-        (T::String, "string", P::DtString, None),
-        (T::Qint8, "qint8", P::DtQint8, Some(1)),
-        (T::Quint8, "quint8", P::DtQuint8, Some(1)),
-        (T::Qint16, "qint16", P::DtQint16, Some(2)),
-        (T::Quint16, "quint16", P::DtQuint16, Some(2)),
-        (T::Qint32, "qint32", P::DtQint32, Some(4)),
-        (T::Float8E5m2, "float8_e5m2", P::DtFloat8E5m2, Some(1)),
-        (T::Float8E4m3fn, "float8_e4m3fn", P::DtFloat8E4m3fn, Some(1)),
-        (T::Float8E4m3fnuz, "float8_e4m3fnuz", P::DtFloat8E4m3fnuz, Some(1)),
-        (T::Float8E4m3b11fnuz, "float8_e4m3b11fnuz", P::DtFloat8E4m3b11fnuz, Some(1)),
-        (T::Float8E5m2fnuz, "float8_e5m2fnuz", P::DtFloat8E5m2fnuz, Some(1)),
-        (T::Int4, "int4", P::DtInt4, Some(1)),
-        (T::Uint4, "uint4", P::DtUint4, Some(1)),
-        (T::Int2, "int2", P::DtInt2, Some(1)),
-        (T::Uint2, "uint2", P::DtUint2, Some(1)),
-        (T::Float4E2m1fn, "float4_e2m1fn", P::DtFloat4E2m1fn, Some(1)),
-        (T::Resource, "resource", P::DtResource, None),
-        (T::Variant, "variant", P::DtVariant, None),
+        (T::Float16, "float16", 19, Some(2)),
+        (T::Bfloat16, "bfloat16", 14, Some(2)),
+        (T::Float32, "float32", 1, Some(4)),
+        (T::Float64, "float64", 2, Some(8)),
+        (T::Int8, "int8", 6, Some(1)),
+        (T::Int16, "int16", 5, Some(2)),
+        (T::Int32, "int32", 3, Some(4)),
+        (T::Int64, "int64", 9, Some(8)),
+        (T::Uint8, "uint8", 4, Some(1)),
+        (T::Uint16, "uint16", 17, Some(2)),
+        (T::Uint32, "uint32", 22, Some(4)),
+        (T::Uint64, "uint64", 23, Some(8)),
+        (T::Bool, "bool", 10, Some(1)),
+        (T::Complex64, "complex64", 8, Some(8)),
+        (T::Complex128, "complex128", 18, Some(16)),
+        (T::String, "string", 7, None),
+        (T::Qint8, "qint8", 11, Some(1)),
+        (T::Quint8, "quint8", 12, Some(1)),
+        (T::Qint16, "qint16", 15, Some(2)),
+        (T::Quint16, "quint16", 16, Some(2)),
+        (T::Qint32, "qint32", 13, Some(4)),
+        (T::Float8E5m2, "float8_e5m2", 24, Some(1)),
+        (T::Float8E4m3fn, "float8_e4m3fn", 25, Some(1)),
+        (T::Float8E4m3fnuz, "float8_e4m3fnuz", 26, Some(1)),
+        (T::Float8E4m3b11fnuz, "float8_e4m3b11fnuz", 27, Some(1)),
+        (T::Float8E5m2fnuz, "float8_e5m2fnuz", 28, Some(1)),
+        (T::Int4, "int4", 29, Some(1)),
+        (T::Uint4, "uint4", 30, Some(1)),
+        (T::Int2, "int2", 31, Some(1)),
+        (T::Uint2, "uint2", 32, Some(1)),
+        (T::Float4E2m1fn, "float4_e2m1fn", 33, Some(1)),
+        (T::Resource, "resource", 20, None),
+        (T::Variant, "variant", 21, None),
     ]
 };
 
@@ -127,13 +124,13 @@ impl DataType {
         /// Numbers above this are those of references.
         const REFERENCE: i32 = 100;
         let number = if number > REFERENCE { number - REFERENCE } else { number };
-        TYPES.into_iter().find(|(_, _, proto, _)| *proto as i32 == number).map(|(one, ..)| one)
+        TYPES.into_iter().find(|(_, _, known, _)| *known == number).map(|(one, ..)| one)
     }
 
     /// Returns the type's number in TensorFlow's messages.
     #[must_use]
     pub fn to_proto(self) -> i32 {
-        TYPES[self as usize].2 as i32
+        TYPES[self as usize].2
     }
 }
 
@@ -166,12 +163,28 @@ mod tests {
         for (place, (one, name, proto, _)) in TYPES.into_iter().enumerate() {
             assert_eq!(one as usize, place);
             assert_eq!(name.parse(), Ok(one));
-            assert_eq!(DataType::from_proto(proto as i32), Some(one));
-            assert_eq!(DataType::from_proto(proto as i32 + 100), Some(one));
+            assert_eq!(DataType::from_proto(proto), Some(one));
+            assert_eq!(DataType::from_proto(proto + 100), Some(one));
         }
         assert_eq!(DataType::from_proto(0), None);
         assert_eq!(DataType::from_proto(100), None);
         assert_eq!(DataType::from_proto(-1), None);
         assert_eq!("DT_FLOAT".parse::<DataType>(), Err(UnknownType("DT_FLOAT".to_owned())));
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_schema() {
+        let field = crate::proto::descriptor("TensorProto").get_field_by_name("dtype").unwrap();
+        let kind = field.kind();
+        for value in kind.as_enum().unwrap().values() {
+            let name = value.name().trim_start_matches("DT_").trim_end_matches("_REF").to_lowercase();
+            let name = match &*name {
+                "half" => "float16",
+                "float" => "float32",
+                "double" => "float64",
+                other => other,
+            };
+            assert_eq!(DataType::from_proto(value.number()), name.parse().ok(), "{}", value.name());
+        }
     }
 }

@@ -14,7 +14,7 @@ mod text;
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, latest_checkpoint};
 pub use data_type::{DataType, UnknownType};
 #[cfg(feature = "feed")]
-pub use feed::{CheckSignature, SignatureFault, SignatureMismatch};
+pub use feed::{CheckSignature, SignatureMismatch};
 pub use graph::{GraphError, MetaGraph, SavedModel};
 pub use tensor::{Element, Elements, Tensor, TensorError};
 

@@ -12,7 +12,7 @@ use std::thread;
 
 use percolator_text::sentencepiece::{ModelError, SentencePiece};
 use percolator_text::xlnet::{
-    DataError, Flags, Options, PrepareError, Progress, Split, Summary, Vocabulary, XlnetData, prepare,
+    Flags, Options, PrepareError, Progress, Split, Summary, Vocabulary, XlnetData, prepare,
 };
 use tempfile::TempDir;
 
@@ -392,7 +392,7 @@ fn mended_and_kept_quirks_are_not_mixed() {
     fs::rename(&aside, &first).unwrap();
     assert!(!corpus().contains("fix_quirks"), "{}", corpus());
     let error = XlnetData::open(&flags.save_dir, Split::Train, None).unwrap_err();
-    assert!(matches!(error, DataError::QuirksDiffer { fix_quirks: true, .. }), "{error}");
+    assert!(error.to_string().contains(" has records without the script's quirks, and "), "{error}");
 }
 
 /// A corpus of two files, which two tasks can share.
@@ -461,7 +461,7 @@ fn records_of_another_preparation_stay_and_are_not_mixed() {
     for passes in [None, Some(1)] {
         let error = open(passes).unwrap_err();
         let said = error.to_string();
-        assert!(matches!(error, DataError::PreparationsDiffer { .. }), "{said}");
+        assert!(said.contains("are of different preparations"), "{said}");
         for part in [&flags.info_name(0, 0), "its num_task is 2 and not 1", "prepare into an empty folder"] {
             assert!(said.contains(part), "{said}");
         }
@@ -554,7 +554,10 @@ fn what_is_read_needs_no_path_of_text_and_what_is_written_does() {
     // `record_info` names the records by their paths, so it could only name other ones.
     let flags = Flags { save_dir: odd.join("out"), ..flags };
     let refused = run(&flags).unwrap_err();
-    assert!(matches!(&refused, PrepareError::NoName { path } if path.contains("odd")), "{refused:?}");
+    assert!(
+        refused.to_string().contains("odd") && refused.to_string().contains("the path is not UTF-8"),
+        "{refused:?}"
+    );
     assert!(!flags.save_dir.exists());
 }
 
@@ -602,11 +605,8 @@ fn a_file_with_fewer_batches_than_stated_is_refused() {
     fs::write(path, &bytes[..ends[ends.len() - 3]]).unwrap();
     let error = data().unwrap_err();
     let stated = passes[0].batches;
-    assert!(
-        matches!(error, DataError::Count { found, bsz: 2, batches: Some(batches), .. }
-            if found == 2 * stated - 2 && batches == stated),
-        "{error}"
-    );
+    let said = format!(" has {} records, and must have {stated} batches of 2: ", 2 * stated - 2);
+    assert!(error.to_string().contains(&said), "{error}");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Batch, Device, Feed, FeedBuilder, Shuffle};
 use percolator_text::sentencepiece::Scratch;
 use percolator_text::xlnet::{
-    DataError, DataFlags, Flags, InputError, InputFlags, Options, Progress, Split, Vocabulary, XlnetData,
-    XlnetDecoder, prepare,
+    DataError, DataFlags, Flags, InputFlags, Options, Progress, Split, Vocabulary, XlnetData, XlnetDecoder,
+    prepare,
 };
 use tempfile::TempDir;
 
@@ -221,7 +221,8 @@ fn each_batch_goes_on_where_the_one_before_ended() {
             assert_eq!(all, data.files(), "{hosts} hosts");
         }
         for (host, hosts) in [(0, 0), (2, 2), (0, 7)] {
-            assert!(matches!(data.of_host(host, hosts), Err(DataError::NoHost { .. })));
+            let error = data.of_host(host, hosts).unwrap_err().to_string();
+            assert!(error.contains("gets no file of"), "{error}");
         }
     }
 }
@@ -487,18 +488,18 @@ fn records_that_do_not_fit_are_named() {
 fn flags_that_do_not_agree_are_refused() {
     let flags = InputFlags { seq_len: 8, reuse_len: 4, perm_size: 4, num_predict: None, use_bfloat16: false };
     assert!(XlnetDecoder::new(flags).is_ok());
-    let error = |flags: InputFlags| XlnetDecoder::new(flags).unwrap_err();
+    let error = |flags: InputFlags| XlnetDecoder::new(flags).unwrap_err().to_string();
     let perm_size = |perm_size: usize| error(InputFlags { perm_size, ..flags });
-    assert!([0, 3, 8].into_iter().all(|size| matches!(perm_size(size), InputError::PermSize { .. })));
+    assert!([0, 3, 8].into_iter().all(|size| perm_size(size).starts_with("perm_size is ")));
     for reuse_len in [0, 8, 9] {
-        assert!(matches!(error(InputFlags { reuse_len, ..flags }), InputError::ReuseLen { .. }));
+        assert!(error(InputFlags { reuse_len, ..flags }).starts_with("reuse_len is "));
     }
     for seq_len in [0, 1, usize::MAX] {
-        assert!(matches!(error(InputFlags { seq_len, ..flags }), InputError::SeqLen { .. }));
+        assert!(error(InputFlags { seq_len, ..flags }).starts_with("seq_len is "));
     }
     for predict in [0, 9] {
         let flags = InputFlags { num_predict: Some(predict), ..flags };
-        assert!(matches!(error(flags), InputError::NumPredict { .. }));
+        assert!(error(flags).starts_with("num_predict is "));
     }
     // Blocks of two thirds are no whole blocks of both parts.
     let uneven = InputFlags { seq_len: 12, reuse_len: 8, perm_size: 4, ..flags };
@@ -524,9 +525,10 @@ fn a_folder_is_a_data_set() {
     let of_first: usize = one.files.iter().step_by(2).map(|(_, batches)| batches).sum();
     assert_eq!(first.num_batch(), of_first as u64);
     assert_eq!(*first.flags(), DataFlags::from(&one.flags));
-    let missing = |passes| matches!(open(Some(passes)), Err(DataError::MissingPass { task: 0, pass: 2, .. }));
+    let missing =
+        |passes| open(Some(passes)).unwrap_err().to_string().contains("has no pass 2 of task 0, and");
     assert!(missing(3) && missing(u32::MAX));
-    assert!(matches!(open(Some(0)), Err(DataError::NoPasses)));
+    assert!(open(Some(0)).unwrap_err().to_string().starts_with("0 passes were asked for"));
     // Another split is another data set.
     let dev = XlnetData::open(folder, Split::Dev, None).unwrap_err();
     assert!(dev.to_string().contains("record_info-dev-*.json"), "{dev}");
@@ -535,7 +537,7 @@ fn a_folder_is_a_data_set() {
     assert_eq!(one.open().and(two.open()).unwrap().files().len(), 12);
     let other = prepared(|flags| flags.uncased = false);
     let error = one.open().and(other.open()).unwrap_err();
-    assert!(matches!(&error, DataError::FlagsDiffer { .. }), "{error}");
+    assert!(error.to_string().contains("records of one data set have the same flags"), "{error}");
 
     // Several in one folder are told apart by their flags.
     for entry in fs::read_dir(other.folder.path().join("tfrecords")).unwrap() {
@@ -563,12 +565,14 @@ fn folders_that_are_no_data_sets_are_refused() {
     let text = fs::read_to_string(&info).unwrap();
     for wrong in ["", "{}", "{\"filenames\": [\"..\"], \"num_batch\": 1}"] {
         fs::write(&info, wrong).unwrap();
-        assert!(matches!(error(), DataError::Info { path, .. } if path == info), "{wrong}");
+        let said = error().to_string();
+        assert!(said.starts_with(&format!("{} is not a record_info", info.display())), "{wrong}: {said}");
     }
     fs::write(&info, text).unwrap();
     let odd = records.join("record_info-train-9-0.json");
     fs::write(&odd, "{}").unwrap();
-    assert!(matches!(error(), DataError::Name { path, .. } if path == odd));
+    let said = error().to_string();
+    assert!(said.starts_with(&format!("{} is not named as", odd.display())), "{said}");
     fs::remove_file(odd).unwrap();
     let lost = records.join(prepared.flags.records_name(1, 0));
     fs::remove_file(&lost).unwrap();
@@ -581,14 +585,17 @@ fn folders_that_are_no_data_sets_are_refused() {
             fs::write(records.join(prepared.flags.info_name(task, pass)), none).unwrap();
         }
     }
-    assert!(matches!(error(), DataError::Empty { .. }));
+    assert!(error().to_string().contains(" has no batch: "));
     let nothing = records.join("nothing");
     let error = XlnetData::open(&nothing, Split::Train, None).unwrap_err();
     assert!(matches!(error, DataError::Read { path, .. } if path == nothing));
-    assert!(matches!(XlnetData::open(prepared.folder.path(), Split::Test, 1), Err(DataError::NoInfo { .. })));
+    let none = " has no record_info-test-*.json";
+    let error = XlnetData::open(prepared.folder.path(), Split::Test, 1).unwrap_err();
+    assert!(error.to_string().contains(none), "{error}");
     let data =
         XlnetData::open_with(prepared.folder.path(), &DataFlags::from(&prepared.flags), Split::Test, None);
-    assert!(matches!(data, Err(DataError::NoInfo { found: None, .. })));
+    let said = data.unwrap_err().to_string();
+    assert!(said.contains(none) && !said.contains("there is one with the flags"), "{said}");
 }
 
 /// One `record_info` may name a file for each pass, as the script reads it.

@@ -67,7 +67,7 @@ pub struct Datum {
 /// What the rules of the layers are matched against.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NetState {
-    #[prost(enumeration = "Phase", optional, tag = "1", default = "Test")]
+    #[prost(int32, optional, tag = "1", default = "1")]
     pub phase: ::core::option::Option<i32>,
     #[prost(int32, optional, tag = "2", default = "0")]
     pub level: ::core::option::Option<i32>,
@@ -77,7 +77,7 @@ pub struct NetState {
 /// Matches a net's state where every part that is set agrees with it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NetStateRule {
-    #[prost(enumeration = "Phase", optional, tag = "1")]
+    #[prost(int32, optional, tag = "1")]
     pub phase: ::core::option::Option<i32>,
     #[prost(int32, optional, tag = "2")]
     pub min_level: ::core::option::Option<i32>,
@@ -141,7 +141,7 @@ pub struct LayerParameter {
     #[prost(message, repeated, tag = "9")]
     pub exclude: ::prost::alloc::vec::Vec<NetStateRule>,
     /// The net's own phase where it is not set.
-    #[prost(enumeration = "Phase", optional, tag = "10")]
+    #[prost(int32, optional, tag = "10")]
     pub phase: ::core::option::Option<i32>,
     #[prost(message, optional, tag = "100")]
     pub transform_param: ::core::option::Option<TransformationParameter>,
@@ -203,57 +203,13 @@ pub struct DataParameter {
     /// Fields 7 and 9 are not read by Caffe either.
     #[prost(uint32, optional, tag = "7", default = "0")]
     pub rand_skip: ::core::option::Option<u32>,
-    #[prost(
-        enumeration = "data_parameter::Db",
-        optional,
-        tag = "8",
-        default = "Leveldb"
-    )]
+    #[prost(int32, optional, tag = "8", default = "0")]
     pub backend: ::core::option::Option<i32>,
     #[prost(bool, optional, tag = "9", default = "false")]
     pub force_encoded_color: ::core::option::Option<bool>,
     /// Batches that are read ahead.
     #[prost(uint32, optional, tag = "10", default = "4")]
     pub prefetch: ::core::option::Option<u32>,
-}
-/// Nested message and enum types in `DataParameter`.
-pub mod data_parameter {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Db {
-        Leveldb = 0,
-        Lmdb = 1,
-    }
-    impl Db {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Leveldb => "LEVELDB",
-                Self::Lmdb => "LMDB",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "LEVELDB" => Some(Self::Leveldb),
-                "LMDB" => Some(Self::Lmdb),
-                _ => None,
-            }
-        }
-    }
 }
 /// A text file that lists image files and their labels.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -362,7 +318,7 @@ pub struct V1LayerParameter {
     pub top: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, optional, tag = "4")]
     pub name: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(enumeration = "v1_layer_parameter::LayerType", optional, tag = "5")]
+    #[prost(int32, optional, tag = "5")]
     pub r#type: ::core::option::Option<i32>,
     #[prost(message, optional, tag = "11")]
     pub data_param: ::core::option::Option<DataParameter>,
@@ -389,203 +345,8 @@ pub struct V1LayerParameter {
     pub weight_decay: ::prost::alloc::vec::Vec<f32>,
     #[prost(string, repeated, tag = "1001")]
     pub param: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(
-        enumeration = "v1_layer_parameter::DimCheckMode",
-        repeated,
-        packed = "false",
-        tag = "1002"
-    )]
+    #[prost(int32, repeated, packed = "false", tag = "1002")]
     pub blob_share_mode: ::prost::alloc::vec::Vec<i32>,
-}
-/// Nested message and enum types in `V1LayerParameter`.
-pub mod v1_layer_parameter {
-    /// Caffe's own types. The forks of its day have others.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum LayerType {
-        None = 0,
-        Absval = 35,
-        Accuracy = 1,
-        Argmax = 30,
-        Bnll = 2,
-        Concat = 3,
-        ContrastiveLoss = 37,
-        Convolution = 4,
-        Data = 5,
-        Deconvolution = 39,
-        Dropout = 6,
-        DummyData = 32,
-        EuclideanLoss = 7,
-        Eltwise = 25,
-        Exp = 38,
-        Flatten = 8,
-        Hdf5Data = 9,
-        Hdf5Output = 10,
-        HingeLoss = 28,
-        Im2col = 11,
-        ImageData = 12,
-        InfogainLoss = 13,
-        InnerProduct = 14,
-        Lrn = 15,
-        MemoryData = 29,
-        MultinomialLogisticLoss = 16,
-        Mvn = 34,
-        Pooling = 17,
-        Power = 26,
-        Relu = 18,
-        Sigmoid = 19,
-        SigmoidCrossEntropyLoss = 27,
-        Silence = 36,
-        Softmax = 20,
-        SoftmaxLoss = 21,
-        Split = 22,
-        Slice = 33,
-        Tanh = 23,
-        WindowData = 24,
-        Threshold = 31,
-    }
-    impl LayerType {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::None => "NONE",
-                Self::Absval => "ABSVAL",
-                Self::Accuracy => "ACCURACY",
-                Self::Argmax => "ARGMAX",
-                Self::Bnll => "BNLL",
-                Self::Concat => "CONCAT",
-                Self::ContrastiveLoss => "CONTRASTIVE_LOSS",
-                Self::Convolution => "CONVOLUTION",
-                Self::Data => "DATA",
-                Self::Deconvolution => "DECONVOLUTION",
-                Self::Dropout => "DROPOUT",
-                Self::DummyData => "DUMMY_DATA",
-                Self::EuclideanLoss => "EUCLIDEAN_LOSS",
-                Self::Eltwise => "ELTWISE",
-                Self::Exp => "EXP",
-                Self::Flatten => "FLATTEN",
-                Self::Hdf5Data => "HDF5_DATA",
-                Self::Hdf5Output => "HDF5_OUTPUT",
-                Self::HingeLoss => "HINGE_LOSS",
-                Self::Im2col => "IM2COL",
-                Self::ImageData => "IMAGE_DATA",
-                Self::InfogainLoss => "INFOGAIN_LOSS",
-                Self::InnerProduct => "INNER_PRODUCT",
-                Self::Lrn => "LRN",
-                Self::MemoryData => "MEMORY_DATA",
-                Self::MultinomialLogisticLoss => "MULTINOMIAL_LOGISTIC_LOSS",
-                Self::Mvn => "MVN",
-                Self::Pooling => "POOLING",
-                Self::Power => "POWER",
-                Self::Relu => "RELU",
-                Self::Sigmoid => "SIGMOID",
-                Self::SigmoidCrossEntropyLoss => "SIGMOID_CROSS_ENTROPY_LOSS",
-                Self::Silence => "SILENCE",
-                Self::Softmax => "SOFTMAX",
-                Self::SoftmaxLoss => "SOFTMAX_LOSS",
-                Self::Split => "SPLIT",
-                Self::Slice => "SLICE",
-                Self::Tanh => "TANH",
-                Self::WindowData => "WINDOW_DATA",
-                Self::Threshold => "THRESHOLD",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "NONE" => Some(Self::None),
-                "ABSVAL" => Some(Self::Absval),
-                "ACCURACY" => Some(Self::Accuracy),
-                "ARGMAX" => Some(Self::Argmax),
-                "BNLL" => Some(Self::Bnll),
-                "CONCAT" => Some(Self::Concat),
-                "CONTRASTIVE_LOSS" => Some(Self::ContrastiveLoss),
-                "CONVOLUTION" => Some(Self::Convolution),
-                "DATA" => Some(Self::Data),
-                "DECONVOLUTION" => Some(Self::Deconvolution),
-                "DROPOUT" => Some(Self::Dropout),
-                "DUMMY_DATA" => Some(Self::DummyData),
-                "EUCLIDEAN_LOSS" => Some(Self::EuclideanLoss),
-                "ELTWISE" => Some(Self::Eltwise),
-                "EXP" => Some(Self::Exp),
-                "FLATTEN" => Some(Self::Flatten),
-                "HDF5_DATA" => Some(Self::Hdf5Data),
-                "HDF5_OUTPUT" => Some(Self::Hdf5Output),
-                "HINGE_LOSS" => Some(Self::HingeLoss),
-                "IM2COL" => Some(Self::Im2col),
-                "IMAGE_DATA" => Some(Self::ImageData),
-                "INFOGAIN_LOSS" => Some(Self::InfogainLoss),
-                "INNER_PRODUCT" => Some(Self::InnerProduct),
-                "LRN" => Some(Self::Lrn),
-                "MEMORY_DATA" => Some(Self::MemoryData),
-                "MULTINOMIAL_LOGISTIC_LOSS" => Some(Self::MultinomialLogisticLoss),
-                "MVN" => Some(Self::Mvn),
-                "POOLING" => Some(Self::Pooling),
-                "POWER" => Some(Self::Power),
-                "RELU" => Some(Self::Relu),
-                "SIGMOID" => Some(Self::Sigmoid),
-                "SIGMOID_CROSS_ENTROPY_LOSS" => Some(Self::SigmoidCrossEntropyLoss),
-                "SILENCE" => Some(Self::Silence),
-                "SOFTMAX" => Some(Self::Softmax),
-                "SOFTMAX_LOSS" => Some(Self::SoftmaxLoss),
-                "SPLIT" => Some(Self::Split),
-                "SLICE" => Some(Self::Slice),
-                "TANH" => Some(Self::Tanh),
-                "WINDOW_DATA" => Some(Self::WindowData),
-                "THRESHOLD" => Some(Self::Threshold),
-                _ => None,
-            }
-        }
-    }
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum DimCheckMode {
-        Strict = 0,
-        Permissive = 1,
-    }
-    impl DimCheckMode {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Strict => "STRICT",
-                Self::Permissive => "PERMISSIVE",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "STRICT" => Some(Self::Strict),
-                "PERMISSIVE" => Some(Self::Permissive),
-                _ => None,
-            }
-        }
-    }
 }
 /// The oldest form of a layer: one message with the fields of every kind of layer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -633,30 +394,4 @@ pub struct V0LayerParameter {
     pub new_width: ::core::option::Option<i32>,
     #[prost(bool, optional, tag = "64", default = "false")]
     pub shuffle_images: ::core::option::Option<bool>,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Phase {
-    Train = 0,
-    Test = 1,
-}
-impl Phase {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Train => "TRAIN",
-            Self::Test => "TEST",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "TRAIN" => Some(Self::Train),
-            "TEST" => Some(Self::Test),
-            _ => None,
-        }
-    }
 }

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use prost_reflect::prost_types::DescriptorProto;
+use prost_reflect::prost_types::field_descriptor_proto::Type;
+
 /// The variable that, when it is set, makes the test write the file instead of comparing it.
 const WRITE: &str = "PERCOLATOR_WRITE_PROTO";
 
@@ -14,9 +17,29 @@ const HEAD: &str = "\
 
 ";
 
+/// Makes numbers of a message's enums: the tables beside what reads them have their names.
+fn enums_to_numbers(message: &mut DescriptorProto) {
+    message.enum_type.clear();
+    message.nested_type.iter_mut().for_each(enums_to_numbers);
+    for field in message.field.iter_mut().filter(|field| field.r#type() == Type::Enum) {
+        field.set_type(Type::Int32);
+        field.type_name = None;
+        // Both enums that have a default are listed in `text/schema.rs`.
+        field.default_value = field.default_value.take().map(|name| match &*name {
+            "LEVELDB" => "0".to_owned(),
+            "TEST" => "1".to_owned(),
+            other => panic!("{other} has a number"),
+        });
+    }
+}
+
 /// What the schema in this folder generates.
 fn generate(folder: &Path) -> String {
-    let descriptors = protox::compile(["caffe.proto"], [folder]).expect("the schema is valid");
+    let mut descriptors = protox::compile(["caffe.proto"], [folder]).expect("the schema is valid");
+    for file in &mut descriptors.file {
+        file.enum_type.clear();
+        file.message_type.iter_mut().for_each(enums_to_numbers);
+    }
     let out = tempfile::tempdir().unwrap();
     prost_build::Config::new().out_dir(out.path()).compile_fds(descriptors).unwrap();
     HEAD.to_owned() + &std::fs::read_to_string(out.path().join("caffe.rs")).unwrap()

@@ -1,7 +1,7 @@
 //! Splits bytes into tokens of protobuf's text format, each with its place.
 
 use super::literal;
-use crate::error::{NetCause, NetError, TextPlace, clip, clip_written};
+use crate::error::{NetError, TextPlace, clip, clip_written};
 
 /// A token, which borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
                 self.step();
                 Token::Symbol(symbol)
             }
-            Some(_) => return Err(NetError::at(place, NetCause::Character { found: self.character() })),
+            Some(_) => return Err(self.no_token(place)),
         };
         Ok((token, place))
     }
@@ -128,20 +128,21 @@ impl<'a> Lexer<'a> {
                 self.step();
             }
             match self.peek() {
-                None | Some(b'\n') => return Err(NetError::at(place, NetCause::StringNotClosed)),
-                Some(0) => {
-                    return Err(NetError::at(self.place, NetCause::Character { found: self.character() }));
+                None | Some(b'\n') => {
+                    let fault = "the string is not closed on its line; did you miss a quote?";
+                    return Err(NetError::text(place, fault));
                 }
+                Some(0) => return Err(self.no_token(self.place)),
                 Some(_) => self.step(),
             }
         }
         let raw = &self.text[start..self.at];
         self.step();
-        literal::unescape(raw, &mut |_| ()).map_err(|(offset, cause)| {
+        literal::unescape(raw, &mut |_| ()).map_err(|(offset, fault)| {
             let columns = raw[..offset].iter().filter(|&&byte| !(0x80..=0xbf).contains(&byte)).count();
             let columns = u32::try_from(columns).unwrap_or(u32::MAX);
             let column = place.column.saturating_add(1).saturating_add(columns);
-            NetError::at(TextPlace { column, ..place }, cause)
+            NetError::text(TextPlace { column, ..place }, fault)
         })?;
         Ok(Token::Quoted(raw))
     }
@@ -175,9 +176,16 @@ impl<'a> Lexer<'a> {
         let text = self.since(start);
         let good = if float { literal::float(text).is_some() } else { literal::is_integer(text) };
         if !good {
-            return Err(NetError::at(place, NetCause::Number { found: clip(text) }));
+            let fault = format!("\"{}\" is not a number of protobuf's text format", clip(text));
+            return Err(NetError::text(place, fault));
         }
         Ok(if float { Token::Float(text) } else { Token::Integer(text) })
+    }
+
+    /// The error for the current character.
+    fn no_token(&self, place: TextPlace) -> NetError {
+        let found = self.character();
+        NetError::text(place, format!("found {found}, which starts no token of protobuf's text format"))
     }
 
     /// The current character as a message shows it.

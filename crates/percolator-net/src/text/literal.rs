@@ -1,6 +1,6 @@
 //! Decodes the numbers and the quoted strings of protobuf's text format.
 
-use crate::error::{NetCause, clip_written};
+use crate::error::clip_written;
 
 /// Whether these are the digits of one base: decimal, `0x` hexadecimal, or octal after a `0`.
 pub(super) fn is_integer(text: &str) -> bool {
@@ -44,8 +44,8 @@ pub(super) fn constant(word: &str) -> Option<f64> {
 ///
 /// # Errors
 ///
-/// The offset of an invalid escape's backslash, and the error.
-pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (usize, NetCause)> {
+/// The offset of an invalid escape's backslash, and what is wrong.
+pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (usize, String)> {
     let mut at = 0;
     while at < raw.len() {
         let plain = raw[at..].iter().position(|&byte| byte == b'\\').unwrap_or(raw.len() - at);
@@ -56,7 +56,12 @@ pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (us
         }
         let Some(length) = escape(&raw[at..], out) else {
             let shown = &raw[at..raw.len().min(at + 10)];
-            return Err((at, NetCause::Escape { found: clip_written(shown) }));
+            let fault = format!(
+                "invalid escape sequence in a string, at {}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \
+                 \\? \\' \\\", octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF",
+                clip_written(shown)
+            );
+            return Err((at, fault));
         };
         at += length;
     }

@@ -1,6 +1,6 @@
 //! What is noted about a net's layers beyond the messages that the text is read into.
 
-use crate::error::{NetCause, NetError, TextPlace, clip};
+use crate::error::{NetError, TextPlace, clip};
 use crate::forks::Fork;
 use crate::warning::{Ignored, WarningKind};
 
@@ -87,7 +87,7 @@ pub(crate) struct LayerNotes {
     /// A V1 or V0 type that the schema does not have.
     pub(crate) kind: Option<String>,
     /// Why Caffe refuses the layer. While the layer is read, it is unknown whether it will be requested.
-    pub(crate) refused: Option<(TextPlace, Box<NetCause>)>,
+    pub(crate) refused: Option<(TextPlace, String)>,
     /// The places of the first tops, in order.
     pub(crate) tops: Vec<TextPlace>,
 }
@@ -106,15 +106,15 @@ impl LayerNotes {
     }
 
     /// Notes the reason to refuse the layer, if it is the first.
-    pub(crate) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) {
+    pub(crate) fn refuse(&mut self, at: TextPlace, fault: impl FnOnce() -> String) {
         if self.refused.is_none() {
-            self.refused = Some((at, Box::new(cause())));
+            self.refused = Some((at, fault()));
         }
     }
 
     /// The reason to refuse the layer if it is fed.
     pub(crate) fn refusal(&self) -> Option<NetError> {
-        self.refused.as_ref().map(|(at, cause)| NetError::at(*at, NetCause::clone(cause)))
+        self.refused.as_ref().map(|(at, fault)| NetError::text(*at, &**fault))
     }
 
     /// Notes the place of the next top.

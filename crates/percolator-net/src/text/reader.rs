@@ -97,7 +97,8 @@ impl<'a> Reader<'a> {
             _ => return Err(self.expected("\"{\"")),
         };
         if self.depth == DEPTH_MAX {
-            return Err(NetError::at(self.at, NetCause::TooDeep { allowed: DEPTH_MAX }));
+            let fault = format!("messages are nested too deeply: allowed are {DEPTH_MAX} levels");
+            return Err(NetError::text(self.at, fault));
         }
         self.depth += 1;
         self.advance()?;
@@ -175,18 +176,18 @@ impl<'a> Reader<'a> {
                 return self.note_unknown(name, at);
             }
         }
-        let cause = || no_such_field::<M>(name, nearest);
+        let fault = || no_such_field::<M>(name, nearest);
         match M::OTHERS {
-            Others::Refused => Err(NetError::at(at, cause())),
-            Others::RefusedIfFed | Others::Skipped(_) => self.refuse(at, cause),
+            Others::Refused => Err(NetError::text(at, fault())),
+            Others::RefusedIfFed | Others::Skipped(_) => self.refuse(at, fault),
         }
     }
 
     /// Refuses the open layer, if it is fed. Outside layers, refuses the net.
-    pub(super) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) -> Result<(), NetError> {
+    pub(super) fn refuse(&mut self, at: TextPlace, fault: impl FnOnce() -> String) -> Result<(), NetError> {
         match self.layer() {
-            Some(layer) => layer.refuse(at, cause),
-            None => return Err(NetError::at(at, cause())),
+            Some(layer) => layer.refuse(at, fault),
+            None => return Err(NetError::text(at, fault())),
         }
         Ok(())
     }
@@ -252,21 +253,20 @@ impl<'a> Reader<'a> {
 
     /// An error for a token other than the expected one.
     pub(super) fn expected(&self, expected: &str) -> NetError {
-        let cause = NetCause::Expected { expected: expected.to_owned(), found: self.next.shown() };
-        NetError::at(self.at, cause)
+        NetError::text(self.at, format!("expected {expected}, found {}", self.next.shown()))
     }
 }
 
 /// Fields that a solver has and a net does not.
 const SOLVERS_OWN: &[&str] = &["net", "train_net", "test_net", "net_param", "train_net_param", "base_lr"];
 
-fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> NetCause {
+fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> String {
     let hint = match (nearest, M::home(name)) {
         (Some(nearest), _) => format!("did you mean \"{nearest}\"?"),
         (None, Some(home)) => home.to_owned(),
         (None, None) => format!("it has {}", M::FIELDS.join(", ")),
     };
-    NetCause::NoSuchField { message: M::NAME, found: clip(name), hint }
+    format!("message type \"caffe.{}\" has no field named \"{}\"; {hint}", M::NAME, clip(name))
 }
 
 /// The field that `name` is probably a misspelling of.

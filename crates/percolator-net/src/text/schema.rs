@@ -6,10 +6,10 @@ use super::value::{Enumeration, EnumerationSlot as _, Slot as _};
 use crate::error::NetError;
 use crate::proto;
 
-/// Implements [`Message`] for fields that are each read by their own type: `name`, or `name: Type` for an
-/// enum.
+/// Implements [`Message`] for fields that are each read by their own type: `name`, or `name: ENUM` for the
+/// number of an enum.
 macro_rules! message {
-    ($message:ident, $others:expr, $layer:expr, { $($field:ident $(: $enumeration:ty)?),* $(,)? }) => {
+    ($message:ident, $others:expr, $layer:expr, { $($field:ident $(: $enumeration:ident)?),* $(,)? }) => {
         impl Message for proto::$message {
             const NAME: &'static str = message!(@message $message);
             const FIELDS: &'static [&'static str] = &[$(message!(@name $field)),*];
@@ -33,10 +33,15 @@ macro_rules! message {
     (@name r#type) => { "type" };
     (@name $field:ident) => { stringify!($field) };
     (@fill $slot:expr, $field:ident, $text:ident) => { $slot.fill($field, $text) };
-    (@fill $slot:expr, $field:ident, $text:ident, $enumeration:ty) => {
-        $slot.fill_enumeration::<$enumeration>($field, $text)
+    (@fill $slot:expr, $field:ident, $text:ident, $enumeration:ident) => {
+        $slot.fill_enumeration($field, &$enumeration, $text)
     };
 }
+
+const PHASE: Enumeration = Enumeration::Closed(&[("TRAIN", 0), ("TEST", 1)]);
+const DB: Enumeration = Enumeration::Closed(&[("LEVELDB", 0), ("LMDB", 1)]);
+const DIM_CHECK_MODE: Enumeration = Enumeration::Closed(&[("STRICT", 0), ("PERMISSIVE", 1)]);
+const LAYER_TYPE: Enumeration = Enumeration::LayerType;
 
 message!(NetParameter, Others::Skipped(&[]), None, {
     name, layers, input, input_dim, force_backward, state, debug_info, input_shape, layer,
@@ -44,23 +49,23 @@ message!(NetParameter, Others::Skipped(&[]), None, {
 
 message!(BlobShape, Others::Refused, None, { dim });
 
-message!(NetState, Others::Refused, None, { phase: proto::Phase, level, stage });
+message!(NetState, Others::Refused, None, { phase: PHASE, level, stage });
 
 message!(NetStateRule, Others::Refused, None, {
-    phase: proto::Phase, min_level, max_level, stage, not_stage,
+    phase: PHASE, min_level, max_level, stage, not_stage,
 });
 
 message!(LayerParameter, Others::Skipped(OF_OTHER_LAYERS), Some(Form::V2), {
-    name, r#type, bottom, top, loss_weight, param, propagate_down, include, exclude, phase: proto::Phase,
+    name, r#type, bottom, top, loss_weight, param, propagate_down, include, exclude, phase: PHASE,
     transform_param, data_param, hdf5_data_param, image_data_param, memory_data_param, window_data_param,
 });
 
 message!(ParamSpec, Others::Skipped(&["name", "share_mode", "lr_mult", "decay_mult"]), None, {});
 
 message!(V1LayerParameter, Others::Skipped(OF_OTHER_LAYERS), Some(Form::V1), {
-    layer, bottom, top, name, r#type: proto::v1_layer_parameter::LayerType, data_param, hdf5_data_param,
+    layer, bottom, top, name, r#type: LAYER_TYPE, data_param, hdf5_data_param,
     image_data_param, window_data_param, memory_data_param, include, exclude, transform_param, loss_weight,
-    param, blob_share_mode: proto::v1_layer_parameter::DimCheckMode, blobs_lr, weight_decay,
+    param, blob_share_mode: DIM_CHECK_MODE, blobs_lr, weight_decay,
 });
 
 message!(V0LayerParameter, Others::Skipped(OF_OTHER_V0_LAYERS), None, {
@@ -74,7 +79,7 @@ message!(TransformationParameter, Others::RefusedIfFed, None, {
 });
 
 message!(DataParameter, Others::RefusedIfFed, None, {
-    source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, backend: proto::data_parameter::Db,
+    source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, backend: DB,
     force_encoded_color, prefetch,
 });
 
@@ -115,40 +120,6 @@ fn home(message: &str, name: &str) -> Option<&'static str> {
         _ if has::<proto::V0LayerParameter>(name) => "it is a field of V0LayerParameter",
         _ => return None,
     })
-}
-
-impl Enumeration for proto::Phase {
-    const VALUES: &'static str = "TRAIN (0), TEST (1)";
-
-    fn named(name: &str) -> Option<Self> {
-        Self::from_str_name(name)
-    }
-}
-
-impl Enumeration for proto::data_parameter::Db {
-    const VALUES: &'static str = "LEVELDB (0), LMDB (1)";
-
-    fn named(name: &str) -> Option<Self> {
-        Self::from_str_name(name)
-    }
-}
-
-impl Enumeration for proto::v1_layer_parameter::DimCheckMode {
-    const VALUES: &'static str = "STRICT (0), PERMISSIVE (1)";
-
-    fn named(name: &str) -> Option<Self> {
-        Self::from_str_name(name)
-    }
-}
-
-/// A layer type of a fork is not an error: the layer is ignored like others that load no data.
-impl Enumeration for proto::v1_layer_parameter::LayerType {
-    const VALUES: &'static str = "any";
-    const OPEN: bool = true;
-
-    fn named(name: &str) -> Option<Self> {
-        Self::from_str_name(name)
-    }
 }
 
 /// The other fields of Caffe's layers, of either format.

@@ -3,7 +3,8 @@
 use super::lexer::Token;
 use super::literal;
 use super::reader::{Message, Reader};
-use crate::error::{NetCause, NetError, clip};
+use crate::error::{NetError, clip};
+use crate::kinds;
 
 /// A value that a field may hold.
 pub(super) trait Value: Sized {
@@ -45,7 +46,10 @@ impl Value for String {
             // Caffe reads any bytes. A path converted from Latin-1 would name another file.
             Err(error) => {
                 if PATHS.contains(&field) {
-                    text.refuse(at, || NetCause::NotUtf8 { field })?;
+                    text.refuse(at, || {
+                        let remedy = "rename the file, or give its path in UTF-8";
+                        format!("the string of {field} is not UTF-8; {remedy}")
+                    })?;
                 }
                 Ok(error.as_bytes().iter().copied().map(char::from).collect())
             }
@@ -120,52 +124,60 @@ impl Reader<'_> {
         let value = size.and_then(|size| T::try_from(if negative { -size } else { size }).ok());
         let Some(value) = value else {
             let found = format!("{}{}", if negative { "-" } else { "" }, clip(digits));
-            let min = i64::try_from(min).unwrap_or(i64::MIN);
-            let max = u64::try_from(max).unwrap_or(u64::MAX);
-            return Err(NetError::at(at, NetCause::Range { field, found, min, max }));
+            let fault = format!("{field} is {found}: allowed are whole numbers from {min} to {max}");
+            return Err(NetError::text(at, fault));
         };
         self.advance()?;
         Ok(value)
     }
 
     /// Reads an enum value, by name or by number.
-    fn enumeration<E: Enumeration>(&mut self, field: &'static str) -> Result<Option<i32>, NetError> {
+    fn enumeration(&mut self, field: &'static str, of: &Enumeration) -> Result<Option<i32>, NetError> {
         let at = self.at;
-        let refused = |found: String| {
-            let allowed = E::VALUES.to_owned();
-            NetError::at(at, NetCause::EnumValue { field, found, allowed })
+        let refused = |values: &[(&str, i32)], found: String| {
+            let allowed: Vec<_> = values.iter().map(|(name, number)| format!("{name} ({number})")).collect();
+            let allowed = allowed.join(", ");
+            let fault = format!(
+                "unknown enumeration value of \"{found}\" for field \"{field}\": allowed are {allowed}"
+            );
+            NetError::text(at, fault)
         };
         if let Token::Word(word) = self.next {
-            let known = E::named(word);
-            if known.is_none() && !E::OPEN {
-                return Err(refused(clip(word)));
-            }
+            let known = match of {
+                Enumeration::Closed(values) => {
+                    let known = values.iter().find(|(name, _)| *name == word).map(|&(_, number)| number);
+                    Some(known.ok_or_else(|| refused(values, clip(word)))?)
+                }
+                Enumeration::LayerType => kinds::v1_named(word),
+            };
             if known.is_none()
                 && let Some(layer) = self.layer()
             {
                 layer.kind = Some(clip(word));
             }
             self.advance()?;
-            return Ok(known.map(E::into));
+            return Ok(known);
         }
         if !matches!(self.next, Token::Integer(_) | Token::Symbol(b'-')) {
             return Err(self.expected(&format!("a name for {field}, without quotes")));
         }
-        let number = i32::read(field, self)?;
-        let known = E::OPEN || E::try_from(number).is_ok();
-        if known { Ok(Some(number)) } else { Err(refused(number.to_string())) }
+        let found = i32::read(field, self)?;
+        match of {
+            Enumeration::Closed(values) if !values.iter().any(|&(_, number)| number == found) => {
+                Err(refused(values, found.to_string()))
+            }
+            _ => Ok(Some(found)),
+        }
     }
 }
 
 /// An enum of the schema.
-pub(super) trait Enumeration: TryFrom<i32> + Into<i32> {
-    /// Its names and numbers, as a message lists them.
-    const VALUES: &'static str;
-    /// Whether an unknown name is noted as the layer's type instead of refused.
-    const OPEN: bool = false;
-
-    /// The value with this name.
-    fn named(name: &str) -> Option<Self>;
+pub(super) enum Enumeration {
+    /// Names and numbers, and no other.
+    Closed(&'static [(&'static str, i32)]),
+    /// The types of V1 layers. One of a fork is no error: the layer is ignored like others that load no data,
+    /// and an unknown name is noted as its type.
+    LayerType,
 }
 
 /// The place of a field's values: one or many.
@@ -197,38 +209,42 @@ impl<T: Value> Slot for Vec<T> {
 /// As [`Slot`], for numbers that represent enum values.
 pub(super) trait EnumerationSlot {
     /// Reads what follows the field's name.
-    fn fill_enumeration<E: Enumeration>(
+    fn fill_enumeration(
         &mut self,
         field: &'static str,
+        of: &Enumeration,
         text: &mut Reader<'_>,
     ) -> Result<(), NetError>;
 }
 
 impl EnumerationSlot for Option<i32> {
-    fn fill_enumeration<E: Enumeration>(
+    fn fill_enumeration(
         &mut self,
         field: &'static str,
+        of: &Enumeration,
         text: &mut Reader<'_>,
     ) -> Result<(), NetError> {
         once(self, field, text)?;
-        if E::OPEN && text.layer().is_some_and(|layer| layer.kind.is_some()) {
-            return Err(NetError::at(text.field_at, NetCause::Duplicate { field }));
+        let has_unknown_type = text.layer().is_some_and(|layer| layer.kind.is_some());
+        if matches!(of, Enumeration::LayerType) && has_unknown_type {
+            return Err(twice(field, text));
         }
         colon::<i32>(text)?;
-        *self = text.enumeration::<E>(field)?;
+        *self = text.enumeration(field, of)?;
         Ok(())
     }
 }
 
 impl EnumerationSlot for Vec<i32> {
-    fn fill_enumeration<E: Enumeration>(
+    fn fill_enumeration(
         &mut self,
         field: &'static str,
+        of: &Enumeration,
         text: &mut Reader<'_>,
     ) -> Result<(), NetError> {
         colon::<i32>(text)?;
         each(text, |text| {
-            self.extend(text.enumeration::<E>(field)?);
+            self.extend(text.enumeration(field, of)?);
             Ok(())
         })
     }
@@ -260,9 +276,13 @@ fn each<'a>(
 /// Refuses a second value.
 fn once<T>(slot: &Option<T>, field: &'static str, text: &Reader<'_>) -> Result<(), NetError> {
     match slot {
-        Some(_) => Err(NetError::at(text.field_at, NetCause::Duplicate { field })),
+        Some(_) => Err(twice(field, text)),
         None => Ok(()),
     }
+}
+
+fn twice(field: &str, text: &Reader<'_>) -> NetError {
+    NetError::text(text.field_at, format!("non-repeated field \"{field}\" is specified multiple times"))
 }
 
 /// Takes the colon between name and value. Messages may omit it.

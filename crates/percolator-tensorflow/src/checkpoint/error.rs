@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use percolator_files::shown;
 use percolator_leveldb::table::TableError;
 
-use crate::DataType;
-
 /// Why a checkpoint, or a tensor of it, cannot be read. Offsets count from the start of a file.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -189,41 +187,15 @@ pub enum CheckpointError {
         /// Names that are like it.
         near: Vec<String>,
     },
-    /// A region is not within its tensor.
-    #[error("{}: the tensor {} has the shape {shape:?}: {message}", shown::path(index), quoted(tensor))]
-    Region {
-        /// The index.
-        index: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its shape.
-        shape: Vec<usize>,
-        /// What is wrong with the region.
-        message: String,
-    },
-    /// A tensor can be verified, but not converted.
-    #[error(
-        "{}: the tensor {} is of type {data_type}, and was written by a big-endian machine: what is in it \
-         cannot be converted",
-        shown::path(index),
-        quoted(tensor)
-    )]
-    ByteOrder {
-        /// The index.
-        index: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        data_type: DataType,
-    },
-    /// The memory that a tensor is to be loaded into does not fit it.
+    /// A tensor cannot be read as it was asked for: a region is not within it, memory does not fit it or is
+    /// not there, or what a big-endian machine wrote can only be verified.
     #[error("{}: the tensor {}: {message}", shown::path(index), quoted(tensor))]
-    Memory {
+    Tensor {
         /// The index.
         index: PathBuf,
         /// The tensor.
         tensor: String,
-        /// What is wrong with the memory.
+        /// What is wrong.
         message: String,
     },
     /// The checkpoint has no graph of objects, or a malformed one.

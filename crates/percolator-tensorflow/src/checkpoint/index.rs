@@ -20,12 +20,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use percolator_leveldb::table::{TableCursor, TableError, Verify};
+use prost::Message as _;
 
-use super::entry::{BadEntry, BadHeader, Header, RawEntry, RawExtent};
+use super::entry::Header;
 use super::error::CheckpointError;
 use super::slices::{self, Extent};
 use super::strings::CHECKSUM_BYTES;
 use crate::DataType;
+use crate::proto::tensor_shape_proto::Dim;
+use crate::proto::{BundleEntryProto, TensorShapeProto, TensorSliceProto, tensor_slice_proto};
 use crate::tensor::elements;
 
 /// The most axes that TensorFlow's tensors have.
@@ -227,20 +230,11 @@ pub(super) fn read_header<'i>(
         let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
         return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
     }
-    let header = Header::read(cursor.value_bytes()).map_err(|bad| bad_header(path, bad))?;
-    Ok((header, cursor))
+    Ok((Header::read(path, cursor.value_bytes())?, cursor))
 }
 
 fn as_index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn bad_header(path: &Path, bad: BadHeader) -> CheckpointError {
-    let index = path.to_owned();
-    match bad {
-        BadHeader::Malformed(message) => CheckpointError::Header { index, message },
-        BadHeader::Version { producer, message } => CheckpointError::Version { index, producer, message },
-    }
 }
 
 /// An index that is being read.
@@ -248,7 +242,7 @@ struct Reader<'a> {
     path: &'a Path,
     index: Index,
     /// The entry that was read last.
-    raw: RawEntry,
+    raw: BundleEntryProto,
     /// Its shape.
     shape: Vec<usize>,
     /// The key that was read last.
@@ -262,7 +256,7 @@ struct Reader<'a> {
     /// The entries of slices, in the order of their keys.
     slices: Vec<SliceEntry>,
     /// Variables in slices, by the numbers of their entries, and their slices.
-    sliced: Vec<(usize, Vec<Vec<RawExtent>>)>,
+    sliced: Vec<(usize, Vec<TensorSliceProto>)>,
 }
 
 struct SliceEntry {
@@ -293,7 +287,7 @@ impl<'a> Reader<'a> {
         Reader {
             path,
             index,
-            raw: RawEntry::default(),
+            raw: BundleEntryProto::default(),
             shape: Vec::new(),
             last: Vec::new(),
             key_bytes_left: index_bytes.saturating_mul(NAMES_PER_BYTE),
@@ -318,14 +312,17 @@ impl<'a> Reader<'a> {
         })?;
         self.last.clear();
         self.last.extend_from_slice(key);
-        self.raw = RawEntry::read(value, &mut self.slice_bytes_left).map_err(|bad| {
-            let message = match bad {
-                BadEntry::Malformed => "it is malformed: no message of the kind that an index has".to_owned(),
-                BadEntry::Slices => {
-                    format!("the slices take more than {SLICES_PER_BYTE} times the bytes of the index")
-                }
-            };
-            self.error(key, message)
+        // No slice has more axes than a tensor.
+        let entry = BundleEntryProto::decode(value).ok();
+        let entry = entry.filter(|entry| entry.slices.iter().all(|slice| slice.extent.len() <= AXES_MAX));
+        self.raw = entry
+            .ok_or_else(|| self.error(key, "it is malformed: no message of the kind that an index has"))?;
+        let bytes = self.raw.slices.iter().map(slice_bytes).fold(0, usize::saturating_add);
+        self.slice_bytes_left = self.slice_bytes_left.checked_sub(bytes).ok_or_else(|| {
+            self.error(
+                key,
+                format!("the slices take more than {SLICES_PER_BYTE} times the bytes of the index"),
+            )
         })?;
         if key.first() == Some(&0) && slices::name_of_key(key).is_some() {
             return self.add_slice(key);
@@ -342,7 +339,7 @@ impl<'a> Reader<'a> {
         self.read_shape(key)?;
         // A slice that is the whole has no entry of its own.
         let is_whole = matches!(&self.raw.slices[..], [] | [_])
-            && self.raw.slices.iter().all(|slice| slices::is_whole(slice));
+            && self.raw.slices.iter().all(|slice| slices::is_whole(&slice.extent));
         let place = if is_whole {
             self.place(key, data_type)?
         } else {
@@ -372,32 +369,32 @@ impl<'a> Reader<'a> {
     }
 
     fn data_type(&self, key: &[u8]) -> Result<DataType, CheckpointError> {
-        match DataType::from_proto(self.raw.data_type) {
+        match DataType::from_proto(self.raw.dtype) {
             Some(DataType::Resource) => {
                 Err(self.error(key, "its type is resource, and no file can hold one"))
             }
             Some(data_type) => Ok(data_type),
             None => {
-                let found = self.raw.data_type;
+                let found = self.raw.dtype;
                 Err(self.error(key, format!("its type has the number {found}, which no known type has")))
             }
         }
     }
 
     fn read_shape(&mut self, key: &[u8]) -> Result<(), CheckpointError> {
-        let dims = &self.raw.dims;
-        if self.raw.has_unknown_rank {
+        let TensorShapeProto { dim, unknown_rank } = self.raw.shape.take().unwrap_or_default();
+        if unknown_rank {
             return Err(self.error(key, "its shape is not known, and a stored tensor has one"));
         }
-        if dims.len() > AXES_MAX {
-            return Err(
-                self.error(key, format!("it has {} axes, and at most {AXES_MAX} are allowed", dims.len()))
-            );
+        if dim.len() > AXES_MAX {
+            let message = format!("it has {} axes, and at most {AXES_MAX} are allowed", dim.len());
+            return Err(self.error(key, message));
         }
         self.shape.clear();
-        for &dim in dims {
-            let Ok(extent) = usize::try_from(dim) else {
-                return Err(self.error(key, format!("its shape is {dims:?}, and {dim} is no extent")));
+        for Dim { size, .. } in &dim {
+            let Ok(extent) = usize::try_from(*size) else {
+                let dims: Vec<_> = dim.iter().map(|dim| dim.size).collect();
+                return Err(self.error(key, format!("its shape is {dims:?}, and {size} is no extent")));
             };
             self.shape.push(extent);
         }
@@ -406,7 +403,7 @@ impl<'a> Reader<'a> {
 
     /// Returns where the tensor or slice just read is, once that fits its type and shape.
     fn place(&self, key: &[u8], data_type: DataType) -> Result<Place, CheckpointError> {
-        let RawEntry { shard, offset, bytes, stored, .. } = self.raw;
+        let BundleEntryProto { shard_id: shard, offset, size: bytes, crc32c, .. } = self.raw;
         let shards = self.index.header.shards;
         let Some(shard) = u32::try_from(shard).ok().filter(|&shard| shard < shards) else {
             let message = format!("it is in data file {shard}, and the checkpoint has {shards}, from 0 on");
@@ -419,7 +416,7 @@ impl<'a> Reader<'a> {
         let count = elements(&self.shape);
         let due = count.and_then(|count| stored_bytes(data_type, count));
         if due.as_ref().is_some_and(|due| due.contains(&bytes)) {
-            return Ok(Place { shard, offset, bytes, crc32c: stored });
+            return Ok(Place { shard, offset, bytes, crc32c });
         }
         let shape = &self.shape;
         let due = match due {
@@ -458,13 +455,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds the slices of a variable. Those up to the first fault are kept.
-    fn find_slices(&mut self, number: usize, name: &str, slices: &[Vec<RawExtent>]) -> Result<(), String> {
+    fn find_slices(&mut self, number: usize, name: &str, slices: &[TensorSliceProto]) -> Result<(), String> {
         let Some(TensorInfo { data_type, shape, .. }) = self.index.get(number) else { return Ok(()) };
         let (shape, start) = (shape.to_owned(), self.index.slices.len());
-        for slice in slices {
-            let extents = slices::extents(slice, &shape)?;
+        for TensorSliceProto { extent } in slices {
+            let extents = slices::extents(extent, &shape)?;
             let region = slices::region(&extents, &shape);
-            let key = slices::key(name, slice);
+            let key = slices::key(name, extent);
             let place = self.slices.binary_search_by(|entry| entry.key.cmp(&key));
             let Some(entry) = place.ok().and_then(|place| self.slices.get_mut(place)) else {
                 return Err(format!("its slice {region:?} has no entry"));
@@ -488,6 +485,12 @@ impl<'a> Reader<'a> {
         let regions: Vec<_> = regions.iter().map(|region| &region[..]).collect();
         slices::check_tiling(&shape, &regions, &mut self.comparisons_left)
     }
+}
+
+/// Returns the memory that a slice of an entry takes.
+fn slice_bytes(slice: &TensorSliceProto) -> usize {
+    let extents = slice.extent.len().saturating_mul(size_of::<tensor_slice_proto::Extent>());
+    extents.saturating_add(size_of::<TensorSliceProto>())
 }
 
 /// Returns how many bytes elements may take in a data file.

@@ -82,7 +82,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Memory`] if there
+    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Tensor`] if there
     /// is not enough memory.
     pub fn load<S: AsRef<str>>(
         &self,
@@ -150,7 +150,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Memory`] if memory
+    /// As [`tensor`](Self::tensor), for one of the tensors; [`CheckpointError::Tensor`] if memory
     /// is not as long as its tensor, or a tensor is of strings.
     pub fn load_into(&self, memory: &mut [(&str, &mut [u8])], threads: usize) -> Result<(), CheckpointError> {
         let mut wanted = Vec::with_capacity(memory.len());
@@ -166,8 +166,7 @@ impl Checkpoint {
                 Some(_) => None,
             };
             if let Some(message) = message {
-                let (index, tensor) = (self.index_path.clone(), (*name).to_owned());
-                return Err(CheckpointError::Memory { index, tensor, message });
+                return Err(self.tensor_error(name, message));
             }
             wanted.push((number, &mut **memory));
         }

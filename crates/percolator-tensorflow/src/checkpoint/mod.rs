@@ -34,9 +34,7 @@ pub use self::manager::{CheckpointManager, ManagerOptions, ManagerRules, NotRemo
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};
-pub use self::writer::{
-    CheckpointWriter, TensorReason, TensorWriter, WriteError, data_file_bytes, write_data_file,
-};
+pub use self::writer::{CheckpointWriter, TensorWriter, WriteError, data_file_bytes, write_data_file};
 pub(crate) use self::writer::{PREVIOUS, new_prefix};
 #[doc(inline)]
 pub use percolator_files::whole_file::Existing;
@@ -240,19 +238,18 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), and [`CheckpointError::Region`] if the region is not within the tensor.
+    /// As [`tensor`](Self::tensor), and [`CheckpointError::Tensor`] if the region is not within the tensor.
     pub fn region(&self, name: &str, region: &[Range<usize>]) -> Result<Tensor<'_>, CheckpointError> {
         let number = self.number(name)?;
         let TensorInfo { shape, .. } = self.get(number);
         let fits =
             |(range, &extent): (&Range<usize>, &usize)| range.start <= range.end && range.end <= extent;
         if region.len() != shape.len() || !region.iter().zip(shape).all(fits) {
-            return Err(CheckpointError::Region {
-                index: self.index_path.clone(),
-                tensor: name.to_owned(),
-                shape: shape.to_owned(),
-                message: format!("the region {region:?} is not within it; give a range for each axis"),
-            });
+            let message = format!(
+                "it has the shape {shape:?}: the region {region:?} is not within it; give a range for each \
+                 axis"
+            );
+            return Err(self.tensor_error(name, message));
         }
         self.read(number, region)
     }

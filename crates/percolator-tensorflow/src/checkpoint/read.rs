@@ -87,12 +87,19 @@ impl Checkpoint {
         if data_type != DataType::Variant || !self.is_big_endian() {
             return Ok(());
         }
-        let (index, tensor) = (self.index_path.clone(), name.to_owned());
-        Err(CheckpointError::ByteOrder { index, tensor, data_type })
+        let message = format!(
+            "it is of type {data_type}, and was written by a big-endian machine: what is in it cannot be \
+             converted"
+        );
+        Err(self.tensor_error(name, message))
     }
 
     pub(super) fn entry_error(&self, name: &str, message: String) -> CheckpointError {
         CheckpointError::Entry { index: self.index_path.clone(), tensor: name.to_owned(), message }
+    }
+
+    pub(super) fn tensor_error(&self, name: &str, message: String) -> CheckpointError {
+        CheckpointError::Tensor { index: self.index_path.clone(), tensor: name.to_owned(), message }
     }
 
     /// Reads a region of a tensor whose elements have `size` bytes each.
@@ -205,8 +212,7 @@ impl Checkpoint {
     }
 
     pub(super) fn no_memory(&self, name: &str, bytes: usize, error: &io::Error) -> CheckpointError {
-        let message = format!("there is no memory for its {bytes} bytes: {error}");
-        CheckpointError::Memory { index: self.index_path.clone(), tensor: name.to_owned(), message }
+        self.tensor_error(name, format!("there is no memory for its {bytes} bytes: {error}"))
     }
 
     /// Returns the bytes of a piece as they are stored, once they are verified.

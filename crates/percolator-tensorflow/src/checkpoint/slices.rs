@@ -4,8 +4,8 @@
 
 use std::ops::{Range, RangeFull};
 
-use super::entry::RawExtent;
 use super::ordered_code::{read_number, read_signed, read_string, write_number, write_signed, write_string};
+use crate::proto::tensor_slice_proto::{self, extent::HasLengthHack};
 use crate::tensor::elements;
 
 /// How the length of an extent is stored that takes the whole axis.
@@ -45,17 +45,36 @@ impl Extent {
             Extent::Part(part) => part.clone(),
         }
     }
+
+    /// The same as it is stored. Its places are on an axis, whose extent was checked.
+    pub(super) fn stored(&self) -> Stored {
+        let signed = |place: usize| i64::try_from(place).unwrap_or(i64::MAX);
+        match self {
+            Extent::All => Stored::default(),
+            Extent::Part(part) => Stored {
+                start: signed(part.start),
+                has_length_hack: Some(HasLengthHack::Length(signed(part.len()))),
+            },
+        }
+    }
+}
+
+/// An extent as it is stored; no length is the whole axis.
+type Stored = tensor_slice_proto::Extent;
+
+fn length_of(extent: &Stored) -> i64 {
+    extent.has_length_hack.map_or(WHOLE_AXIS, |HasLengthHack::Length(length)| length)
 }
 
 /// Returns the key of a slice's entry.
-pub(crate) fn key(name: &str, slice: &[RawExtent]) -> Vec<u8> {
+pub(crate) fn key(name: &str, slice: &[Stored]) -> Vec<u8> {
     let mut key = Vec::new();
     write_number(&mut key, 0);
     write_string(&mut key, name.as_bytes());
     write_number(&mut key, slice.len() as u64);
     for extent in slice {
         write_signed(&mut key, extent.start);
-        write_signed(&mut key, extent.length.unwrap_or(WHOLE_AXIS));
+        write_signed(&mut key, length_of(extent));
     }
     key
 }
@@ -75,25 +94,25 @@ pub(super) fn name_of_key(mut key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns whether a slice takes every axis whole. Such a slice has no entry of its own.
-pub(super) fn is_whole(slice: &[RawExtent]) -> bool {
-    slice.iter().all(|extent| extent.start == 0 && extent.length.unwrap_or(WHOLE_AXIS) == WHOLE_AXIS)
+pub(super) fn is_whole(slice: &[Stored]) -> bool {
+    slice.iter().all(|extent| extent.start == 0 && length_of(extent) == WHOLE_AXIS)
 }
 
 /// Returns what a slice has of a tensor of this shape, or what is wrong with the slice.
-pub(super) fn extents(slice: &[RawExtent], shape: &[usize]) -> Result<Vec<Extent>, String> {
+pub(super) fn extents(slice: &[Stored], shape: &[usize]) -> Result<Vec<Extent>, String> {
     if slice.len() != shape.len() {
         return Err(format!("a slice has {} axes, and the shape {shape:?} has {}", slice.len(), shape.len()));
     }
-    let extent = |(extent, &size): (&RawExtent, &usize)| {
+    let extent = |(extent, &size): (&Stored, &usize)| {
         let start = usize::try_from(extent.start).ok();
-        let found = match extent.length {
-            None | Some(WHOLE_AXIS) => start.filter(|&start| start == 0).map(|_| Extent::All),
-            Some(length) => start.and_then(|start| {
+        let length = length_of(extent);
+        let found = match length {
+            WHOLE_AXIS => start.filter(|&start| start == 0).map(|_| Extent::All),
+            _ => start.and_then(|start| {
                 let end = start.checked_add(usize::try_from(length).ok()?)?;
                 (end <= size).then_some(Extent::Part(start..end))
             }),
         };
-        let length = extent.length.unwrap_or(WHOLE_AXIS);
         found.ok_or_else(|| {
             format!("a slice has {length} from {} on, of an axis of {size} ({WHOLE_AXIS}: all)", extent.start)
         })
@@ -189,13 +208,13 @@ mod tests {
 
     use super::*;
 
-    fn extent(start: i64, length: i64) -> RawExtent {
-        RawExtent { start, length: Some(length) }
+    fn extent(start: i64, length: i64) -> Stored {
+        Stored { start, has_length_hack: Some(HasLengthHack::Length(length)) }
     }
 
     #[test]
     fn keys_are_tensorflows() {
-        let whole = RawExtent::default();
+        let whole = Stored::default();
         // From the index of a variable that TensorFlow saved in slices.
         let due = b"\0p/rows\0\x01\x01\x02\x80\x84\x80\x7f";
         assert_eq!(key("p/rows", &[extent(0, 4), whole]), due);
@@ -210,12 +229,12 @@ mod tests {
 
     #[test]
     fn slices_are_regions_of_their_tensor() {
-        let whole = RawExtent::default();
+        let whole = Stored::default();
         let found = extents(&[extent(1, 2), whole], &[3, 7]).unwrap();
         assert_eq!(found, [Extent::Part(1..3), Extent::All]);
         assert_eq!(region(&found, &[3, 7]), [1..3, 0..7]);
         assert!(is_whole(&[whole, extent(0, -1)]) && !is_whole(&[extent(0, 3)]) && is_whole(&[]));
-        let refused = |slice: &[RawExtent], shape: &[usize], due: &str| {
+        let refused = |slice: &[Stored], shape: &[usize], due: &str| {
             let message = extents(slice, shape).unwrap_err();
             assert!(message.contains(due), "{message}");
         };
@@ -223,7 +242,7 @@ mod tests {
         refused(&[extent(2, 2)], &[3], "2 from 2 on, of an axis of 3");
         refused(&[extent(-1, 2)], &[3], "2 from -1 on");
         refused(&[extent(0, -2)], &[3], "-2 from 0 on");
-        refused(&[RawExtent { start: 1, length: None }], &[3], "-1 from 1 on");
+        refused(&[Stored { start: 1, has_length_hack: None }], &[3], "-1 from 1 on");
         refused(&[extent(i64::MAX, i64::MAX)], &[3], "of an axis of 3");
     }
 

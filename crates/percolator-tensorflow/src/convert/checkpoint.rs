@@ -8,44 +8,25 @@ use std::path::{Path, PathBuf};
 use super::{ConvertError, ModelTensor};
 use crate::checkpoint::PREVIOUS;
 use crate::paths::{folder_of, with_suffix};
-use crate::{Checkpoint, SavedModel, Tensor};
+use crate::{Checkpoint, SavedModel};
 
 /// The most data files that a checkpoint has: their numbers have five digits.
 const SHARDS_MAX: usize = 99_999;
 
-/// A checkpoint, open for reading.
-#[derive(Debug)]
-pub(super) struct CheckpointFiles {
-    checkpoint: Checkpoint,
-}
-
-impl CheckpointFiles {
-    /// Opens a checkpoint, and returns what its tensors are, in the order of their bytes.
-    pub(super) fn open(prefix: &Path) -> Result<(Self, Vec<ModelTensor>), ConvertError> {
-        let checkpoint = Checkpoint::open(prefix)?;
-        let mut tensors: Vec<_> = checkpoint.tensors().collect();
-        // A tensor without elements starts where the next one does, and comes before it.
-        tensors.sort_by_key(|tensor| {
-            let first = tensor.place.or_else(|| tensor.slices.first().map(|slice| slice.place));
-            first.map(|place| (place.shard, place.offset, place.bytes))
-        });
-        let info = |tensor: crate::checkpoint::TensorInfo<'_>| ModelTensor {
-            name: tensor.name.to_owned(),
-            data_type: tensor.data_type,
-            shape: tensor.shape.to_owned(),
-        };
-        let infos = tensors.into_iter().map(info).collect();
-        Ok((CheckpointFiles { checkpoint }, infos))
-    }
-
-    pub(super) fn checkpoint(&self) -> &Checkpoint {
-        &self.checkpoint
-    }
-
-    /// Reads a tensor, and verifies its checksum.
-    pub(super) fn read(&self, info: &ModelTensor) -> Result<Tensor<'_>, ConvertError> {
-        Ok(self.checkpoint.tensor(&info.name)?)
-    }
+/// Returns what a checkpoint's tensors are, in the order of their bytes.
+pub(super) fn tensors(checkpoint: &Checkpoint) -> Vec<ModelTensor> {
+    let mut tensors: Vec<_> = checkpoint.tensors().collect();
+    // A tensor without elements starts where the next one does, and comes before it.
+    tensors.sort_by_key(|tensor| {
+        let first = tensor.place.or_else(|| tensor.slices.first().map(|slice| slice.place));
+        first.map(|place| (place.shard, place.offset, place.bytes))
+    });
+    let info = |tensor: crate::checkpoint::TensorInfo<'_>| ModelTensor {
+        name: tensor.name.to_owned(),
+        data_type: tensor.data_type,
+        shape: tensor.shape.to_owned(),
+    };
+    tensors.into_iter().map(info).collect()
 }
 
 /// Returns whether a SavedModel has variables, which would have this prefix. A model that has some and lacks

@@ -94,10 +94,6 @@ impl NpyFolder {
         Ok((NpyFolder { path: path.to_owned(), arrays: vec![array] }, infos))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The files of the arrays.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.arrays.iter().map(|array| &*array.path)

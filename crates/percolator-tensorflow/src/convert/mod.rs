@@ -34,7 +34,6 @@ mod safetensors;
 
 use std::path::{Path, PathBuf};
 
-use self::checkpoint::CheckpointFiles;
 pub use self::conversion::{Conversion, LeftOut, Options, Renamed, Summary};
 pub use self::copy::{CopyOptions, copy_checkpoint};
 pub use self::error::ConvertError;
@@ -74,19 +73,21 @@ impl ModelTensor {
 /// The tensors of a checkpoint or of other files, open for reading by any number of threads.
 #[derive(Debug)]
 pub struct Model {
+    format: Format,
+    path: PathBuf,
     tensors: Vec<ModelTensor>,
     store: Store,
 }
 
 #[derive(Debug)]
 enum Store {
-    Checkpoint(Box<CheckpointFiles>),
+    Checkpoint(Box<Checkpoint>),
     Safetensors(SafetensorsFile),
     Npz(NpzFile),
+    /// One array, or a folder of them.
     Npy(NpyFolder),
-    NpyFolder(NpyFolder),
-    /// A SavedModel without variables: the prefix that they would have.
-    NoVariables(PathBuf),
+    /// A SavedModel without variables.
+    NoVariables,
 }
 
 impl Model {
@@ -101,7 +102,7 @@ impl Model {
         let Found { format, path, saved_model } = format::find(path.as_ref())?;
         match saved_model {
             Some(folder) if !checkpoint::has_variables(&folder, &path)? => {
-                Ok(Model { tensors: Vec::new(), store: Store::NoVariables(path) })
+                Ok(Model { format, path, tensors: Vec::new(), store: Store::NoVariables })
             }
             _ => Self::open_as(path, format),
         }
@@ -113,54 +114,41 @@ impl Model {
     ///
     /// [`ConvertError`] if it is damaged, or is of another format.
     pub fn open_as(path: impl AsRef<Path>, format: Format) -> Result<Self, ConvertError> {
-        let path = path.as_ref();
+        let mut path = path.as_ref().to_owned();
         let (store, tensors) = match format {
             Format::Safetensors => {
-                let (file, tensors) = SafetensorsFile::open(path)?;
+                let (file, tensors) = SafetensorsFile::open(&path)?;
                 (Store::Safetensors(file), tensors)
             }
             Format::Npz => {
-                let (file, tensors) = NpzFile::open(path)?;
+                let (file, tensors) = NpzFile::open(&path)?;
                 (Store::Npz(file), tensors)
             }
-            Format::Npy => {
-                let (file, tensors) = NpyFolder::open_file(path)?;
-                (Store::Npy(file), tensors)
-            }
-            Format::NpyFolder => {
-                let (folder, tensors) = NpyFolder::open(path)?;
-                (Store::NpyFolder(folder), tensors)
+            Format::Npy | Format::NpyFolder => {
+                let open = if format == Format::Npy { NpyFolder::open_file } else { NpyFolder::open };
+                let (arrays, tensors) = open(&path)?;
+                (Store::Npy(arrays), tensors)
             }
             Format::Checkpoint => {
-                let (file, tensors) = CheckpointFiles::open(path)?;
-                (Store::Checkpoint(Box::new(file)), tensors)
+                let checkpoint = Checkpoint::open(&path)?;
+                path = checkpoint.prefix().to_owned();
+                let tensors = checkpoint::tensors(&checkpoint);
+                (Store::Checkpoint(Box::new(checkpoint)), tensors)
             }
         };
-        Ok(Model { tensors, store })
+        Ok(Model { format, path, tensors, store })
     }
 
     /// Returns the format.
     #[must_use]
     pub fn format(&self) -> Format {
-        match &self.store {
-            Store::Checkpoint(_) | Store::NoVariables(_) => Format::Checkpoint,
-            Store::Safetensors(_) => Format::Safetensors,
-            Store::Npz(_) => Format::Npz,
-            Store::Npy(_) => Format::Npy,
-            Store::NpyFolder(_) => Format::NpyFolder,
-        }
+        self.format
     }
 
     /// Returns the file or folder, or a checkpoint's prefix.
     #[must_use]
     pub fn path(&self) -> &Path {
-        match &self.store {
-            Store::Checkpoint(files) => files.checkpoint().prefix(),
-            Store::NoVariables(prefix) => prefix,
-            Store::Safetensors(file) => file.path(),
-            Store::Npz(file) => file.path(),
-            Store::Npy(folder) | Store::NpyFolder(folder) => folder.path(),
-        }
+        &self.path
     }
 
     /// Returns what the tensors are, in the order in which the files hold them.
@@ -182,11 +170,11 @@ impl Model {
     pub fn read(&self, place: usize) -> Result<Tensor<'_>, ConvertError> {
         let info = &self.tensors[place];
         match &self.store {
-            Store::Checkpoint(files) => files.read(info),
-            Store::NoVariables(_) => unreachable!("a model without tensors has no place of one"),
+            Store::Checkpoint(checkpoint) => Ok(checkpoint.tensor(&info.name)?),
+            Store::NoVariables => unreachable!("a model without tensors has no place of one"),
             Store::Safetensors(file) => file.read(place, info),
             Store::Npz(file) => file.read(place, info),
-            Store::Npy(folder) | Store::NpyFolder(folder) => folder.read(place, info),
+            Store::Npy(arrays) => arrays.read(place, info),
         }
     }
 
@@ -204,7 +192,7 @@ impl Model {
     #[must_use]
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         match &self.store {
-            Store::Checkpoint(files) => Some(files.checkpoint()),
+            Store::Checkpoint(checkpoint) => Some(checkpoint),
             _ => None,
         }
     }
@@ -212,10 +200,10 @@ impl Model {
     /// Returns all files that are read.
     fn files(&self) -> Vec<PathBuf> {
         match &self.store {
-            Store::Checkpoint(files) => checkpoint::paths(files.checkpoint()),
-            Store::Safetensors(_) | Store::Npz(_) => vec![self.path().to_owned()],
-            Store::NoVariables(_) => Vec::new(),
-            Store::Npy(folder) | Store::NpyFolder(folder) => folder.files().map(Path::to_owned).collect(),
+            Store::Checkpoint(checkpoint) => checkpoint::paths(checkpoint),
+            Store::Safetensors(_) | Store::Npz(_) => vec![self.path.clone()],
+            Store::NoVariables => Vec::new(),
+            Store::Npy(arrays) => arrays.files().map(Path::to_owned).collect(),
         }
     }
 }

@@ -82,10 +82,6 @@ impl NpzFile {
         Ok((NpzFile { file, archive, arrays }, infos))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// Reads the tensor at this place of the list that [`open`](Self::open) returned, and verifies its
     /// checksum.
     pub(super) fn read(&self, place: usize, info: &ModelTensor) -> Result<Tensor<'static>, ConvertError> {

@@ -132,10 +132,6 @@ impl SafetensorsFile {
         &self.metadata
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// Reads the tensor at this place of the list that [`open`](Self::open) returned.
     pub(super) fn read(&self, place: usize, info: &ModelTensor) -> Result<Tensor<'static>, ConvertError> {
         let range = self.places.get(place).cloned().unwrap_or_default();

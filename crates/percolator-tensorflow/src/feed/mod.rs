@@ -10,7 +10,8 @@ use percolator::feed::{FeedSpec, ResolvedFeed};
 use percolator::order::{Assignment, LastBatch, Plan};
 use percolator::{Dtype, Feed, Field, Layout};
 
-pub use self::fault::{SignatureFault, SignatureMismatch};
+pub use self::fault::SignatureMismatch;
+use self::fault::{layout_remedy, listed, of_pair, shown_name};
 
 use crate::DataType;
 use crate::graph::{Encoding, Shape, Signature, SignatureTensor};
@@ -100,25 +101,25 @@ fn check(
     let mut fed = BTreeSet::new();
     for &(input_name, field) in inputs {
         let Some(input) = signature.input(input_name) else {
-            let there = signature.inputs().iter().map(|input| input.name().to_owned()).collect();
-            faults.push(SignatureFault::UnknownInput { input: input_name.to_owned(), there });
+            let there = listed(signature.inputs().iter().map(SignatureTensor::name));
+            faults.push(format!("the signature has no input {}: there are {there}", shown_name(input_name)));
             continue;
         };
         if !fed.insert(input_name) {
-            faults.push(SignatureFault::FedTwice { input: input_name.to_owned() });
+            faults.push(format!("input {} is fed by two fields: name one", shown_name(input_name)));
         }
         match batches.array(field) {
             Some(given) => batches.check_input(input, &given, &mut faults),
-            None => faults.push(SignatureFault::UnknownField {
-                input: input_name.to_owned(),
-                field: field.to_owned(),
-                there: batches.names(),
-            }),
+            None => {
+                let (input, field, there) = (shown_name(input_name), shown_name(field), batches.names());
+                let there = listed(there.iter().map(String::as_str));
+                faults.push(format!("input {input}: the feed has no field {field}: there are {there}"));
+            }
         }
     }
     for input in signature.inputs() {
         if !fed.contains(input.name()) && signature.default_of(input.name()).is_none() {
-            faults.push(SignatureFault::NotFed { input: input.to_string() });
+            faults.push(format!("no field feeds input {}", shown_name(&input.to_string())));
         }
     }
     let signature = signature.name().to_owned();
@@ -162,8 +163,15 @@ impl<'a> Batches<'a> {
         }
     }
 
-    fn check_input(&self, input: &SignatureTensor<'_>, given: &Given<'_>, faults: &mut Vec<SignatureFault>) {
-        let (name, field) = (input.name().to_owned(), given.name.to_owned());
+    fn check_input(&self, input: &SignatureTensor<'_>, given: &Given<'_>, faults: &mut Vec<String>) {
+        let (name, field) = (input.name(), given.name);
+        let is_not_dense = || {
+            let (input, field) = (shown_name(&input.to_string()), shown_name(field));
+            format!(
+                "input {input} is not one array, as field {field} is: only a ragged field feeds a ragged \
+                 input, and no field a sparse one"
+            )
+        };
         match input.encoding() {
             Encoding::Composite { type_name, components }
                 if type_name.contains("Ragged") && given.ragged_max.is_some() =>
@@ -171,17 +179,15 @@ impl<'a> Batches<'a> {
                 // Its parts are the values and, for each ragged axis, the offsets.
                 if let [values, splits] = &**components {
                     let offsets = format!("{field}.offsets");
-                    self.check_array(&name, values, &Given { ragged_max: None, ..given.clone() }, faults);
-                    self.check_array(&name, splits, &self.counts(&offsets, 1), faults);
+                    self.check_array(name, values, &Given { ragged_max: None, ..given.clone() }, faults);
+                    self.check_array(name, splits, &self.counts(&offsets, 1), faults);
                 } else {
-                    faults.push(SignatureFault::NotDense { input: input.to_string(), field });
+                    faults.push(is_not_dense());
                 }
-                return;
             }
-            Encoding::Dense(_) => {}
-            _ => return faults.push(SignatureFault::NotDense { input: input.to_string(), field }),
+            Encoding::Dense(_) => self.check_array(name, input, given, faults),
+            _ => faults.push(is_not_dense()),
         }
-        self.check_array(&name, input, given, faults);
     }
 
     /// Checks one array of the input of this name.
@@ -190,75 +196,76 @@ impl<'a> Batches<'a> {
         name: &str,
         input: &SignatureTensor<'_>,
         given: &Given<'_>,
-        faults: &mut Vec<SignatureFault>,
+        faults: &mut Vec<String>,
     ) {
-        check_type(input, name.to_owned(), given, faults);
+        faults.extend(type_fault(input, given).map(|fault| of_pair(name, given.name, &fault)));
         if let Shape::Known(wanted) = input.shape() {
             self.check_shape(name, wanted, given, faults);
         }
     }
 
-    fn check_shape(
-        &self,
-        input: &str,
-        wanted: &[Option<u64>],
-        given: &Given<'_>,
-        faults: &mut Vec<SignatureFault>,
-    ) {
-        let (name, field) = (|| input.to_owned(), || given.name.to_owned());
-        let (wanted_shape, found) =
-            (|| Shape::Known(wanted.to_vec()), || Shape::Known(given.extents.clone()));
+    fn check_shape(&self, input: &str, wanted: &[Option<u64>], given: &Given<'_>, faults: &mut Vec<String>) {
+        let mut fault = |fault: String| faults.push(of_pair(input, given.name, &fault));
+        let shape = |extents: &[Option<u64>]| Shape::Known(extents.to_vec());
+        let (takes, is) = (shape(wanted), shape(&given.extents));
         if let Some(max) = given.ragged_max
             && !matches!(wanted, [None])
         {
-            let (input, wanted, field) = (name(), wanted_shape(), field());
-            return faults.push(SignatureFault::Ragged { input, wanted, field, max });
+            return fault(format!(
+                "it takes {takes}, and the field is ragged, an array [?] of all records' elements: pad it to \
+                 {max} elements a record"
+            ));
         }
         if wanted.len() != given.extents.len() {
             let is_one_record = given.more_than_records == Some(0) && given.extents.get(1..) == Some(wanted);
             let hint = match () {
-                () if is_one_record => "the input takes one record, without a batch axis",
+                () if is_one_record => ": the input takes one record, without a batch axis",
                 () if wanted.len() == given.extents.len() + 1 && wanted.last() == Some(&Some(1)) => {
-                    "make the field an array of one element, `[1]`"
+                    ": make the field an array of one element, `[1]`"
                 }
                 () => "",
             };
-            let (input, wanted, field, found) = (name(), wanted_shape(), field(), found());
-            return faults.push(SignatureFault::Rank { input, wanted, field, found, hint });
+            let axes = if wanted.len() > given.extents.len() { "fewer" } else { "more" };
+            return fault(format!("it takes {takes}, and a batch is {is}, with {axes} axes{hint}"));
         }
         let first_own = usize::from(given.more_than_records.is_some());
         let wrong = |extents: &[Option<u64>]| -> Vec<usize> {
             (first_own..wanted.len()).filter(|&axis| !fits(wanted[axis], extents[axis])).collect()
         };
         let (mut extents, mut differ) = (given.extents.clone(), wrong(&given.extents));
-        if let Some(wanted_layout) = other_layout(wanted, given).filter(|_| !differ.is_empty()) {
-            faults.push(SignatureFault::Layout {
-                input: name(),
-                wanted: wanted_shape(),
-                wanted_layout,
-                field: field(),
-                found: found(),
-                is_image: given.layout.is_some(),
-            });
+        if let Some(layout) = other_layout(wanted, given).filter(|_| !differ.is_empty()) {
+            let other = if layout == Layout::Nhwc { Layout::Nchw } else { Layout::Nhwc };
+            let remedy = layout_remedy(layout, given.layout.is_some());
+            fault(format!("it takes {layout}, {takes}, and a batch is {other}, {is}: {remedy}"));
             // What still differs in the right order.
-            match wanted_layout {
+            match layout {
                 Layout::Nhwc => extents[1..].rotate_left(1),
                 Layout::Nchw => extents[1..].rotate_right(1),
             }
             differ = wrong(&extents);
         }
-        faults.extend(differ.into_iter().map(|axis| {
-            let (input, wanted, field) = (name(), wanted_shape(), field());
-            SignatureFault::Extent { input, wanted, field, found: Shape::Known(extents.clone()), axis }
-        }));
+        let is = shape(&extents);
+        for axis in differ {
+            fault(format!("it takes {takes}, and a batch is {is}: axis {axis} differs"));
+        }
         let (Some(Some(wanted)), Some(more)) = (wanted.first().copied(), given.more_than_records) else {
             return;
         };
         let (wanted, rows) = (wanted.saturating_sub(more), self.rows as u64);
         if wanted != rows {
-            faults.push(SignatureFault::BatchSize { input: name(), wanted, field: field(), found: rows });
+            fault(format!(
+                "it takes batches of {wanted}, and the feed gives {rows}: set .batch_size({wanted}), or \
+                 export the model with a free batch dimension"
+            ));
         } else if let Some(found) = self.short {
-            faults.push(SignatureFault::ShortBatch { input: name(), wanted, field: field(), found });
+            let short = found.map_or_else(
+                || "the last batch may be short".to_owned(),
+                |found| format!("some batches have {found} records"),
+            );
+            fault(format!(
+                "it takes batches of {wanted}, and {short}: set .last_batch(LastBatch::Drop) or \
+                 LastBatch::Pad on the feed"
+            ));
         }
     }
 }
@@ -331,21 +338,21 @@ fn data_type(dtype: Dtype) -> Option<DataType> {
     })
 }
 
-fn check_type(
-    input: &SignatureTensor<'_>,
-    name: String,
-    given: &Given<'_>,
-    faults: &mut Vec<SignatureFault>,
-) {
-    let (wanted, field) = (input.data_type(), given.name.to_owned());
+/// What is wrong with the type of a field's elements.
+fn type_fault(input: &SignatureTensor<'_>, given: &Given<'_>) -> Option<String> {
+    let wanted = input.data_type();
     let Some(found) = given.data_type else {
-        return faults.push(SignatureFault::UnknownType { input: name, field });
+        let fault = "the field is of a type that TensorFlow is not known to have: describe the field with \
+                     the input's type";
+        return Some(fault.to_owned());
     };
     if wanted == Some(found) {
-        return;
+        return None;
     }
     if wanted == Some(DataType::String) {
-        return faults.push(SignatureFault::Strings { input: name, field });
+        let fault = "it takes strings, and a feed gives numbers: export the model with an input of what the \
+                     strings decode to";
+        return Some(fault.to_owned());
     }
     let images = [
         (DataType::Float32, "F32"),
@@ -362,7 +369,8 @@ fn check_type(
         (Some((DataType::Float32, _)), "label") => "name the field label_f32".to_owned(),
         _ => "describe the field with the input's type, or convert the batch".to_owned(),
     };
-    faults.push(SignatureFault::Type { input: name, wanted, field, found, remedy });
+    let wanted = wanted.map_or("a type that is not known", DataType::name);
+    Some(format!("it takes {wanted}, and the field is {found}: {remedy}"))
 }
 
 /// Whether some batches have other than `rows` records, and how many, if that is known before any is read.
@@ -432,10 +440,10 @@ mod tests {
         let (extents, layout) = (Vec::new(), None);
         let given =
             Given { name: "f", data_type: None, extents, more_than_records: None, layout, ragged_max: None };
-        let mut faults = Vec::new();
-        check_type(input, "x".to_owned(), &given, &mut faults);
-        let fault = SignatureFault::UnknownType { input: "x".to_owned(), field: "f".to_owned() };
-        assert_eq!(faults, [fault]);
-        assert!(faults[0].to_string().starts_with("input x, fed by field f: the field is of a type"));
+        let fault = type_fault(input, &given).unwrap();
+        assert!(
+            fault.starts_with("the field is of a type that TensorFlow is not known to have: "),
+            "{fault}"
+        );
     }
 }

@@ -71,12 +71,8 @@ pub(super) fn assets(graph: &MetaGraph) -> Result<Vec<Asset<'_>>, GraphError> {
         return Ok(Vec::new());
     };
     let decoded = entries.value.iter().enumerate().map(|(entry, any)| {
-        let decoded = proto::AssetFileDef::decode(&*any.value).map_err(|error| GraphError::Collection {
-            path: graph.path().to_owned(),
-            collection: COLLECTION.to_owned(),
-            entry,
-            fault: error.to_string(),
-        })?;
+        let decoded = proto::AssetFileDef::decode(&*any.value)
+            .map_err(|fault| GraphError::entry(graph.path(), COLLECTION, entry, &fault))?;
         Ok(asset(&decoded))
     });
     decoded.collect()

@@ -122,14 +122,7 @@ impl<'a> Constant<'a> {
     ///
     /// As [`value`](Self::value).
     pub fn value_within(&self, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
-        let found = self.proto.dtype;
-        let data_type = self.data_type().ok_or(ConstantError::Type { found })?;
-        let shape = self.shape()?;
-        match data_type {
-            DataType::String => self.strings(shape, bytes_max),
-            DataType::Resource | DataType::Variant => Err(ConstantError::Handle { found: data_type }),
-            _ => self.numbers(data_type, shape, bytes_max),
-        }
+        self.read(None, bytes_max)
     }
 
     /// Returns the first elements of the value in row-major order, as a tensor of one axis: so many, or all
@@ -140,33 +133,50 @@ impl<'a> Constant<'a> {
     /// [`ConstantError`] if the value is damaged, or the elements asked for have more than
     /// [`CONSTANT_BYTES_MAX`] bytes.
     pub fn front(&self, most: usize) -> Result<Tensor<'a>, ConstantError> {
+        self.read(Some(most), CONSTANT_BYTES_MAX)
+    }
+
+    /// Reads the value, or its first elements, as a tensor of one axis.
+    fn read(&self, most: Option<usize>, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
         let found = self.proto.dtype;
         let data_type = self.data_type().ok_or(ConstantError::Type { found })?;
-        let shape = self.shape()?;
-        let size = match data_type {
-            DataType::String => size_of::<Cow<'_, [u8]>>(),
-            _ => data_type.size().ok_or(ConstantError::Handle { found: data_type })?,
+        let whole = self.shape()?;
+        let is_string = data_type == DataType::String;
+        let size = match data_type.size() {
+            Some(size) => size,
+            // A string takes this much memory, however short it is. The bytes themselves are lent.
+            None if is_string => size_of::<Cow<'_, [u8]>>(),
+            None => return Err(ConstantError::Handle { found: data_type }),
         };
-        let count = Self::count(data_type, &shape, size, usize::MAX)?;
-        let front = count.min(most);
         let content = &*self.proto.tensor_content;
-        if content.is_empty() || count == 0 {
-            return match data_type {
-                DataType::String => self.strings(vec![front], CONSTANT_BYTES_MAX),
-                _ => self.numbers(data_type, vec![front], CONSTANT_BYTES_MAX),
+        let is_lent = !content.is_empty() && !is_string;
+        // What is lent may have any size that there is, and so may what is not asked for.
+        let allowed = if is_lent { usize::MAX } else { bytes_max };
+        let all = Self::count(data_type, &whole, size, if most.is_some() { usize::MAX } else { allowed })?;
+        let shape = most.map_or_else(|| whole.clone(), |most| vec![all.min(most)]);
+        let count = Self::count(data_type, &shape, size, allowed)?;
+        if is_string {
+            let strings = match content {
+                [_, ..] if all > 0 => packed_strings(content, all, count)?,
+                _ => {
+                    let stored = &self.proto.string_val;
+                    let last = stored.last().map_or(&[][..], |last| last);
+                    stored.iter().map(|one| &**one).chain(std::iter::repeat(last)).take(count).collect()
+                }
             };
+            return Ok(Tensor::strings(shape, strings)?);
         }
-        if data_type == DataType::String {
-            Self::count(data_type, &[front], size, CONSTANT_BYTES_MAX)?;
-            return Ok(Tensor::strings([front], packed_strings(content, count, front)?)?);
-        }
-        // The whole must be there, as for the whole value.
         let bytes = count.saturating_mul(size);
-        match content.get(..front.saturating_mul(size)) {
-            Some(wanted) if content.len() == bytes => Ok(Tensor::new(data_type, [front], wanted)?),
+        if !is_lent || all == 0 {
+            return Ok(Tensor::new(data_type, shape, self.listed(data_type, size, bytes))?);
+        }
+        // The whole must be there, also if a part is wanted.
+        let allowed = all.saturating_mul(size);
+        match content.get(..bytes) {
+            Some(wanted) if content.len() == allowed => Ok(Tensor::new(data_type, shape, wanted)?),
             _ => {
                 let (unit, found) = ("bytes", content.len());
-                Err(TensorError::Length { data_type, shape, unit, found, allowed: bytes }.into())
+                Err(TensorError::Length { data_type, shape: whole, unit, found, allowed }.into())
             }
         }
     }
@@ -201,37 +211,8 @@ impl<'a> Constant<'a> {
         }
     }
 
-    fn strings(&self, shape: Vec<usize>, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
-        // A string takes this much memory, however short it is. The bytes themselves are lent.
-        let count = Self::count(DataType::String, &shape, size_of::<Cow<'_, [u8]>>(), bytes_max)?;
-        let content = &*self.proto.tensor_content;
-        if count > 0 && !content.is_empty() {
-            return Ok(Tensor::strings(shape, packed_strings(content, count, count)?)?);
-        }
-        let stored = &self.proto.string_val;
-        let last = stored.last().map_or(&[][..], |last| last);
-        let strings = stored.iter().map(|one| &**one).chain(std::iter::repeat(last)).take(count);
-        Ok(Tensor::strings(shape, strings)?)
-    }
-
-    fn numbers(
-        &self,
-        data_type: DataType,
-        shape: Vec<usize>,
-        bytes_max: usize,
-    ) -> Result<Tensor<'a>, ConstantError> {
-        let size = data_type.size().ok_or(ConstantError::Handle { found: data_type })?;
-        let content = &*self.proto.tensor_content;
-        let count = if content.is_empty() { bytes_max } else { usize::MAX };
-        let count = Self::count(data_type, &shape, size, count)?;
-        if count == 0 {
-            return Ok(Tensor::new(data_type, shape, &[][..])?);
-        }
-        if !content.is_empty() {
-            return Ok(Tensor::new(data_type, shape, content)?);
-        }
-        // The size was checked just now.
-        let bytes_max = count.saturating_mul(size);
+    /// So many bytes of the list that this type is stored in, whose last element is repeated.
+    fn listed(&self, data_type: DataType, size: usize, bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(bytes_max);
         self.put_elements(data_type, bytes_max, &mut bytes);
         bytes.truncate(bytes_max);
@@ -239,7 +220,7 @@ impl<'a> Constant<'a> {
         let whole = bytes.len().checked_div(size).unwrap_or_default().saturating_mul(size);
         bytes.truncate(whole);
         repeat_last(&mut bytes, size, bytes_max);
-        Ok(Tensor::new(data_type, shape, bytes)?)
+        bytes
     }
 
     /// Writes the elements of the list that this type is stored in, but not many more than needed.

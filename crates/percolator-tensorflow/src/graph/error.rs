@@ -144,34 +144,6 @@ pub enum GraphError {
         /// Some of the nodes, in the order in which each needs the next.
         nodes: Vec<String>,
     },
-    /// A shape has a negative extent other than -1.
-    #[error(
-        "{}: the shape of {} has the extent {found}, where extents are 0 or more, or -1 for any",
-        shown::path(.path), shown::message(.whose)
-    )]
-    Extent {
-        /// The file.
-        path: PathBuf,
-        /// The tensor, or the variable.
-        whose: String,
-        /// The extent.
-        found: i64,
-    },
-    /// A shape has more axes than a tensor can have.
-    #[error(
-        "{}: the shape of {} has {found} axes, where {allowed} are allowed",
-        shown::path(.path), shown::message(.whose)
-    )]
-    Rank {
-        /// The file.
-        path: PathBuf,
-        /// The tensor, or the variable.
-        whose: String,
-        /// The number of axes.
-        found: usize,
-        /// The most that a tensor has.
-        allowed: usize,
-    },
     /// A constant has no value.
     #[error("{}: node {:?}: {error}", shown::path(.path), front(.node))]
     Constant {
@@ -181,30 +153,6 @@ pub enum GraphError {
         node: String,
         /// What is wrong with its value: the message says it.
         error: ConstantError,
-    },
-    /// The keys by which variables are restored need more memory than they are given.
-    #[error(
-        "{}: the keys of variables have more than {allowed} bytes in all, which no program writes: the file \
-         is damaged, or not to be trusted",
-        shown::path(.path)
-    )]
-    Keys {
-        /// The file.
-        path: PathBuf,
-        /// The most bytes that they may have.
-        allowed: usize,
-    },
-    /// An entry of a collection is not what its collection holds.
-    #[error("{}: entry {entry} of the collection {:?}: {fault}", shown::path(.path), front(.collection))]
-    Collection {
-        /// The file.
-        path: PathBuf,
-        /// The collection.
-        collection: String,
-        /// The number of the entry.
-        entry: usize,
-        /// What is wrong.
-        fault: String,
     },
     /// An asset is not where it should be.
     #[error(
@@ -228,16 +176,13 @@ pub enum GraphError {
         /// Its name in the model.
         asset: String,
     },
-    /// The objects of a model are not a tree with names.
-    #[error("{}: object {object} of the model's {objects} objects: {fault}", shown::path(.path))]
-    Object {
+    /// A part of the model contradicts itself, the format, or what a model can be: a shape, an entry of a
+    /// collection, the keys of variables, or the objects.
+    #[error("{}: {fault}", shown::path(.path))]
+    Damaged {
         /// The file.
         path: PathBuf,
-        /// The number of the object.
-        object: usize,
-        /// How many there are.
-        objects: usize,
-        /// What is wrong.
+        /// Which part it is, what was found, and what is allowed.
         fault: String,
     },
 }
@@ -245,6 +190,21 @@ pub enum GraphError {
 impl GraphError {
     pub(super) fn io(path: &Path, error: io::Error) -> Self {
         GraphError::Io { path: path.to_owned(), error }
+    }
+
+    pub(super) fn damaged(path: &Path, fault: String) -> Self {
+        GraphError::Damaged { path: path.to_owned(), fault }
+    }
+
+    /// Of an entry of a collection, which is not what its collection holds.
+    pub(super) fn entry(path: &Path, collection: &str, entry: usize, fault: &prost::DecodeError) -> Self {
+        let collection = front(collection);
+        Self::damaged(path, format!("entry {entry} of the collection {collection:?}: {fault}"))
+    }
+
+    /// Of one of a model's objects.
+    pub(super) fn object(path: &Path, object: usize, objects: usize, fault: &str) -> Self {
+        Self::damaged(path, format!("object {object} of the model's {objects} objects: {fault}"))
     }
 }
 

@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use percolator_files::input_file;
-use prost::Message;
 use prost::bytes::Bytes;
+use prost::{DecodeError, Message};
 use prost_reflect::DynamicMessage;
 
 use super::error::GraphError;
@@ -46,12 +46,17 @@ pub(super) fn decode<M: Message + Default>(
     name: &'static str,
     bytes: Bytes,
 ) -> Result<Read<M>, GraphError> {
-    let message = M::decode(&*bytes).map_err(|error| {
+    let message = M::decode(&*bytes).map_err(damaged(path, name))?;
+    Ok(Read { bytes, message })
+}
+
+fn damaged(path: &Path, message: &'static str) -> impl FnOnce(DecodeError) -> GraphError {
+    let path = path.to_owned();
+    move |error| {
         let text = error.to_string();
         let fault = text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text).to_owned();
-        GraphError::Binary { path: path.to_owned(), message: name, fault }
-    })?;
-    Ok(Read { bytes, message })
+        GraphError::Binary { path, message, fault }
+    }
 }
 
 /// Reads a message from its text form.
@@ -69,10 +74,10 @@ fn fault(path: &Path, message: &'static str) -> impl FnOnce(TextFault) -> GraphE
     move |TextFault { line, column, message: fault }| GraphError::Text { path, message, line, column, fault }
 }
 
-/// Prints a message in its text form.
-pub(super) fn print(name: &'static str, bytes: &[u8]) -> String {
-    let message = DynamicMessage::decode(proto::descriptor(name), bytes);
-    message.map_or_else(|_| String::new(), |message| text::print(&message))
+/// Prints a message in its text form, with all its fields: those as well that nothing has read.
+pub(super) fn print(path: &Path, name: &'static str, bytes: &[u8]) -> Result<String, GraphError> {
+    let message = DynamicMessage::decode(proto::descriptor(name), bytes).map_err(damaged(path, name))?;
+    Ok(text::print(&message))
 }
 
 /// Returns the file's text, if it looks like some: a message in binary form nearly always has bytes that no

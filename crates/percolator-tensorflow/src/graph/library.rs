@@ -39,7 +39,7 @@ impl<'a> GraphFunction<'a> {
         self.proto.node_def.iter().map(|proto| Node { proto })
     }
 
-    /// Returns the whole message.
+    /// Returns the message, with the fields that [`proto`] has.
     #[must_use]
     pub fn proto(&self) -> &'a proto::FunctionDef {
         self.proto

@@ -12,7 +12,7 @@ use super::file::{self, Read};
 use super::library::GraphFunction;
 use super::node::{Attr, Node};
 use super::objects::ObjectTree;
-use super::shape::{RANK_MAX, Shape, ShapeFault};
+use super::shape::Shape;
 use super::signature::Signature;
 use super::variable::{self, Variable};
 use crate::DataType;
@@ -125,7 +125,7 @@ impl MetaGraph {
         &self.path
     }
 
-    /// Returns the whole message.
+    /// Returns the message, with the fields that [`proto`] has.
     #[must_use]
     pub fn proto(&self) -> &proto::MetaGraphDef {
         &self.proto
@@ -140,9 +140,13 @@ impl MetaGraph {
 
     /// Returns the same in text, which protobuf reads. Fields that are not known are left out, because they
     /// cannot be read from text.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        file::print(if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes)
+    ///
+    /// # Errors
+    ///
+    /// [`GraphError::Binary`] if a part is damaged that is only printed (what says where nodes come from, for
+    /// one): such parts are not read when the file is opened.
+    pub fn to_text(&self) -> Result<String, GraphError> {
+        file::print(&self.path, if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes)
     }
 
     /// Whether the file holds a graph without what is known of it.
@@ -240,7 +244,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Extent`] if a shape has a negative extent other than -1.
+    /// [`GraphError::Damaged`] if a shape has a negative extent other than -1.
     pub fn signatures(&self) -> Result<Vec<Signature<'_>>, GraphError> {
         let signatures = self.proto.signature_def.iter();
         signatures.map(|(name, proto)| Signature::of(self, name, proto)).collect()
@@ -251,7 +255,7 @@ impl MetaGraph {
     /// # Errors
     ///
     /// [`GraphError::NoSignature`] if there is none, with the names of those that there are;
-    /// [`GraphError::Extent`] if a shape of it has a negative extent other than -1.
+    /// [`GraphError::Damaged`] if a shape of it has a negative extent other than -1.
     pub fn signature(&self, name: &str) -> Result<Signature<'_>, GraphError> {
         match self.proto.signature_def.get_key_value(name) {
             Some((name, proto)) => Signature::of(self, name, proto),
@@ -268,7 +272,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Extent`] if a shape has a negative extent other than -1.
+    /// [`GraphError::Damaged`] if a shape has a negative extent other than -1.
     pub fn placeholders(&self) -> Result<Vec<Placeholder<'_>>, GraphError> {
         let placeholders = self.nodes().filter(|node| matches!(node.op(), "Placeholder" | "PlaceholderV2"));
         placeholders
@@ -289,11 +293,8 @@ impl MetaGraph {
 
     pub(super) fn shape(&self, whose: &str, shape: &proto::TensorShapeProto) -> Result<Shape, GraphError> {
         Shape::of(shape).map_err(|fault| {
-            let (path, whose) = (self.path.clone(), whose.to_owned());
-            match fault {
-                ShapeFault::Extent(found) => GraphError::Extent { path, whose, found },
-                ShapeFault::Rank(found) => GraphError::Rank { path, whose, found, allowed: RANK_MAX },
-            }
+            let whose = percolator_files::shown::message(whose);
+            GraphError::damaged(&self.path, format!("the shape of {whose} {fault}"))
         })
     }
 
@@ -343,7 +344,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Object`] if an object names one that is not there.
+    /// [`GraphError::Damaged`] if an object names one that is not there.
     pub fn objects(&self) -> Result<Option<ObjectTree<'_>>, GraphError> {
         self.proto.object_graph_def.as_ref().map(|objects| ObjectTree::of(&self.path, objects)).transpose()
     }
@@ -352,7 +353,7 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::Collection`] if an entry of the old collection of assets is damaged.
+    /// [`GraphError::Damaged`] if an entry of the old collection of assets is damaged.
     pub fn assets(&self) -> Result<Vec<Asset<'_>>, GraphError> {
         asset::assets(self)
     }

@@ -69,7 +69,7 @@ impl<'a> Node<'a> {
         names
     }
 
-    /// Returns the whole message.
+    /// Returns the message, with the fields that [`proto`] has.
     #[must_use]
     pub fn proto(&self) -> &'a proto::NodeDef {
         self.proto

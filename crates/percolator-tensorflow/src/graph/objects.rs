@@ -108,7 +108,7 @@ impl<'a> SavedObject<'a> {
         self.proto.children.iter().map(|child| (&*child.local_name, index(child.node_id)))
     }
 
-    /// Returns the whole message.
+    /// Returns the message, with the fields that [`proto`] has.
     #[must_use]
     pub fn proto(&self) -> &'a proto::SavedObject {
         self.proto
@@ -126,15 +126,13 @@ fn index(number: i32) -> usize {
 impl<'a> ObjectTree<'a> {
     pub(super) fn of(path: &Path, graph: &'a proto::SavedObjectGraph) -> Result<Self, GraphError> {
         let objects = &*graph.nodes;
-        let fault = |object, fault| {
-            Err(GraphError::Object { path: path.to_owned(), object, objects: objects.len(), fault })
-        };
         for (number, object) in objects.iter().enumerate() {
             let children = object.children.iter().map(|child| child.node_id);
             let slots = object.slot_variables.iter();
             let slots = slots.flat_map(|slot| [slot.original_variable_node_id, slot.slot_variable_node_id]);
             if let Some(missing) = children.chain(slots).find(|id| index(*id) >= objects.len()) {
-                return fault(number, format!("holds object {missing}, which is not there"));
+                let fault = format!("holds object {missing}, which is not there");
+                return Err(GraphError::object(path, number, objects.len(), &fault));
             }
         }
         let mut tree = ObjectTree {

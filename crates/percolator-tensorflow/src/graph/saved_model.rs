@@ -166,9 +166,12 @@ impl SavedModel {
     }
 
     /// Returns the same in text: see [`MetaGraph::to_text`].
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        file::print("SavedModel", &self.bytes)
+    ///
+    /// # Errors
+    ///
+    /// As [`MetaGraph::to_text`].
+    pub fn to_text(&self) -> Result<String, GraphError> {
+        file::print(&self.path, "SavedModel", &self.bytes)
     }
 }
 

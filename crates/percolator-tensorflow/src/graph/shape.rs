@@ -17,28 +17,21 @@ pub enum Shape {
 /// The most axes of a tensor, which is TensorFlow's own limit.
 pub(super) const RANK_MAX: usize = 254;
 
-/// Why a message is not a shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShapeFault {
-    /// A negative extent other than -1.
-    Extent(i64),
-    /// More axes than [`RANK_MAX`].
-    Rank(usize),
-}
-
 impl Shape {
-    /// Reads a shape.
-    pub(super) fn of(proto: &proto::TensorShapeProto) -> Result<Self, ShapeFault> {
+    /// Reads a shape, or says what is wrong with it.
+    pub(super) fn of(proto: &proto::TensorShapeProto) -> Result<Self, String> {
         if proto.unknown_rank {
             return Ok(Shape::Unknown);
         }
         if proto.dim.len() > RANK_MAX {
-            return Err(ShapeFault::Rank(proto.dim.len()));
+            return Err(format!("has {} axes, where {RANK_MAX} are allowed", proto.dim.len()));
         }
         let extent = |dim: &proto::tensor_shape_proto::Dim| match (dim.size, u64::try_from(dim.size)) {
             (-1, _) => Ok(None),
             (_, Ok(size)) => Ok(Some(size)),
-            (size, Err(_)) => Err(ShapeFault::Extent(size)),
+            (size, Err(_)) => {
+                Err(format!("has the extent {size}, where extents are 0 or more, or -1 for any"))
+            }
         };
         proto.dim.iter().map(extent).collect::<Result<_, _>>().map(Shape::Known)
     }

@@ -7,7 +7,7 @@ use super::error::GraphError;
 use super::meta_graph::MetaGraph;
 use super::shape::Shape;
 use crate::DataType;
-use crate::proto::{self, tensor_info, type_spec_proto::TypeSpecClass};
+use crate::proto::{self, tensor_info};
 
 /// What a graph computes for a caller: its inputs and outputs by name.
 #[derive(Clone, Debug)]
@@ -210,10 +210,49 @@ impl fmt::Display for SignatureTensor<'_> {
     }
 }
 
+/// The classes of composite tensors, by their numbers in the schema, which has no 11.
+const CLASSES: [&str; 14] = [
+    "UNKNOWN",
+    "SPARSE_TENSOR_SPEC",
+    "INDEXED_SLICES_SPEC",
+    "RAGGED_TENSOR_SPEC",
+    "TENSOR_ARRAY_SPEC",
+    "DATA_DATASET_SPEC",
+    "DATA_ITERATOR_SPEC",
+    "OPTIONAL_SPEC",
+    "PER_REPLICA_SPEC",
+    "VARIABLE_SPEC",
+    "ROW_PARTITION_SPEC",
+    "",
+    "REGISTERED_TYPE_SPEC",
+    "EXTENSION_TYPE_SPEC",
+];
+
 /// The name of a composite tensor's type.
 fn type_name(spec: &proto::TypeSpecProto) -> &str {
     if !spec.type_spec_class_name.is_empty() {
         return &spec.type_spec_class_name;
     }
-    TypeSpecClass::try_from(spec.type_spec_class).map_or("", |class| class.as_str_name())
+    usize::try_from(spec.type_spec_class)
+        .ok()
+        .and_then(|class| CLASSES.get(class))
+        .copied()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_classes_are_those_of_the_schema() {
+        let field = crate::proto::descriptor("TypeSpecProto").get_field_by_name("type_spec_class").unwrap();
+        let kind = field.kind();
+        let classes = kind.as_enum().unwrap();
+        for (number, name) in (0..).zip(super::CLASSES) {
+            assert_eq!(
+                classes.get_value(number).map_or(String::new(), |class| class.name().to_owned()),
+                name
+            );
+        }
+        assert_eq!(classes.values().len(), super::CLASSES.len() - 1);
+    }
 }

@@ -128,7 +128,11 @@ fn add_keys(
         let Some(variable) = variable.filter(|variable| variable.checkpoint_key.is_none()) else { continue };
         key_bytes = key_bytes.saturating_add(key.len());
         if key_bytes > KEY_BYTES_MAX {
-            return Err(GraphError::Keys { path: graph.path().to_owned(), allowed: KEY_BYTES_MAX });
+            let fault = format!(
+                "the keys of variables have more than {KEY_BYTES_MAX} bytes in all, which no program writes: \
+                 the file is damaged, or not to be trusted"
+            );
+            return Err(GraphError::damaged(graph.path(), fault));
         }
         variable.checkpoint_key = Some(key.to_owned());
     }
@@ -218,12 +222,8 @@ fn check_path_bytes(graph: &MetaGraph, objects: &ObjectTree<'_>) -> Result<(), G
     for (object, _) in variable_objects(objects) {
         path_bytes = path_bytes.saturating_add(objects.path_bytes(object));
         if path_bytes > PATH_BYTES_MAX {
-            return Err(GraphError::Object {
-                path: graph.path().to_owned(),
-                object,
-                objects: objects.len(),
-                fault: format!("the paths of variables have more than {PATH_BYTES_MAX} bytes in all"),
-            });
+            let fault = format!("the paths of variables have more than {PATH_BYTES_MAX} bytes in all");
+            return Err(GraphError::object(graph.path(), object, objects.len(), &fault));
         }
     }
     Ok(())
@@ -244,12 +244,8 @@ fn definitions(graph: &MetaGraph) -> Result<Vec<(&str, VariableDef)>, GraphError
     for (name, collection) in graph.collections().filter(|(name, _)| COLLECTIONS.contains(name)) {
         let collection_def::Kind::BytesList(entries) = collection else { continue };
         for (entry, bytes) in entries.value.iter().enumerate() {
-            let decoded = VariableDef::decode(&**bytes).map_err(|error| GraphError::Collection {
-                path: graph.path().to_owned(),
-                collection: name.to_owned(),
-                entry,
-                fault: error.to_string(),
-            })?;
+            let decoded = VariableDef::decode(&**bytes)
+                .map_err(|fault| GraphError::entry(graph.path(), name, entry, &fault))?;
             definitions.push((name, decoded));
         }
     }

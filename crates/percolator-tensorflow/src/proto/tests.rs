@@ -1,8 +1,12 @@
 //! What is checked in is what `proto/tensorflow.proto`, and the schema that it imports, generate today.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use prost::Message as _;
+use prost_types::field_descriptor_proto::Type;
+use prost_types::source_code_info::Location;
+use prost_types::{DescriptorProto, SourceCodeInfo};
 
 /// The variable that, when it is set, makes the test write the files instead of comparing them.
 const WRITE: &str = "PERCOLATOR_WRITE_PROTO";
@@ -16,12 +20,110 @@ const HEAD: &str = "\
 
 ";
 
+/// The messages that nothing in Rust reads. Fields of these types are not generated either.
+const NOT_READ: [&str; 22] = [
+    "BoundedTensorSpecProto",
+    "DictValue",
+    "FullTypeDef",
+    "FunctionDef.ArgAttrs",
+    "FunctionSpec",
+    "GradientDef",
+    "GraphDebugInfo",
+    "ListValue",
+    "NamedTupleValue",
+    "NodeDef.ExperimentalDebugInfo",
+    "NoneValue",
+    "OpDef.AttrDef",
+    "OpDeprecation",
+    "PairValue",
+    "RegisteredGradient",
+    "ResourceHandleProto",
+    "SaveableObject",
+    "SavedConcreteFunction",
+    "StructuredValue",
+    "TensorSpecProto",
+    "TupleValue",
+    "VariantTensorDataProto",
+];
+
+/// Whether a type is one of these, or lies in one.
+fn is_not_read(type_name: &str) -> bool {
+    let rest = |name: &&str| type_name.strip_prefix(".tensorflow.")?.strip_prefix(*name);
+    NOT_READ.iter().filter_map(|name| rest(&name)).any(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Leaves out of messages what nothing reads, and makes numbers of enums.
+fn cut(scope: &str, messages: &mut Vec<DescriptorProto>) {
+    let path_of = |message: &DescriptorProto| format!("{scope}.{}", message.name());
+    for message in &mut *messages {
+        let path = path_of(message);
+        cut(&path, &mut message.nested_type);
+        message.enum_type.clear();
+        let kept: Vec<_> =
+            message.nested_type.iter().map(|nested| format!("{path}.{}", nested.name())).collect();
+        message.field.retain_mut(|field| {
+            if field.r#type() == Type::Enum {
+                field.set_type(Type::Int32);
+                field.type_name = None;
+            }
+            let name = field.type_name();
+            let is_own = name.starts_with(&format!("{path}."));
+            !is_not_read(name) && (!is_own || kept.iter().any(|kept| kept == name))
+        });
+    }
+    messages.retain(|message| {
+        // Of a map, an entry without a value.
+        let is_map = message.options.as_ref().is_some_and(|options| options.map_entry());
+        !is_not_read(&path_of(message)) && !(is_map && message.field.len() < 2)
+    });
+}
+
+/// The numbers of lists in the descriptors of a file and of a message, which lead to the places of comments.
+const MESSAGES_OF_FILE: i32 = 4;
+const FIELDS: i32 = 2;
+const NESTED: i32 = 3;
+const ONEOFS: i32 = 8;
+
+/// The places of these messages and of what is in them, with the comments on messages.
+fn places(at: &[i32], messages: &[DescriptorProto], comments: &HashMap<String, String>) -> Vec<Location> {
+    let mut places = Vec::new();
+    for (number, message) in (0..).zip(messages) {
+        let path = [at, &[number]].concat();
+        let within = |list: i32, count: usize| {
+            (0..count).map(move |number| vec![list, i32::try_from(number).unwrap()])
+        };
+        let parts = within(FIELDS, message.field.len()).chain(within(ONEOFS, message.oneof_decl.len()));
+        let paths: Vec<_> = parts.map(|part| [&path[..], &part].concat()).collect();
+        places.extend(paths.into_iter().map(|path| Location { path, ..Location::default() }));
+        places.extend(self::places(&[&path[..], &[NESTED]].concat(), &message.nested_type, comments));
+        let leading_comments = comments.get(message.name()).cloned();
+        places.push(Location { path, leading_comments, ..Location::default() });
+    }
+    places
+}
+
 /// What the schema in this folder generates: the code, and the descriptors.
 fn generate(folder: &Path) -> (String, Vec<u8>) {
     let mut descriptors = protox::compile(["tensorflow.proto"], [folder]).expect("the schema is valid");
     let out = tempfile::tempdir().unwrap();
     let mut config = prost_build::Config::new();
-    config.btree_map(["."]).out_dir(out.path()).compile_fds(descriptors.clone()).unwrap();
+    let mut read = descriptors.clone();
+    for file in read.file.iter_mut().filter(|file| file.package() == "tensorflow") {
+        let names: Vec<_> = file.message_type.iter().map(|message| message.name().to_owned()).collect();
+        cut(".tensorflow", &mut file.message_type);
+        file.enum_type.clear();
+        let whole = file.source_code_info.take().unwrap_or_default().location;
+        let comments = whole.into_iter().filter_map(|location| match location.path[..] {
+            // The number of a message in the whole schema.
+            [MESSAGES_OF_FILE, number] => {
+                Some((names[usize::try_from(number).unwrap()].clone(), location.leading_comments?))
+            }
+            _ => None,
+        });
+        let location = places(&[MESSAGES_OF_FILE], &file.message_type, &comments.collect());
+        file.source_code_info = Some(SourceCodeInfo { location });
+    }
+    config.btree_map(["."]).out_dir(out.path()).compile_fds(read).unwrap();
     let code = HEAD.to_owned() + &std::fs::read_to_string(out.path().join("tensorflow.rs")).unwrap();
     for file in &mut descriptors.file {
         // Comments and their places are for people.

@@ -46,8 +46,6 @@ fn a_field_that_nobody_knows_is_named() {
 fn messages_without_end_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep.meta");
-    // `experimental_type { args { args { ...`, from the inside out.
-    let mut bytes = Vec::new();
     let within = |tag: u8, inside: Vec<u8>| {
         let mut outside = vec![tag];
         let mut length = inside.len();
@@ -59,12 +57,21 @@ fn messages_without_end_are_refused() {
         outside.extend(inside);
         outside
     };
+    // `attr { value { func { attr { value { func { ...`, from the inside out.
+    let mut bytes = Vec::new();
+    for _ in 0..700 {
+        bytes = within(0x12, within(0x12, within(0x52, bytes)));
+    }
+    write(&path, &within(0x12, within(0x0a, within(0x2a, within(0x12, within(0x52, bytes))))));
+    let error = MetaGraph::open(&path).unwrap_err().to_string();
+    assert!(error.contains("recursion limit reached"), "{error}");
+    // `experimental_type { args { args { ...`, which is only printed.
+    let mut bytes = Vec::new();
     for _ in 0..2000 {
         bytes = within(0x12, bytes);
     }
-    let bytes = within(0x12, within(0x0a, within(0x3a, bytes)));
-    write(&path, &bytes);
-    let error = MetaGraph::open(&path).unwrap_err().to_string();
+    write(&path, &within(0x12, within(0x0a, within(0x3a, bytes))));
+    let error = MetaGraph::open(&path).unwrap().to_text().unwrap_err().to_string();
     assert!(error.contains("recursion limit reached"), "{error}");
     // A group that nobody knows, in itself.
     write(&path, &[0xfb, 0x7d].repeat(100_000));

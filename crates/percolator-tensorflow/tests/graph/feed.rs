@@ -7,7 +7,7 @@ use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Dtype, Feed, FeedBuilder, LastBatch, Layout};
 use percolator_tensorflow::graph::Shape;
-use percolator_tensorflow::{CheckSignature as _, DataType, MetaGraph, SignatureFault, SignatureMismatch};
+use percolator_tensorflow::{CheckSignature as _, MetaGraph, SignatureMismatch};
 use tempfile::TempDir;
 
 const IMAGE: ImageShape = ImageShape { channels: 3, height: 4, width: 5 };
@@ -60,7 +60,7 @@ fn opened(folder: &TempDir, text: &str) -> MetaGraph {
 }
 
 /// The faults of a feed that is resolved, which are those of the feed when it runs.
-fn faults(builder: FeedBuilder, graph: &MetaGraph, inputs: &[(&str, &str)]) -> Vec<SignatureFault> {
+fn faults(builder: FeedBuilder, graph: &MetaGraph, inputs: &[(&str, &str)]) -> Vec<String> {
     let signature = graph.signature("f").unwrap();
     let resolved = builder.resolve().unwrap();
     let of = |error: Option<SignatureMismatch>| error.map_or_else(Vec::new, |error| error.faults().to_vec());
@@ -70,18 +70,17 @@ fn faults(builder: FeedBuilder, graph: &MetaGraph, inputs: &[(&str, &str)]) -> V
     feed.close();
     for (before, found) in before.iter_mut().zip(&found) {
         // The number of records may be known only since the index was completed, in between.
-        if let SignatureFault::ShortBatch { found: then @ None, .. } = before
-            && let SignatureFault::ShortBatch { found: now, .. } = found
-        {
-            *then = *now;
+        if before.contains("the last batch may be short") && found.contains("some batches have ") {
+            before.clone_from(found);
         }
     }
     assert_eq!(before, found);
     found
 }
 
-fn words(faults: &[SignatureFault]) -> Vec<String> {
-    faults.iter().map(ToString::to_string).collect()
+/// Whether these faults are as many as these parts of their texts, and have them.
+fn have(faults: &[String], parts: &[&str]) -> bool {
+    faults.len() == parts.len() && faults.iter().zip(parts).all(|(fault, part)| fault.contains(part))
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn what_fits_is_fine() {
     for extents in [[-1, 3, 4, 5], [-1, -1, -1, -1], [5, 3, 4, 5]] {
         let graph = graph(&folder, &[("x", "DT_FLOAT", &extents), ("y", "DT_INT64", &[-1])]);
         let builder = images(&folder).labels_i64(true).epochs(1);
-        assert_eq!(faults(builder, &graph, &[("x", "data"), ("y", "label_i64")]), []);
+        assert_eq!(faults(builder, &graph, &[("x", "data"), ("y", "label_i64")]), [""; 0]);
     }
     let text = r#"signature_def { key: "f" value {
         inputs { key: "any" value { name: "any:0" dtype: DT_INT64 tensor_shape { unknown_rank: true } } }
@@ -101,7 +100,7 @@ fn what_fits_is_fine() {
     } }"#;
     let builder = fields(&folder, "label:i64,tokens:i32[<=3]=0");
     let pairs = [("any", "label"), ("free", "tokens"), ("lengths", "tokens.lengths")];
-    assert_eq!(faults(builder, &opened(&folder, text), &pairs), []);
+    assert_eq!(faults(builder, &opened(&folder, text), &pairs), [""; 0]);
 }
 
 #[test]
@@ -110,34 +109,25 @@ fn an_nhwc_input_and_an_nchw_feed_are_named_and_the_other_way_about() {
     let rows_last = graph(&folder, &[("x", "DT_FLOAT", &[-1, 4, 5, 3])]);
     let found = faults(images(&folder), &rows_last, &[("x", "data")]);
     assert_eq!(
-        words(&found),
+        found,
         ["input x, fed by field data: it takes NHWC, [?, 4, 5, 3], and a batch is NCHW, [5, 3, 4, 5]: set \
           .layout(Layout::Nhwc) on the feed"]
     );
-    assert_eq!(faults(images(&folder).layout(Layout::Nhwc), &rows_last, &[("x", "data")]), []);
+    assert_eq!(faults(images(&folder).layout(Layout::Nhwc), &rows_last, &[("x", "data")]), [""; 0]);
     let channels_first = graph(&folder, &[("x", "DT_FLOAT", &[-1, 3, -1, -1])]);
     let found = faults(images(&folder).layout(Layout::Nhwc), &channels_first, &[("x", "data")]);
     assert!(
-        matches!(&*found, [SignatureFault::Layout { wanted_layout: Layout::Nchw, is_image: true, .. }]),
+        have(&found, &["it takes NCHW, [?, 3, ?, ?], and"]) && found[0].ends_with("on the feed"),
         "{found:?}"
     );
     // Other extents do not hide the layout.
     let larger = graph(&folder, &[("x", "DT_FLOAT", &[-1, 6, 5, 3])]);
     let found = faults(images(&folder), &larger, &[("x", "data")]);
-    assert!(
-        matches!(
-            &*found,
-            [
-                SignatureFault::Layout { wanted_layout: Layout::Nhwc, .. },
-                SignatureFault::Extent { axis: 1, .. },
-            ]
-        ),
-        "{found:?}"
-    );
+    assert!(have(&found, &["it takes NHWC, ", "axis 1 differs"]), "{found:?}");
     // An array that is no image to the feed has the same trouble, and another remedy.
     let found = faults(fields(&folder, "pixels:bytes[3x4x5]"), &rows_last, &[("x", "pixels")]);
-    assert!(words(&found).iter().any(|fault| fault.ends_with("store the field with the channels innermost")));
-    assert!(matches!(found[0], SignatureFault::Type { found: DataType::Uint8, .. }), "{found:?}");
+    assert!(found.iter().any(|fault| fault.ends_with("store the field with the channels innermost")));
+    assert!(found[0].contains("and the field is uint8: "), "{found:?}");
 }
 
 #[test]
@@ -163,7 +153,7 @@ fn all_faults_come_at_once() {
         ("image", "data"),
         ("unknown", "data"),
     ];
-    let found = words(&faults(images(&folder), &graph, &pairs));
+    let found = faults(images(&folder), &graph, &pairs);
     assert_eq!(
         found,
         [
@@ -209,17 +199,15 @@ fn a_fixed_batch_dimension_needs_full_batches() {
     let builder = || fields(&folder, "vector:f32[6]").batch_size(4);
     let found = |builder| faults(builder, &graph, &[("x", "vector")]);
     // Without epochs there is no last batch.
-    assert_eq!(found(builder()), []);
+    assert_eq!(found(builder()), [""; 0]);
     // Of ten records two are left.
-    let short = |faults: &[SignatureFault], left| {
-        let [SignatureFault::ShortBatch { wanted: 4, found, .. }] = faults else { return false };
-        *found == left
-    };
-    assert!(short(&found(builder().epochs(1)), Some(2)));
+    let two = "it takes batches of 4, and some batches have 2 records: ";
+    assert!(have(&found(builder().epochs(1)), &[two]));
     let once = found(builder().once());
-    assert!(short(&once, None) || short(&once, Some(2)), "{once:?}");
+    let some = "it takes batches of 4, and the last batch may be short: ";
+    assert!(have(&once, &[some]) || have(&once, &[two]), "{once:?}");
     for last in [LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap] {
-        assert_eq!(found(builder().epochs(2).last_batch(last)), [], "{last:?}");
+        assert_eq!(found(builder().epochs(2).last_batch(last)), [""; 0], "{last:?}");
     }
     // The batches of the feed, when they come, are as the check said.
     let sizes = |builder: FeedBuilder| -> Vec<usize> {
@@ -229,7 +217,7 @@ fn a_fixed_batch_dimension_needs_full_batches() {
     assert_eq!(sizes(builder().epochs(1).last_batch(LastBatch::Drop)), [4, 4]);
     let whole = fields(&folder, "vector:f32[6]").batch_size(5).epochs(1);
     let fault = faults(whole, &graph, &[("x", "vector")]);
-    assert!(matches!(&*fault, [SignatureFault::BatchSize { wanted: 4, found: 5, .. }]), "{fault:?}");
+    assert!(have(&fault, &["it takes batches of 4, and the feed gives 5: "]), "{fault:?}");
 }
 
 #[test]
@@ -239,7 +227,7 @@ fn ragged_fields_feed_ragged_inputs_and_flat_ones() {
     let dense = graph(&folder, &[("x", "DT_INT64", &[-1, -1]), ("flat", "DT_INT64", &[-1])]);
     let found = faults(ragged(), &dense, &[("x", "tokens"), ("flat", "tokens")]);
     assert_eq!(
-        words(&found),
+        found,
         ["input x, fed by field tokens: it takes [?, ?], and the field is ragged, an array [?] of all \
           records' elements: pad it to 3 elements a record"]
     );
@@ -260,10 +248,7 @@ fn ragged_fields_feed_ragged_inputs_and_flat_ones() {
     } }"#;
     let graph = opened(&folder, text);
     let found = faults(ragged(), &graph, &[("x", "tokens"), ("sparse", "tokens")]);
-    assert!(
-        matches!(&*found, [SignatureFault::NotDense { input, .. }] if input.starts_with("sparse")),
-        "{found:?}"
-    );
+    assert!(have(&found, &["input sparse: sparse int64 unknown rank is not one array, as "]), "{found:?}");
     let found = faults(fields(&folder, "label:i64"), &graph, &[("x", "label"), ("sparse", "label")]);
     assert_eq!(found.len(), 2, "{found:?}");
     let signature = graph.signature("f").unwrap();
@@ -283,7 +268,7 @@ fn both_parts_of_a_ragged_input_are_checked() {
             }} }} }} }} }}"#
         );
         let graph = opened(&folder, &text);
-        words(&faults(fields(&folder, "tokens:i64[<=3]"), &graph, &[("x", "tokens")]))
+        faults(fields(&folder, "tokens:i64[<=3]"), &graph, &[("x", "tokens")])
     };
     let flat = "dim { size: -1 }";
     let splits = |size: i64| format!("dtype: DT_INT64 tensor_shape {{ dim {{ size: {size} }} }}");
@@ -300,8 +285,7 @@ fn both_parts_of_a_ragged_input_are_checked() {
 fn an_input_of_one_record_and_scalars_have_their_own_words() {
     let folder = records();
     let graph = graph(&folder, &[("x", "DT_FLOAT", &[3, 4, 5]), ("s", "DT_UINT8", &[])]);
-    let found = faults(images(&folder).dtype(Dtype::F32), &graph, &[("x", "data"), ("s", "data")]);
-    let words = words(&found);
+    let words = faults(images(&folder).dtype(Dtype::F32), &graph, &[("x", "data"), ("s", "data")]);
     assert!(
         words[0].ends_with("with more axes: the input takes one record, without a batch axis"),
         "{words:?}"

@@ -137,10 +137,10 @@ fn text_is_read_as_what_was_printed() {
     for name in ["article_ref_saved_model_text", "article_resource_saved_model_text", "module"] {
         let model = SavedModel::open(data(name)).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("saved_model.pbtxt"), model.to_text()).unwrap();
+        std::fs::write(folder.path().join("saved_model.pbtxt"), model.to_text().unwrap()).unwrap();
         let again = SavedModel::open(folder.path()).unwrap();
         assert!(protos(&again) == protos(&model), "{name}");
-        assert!(again.to_text() == model.to_text(), "{name}");
+        assert!(again.to_text().unwrap() == model.to_text().unwrap(), "{name}");
         let is_binary = model.path().extension().unwrap() == "pb";
         assert!(!is_binary || model.to_bytes() == std::fs::read(model.path()).unwrap());
     }

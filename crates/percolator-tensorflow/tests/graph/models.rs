@@ -111,9 +111,11 @@ fn with_unknown(bytes: Vec<u8>) -> Vec<u8> {
 /// What opens also goes through text.
 fn through_text(graph: &MetaGraph, folder: &Path) {
     let path = folder.join("again.meta");
-    fs::write(&path, graph.to_text()).unwrap();
+    // A part that is only printed may be damaged.
+    let Ok(text) = graph.to_text() else { return };
+    fs::write(&path, &text).unwrap();
     let again = MetaGraph::open(&path);
-    assert!(again.is_ok() || graph.is_alone() || graph.to_text().is_empty(), "{again:?}");
+    assert!(again.is_ok() || graph.is_alone() || text.is_empty(), "{again:?}");
 }
 
 impl Format for Model {
@@ -171,7 +173,7 @@ impl Format for Model {
     }
 
     fn ways(&self) -> Vec<Way> {
-        // Opening checks every byte. What is read then has few ways to fail, and takes longer.
+        // Opening checks all that it reads. What is read then has few ways to fail, and takes longer.
         vec![Way::of(OPENED), Way::seldom(READ_WHOLE, if *self == Model::Saved { 8 } else { 2 })]
     }
 

@@ -41,10 +41,10 @@ fn models_of_every_kind_are_read_as_tensorflow_reads_them() {
         let ours = |ending: &str| folder.join(format!("{}.ours.{ending}", file.replace('/', ".")));
         let (found, text, bytes) = if file.contains("saved_model") {
             let model = SavedModel::open(path.parent().unwrap()).unwrap();
-            (model.meta_graphs().to_vec(), model.to_text(), model.to_bytes())
+            (model.meta_graphs().to_vec(), model.to_text().unwrap(), model.to_bytes())
         } else {
             let graph = MetaGraph::open(&path).unwrap();
-            let (text, bytes) = (graph.to_text(), graph.to_bytes());
+            let (text, bytes) = (graph.to_text().unwrap(), graph.to_bytes());
             (vec![graph], text, bytes)
         };
         std::fs::write(ours("pbtxt"), text).unwrap();

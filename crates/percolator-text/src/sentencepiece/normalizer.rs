@@ -92,7 +92,8 @@ impl Normalizer {
         while !rest.is_empty() {
             let (mut piece, used) = self.first(rest);
             if was_space {
-                piece = piece.trim_prefix_spaces();
+                let spaces = piece.iter().take_while(|byte| **byte == b' ').count();
+                piece = &piece[spaces..];
             }
             if normalized.len() + piece.len() > allowed {
                 return Err(TooLong { bytes: text.len(), allowed });
@@ -198,16 +199,5 @@ pub(super) fn char_bytes(first: u8) -> usize {
         0xe => 3,
         0xf => 4,
         _ => 1,
-    }
-}
-
-trait TrimPrefixSpaces {
-    fn trim_prefix_spaces(&self) -> &Self;
-}
-
-impl TrimPrefixSpaces for [u8] {
-    fn trim_prefix_spaces(&self) -> &[u8] {
-        let spaces = self.iter().take_while(|byte| **byte == b' ').count();
-        &self[spaces..]
     }
 }

@@ -168,7 +168,7 @@ impl Flags {
 
     /// Checks that the flags agree.
     pub(super) fn shape(&self) -> Result<Shape, PrepareError> {
-        let refuse = |message: String| Err(PrepareError::Flags(message));
+        let refuse = |message: String| Err(PrepareError::Refused(message));
         let (rows, cores) = (self.bsz_per_host, self.num_core_per_host);
         if rows == 0 || cores == 0 || rows % cores != 0 {
             return refuse(format!("--bsz-per-host {rows} is not a multiple of --num-core-per-host {cores}"));
@@ -223,7 +223,7 @@ impl Flags {
     pub(super) fn numpy_seed(task: u32, pass: u64) -> Result<u32, PrepareError> {
         let seed = u64::from(task) * 100 + pass;
         u32::try_from(seed).map_err(|_| {
-            PrepareError::Flags(format!(
+            PrepareError::Refused(format!(
                 "100 times task {task} plus pass {pass} is {seed}, and NumPy's seeds end at {}",
                 u32::MAX
             ))

@@ -19,7 +19,7 @@ pub(super) fn expand(pattern: &Path) -> Result<Vec<PathBuf>, PrepareError> {
         false => glob::expand(Path::new(""), pattern, &RULES).map_err(unreadable)?,
     };
     if found.is_empty() {
-        return Err(PrepareError::NoFiles { pattern: shown() });
+        return Err(PrepareError::Refused(format!("no file matches the input {}", shown())));
     }
     Ok(found)
 }
@@ -38,7 +38,7 @@ mod tests {
         }
         let expanded = |pattern: &str| expand(&folder.path().join(pattern));
         assert_eq!(expanded("*.txt").unwrap(), [".a.txt", "b.txt"].map(|name| folder.path().join(name)));
-        assert!(matches!(expand(Path::new("")), Err(PrepareError::NoFiles { .. })));
-        assert!(matches!(expanded("d*"), Err(PrepareError::NoFiles { .. })));
+        assert!(matches!(expand(Path::new("")), Err(PrepareError::Refused(_))));
+        assert!(matches!(expanded("d*"), Err(PrepareError::Refused(_))));
     }
 }

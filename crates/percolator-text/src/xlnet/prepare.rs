@@ -89,7 +89,7 @@ pub struct PassSummary {
 /// Each `record_info` states what its records were [prepared from](Preparation). The folder may have others
 /// of the split, with the same flags in their names, that this call does not replace. If one of them differs
 /// in that, or in [`fix_quirks`](Options::fix_quirks), nothing is written
-/// ([`PrepareError::OtherPreparation`]), because [`XlnetData`](super::XlnetData) would refuse both together.
+/// ([`PrepareError::Refused`]), because [`XlnetData`](super::XlnetData) would refuse both together.
 /// Calls for single tasks or passes agree if their flags and files are the same.
 ///
 /// The progress is in bytes of text, each of which counts once for being cut into tokens and once for each
@@ -111,7 +111,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     if !options.all_tasks && task >= num_task {
         let last = num_task - 1;
         let message = format!("--task {task}: with --num-task {num_task}, tasks are 0 to {last}");
-        return Err(PrepareError::Flags(message));
+        return Err(PrepareError::Refused(message));
     }
     let tasks = if options.all_tasks { 0..flags.num_task } else { flags.task..flags.task.saturating_add(1) };
     // The last seed is the largest: if it is valid, all are.
@@ -132,7 +132,10 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let folder = flags.save_dir.join("tfrecords");
     // A `record_info` names its records in JSON, which would be others' names.
     if folder.to_str().is_none() {
-        return Err(PrepareError::NoName { path: shown::path(&folder).to_string() });
+        return Err(PrepareError::Refused(format!(
+            "{}: the path is not UTF-8, and what names the records must be: write to another folder (--out)",
+            shown::path(&folder)
+        )));
     }
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
 
@@ -185,7 +188,7 @@ fn check_apart(
     let there = inputs_among(inputs, paths_in(folder)).map_err(|source| unreadable(folder, source))?;
     let replaced = |name: String| Some(folder.join(name)).filter(|output| there.contains(output));
     match if there.is_empty() { None } else { names.find_map(replaced) } {
-        Some(output) => Err(PrepareError::IsInput { path: shown::path(&output).to_string() }),
+        Some(output) => Err(is_input(&output)),
         None => Ok(()),
     }
 }
@@ -207,6 +210,12 @@ fn inputs_among(
     paths.filter(|path| path.as_ref().map_or(true, |path| is_one_of(inputs, path))).collect()
 }
 
+fn is_input(path: &Path) -> PrepareError {
+    let path = shown::path(path);
+    let fault = format!("{path}: it is read, and would be replaced: write to another folder (--out)");
+    PrepareError::Refused(fault)
+}
+
 fn is_one_of(inputs: &HashSet<PathBuf>, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|there| inputs.contains(&there))
 }
@@ -226,7 +235,7 @@ impl Corpus {
     /// Checks that it would replace nothing that is read.
     fn check_apart(&self, inputs: &HashSet<PathBuf>) -> Result<(), PrepareError> {
         if is_one_of(inputs, &self.path) {
-            return Err(PrepareError::IsInput { path: shown::path(&self.path).to_string() });
+            return Err(is_input(&self.path));
         }
         Ok(())
     }
@@ -235,9 +244,11 @@ impl Corpus {
     /// replaced. A file of this name that is something else stays.
     fn remove_other(&self) -> Result<(), PrepareError> {
         match fs::read(&self.path) {
-            Ok(found) if !is_corpus_info(&found) => {
-                Err(PrepareError::Foreign { path: shown::path(&self.path).to_string() })
-            }
+            Ok(found) if !is_corpus_info(&found) => Err(PrepareError::Refused(format!(
+                "{}: it is no corpus_info.json of XLNet's, so it is not replaced: write to another folder \
+                     (--out)",
+                shown::path(&self.path)
+            ))),
             Ok(found) if found != self.text.as_bytes() => {
                 fs::remove_file(&self.path).map_err(|source| write_failed(&self.path, source))
             }
@@ -316,7 +327,12 @@ impl Job<'_> {
             let differs =
                 differs.or_else(|| self.preparation.differences(name.task, info.preparation.as_ref()));
             if let Some(differs) = differs {
-                return Err(PrepareError::OtherPreparation { path: shown::path(&path).to_string(), differs });
+                return Err(PrepareError::Refused(format!(
+                    "{} is of another preparation: {differs}: nothing was written, because its records and \
+                     the new ones cannot be read as one data set: write to another folder (--out), or remove \
+                     it and its records",
+                    shown::path(&path)
+                )));
             }
         }
         Ok(())
@@ -333,7 +349,9 @@ impl Job<'_> {
         let flags = &self.options.flags;
         let tokens = tokens::read(flags, self.vocabulary, files, self.folder, threads, self.progress)?;
         if tokens.file_count() == 0 {
-            return Err(PrepareError::NoText { task, files: files.len() });
+            let files = files.len();
+            let fault = format!("task {task} has no text: none of its {files} files has a token");
+            return Err(PrepareError::Refused(fault));
         }
         let bytes = files.iter().map(|path| fs::metadata(path).map_or(0, |found| found.len())).sum();
         let at_once = usize::try_from(passes.end - passes.start).unwrap_or(threads).min(threads);

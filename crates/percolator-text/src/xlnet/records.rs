@@ -58,12 +58,16 @@ impl Pass<'_> {
     ) -> Result<u64, PrepareError> {
         let shape = self.shape;
         let row_tokens = stream.len() / shape.rows_cut;
-        let too_short = || PrepareError::TooShort {
-            task: self.task,
-            tokens: stream.len(),
-            rows: shape.rows_cut,
-            row_tokens,
-            needed: shape.seq_len,
+        let too_short = || {
+            PrepareError::Refused(format!(
+                "task {} has {} tokens, too few for one batch: they are cut into {} rows of {row_tokens} \
+                 tokens, and a batch takes {} tokens of each, and more if its last sentence continues: lower \
+                 --bsz-per-host or --seq-len, or give more text",
+                self.task,
+                stream.len(),
+                shape.rows_cut,
+                shape.seq_len
+            ))
         };
         if row_tokens < shape.seq_len {
             return Err(too_short());

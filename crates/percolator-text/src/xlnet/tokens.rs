@@ -303,12 +303,13 @@ impl Cutter<'_> {
             match token.filter(|token| (*token as usize) < count) {
                 Some(token) => tokens.push(token),
                 None => {
-                    return Err(PrepareError::Token {
-                        path: self.path(place),
-                        line: place.line,
-                        found: word.chars().take(40).collect(),
-                        last: count - 1,
-                    });
+                    let (path, found) = (self.path(place), word.chars().take(40).collect::<String>());
+                    return Err(PrepareError::Refused(format!(
+                        "{path}, line {}: \"{found}\" is not a token of the model, which has the tokens 0 to \
+                         {}; if the file is text, set --from-raw-text=true",
+                        place.line,
+                        count - 1
+                    )));
                 }
             }
         }
@@ -320,12 +321,13 @@ impl Cutter<'_> {
             Ok(_) => 0,
             Err(error) => error.valid_up_to(),
         };
-        PrepareError::NotUtf8 {
-            path: self.path(place),
-            line: place.line,
-            offset: place.block.offset + (place.offset + valid) as u64,
-            found: line.get(valid).copied().unwrap_or_default(),
-        }
+        let (path, offset) = (self.path(place), place.block.offset + (place.offset + valid) as u64);
+        let found = line.get(valid).copied().unwrap_or_default();
+        PrepareError::Refused(format!(
+            "{path}, line {}: not UTF-8: byte {offset} of the file is {found:#04x}: convert the file to \
+             UTF-8 (iconv -t utf-8)",
+            place.line
+        ))
     }
 
     fn path(&self, place: &Place<'_>) -> String {

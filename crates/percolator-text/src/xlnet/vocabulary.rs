@@ -49,8 +49,13 @@ impl Vocabulary {
         for (token, expected) in SPECIAL {
             let found = model.piece(token);
             if found != Some(expected.as_bytes()) {
-                let found = found.map(|piece| String::from_utf8_lossy(piece).into_owned());
-                return Err(PrepareError::Special { path: named(), token, expected, found });
+                let found = found.map_or("missing".into(), String::from_utf8_lossy);
+                return Err(PrepareError::Refused(format!(
+                    "the model {} is not one for XLNet: its piece {token} is {found}, and must be \
+                     {expected}: train it with <unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> as its \
+                     pieces 0 to 8",
+                    named()
+                )));
             }
         }
         let pieces = (0..).map_while(|token| model.piece(token));

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use percolator_files::shown;
 use percolator_leveldb::table::BuildError;
 
-use crate::{DataType, TensorError};
-
 /// Why a checkpoint cannot be written. The prefix is the checkpoint's path without `.index`.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +75,7 @@ pub enum WriteError {
         /// The tensor's name, quoted.
         name: String,
         /// What is wrong.
-        reason: Box<TensorReason>,
+        reason: String,
     },
     /// An earlier tensor was not written whole.
     #[error(
@@ -98,89 +96,6 @@ pub enum WriteError {
         path: PathBuf,
         /// Why not.
         source: BuildError,
-    },
-}
-
-/// What is wrong with a tensor that is to be written.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TensorReason {
-    /// Type, shape and elements do not fit.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-    /// A checkpoint cannot hold elements of the type.
-    #[error("its elements are of type {0}, which no checkpoint can hold")]
-    Type(DataType),
-    /// Elements of the type are not written this way.
-    #[error("its elements are of type {found}: write it with {remedy}")]
-    Way {
-        /// The type.
-        found: DataType,
-        /// The function to use.
-        remedy: &'static str,
-    },
-    /// The shape has more extents than TensorFlow allows.
-    #[error("its shape has {found} extents: TensorFlow allows {allowed}")]
-    Rank {
-        /// How many there are.
-        found: usize,
-        /// The most that are allowed.
-        allowed: usize,
-    },
-    /// An extent is greater than the format allows.
-    #[error("its extent {found} is greater than {}, the greatest that is allowed", i64::MAX)]
-    Extent {
-        /// The extent.
-        found: usize,
-    },
-    /// The region of a slice is not in the tensor.
-    #[error("the region {region} is not one of a tensor of shape {shape:?}: {message}")]
-    Region {
-        /// The region, as TensorFlow writes it.
-        region: String,
-        /// The shape of the whole tensor.
-        shape: Vec<usize>,
-        /// What is wrong.
-        message: &'static str,
-    },
-    /// The slice has another shape than its region.
-    #[error("the slice has the shape {found:?}, and its region has {allowed:?}")]
-    SliceShape {
-        /// The slice's.
-        found: Vec<usize>,
-        /// The region's.
-        allowed: Vec<usize>,
-    },
-    /// Two slices have elements in common.
-    #[error("the region {region} has elements in common with {other}, which was written before")]
-    Overlap {
-        /// The region, as TensorFlow writes it.
-        region: String,
-        /// The other one.
-        other: String,
-    },
-    /// The slices are not the whole tensor.
-    #[error(
-        "its shape {shape:?} has {allowed} elements, and its {slices} slices have {found}: add the slices \
-         that are missing, or write what there is as tensors of their own"
-    )]
-    NotCovered {
-        /// The shape of the whole tensor.
-        shape: Vec<usize>,
-        /// How many slices there are.
-        slices: usize,
-        /// The elements in them.
-        found: usize,
-        /// Those of the whole tensor.
-        allowed: usize,
-    },
-    /// A slice is of a tensor of another type or shape than the slices before it.
-    #[error("earlier slices are of a tensor of type {data_type} and shape {shape:?}")]
-    OtherWhole {
-        /// Its type.
-        data_type: DataType,
-        /// Its shape.
-        shape: Vec<usize>,
     },
 }
 

@@ -26,8 +26,8 @@ use prost::Message as _;
 use self::data_file::DataFile;
 use self::data_file::data_path;
 pub(super) use self::data_file::index_path;
+pub use self::error::WriteError;
 use self::error::quoted;
-pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
 pub(crate) use self::replace::{PREVIOUS, new_prefix};
 use self::replace::{Replacement, check_free, check_prefix, keep_permissions};
@@ -209,8 +209,9 @@ impl CheckpointWriter {
     ) -> Result<(), WriteError> {
         let planned = self.plan_slice(name.as_ref(), slice.data_type(), shape, region)?;
         if planned.shape != slice.shape() {
-            let (found, allowed) = (slice.shape().to_vec(), planned.shape);
-            return Err(self.refused(&planned.name, TensorReason::SliceShape { found, allowed }));
+            let (found, allowed) = (slice.shape(), &planned.shape);
+            let reason = format!("the slice has the shape {found:?}, and its region has {allowed:?}");
+            return Err(self.refused(&planned.name, reason));
         }
         self.write(planned, slice)
     }
@@ -265,8 +266,7 @@ impl CheckpointWriter {
 
     fn begin_planned(&mut self, planned: Planned) -> Result<TensorWriter<'_>, WriteError> {
         if planned.data_type.size().is_none() {
-            let reason = TensorReason::Way { found: planned.data_type, remedy: "add_strings or add" };
-            return Err(self.refused(&planned.name, reason));
+            return Err(self.other_way(&planned, "add_strings or add"));
         }
         Ok(TensorWriter::new(self, planned))
     }
@@ -305,7 +305,7 @@ impl CheckpointWriter {
         region: &[Extent],
     ) -> Result<Planned, WriteError> {
         let text = self.check_name(name)?;
-        let refused = |reason| self.refused(text, reason);
+        let refused = |reason: String| self.refused(text, reason);
         check_tensor(data_type, shape).map_err(refused)?;
         let Some(region) = Region::new(region, shape).map_err(refused)? else {
             return self.plan(name, data_type, shape);
@@ -351,14 +351,13 @@ impl CheckpointWriter {
     ) -> Result<(), WriteError> {
         let Planned { name, data_type, shape, .. } = &planned;
         if data_type.size().is_some() {
-            let reason = TensorReason::Way { found: *data_type, remedy: "add or begin" };
-            return Err(self.refused(name, reason));
+            return Err(self.other_way(&planned, "add or begin"));
         }
         let (found, allowed) = (strings.clone().count(), elements(shape).unwrap_or_default());
         if found != allowed {
             let (data_type, shape, unit) = (*data_type, shape.clone(), "strings");
             let reason = TensorError::Length { data_type, shape, unit, found, allowed };
-            return Err(self.refused(name, reason.into()));
+            return Err(self.refused(name, reason.to_string()));
         }
         self.failed = Some(planned.name.clone());
         let file = self.file();
@@ -452,9 +451,15 @@ impl CheckpointWriter {
         synced.map_err(|source| WriteError::Index { path, source })
     }
 
-    fn refused(&self, name: &str, reason: TensorReason) -> WriteError {
-        let (prefix, reason) = (self.prefix.clone(), Box::new(reason));
-        WriteError::Tensor { prefix, name: quoted(name.as_bytes()), reason }
+    fn refused(&self, name: &str, reason: String) -> WriteError {
+        let (prefix, name) = (self.prefix.clone(), quoted(name.as_bytes()));
+        WriteError::Tensor { prefix, name, reason }
+    }
+
+    /// The error for a tensor whose elements are not written this way.
+    fn other_way(&self, planned: &Planned, way: &str) -> WriteError {
+        let found = planned.data_type;
+        self.refused(&planned.name, format!("its elements are of type {found}: write it with {way}"))
     }
 
     fn duplicate(&self, name: String) -> WriteError {

@@ -1,6 +1,5 @@
 //! What is known about a tensor before its bytes are written, and its entry afterwards.
 
-use super::error::TensorReason;
 use super::slices::Region;
 use crate::proto::{BundleEntryProto, TensorShapeProto, tensor_shape_proto::Dim};
 use crate::tensor::elements;
@@ -33,37 +32,36 @@ pub(super) struct Planned {
 
 impl Sliced {
     /// Checks a further slice against those before it.
-    pub(super) fn check(
-        &self,
-        data_type: DataType,
-        shape: &[usize],
-        region: &Region,
-    ) -> Result<(), TensorReason> {
+    pub(super) fn check(&self, data_type: DataType, shape: &[usize], region: &Region) -> Result<(), String> {
         if (self.data_type, &self.shape[..]) != (data_type, shape) {
-            return Err(TensorReason::OtherWhole { data_type: self.data_type, shape: self.shape.clone() });
+            let Sliced { data_type, shape, .. } = self;
+            return Err(format!("earlier slices are of a tensor of type {data_type} and shape {shape:?}"));
         }
         match self.regions.iter().find(|(_, other)| other.overlaps(region)) {
-            Some((_, other)) => {
-                Err(TensorReason::Overlap { region: region.spelled(), other: other.spelled() })
-            }
+            Some((_, other)) => Err(format!(
+                "the region {} has elements in common with {}, which was written before",
+                region.spelled(),
+                other.spelled()
+            )),
             None => Ok(()),
         }
     }
 
     /// Checks that the slices are the whole tensor: no two have an element in common, so their elements
     /// add up to its own.
-    pub(super) fn check_whole(&self) -> Result<(), TensorReason> {
-        let found = self.regions.iter().map(|(_, region)| region.shape().iter().product::<usize>()).sum();
+    pub(super) fn check_whole(&self) -> Result<(), String> {
+        let found: usize =
+            self.regions.iter().map(|(_, region)| region.shape().iter().product::<usize>()).sum();
         let allowed = elements(&self.shape).unwrap_or_default();
         if found == allowed {
             return Ok(());
         }
-        Err(TensorReason::NotCovered {
-            shape: self.shape.clone(),
-            slices: self.regions.len(),
-            found,
-            allowed,
-        })
+        Err(format!(
+            "its shape {:?} has {allowed} elements, and its {} slices have {found}: add the slices that are \
+             missing, or write what there is as tensors of their own",
+            self.shape,
+            self.regions.len()
+        ))
     }
 
     /// The entry of the whole tensor. TensorFlow merges the data files' slices in the order of the files, and
@@ -79,18 +77,20 @@ impl Sliced {
 }
 
 /// Checks that a checkpoint can hold a tensor; returns its bytes, 0 for strings.
-pub(super) fn check_tensor(data_type: DataType, shape: &[usize]) -> Result<usize, TensorReason> {
+pub(super) fn check_tensor(data_type: DataType, shape: &[usize]) -> Result<usize, String> {
     if data_type == DataType::Resource {
-        return Err(TensorReason::Type(data_type));
+        return Err(format!("its elements are of type {data_type}, which no checkpoint can hold"));
     }
     if shape.len() > RANK_MAX {
-        return Err(TensorReason::Rank { found: shape.len(), allowed: RANK_MAX });
+        let found = shape.len();
+        return Err(format!("its shape has {found} extents: TensorFlow allows {RANK_MAX}"));
     }
     if let Some(&found) = shape.iter().find(|&&extent| i64::try_from(extent).is_err()) {
-        return Err(TensorReason::Extent { found });
+        let most = i64::MAX;
+        return Err(format!("its extent {found} is greater than {most}, the greatest that is allowed"));
     }
     let bytes = elements(shape).and_then(|count| count.checked_mul(data_type.size().unwrap_or(0)));
-    Ok(bytes.ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?)
+    bytes.ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() }.to_string())
 }
 
 /// An entry without the place of its bytes.

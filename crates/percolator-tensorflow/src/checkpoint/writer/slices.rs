@@ -3,11 +3,8 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::error::TensorReason;
-use crate::checkpoint::entry::RawExtent;
 use crate::checkpoint::slices::{self, Extent};
 use crate::proto::TensorSliceProto;
-use crate::proto::tensor_slice_proto::{Extent as ExtentProto, extent::HasLengthHack};
 
 /// A region of a tensor, checked against its shape. It is neither empty nor the whole tensor.
 #[derive(Clone, Debug)]
@@ -19,9 +16,11 @@ pub(super) struct Region {
 
 impl Region {
     /// Returns the region, or `None` if it is the whole tensor.
-    pub(super) fn new(extents: &[Extent], shape: &[usize]) -> Result<Option<Self>, TensorReason> {
-        let refused =
-            |message| Err(TensorReason::Region { region: spelled(extents), shape: shape.to_vec(), message });
+    pub(super) fn new(extents: &[Extent], shape: &[usize]) -> Result<Option<Self>, String> {
+        let refused = |message: &str| {
+            let region = spelled(extents);
+            Err(format!("the region {region} is not one of a tensor of shape {shape:?}: {message}"))
+        };
         if extents.len() != shape.len() {
             return refused("give one extent an axis");
         }
@@ -59,22 +58,11 @@ impl Region {
 
     /// The key of the slice: in ordered code, so that slices follow one another.
     pub(super) fn key(&self, name: &str) -> Vec<u8> {
-        let extents = self.extents.iter().map(|extent| match extent {
-            Extent::All => RawExtent { start: 0, length: None },
-            Extent::Part(part) => RawExtent { start: signed(part.start), length: Some(signed(part.len())) },
-        });
-        slices::key(name, &extents.collect::<Vec<_>>())
+        slices::key(name, &self.to_proto().extent)
     }
 
     pub(super) fn to_proto(&self) -> TensorSliceProto {
-        let extent = self.extents.iter().map(|extent| match extent {
-            Extent::All => ExtentProto::default(),
-            Extent::Part(part) => ExtentProto {
-                start: signed(part.start),
-                has_length_hack: Some(HasLengthHack::Length(signed(part.len()))),
-            },
-        });
-        TensorSliceProto { extent: extent.collect() }
+        TensorSliceProto { extent: self.extents.iter().map(Extent::stored).collect() }
     }
 
     /// The region as TensorFlow writes it: start and length of each axis, `-` for a whole one.
@@ -94,9 +82,4 @@ fn spelled(extents: &[Extent]) -> String {
         };
     }
     text
-}
-
-/// A place on an axis, whose extent was checked.
-fn signed(place: usize) -> i64 {
-    i64::try_from(place).unwrap_or(i64::MAX)
 }

@@ -12,7 +12,7 @@ use prost::Message as _;
 use super::data_file::Sink;
 use super::plan::{check_tensor, entry_of, signed};
 use super::strings::{put_strings, put_variants};
-use super::{WriteError, check_name, error::TensorReason, error::quoted, header};
+use super::{WriteError, check_name, error::quoted, header};
 use crate::proto::BundleEntryProto;
 use crate::{DataType, Elements, Tensor};
 
@@ -47,10 +47,9 @@ pub fn write_data_file<'t, 'e: 't>(
     let mut entries: BTreeMap<&str, BundleEntryProto> = BTreeMap::new();
     for (name, tensor) in tensors {
         check_name(prefix, name.as_bytes()).map_err(refused)?;
-        let of_tensor = |reason: TensorReason| WriteError::Tensor {
-            prefix: prefix.to_owned(),
-            name: quoted(name.as_bytes()),
-            reason: Box::new(reason),
+        let of_tensor = |reason: String| {
+            let (prefix, name) = (prefix.to_owned(), quoted(name.as_bytes()));
+            WriteError::Tensor { prefix, name, reason }
         };
         check_tensor(tensor.data_type(), tensor.shape()).map_err(of_tensor).map_err(refused)?;
         let offset = to.bytes;

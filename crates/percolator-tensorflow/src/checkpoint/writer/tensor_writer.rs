@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use percolator_files::checksum::Crc32c;
 
 use super::data_file::Sink as _;
-use super::{CheckpointWriter, WriteError, error::TensorReason, plan::Planned};
+use super::{CheckpointWriter, WriteError, plan::Planned};
 use crate::TensorError;
 
 /// Takes the bytes of one tensor, in pieces of any length, and writes them: begun by
@@ -72,14 +72,9 @@ impl<'a> TensorWriter<'a> {
 
     fn wrong_length(&self, found: usize) -> WriteError {
         let Planned { data_type, shape, bytes, .. } = &self.planned;
-        let reason = TensorReason::Tensor(TensorError::Length {
-            data_type: *data_type,
-            shape: shape.clone(),
-            unit: "bytes",
-            found,
-            allowed: *bytes,
-        });
-        self.writer.refused(&self.planned.name, reason)
+        let (data_type, shape, allowed) = (*data_type, shape.clone(), *bytes);
+        let reason = TensorError::Length { data_type, shape, unit: "bytes", found, allowed };
+        self.writer.refused(&self.planned.name, reason.to_string())
     }
 }
 

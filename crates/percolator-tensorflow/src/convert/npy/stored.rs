@@ -37,48 +37,24 @@ pub(super) enum Stored {
     },
 }
 
-/// The types that NumPy itself has, with its letter.
-const NUMBERS: [(DataType, char); 14] = {
+/// Returns NumPy's letter for a type, and whether a field names the type, which NumPy itself does not have.
+fn letter(data_type: DataType) -> Option<(char, bool)> {
     use DataType as T;
-    [
-        (T::Float16, 'f'),
-        (T::Float32, 'f'),
-        (T::Float64, 'f'),
-        (T::Int8, 'i'),
-        (T::Int16, 'i'),
-        (T::Int32, 'i'),
-        (T::Int64, 'i'),
-        (T::Uint8, 'u'),
-        (T::Uint16, 'u'),
-        (T::Uint32, 'u'),
-        (T::Uint64, 'u'),
-        (T::Bool, 'b'),
-        (T::Complex64, 'c'),
-        (T::Complex128, 'c'),
-    ]
-};
-
-/// The types that a field names, with NumPy's letter for their bytes.
-const NAMED: [(DataType, char); 15] = {
-    use DataType as T;
-    [
-        (T::Qint8, 'i'),
-        (T::Quint8, 'u'),
-        (T::Qint16, 'i'),
-        (T::Quint16, 'u'),
-        (T::Qint32, 'i'),
-        (T::Float8E5m2, 'V'),
-        (T::Float8E4m3fn, 'V'),
-        (T::Float8E4m3fnuz, 'V'),
-        (T::Float8E4m3b11fnuz, 'V'),
-        (T::Float8E5m2fnuz, 'V'),
-        (T::Int4, 'V'),
-        (T::Uint4, 'V'),
-        (T::Int2, 'V'),
-        (T::Uint2, 'V'),
-        (T::Float4E2m1fn, 'V'),
-    ]
-};
+    Some(match data_type {
+        T::Float16 | T::Float32 | T::Float64 => ('f', false),
+        T::Int8 | T::Int16 | T::Int32 | T::Int64 => ('i', false),
+        T::Uint8 | T::Uint16 | T::Uint32 | T::Uint64 => ('u', false),
+        T::Bool => ('b', false),
+        T::Complex64 | T::Complex128 => ('c', false),
+        T::Qint8 | T::Qint16 | T::Qint32 => ('i', true),
+        T::Quint8 | T::Quint16 => ('u', true),
+        T::Float8E5m2 | T::Float8E4m3fn | T::Float8E4m3fnuz | T::Float8E4m3b11fnuz | T::Float8E5m2fnuz => {
+            ('V', true)
+        }
+        T::Int4 | T::Uint4 | T::Int2 | T::Uint2 | T::Float4E2m1fn => ('V', true),
+        T::Bfloat16 | T::String | T::Resource | T::Variant => return None,
+    })
+}
 
 /// Returns the bytes of an element of a type of numbers.
 fn size(data_type: DataType) -> usize {
@@ -111,20 +87,15 @@ impl Stored {
 
     /// Returns the type as NumPy writes it, with its quotes; `None` of a type that NumPy cannot hold.
     pub(super) fn descr(self) -> Option<String> {
-        let of = |types: &[(DataType, char)], wanted| {
-            types.iter().find(|(data_type, _)| *data_type == wanted).map(|(_, letter)| *letter)
-        };
         match self {
             Stored::Bytes(bytes) => Some(format!("'|S{bytes}'")),
             Stored::Text { characters, .. } => Some(format!("'<U{characters}'")),
             Stored::Numbers { data_type: DataType::Bfloat16, .. } => Some("'<V2'".to_owned()),
-            Stored::Numbers { data_type, .. } => match (of(&NUMBERS, data_type), of(&NAMED, data_type)) {
-                (Some(letter), _) => Some(format!("'{}'", simple(letter, size(data_type)))),
-                (None, Some(letter)) => {
-                    Some(format!("[('{data_type}', '{}')]", simple(letter, size(data_type))))
-                }
-                (None, None) => None,
-            },
+            Stored::Numbers { data_type, .. } => {
+                let (letter, is_named) = letter(data_type)?;
+                let simple = simple(letter, size(data_type));
+                Some(if is_named { format!("[('{data_type}', '{simple}')]") } else { format!("'{simple}'") })
+            }
         }
     }
 
@@ -157,8 +128,8 @@ fn of_text(text: &str) -> Option<Stored> {
         ('V', 2) => DataType::Bfloat16,
         ('f', 1) => DataType::Float8E5m2,
         _ => {
-            let fits = |(data_type, known): &&(_, _)| *known == letter && size(*data_type) == bytes;
-            NUMBERS.iter().find(fits)?.0
+            let known = Some((letter, false));
+            DataType::all().find(|one| self::letter(*one) == known && size(*one) == bytes)?
         }
     };
     Some(Stored::Numbers { data_type: found, is_big_endian })
@@ -172,9 +143,10 @@ fn of_fields(descr: &str) -> Option<Stored> {
     });
     let field = FIELD.captures(descr)?;
     let (is_big_endian, letter, bytes) = taken_apart(field.get(2)?.as_str())?;
-    let named = NAMED.iter().find(|(data_type, _)| data_type.name() == &field[1])?;
-    let fits = (letter == named.1 || letter == 'V') && bytes == size(named.0);
-    fits.then_some(Stored::Numbers { data_type: named.0, is_big_endian })
+    let data_type: DataType = field[1].parse().ok()?;
+    let (own, is_named) = self::letter(data_type)?;
+    let fits = is_named && (letter == own || letter == 'V') && bytes == size(data_type);
+    fits.then_some(Stored::Numbers { data_type, is_big_endian })
 }
 
 /// The front of a type, which may have many fields.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{Feed, FeedBuilder, Shuffle};
-use percolator_files::input_file;
+use percolator_files::{input_file, shown};
 
 pub use self::error::DataError;
 pub use self::name::DataFlags;
@@ -100,14 +100,22 @@ impl XlnetData {
         passes: Option<u32>,
     ) -> Result<Self, DataError> {
         if passes == Some(0) {
-            return Err(DataError::NoPasses);
+            let fault = "0 passes were asked for; ask for 1 or more, or for all (None)";
+            return Err(DataError::Refused(fault.to_owned()));
         }
         let (folder, all) = find(folder, split)?;
         let found = all.first().map(|(_, name)| name.flags);
         let infos: Vec<_> =
             all.into_iter().filter(|(_, name)| wanted.is_none_or(|flags| flags == name.flags)).collect();
         let Some((first_path, InfoName { flags, .. })) = infos.first() else {
-            return Err(DataError::NoInfo { folder, split, flags: wanted, found });
+            let wanted = wanted.map(|flags| format!(" with the flags {flags}")).unwrap_or_default();
+            let found = found.map(|found| format!("; there is one with the flags {found}"));
+            return Err(DataError::Refused(format!(
+                "{} has no record_info-{split}-*.json{wanted}{}: give the folder that percolator prepare \
+                 xlnet wrote (--out), or its tfrecords folder",
+                shown::path(&folder),
+                found.unwrap_or_default()
+            )));
         };
         check_flags(first_path, flags, infos.iter().map(|(path, name)| (path, name.flags)))?;
         let mut data = XlnetData::of(*flags, first_path.clone());
@@ -120,7 +128,9 @@ impl XlnetData {
         check_preparations(&stated)?;
         data.check_names(&folder)?;
         if data.num_batch == 0 {
-            return Err(DataError::Empty { folder, split });
+            let folder = shown::path(&folder);
+            let fault = format!("{folder} has no batch: every record_info-{split}-*.json states 0");
+            return Err(DataError::Refused(fault));
         }
         Ok(data)
     }
@@ -131,7 +141,12 @@ impl XlnetData {
         files.sort();
         match files.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
-            Some(pair) => Err(DataError::NamedTwice { folder: folder.to_owned(), records: pair[0].clone() }),
+            Some(pair) => Err(DataError::Refused(format!(
+                "two record_info-*.json of {} name the records {}, which would come twice: one of them is of \
+                 another file, or damaged; prepare it again",
+                shown::path(folder),
+                shown::path(pair[0])
+            ))),
         }
     }
 
@@ -164,10 +179,11 @@ impl XlnetData {
         passes: Option<u32>,
     ) -> Result<Option<Preparation>, DataError> {
         let bytes = input_file::read(path, INFO_BYTES_MAX).map_err(|source| unreadable(path, source))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| DataError::Info { path: path.to_owned(), wrong: "it is not UTF-8".to_owned() })?;
-        let info =
-            RecordInfo::from_json(&text).map_err(|wrong| DataError::Info { path: path.to_owned(), wrong })?;
+        let no_info = |wrong: String| {
+            DataError::Refused(format!("{} is not a record_info: {wrong}", shown::path(path)))
+        };
+        let text = String::from_utf8(bytes).map_err(|_| no_info("it is not UTF-8".to_owned()))?;
+        let info = RecordInfo::from_json(&text).map_err(no_info)?;
         if self.files.is_empty() {
             self.fix_quirks = info.fix_quirks;
         }
@@ -175,8 +191,7 @@ impl XlnetData {
         let files = info.filenames.len();
         let taken = passes.map_or(files, |passes| files.min(passes as usize));
         for name in &info.filenames[..taken] {
-            let wrong =
-                || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is not a file") };
+            let wrong = || no_info(format!("{name:?} is not a file"));
             let records = folder.join(Path::new(name).file_name().ok_or_else(wrong)?);
             match fs::metadata(&records) {
                 Ok(found) if found.is_file() => {
@@ -200,15 +215,20 @@ impl XlnetData {
         if other == self.fix_quirks {
             return Ok(());
         }
-        let (path, other_path) = (self.named_by.clone(), other_path.to_owned());
-        Err(DataError::QuirksDiffer { path, fix_quirks: self.fix_quirks, other_path })
+        Err(DataError::Refused(format!(
+            "{} has records {} the script's quirks, and {} does not: keep them in folders of their own, or \
+             prepare one of them again (--fix-quirks)",
+            shown::path(&self.named_by),
+            if self.fix_quirks { "without" } else { "with" },
+            shown::path(other_path)
+        )))
     }
 
     /// Adds another folder's records after these, as the script does for each folder of its list.
     ///
     /// # Errors
     ///
-    /// [`DataError::FlagsDiffer`] if they were made with other flags.
+    /// [`DataError::Refused`] if they were made with other flags.
     pub fn and(mut self, other: XlnetData) -> Result<Self, DataError> {
         check_flags(&self.named_by, &self.flags, [(&other.named_by, other.flags)].into_iter())?;
         self.check_quirks(&other.named_by, other.fix_quirks)?;
@@ -262,12 +282,15 @@ impl XlnetData {
     ///
     /// # Errors
     ///
-    /// [`DataError::NoHost`] if there is no such host, or no file for each.
+    /// [`DataError::Refused`] if there is no such host, or no file for each.
     pub fn of_host(&self, host: usize, hosts: usize) -> Result<Self, DataError> {
         let files = self.files.len();
         let each = files.checked_div(hosts).unwrap_or(0);
         if each == 0 || host >= hosts {
-            return Err(DataError::NoHost { host, hosts, files });
+            return Err(DataError::Refused(format!(
+                "host {host} of {hosts} gets no file of {files}: a host gets {files} / {hosts} of them, and \
+                 the last the rest; hosts count from 0, and there must be a file for each"
+            )));
         }
         let end = if host + 1 == hosts { files } else { (host + 1) * each };
         let part = host * each..end;
@@ -310,7 +333,7 @@ impl XlnetData {
     /// # Errors
     ///
     /// As [`decoder`](Self::decoder); [`DataError::Source`] if a file cannot be read, and
-    /// [`DataError::Count`] if it has another number of records.
+    /// [`DataError::Refused`] if it has another number of records.
     pub fn feed(&self, feed: FeedBuilder) -> Result<FeedBuilder, DataError> {
         self.check_counts(&feed.spec().index)?;
         let mut files = self.files.iter();
@@ -335,7 +358,15 @@ impl XlnetData {
             let Some(found) = source.records() else { continue };
             let stated = batches.map(|batches| batches.saturating_mul(bsz));
             if stated.is_some_and(|stated| stated != found) || found % bsz.max(1) != 0 {
-                return Err(DataError::Count { path: path.clone(), found, bsz, batches: *batches });
+                let due = match batches {
+                    Some(batches) => format!("{batches} batches of {bsz}"),
+                    None => format!("whole batches of {bsz}"),
+                };
+                return Err(DataError::Refused(format!(
+                    "{} has {found} records, and must have {due}: a part of it is missing, or its \
+                     record_info is of another run; prepare it again",
+                    shown::path(path)
+                )));
             }
         }
         Ok(())
@@ -377,12 +408,12 @@ fn check_flags<'a>(
 ) -> Result<(), DataError> {
     match others.find(|(_, other)| other != flags) {
         None => Ok(()),
-        Some((other_path, other)) => Err(DataError::FlagsDiffer {
-            path: path.to_owned(),
-            flags: *flags,
-            other_path: other_path.clone(),
-            other,
-        }),
+        Some((other_path, other)) => Err(DataError::Refused(format!(
+            "{} has the flags {other}, and {} has {flags}: records of one data set have the same flags; name \
+             those to use (XlnetData::open_with), or keep the others in another folder",
+            shown::path(other_path),
+            shown::path(path)
+        ))),
     }
 }
 
@@ -392,8 +423,13 @@ fn check_preparations(stated: &[(&PathBuf, u32, Option<Preparation>)]) -> Result
     let Some((path, preparation)) = first else { return Ok(()) };
     for (other_path, task, other) in stated {
         if let Some(differs) = preparation.differences(*task, other.as_ref()) {
-            let (path, other_path) = ((*path).clone(), (*other_path).clone());
-            return Err(DataError::PreparationsDiffer { path, other_path, differs });
+            return Err(DataError::Refused(format!(
+                "{} and {} are of different preparations (of the second, {differs}): as one data set, they \
+                 would have text twice, or lack some: prepare into an empty folder, or remove one of them \
+                 and its records",
+                shown::path(path),
+                shown::path(other_path)
+            )));
         }
     }
     Ok(())
@@ -413,7 +449,12 @@ fn check_passes(
     for (task, there) in tasks {
         // The search is short: a missing pass comes at most one after the last one that is there.
         if let Some(pass) = (0..passes).find(|pass| !there.contains(pass)) {
-            return Err(DataError::MissingPass { folder: folder.to_owned(), task, pass, passes });
+            return Err(DataError::Refused(format!(
+                "{} has no pass {pass} of task {task}, and {passes} passes (0 to {}) were asked for: ask for \
+                 fewer, or prepare it (--pass-id, --num-passes)",
+                shown::path(folder),
+                passes - 1
+            )));
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use percolator_files::shown;
+
 use super::DataError;
 use crate::xlnet::{Flags, Split};
 
@@ -71,7 +73,14 @@ impl InfoName {
     pub(in crate::xlnet) fn of(path: &Path, split: Split) -> Option<Result<Self, DataError>> {
         let name = path.file_name()?.to_str()?;
         let rest = name.strip_prefix(&format!("record_info-{split}-"))?.strip_suffix(".json")?;
-        let wrong = |wrong: String| DataError::Name { path: path.to_owned(), wrong };
+        let wrong = |wrong: String| {
+            DataError::Refused(format!(
+                "{} is not named as XLNet's data_utils.py names its files: {wrong}; the flags are read from \
+                 names such as \
+                 record_info-train-0-0.bsz-32.seqlen-512.reuse-256.uncased.bi.alpha-6.beta-1.fnp-85.json",
+                shown::path(path)
+            ))
+        };
         Some(parse(rest).map_err(wrong))
     }
 }

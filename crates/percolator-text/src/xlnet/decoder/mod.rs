@@ -55,46 +55,10 @@ pub struct InputFlags {
     pub use_bfloat16: bool,
 }
 
-/// Flags that no input can be made with.
-#[non_exhaustive]
+/// Flags that no input can be made with: which one, what it is, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InputError {
-    /// A row has no tokens, or too many.
-    #[error("seq_len is {found}, and must be from 2 to {SEQ_LEN_MAX}")]
-    SeqLen {
-        /// What was given.
-        found: usize,
-    },
-    /// All or no tokens are reused.
-    #[error("reuse_len is {found}, and must be from 1 to {} with seq_len {seq_len}", seq_len - 1)]
-    ReuseLen {
-        /// What was given.
-        found: usize,
-        /// Tokens per row.
-        seq_len: usize,
-    },
-    /// A permutation does not fit a row.
-    #[error(
-        "perm_size is {found}, and must divide both the {reuse_len} tokens that are reused and the {rest} \
-         others of a row; reuse_len divides both in rows of two equal halves"
-    )]
-    PermSize {
-        /// What was given.
-        found: usize,
-        /// The tokens that are reused.
-        reuse_len: usize,
-        /// The other tokens of a row.
-        rest: usize,
-    },
-    /// A row has room for more predictions than it has tokens.
-    #[error("num_predict is {found}, and must be from 1 to {seq_len}, the tokens of a row")]
-    NumPredict {
-        /// What was given.
-        found: usize,
-        /// Tokens per row.
-        seq_len: usize,
-    },
-}
+#[error("{0}")]
+pub struct InputError(String);
 
 /// Turns a record into the arrays that XLNet's input function returns for it. The permutation is drawn from
 /// the feed's seed, the epoch and the record's position. So each epoch permutes a record differently, and the
@@ -131,17 +95,25 @@ impl XlnetDecoder {
     pub fn new(flags: InputFlags) -> Result<Self, InputError> {
         let InputFlags { seq_len, reuse_len, perm_size, num_predict, .. } = flags;
         if !(2..=SEQ_LEN_MAX).contains(&seq_len) {
-            return Err(InputError::SeqLen { found: seq_len });
+            return Err(InputError(format!("seq_len is {seq_len}, and must be from 2 to {SEQ_LEN_MAX}")));
         }
         if !(1..seq_len).contains(&reuse_len) {
-            return Err(InputError::ReuseLen { found: reuse_len, seq_len });
+            let most = seq_len - 1;
+            return Err(InputError(format!(
+                "reuse_len is {reuse_len}, and must be from 1 to {most} with seq_len {seq_len}"
+            )));
         }
         let rest = seq_len - reuse_len;
         if perm_size == 0 || !reuse_len.is_multiple_of(perm_size) || !rest.is_multiple_of(perm_size) {
-            return Err(InputError::PermSize { found: perm_size, reuse_len, rest });
+            return Err(InputError(format!(
+                "perm_size is {perm_size}, and must divide both the {reuse_len} tokens that are reused and \
+                 the {rest} others of a row; reuse_len divides both in rows of two equal halves"
+            )));
         }
         if let Some(found) = num_predict.filter(|predict| !(1..=seq_len).contains(predict)) {
-            return Err(InputError::NumPredict { found, seq_len });
+            return Err(InputError(format!(
+                "num_predict is {found}, and must be from 1 to {seq_len}, the tokens of a row"
+            )));
         }
         Ok(XlnetDecoder { flags, host: 0 })
     }
@@ -162,17 +134,17 @@ impl XlnetDecoder {
     /// Writes all floats, and the targets.
     fn write<T: Real>(&self, known: &XlnetScratch, row: &mut Row<'_>) -> Result<(), FieldError> {
         let XlnetScratch { features: Features { input, target, .. }, attention, predictions, .. } = known;
-        attention.write_predicted(T::values_mut(row, INPUT_Q)?);
-        attention.write_perm_mask(T::values_mut(row, PERM_MASK)?);
+        attention.write_predicted(row.values_mut::<T>(INPUT_Q)?);
+        attention.write_perm_mask(row.values_mut::<T>(PERM_MASK)?);
         if self.flags.num_predict.is_none() {
             attention.write_targets(input, target, row.values_mut(TARGET)?);
-            attention.write_predicted(T::values_mut(row, TARGET_MASK)?);
+            attention.write_predicted(row.values_mut::<T>(TARGET_MASK)?);
             return Ok(());
         }
         attention.write_predicted_targets(input, target, row.values_mut(TARGET)?);
-        let mask = T::values_mut(row, TARGET_MASK)?;
+        let mask = row.values_mut::<T>(TARGET_MASK)?;
         mask.iter_mut().enumerate().for_each(|(number, to)| *to = real(number < *predictions));
-        attention.write_mapping(T::values_mut(row, TARGET_MAPPING)?);
+        attention.write_mapping(row.values_mut::<T>(TARGET_MAPPING)?);
         Ok(())
     }
 }
