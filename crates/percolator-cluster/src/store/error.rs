@@ -24,28 +24,8 @@ pub enum StoreError {
         /// The cause.
         source: Arc<io::Error>,
     },
-    /// The store is full.
-    #[error("could not {what} {path}: the store is full, or a quota is used up: make room in it")]
-    Full {
-        /// What was to be done.
-        what: &'static str,
-        /// The file, or the store.
-        path: String,
-        /// The cause.
-        source: Arc<io::Error>,
-    },
-    /// The store may not be written.
-    #[error("could not {what} {path}: the store is read-only, or belongs to another user")]
-    Refused {
-        /// What was to be done.
-        what: &'static str,
-        /// The file, or the store.
-        path: String,
-        /// The cause.
-        source: Arc<io::Error>,
-    },
-    /// Something else failed.
-    #[error("could not {what} {path}")]
+    /// It failed in another way, of which the source is the cause.
+    #[error("could not {what} {path}{}", advice(source))]
     Io {
         /// What was to be done.
         what: &'static str,
@@ -56,18 +36,25 @@ pub enum StoreError {
     },
 }
 
+/// What to do about a cause, if that is known.
+fn advice(cause: &io::Error) -> &'static str {
+    use io::ErrorKind as Kind;
+    match cause.kind() {
+        Kind::StorageFull | Kind::QuotaExceeded => {
+            ": the store is full, or a quota is used up: make room in it"
+        }
+        Kind::ReadOnlyFilesystem | Kind::PermissionDenied => {
+            ": the store is read-only, or belongs to another user"
+        }
+        _ => "",
+    }
+}
+
 impl StoreError {
-    /// Says what failed, and where, and sorts the cause.
+    /// Says what failed, and where.
     #[must_use]
     pub fn new(what: &'static str, path: &str, error: io::Error) -> Self {
-        use io::ErrorKind as Kind;
-        let (path, kind) = (shown::message(path).to_string(), error.kind());
-        let source = Arc::new(error);
-        match kind {
-            Kind::StorageFull | Kind::QuotaExceeded => StoreError::Full { what, path, source },
-            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => StoreError::Refused { what, path, source },
-            _ => StoreError::Io { what, path, source },
-        }
+        StoreError::Io { what, path: shown::message(path).to_string(), source: error.into() }
     }
 
     /// The same for a file.
