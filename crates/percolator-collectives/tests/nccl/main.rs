@@ -14,8 +14,8 @@ mod standin;
 
 use std::time::Duration;
 
+use percolator_collectives::nccl::{NcclCollective, NcclError, collective};
 use percolator_distribute::{Collective as _, LocalCollective};
-use percolator_nccl::{NcclCollective, NcclError};
 
 use crate::common::nccl;
 
@@ -34,7 +34,7 @@ fn alone(test: &str) -> Option<nccl::Nccl> {
 
 /// Each process makes a collective of a GPU, as a thread.
 fn join_all(size: usize, timeout: Duration) -> Vec<Result<NcclCollective, NcclError>> {
-    collectives::run(LocalCollective::group(size), move |end| NcclCollective::new(end.rank(), &end, timeout))
+    collectives::run(LocalCollective::group(size), move |end| collective(end.rank(), &end, timeout))
 }
 
 /// The same, where all can.

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr as _, DevicePtrMut as _, DriverError};
-use percolator_distribute::{Collective, EngineError, Gather};
+use percolator_distribute::{Collective, Gather};
 
-use crate::error::NcclError;
-use crate::raw::{self, Comm, ID_BYTES, Progress};
+use super::error::NcclError;
+use super::raw::{self, Comm, ID_BYTES, Progress};
 
 /// How long a wait sleeps between two looks.
 const NAP: Duration = Duration::from_micros(50);
@@ -17,7 +17,7 @@ const ID_WORDS: usize = ID_BYTES / size_of::<u64>();
 
 /// A GPU of this process, and its communicator.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub struct NcclEngine {
     device: usize,
     rank: usize,
     size: usize,
@@ -27,9 +27,9 @@ pub(crate) struct Engine {
     context: Arc<CudaContext>,
 }
 
-impl Engine {
+impl NcclEngine {
     /// Joins a communicator with the other processes of `others`.
-    pub(crate) fn new(device: usize, others: &dyn Collective, timeout: Duration) -> Result<Self, NcclError> {
+    pub(super) fn new(device: usize, others: &dyn Collective, timeout: Duration) -> Result<Self, NcclError> {
         let (rank, size) = (others.rank(), others.size());
         let ready = open(device).and_then(|gpu| {
             let id = if rank == 0 { raw::new_id()? } else { [0; ID_BYTES] };
@@ -54,7 +54,7 @@ impl Engine {
             i32::try_from(count).map_err(|_| NcclError::TooMany { count: size, what: "processes" })
         };
         let comm = Comm::join(id, number(rank)?, number(size)?)?;
-        let mut engine = Engine { device, rank, size, comm: Some(comm), stream, context };
+        let mut engine = NcclEngine { device, rank, size, comm: Some(comm), stream, context };
         match engine.settle(Instant::now(), timeout)? {
             Progress::Done => Ok(engine),
             Progress::Going => Err(NcclError::Late { size, waited: timeout }),
@@ -81,26 +81,6 @@ impl Engine {
             }
             thread::sleep(NAP);
         }
-    }
-
-    /// Returns the words of all, or none after the timeout.
-    fn try_gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, NcclError> {
-        let start = Instant::now();
-        let too_many = || NcclError::TooMany { count: words.len(), what: "words" };
-        let all = words.len().checked_mul(self.size).ok_or_else(too_many)?;
-        self.context.bind_to_thread().map_err(self.driver("be used by this thread"))?;
-        let stream = self.stream.clone();
-        let from = stream.clone_htod(words).map_err(self.driver("take words"))?;
-        let mut into = stream.alloc_zeros::<u64>(all).map_err(self.driver("make room for words"))?;
-        let done = self.exchange(&from, &mut into, start, timeout);
-        if !matches!(done, Ok(Progress::Done)) {
-            // It ends what is on the stream, before the memory goes.
-            self.comm = None;
-        }
-        if done? == Progress::Going {
-            return Ok(None);
-        }
-        stream.clone_dtoh(&into).map(Some).map_err(self.driver("give words back"))
     }
 
     /// Gathers words on the device, and waits until that is done.
@@ -148,7 +128,7 @@ fn open(device: usize) -> Result<(Arc<CudaContext>, Arc<CudaStream>), NcclError>
     Ok((context, stream))
 }
 
-impl Drop for Engine {
+impl Drop for NcclEngine {
     /// The others may still need what this process has sent last.
     fn drop(&mut self) {
         /// How long NCCL may take to send it.
@@ -163,7 +143,9 @@ fn driver(device: usize, what: &'static str) -> impl Fn(DriverError) -> NcclErro
     move |error| NcclError::Driver { device, what, message: error.to_string() }
 }
 
-impl Gather for Engine {
+impl Gather for NcclEngine {
+    type Error = NcclError;
+
     fn rank(&self) -> usize {
         self.rank
     }
@@ -172,7 +154,22 @@ impl Gather for Engine {
         self.size
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
-        self.try_gather(words, timeout).map_err(|error| Arc::new(error) as EngineError)
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, NcclError> {
+        let start = Instant::now();
+        let too_many = || NcclError::TooMany { count: words.len(), what: "words" };
+        let all = words.len().checked_mul(self.size).ok_or_else(too_many)?;
+        self.context.bind_to_thread().map_err(self.driver("be used by this thread"))?;
+        let stream = self.stream.clone();
+        let from = stream.clone_htod(words).map_err(self.driver("take words"))?;
+        let mut into = stream.alloc_zeros::<u64>(all).map_err(self.driver("make room for words"))?;
+        let done = self.exchange(&from, &mut into, start, timeout);
+        if !matches!(done, Ok(Progress::Done)) {
+            // It ends what is on the stream, before the memory goes.
+            self.comm = None;
+        }
+        if done? == Progress::Going {
+            return Ok(None);
+        }
+        stream.clone_dtoh(&into).map(Some).map_err(self.driver("give words back"))
     }
 }

@@ -32,7 +32,7 @@ fn a_process_that_cannot_join_is_an_error_for_all() {
     // One that has no such GPU says so.
     let ends = run(LocalCollective::group(3), |end| {
         let device = if end.rank() == 1 { 9 } else { end.rank() };
-        NcclCollective::new(device, &end, PATIENCE).unwrap_err()
+        collective(device, &end, PATIENCE).unwrap_err()
     });
     assert!(matches!(ends[1], NcclError::NoDevice { device: 9, found: 4 }), "{ends:?}");
     assert!([&ends[0], &ends[2]].iter().all(|error| matches!(error, NcclError::Elsewhere { rank: 1 })));
@@ -45,7 +45,7 @@ fn a_process_that_cannot_join_is_an_error_for_all() {
     // One that has left the collective over which they meet.
     let found = run(LocalCollective::group(2), |end| match end.rank() {
         0 => None,
-        _ => Some(NcclCollective::new(0, &end, SHORT).unwrap_err()),
+        _ => Some(collective(0, &end, SHORT).unwrap_err()),
     });
     assert!(matches!(found[1], Some(NcclError::Meeting(CollectiveError::Left { rank: 0, .. }))), "{found:?}");
     nccl.fail("ncclGetUniqueId", 2);
@@ -75,14 +75,14 @@ fn calls_that_fail_and_connections_that_break_end_the_round() {
 fn an_old_nccl_is_refused() {
     let Some(nccl) = alone(this_test!()) else { return };
     nccl.version(21_303);
-    let error = NcclCollective::new(0, &LocalCollective::group(1).remove(0), PATIENCE).unwrap_err();
+    let error = collective(0, &LocalCollective::group(1).remove(0), PATIENCE).unwrap_err();
     assert_eq!(error.to_string(), "NCCL 2.13 is too old: 2.14 or newer is needed");
 }
 
 #[test]
 fn libraries_that_are_missing_are_named() {
     // This process loads no stand-in.
-    match NcclCollective::new(0, &LocalCollective::group(1).remove(0), PATIENCE) {
+    match collective(0, &LocalCollective::group(1).remove(0), PATIENCE) {
         Err(NcclError::NoLibrary { library, .. }) => assert!(library.contains(".so"), "{library}"),
         // There is a GPU, or at least its libraries.
         other => need::missing("NO_NCCL", format_args!("the libraries are there: {other:?}")),

@@ -17,8 +17,9 @@ pub(crate) fn build() {
     }
     let target = driver.ancestors().nth(3).expect("target/PROFILE/examples/libcuda.so");
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--offline", "--package", "percolator-nccl", "--example", "nccl", "--target-dir"]);
-    let status = build.arg::<&Path>(target).current_dir(super::repository()).status();
+    build.args(["build", "--offline", "--package", "percolator-collectives", "--features", "nccl"]);
+    build.args(["--example", "nccl", "--target-dir"]).arg::<&Path>(target);
+    let status = build.current_dir(super::repository()).status();
     assert!(status.unwrap().success() && library.exists(), "cannot build the stand-in NCCL");
 }
 

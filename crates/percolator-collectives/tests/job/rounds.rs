@@ -7,10 +7,10 @@ use percolator::order::Process;
 use percolator::reader::Registry;
 use percolator::source::FnSource;
 use percolator::{Device, Feed, LastBatch, RawBytes, Shuffle};
+use percolator_collectives::mpi::{MpiError, collective, ends_the_job};
 use percolator_distribute::{
     Collective as _, InputOptions, InputWorkers, LocalCollective, ReduceOp, distribute,
 };
-use percolator_mpi::{MpiCollective, MpiError, ends_the_job};
 
 use super::*;
 use crate::collectives::{
@@ -23,7 +23,7 @@ fn a_collective_over_mpi_keeps_its_promises() {
     if role().is_some() {
         let universe = begin();
         let world = universe.world();
-        let make = || MpiCollective::new(&world, PATIENCE).unwrap();
+        let make = || collective(&world, PATIENCE).unwrap();
         let (one, other) = (make(), make());
         rounds_bring_what_each_gave(&one);
         rounds_bring_what_each_gave(&other);
@@ -71,7 +71,7 @@ fn learn(workers: &InputWorkers) -> String {
 fn a_job_over_mpi_has_the_numbers_of_one_process_bit_for_bit() {
     if role().is_some() {
         let universe = begin();
-        let collective = MpiCollective::new(&universe.world(), PATIENCE).unwrap();
+        let collective = collective(&universe.world(), PATIENCE).unwrap();
         let process = Process::from_environment(None, None).unwrap().unwrap();
         assert_eq!((process.rank, process.processes), (collective.rank(), collective.size()));
         let workers = InputWorkers::of_process(&process, [Device::host(0)]).unwrap();
@@ -95,13 +95,13 @@ fn mpi_that_cannot_be_used_is_refused() {
         let (universe, level) = started.unwrap();
         let world = universe.world();
         assert_eq!(world.size(), 1);
-        let error = MpiCollective::new(&world, PATIENCE).unwrap_err();
+        let error = collective(&world, PATIENCE).unwrap_err();
         match level {
             mpi::Threading::Funneled => println!("told: {error}"),
             _ => println!("told: {level:?} {error:?}"),
         }
         drop(universe);
-        assert_eq!(MpiCollective::new(&world, PATIENCE).unwrap_err(), MpiError::NotRunning);
+        assert_eq!(collective(&world, PATIENCE).unwrap_err(), MpiError::NotRunning);
         return;
     }
     let Some(output) = mpirun(this_test!(), "levels", 1) else { return };
@@ -114,7 +114,7 @@ fn mpi_that_cannot_be_used_is_refused() {
 fn a_collective_that_outlives_mpi_returns_errors() {
     if role().is_some() {
         let universe = begin();
-        let collective = MpiCollective::new(&universe.world(), PATIENCE).unwrap();
+        let collective = collective(&universe.world(), PATIENCE).unwrap();
         drop(universe);
         let error = collective.all_gather(&[1]).unwrap_err();
         assert!(ends_the_job(&error), "{error:?}");

@@ -7,18 +7,17 @@
 //! 2. MPI is called only while it runs, at the level `Serialized` or above, by the owner of the engine.
 #![expect(unsafe_code, reason = "it keeps the promises that MPI's calls ask for")]
 
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mpi::Threading;
-use mpi::environment::{is_finalized, is_initialized, threading_support};
-use mpi::raw::AsRaw as _;
-use mpi::topology::SimpleCommunicator;
-use percolator_distribute::{EngineError, Gather};
+use ::mpi::Threading;
+use ::mpi::environment::{is_finalized, is_initialized, threading_support};
+use ::mpi::raw::AsRaw as _;
+use ::mpi::topology::SimpleCommunicator;
+use percolator_distribute::Gather;
 
-use crate::error::MpiError;
-use crate::raw::{self, Comm, Request};
+use super::error::MpiError;
+use super::raw::{self, Comm, Request};
 
 /// How often a wait looks before it yields its processor, and before it sleeps.
 const SPINS: u32 = 200;
@@ -29,7 +28,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// A communicator of this process's own, by which it gathers words. It is not freed: that would wait for all
 /// processes. `MPI_Finalize` frees it.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub struct MpiEngine {
     comm: Comm,
     rank: usize,
     size: usize,
@@ -37,11 +36,11 @@ pub(crate) struct Exchange {
 
 // SAFETY: a communicator is a handle, which MPI allows any thread to use at its level `Serialized` or above,
 // one at a time: `new` has checked the level, and `raw` makes one call at a time.
-unsafe impl Send for Exchange {}
+unsafe impl Send for MpiEngine {}
 
-impl Exchange {
+impl MpiEngine {
     /// Duplicates a communicator, together with all of its processes.
-    pub(crate) fn new(of: &SimpleCommunicator, timeout: Duration) -> Result<Self, MpiError> {
+    pub(super) fn new(of: &SimpleCommunicator, timeout: Duration) -> Result<Self, MpiError> {
         check_running()?;
         let found = match threading_support() {
             Threading::Single => Some("Single"),
@@ -70,26 +69,7 @@ impl Exchange {
         unsafe { raw::return_errors(comm) }?;
         // SAFETY: as above.
         let (rank, size) = unsafe { raw::place(comm) }?;
-        Ok(Exchange { comm, rank, size })
-    }
-
-    /// Returns the words of all, or none after the timeout.
-    fn try_gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, MpiError> {
-        check_running()?;
-        let too_long = || MpiError::TooLong { words: words.len() };
-        let count = i32::try_from(words.len()).map_err(|_| too_long())?;
-        let from: Box<[u64]> = words.into();
-        let mut into = vec![0_u64; words.len().checked_mul(self.size).ok_or_else(too_long)?];
-        // SAFETY: MPI runs. `from` has `count` words, and `into` as many of each process. Both are on the
-        // heap, and are leaked below unless the request is complete.
-        let mut request = unsafe { raw::start_gather(self.comm, from.as_ptr(), into.as_mut_ptr(), count) }?;
-        let done = wait(&mut request, timeout);
-        if matches!(done, Ok(true)) {
-            return Ok(Some(into));
-        }
-        Box::leak(from);
-        Vec::leak(into);
-        done.map(|_| None)
+        Ok(MpiEngine { comm, rank, size })
     }
 }
 
@@ -120,7 +100,9 @@ fn check_running() -> Result<(), MpiError> {
     if is_initialized() && !is_finalized() { Ok(()) } else { Err(MpiError::NotRunning) }
 }
 
-impl Gather for Exchange {
+impl Gather for MpiEngine {
+    type Error = MpiError;
+
     fn rank(&self) -> usize {
         self.rank
     }
@@ -129,7 +111,21 @@ impl Gather for Exchange {
         self.size
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
-        self.try_gather(words, timeout).map_err(|error| Arc::new(error) as EngineError)
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, MpiError> {
+        check_running()?;
+        let too_long = || MpiError::TooLong { words: words.len() };
+        let count = i32::try_from(words.len()).map_err(|_| too_long())?;
+        let from: Box<[u64]> = words.into();
+        let mut into = vec![0_u64; words.len().checked_mul(self.size).ok_or_else(too_long)?];
+        // SAFETY: MPI runs. `from` has `count` words, and `into` as many of each process. Both are on the
+        // heap, and are leaked below unless the request is complete.
+        let mut request = unsafe { raw::start_gather(self.comm, from.as_ptr(), into.as_mut_ptr(), count) }?;
+        let done = wait(&mut request, timeout);
+        if matches!(done, Ok(true)) {
+            return Ok(Some(into));
+        }
+        Box::leak(from);
+        Vec::leak(into);
+        done.map(|_| None)
     }
 }

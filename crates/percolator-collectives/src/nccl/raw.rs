@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use cudarc::nccl::sys;
 use cudarc::nccl::sys::ncclResult_t as Code;
 
-use crate::error::NcclError;
+use super::error::NcclError;
 
 /// The bytes of NCCL's name of a meeting place.
-pub(crate) const ID_BYTES: usize = 128;
+pub(super) const ID_BYTES: usize = 128;
 
 /// The names under which cudarc opens the libraries.
 const NCCL: [&CStr; 2] = [c"libnccl.so", c"libnccl.so.2"];
@@ -30,21 +30,21 @@ const HEADER_VERSION: c_uint = 23_000;
 
 /// Whether a call of NCCL is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(super) enum Progress {
     Done,
     Going,
 }
 
 /// A communicator.
 #[derive(Debug)]
-pub(crate) struct Comm(sys::ncclComm_t);
+pub(super) struct Comm(sys::ncclComm_t);
 
 // SAFETY: NCCL allows any thread to use a communicator, one at a time, and its methods take it mutably.
 unsafe impl Send for Comm {}
 
 /// Checks that both libraries are there and NCCL is new enough. Every other call needs this first: cudarc
 /// panics if a library or a symbol is missing.
-pub(crate) fn start() -> Result<(), NcclError> {
+pub(super) fn start() -> Result<(), NcclError> {
     for (library, names, advice) in [
         ("the CUDA driver (libcuda.so)", DRIVER, "install NVIDIA's driver"),
         ("NCCL (libnccl.so.2)", NCCL, "install NCCL, or put its folder on LD_LIBRARY_PATH"),
@@ -85,7 +85,7 @@ fn checked(call: &'static str, code: Code) -> Result<Progress, NcclError> {
 }
 
 /// Makes a new meeting place.
-pub(crate) fn new_id() -> Result<[u8; ID_BYTES], NcclError> {
+pub(super) fn new_id() -> Result<[u8; ID_BYTES], NcclError> {
     let mut id = sys::ncclUniqueId { internal: [0; ID_BYTES] };
     // SAFETY: NCCL writes an id to the given address.
     checked("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&raw mut id) })?;
@@ -121,7 +121,7 @@ fn does_not_block() -> sys::ncclConfig_t {
 impl Comm {
     /// Begins to join the communicator of a meeting place. [`progress`](Comm::progress) says when all have.
     /// The device's context is current.
-    pub(crate) fn join(id: [u8; ID_BYTES], rank: c_int, size: c_int) -> Result<Self, NcclError> {
+    pub(super) fn join(id: [u8; ID_BYTES], rank: c_int, size: c_int) -> Result<Self, NcclError> {
         let id = sys::ncclUniqueId { internal: id.map(u8::cast_signed) };
         let mut config = does_not_block();
         let mut comm = MaybeUninit::new(ptr::null_mut());
@@ -134,7 +134,7 @@ impl Comm {
     }
 
     /// Returns whether what was asked for last is done. Asynchronous errors of NCCL come from here.
-    pub(crate) fn progress(&mut self) -> Result<Progress, NcclError> {
+    pub(super) fn progress(&mut self) -> Result<Progress, NcclError> {
         let mut state = Code::ncclSuccess;
         // SAFETY: the communicator lives; NCCL writes a code to the given address.
         checked("ncclCommGetAsyncError", unsafe { sys::ncclCommGetAsyncError(self.0, &raw mut state) })?;
@@ -147,7 +147,7 @@ impl Comm {
     ///
     /// `from` is device memory of `count` words, and `into` of as many for each rank. They live, and nobody
     /// else uses them, until the stream is done with it. The stream is of the communicator's device.
-    pub(crate) unsafe fn gather(
+    pub(super) unsafe fn gather(
         &mut self,
         from: u64,
         into: u64,
@@ -164,7 +164,7 @@ impl Comm {
 
 impl Comm {
     /// Frees it once everything that was sent has arrived. If that takes too long, or fails, it is aborted.
-    pub(crate) fn finish(mut self, timeout: Duration) {
+    pub(super) fn finish(mut self, timeout: Duration) {
         let start = Instant::now();
         // SAFETY: the communicator lives.
         let mut state = checked("ncclCommFinalize", unsafe { sys::ncclCommFinalize(self.0) });

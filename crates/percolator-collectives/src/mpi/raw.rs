@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mpi::ffi;
+use ::mpi::ffi;
 
-use crate::error::MpiError;
+use super::error::MpiError;
 
-pub(crate) use mpi::ffi::MPI_Comm as Comm;
+pub(super) use ::mpi::ffi::MPI_Comm as Comm;
 
 /// `MPI_SUCCESS`, which the standard fixes.
 const SUCCESS: c_int = 0;
@@ -18,7 +18,7 @@ const MESSAGE_BYTES: usize = 4096;
 
 /// An operation of MPI that may go on while the process does something else.
 #[derive(Debug)]
-pub(crate) struct Request(ffi::MPI_Request);
+pub(super) struct Request(ffi::MPI_Request);
 
 // SAFETY: a request is a handle, which MPI allows any thread to use at its level `Serialized` or above, one
 // at a time, which `CALLS` sees to. Whoever makes one has checked that level, and has the only handle.
@@ -50,7 +50,7 @@ fn checked(call: &'static str, code: c_int) -> Result<(), MpiError> {
 /// # Safety
 ///
 /// MPI runs, `of` is one of its communicators, and `new` stays where it is until the request is complete.
-pub(crate) unsafe fn start_duplicate(of: Comm, new: *mut Comm) -> Result<Request, MpiError> {
+pub(super) unsafe fn start_duplicate(of: Comm, new: *mut Comm) -> Result<Request, MpiError> {
     let _call = one_at_a_time();
     let mut request = MaybeUninit::uninit();
     // SAFETY: as the caller promises; MPI writes the request if it succeeds.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn start_duplicate(of: Comm, new: *mut Comm) -> Result<Request
 /// # Safety
 ///
 /// MPI runs, and this is one of its communicators.
-pub(crate) unsafe fn return_errors(comm: Comm) -> Result<(), MpiError> {
+pub(super) unsafe fn return_errors(comm: Comm) -> Result<(), MpiError> {
     let _call = one_at_a_time();
     // SAFETY: a constant that MPI's library defines.
     let handler = unsafe { ffi::RSMPI_ERRORS_RETURN };
@@ -78,7 +78,7 @@ pub(crate) unsafe fn return_errors(comm: Comm) -> Result<(), MpiError> {
 /// # Safety
 ///
 /// MPI runs, and this is one of its communicators.
-pub(crate) unsafe fn place(comm: Comm) -> Result<(usize, usize), MpiError> {
+pub(super) unsafe fn place(comm: Comm) -> Result<(usize, usize), MpiError> {
     let _call = one_at_a_time();
     let (mut rank, mut size) = (0, 0);
     // SAFETY: as the caller promises.
@@ -95,7 +95,7 @@ pub(crate) unsafe fn place(comm: Comm) -> Result<(usize, usize), MpiError> {
 ///
 /// MPI runs, and `comm` is one of its communicators; `from` has `count` words, and `into` has room for as
 /// many of each process. Both stay where they are, and nobody else uses them, until the request is complete.
-pub(crate) unsafe fn start_gather(
+pub(super) unsafe fn start_gather(
     comm: Comm,
     from: *const u64,
     into: *mut u64,
@@ -120,7 +120,7 @@ impl Request {
     /// # Safety
     ///
     /// MPI runs.
-    pub(crate) unsafe fn test(&mut self) -> Result<bool, MpiError> {
+    pub(super) unsafe fn test(&mut self) -> Result<bool, MpiError> {
         let _call = one_at_a_time();
         let mut is_complete = 0;
         // SAFETY: a constant that MPI's library defines.

@@ -2,7 +2,7 @@
 //! process with four lanes.
 //!
 //! ```text
-//! cargo build --release -p percolator-mpi --example distributed_train_mpi
+//! cargo build --release -p percolator-collectives --features mpi --example distributed_train_mpi
 //! mpirun -n 4 target/release/examples/distributed_train_mpi
 //! ```
 
@@ -21,8 +21,8 @@ use anyhow::{Context as _, ensure};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
+use percolator_collectives::mpi::collective;
 use percolator_distribute::Collective;
-use percolator_mpi::MpiCollective;
 
 use learn::PROCESSES;
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn process(world: &SimpleCommunicator) -> anyhow::Result<()> {
-    let collective: Arc<dyn Collective> = Arc::new(MpiCollective::new(world, TIMEOUT)?);
+    let collective: Arc<dyn Collective> = Arc::new(collective(world, TIMEOUT)?);
     ensure!(collective.size() == PROCESSES, "start {PROCESSES} processes: mpirun -n {PROCESSES} ...");
     // Each has the digits, as each host would have the data set.
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

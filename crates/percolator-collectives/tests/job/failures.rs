@@ -8,8 +8,8 @@ use percolator::order::Process;
 use percolator::reader::Registry;
 use percolator::source::{FnSource, SourceError};
 use percolator::{Device, Feed, RawBytes};
+use percolator_collectives::mpi::{MpiCollective, collective, ends_the_job};
 use percolator_distribute::{Collective, InputOptions, InputWorkers, ReduceOp, distribute};
-use percolator_mpi::{MpiCollective, ends_the_job};
 
 use super::*;
 use crate::process::{role, this_test};
@@ -49,7 +49,7 @@ fn job(collective: MpiCollective) -> String {
 fn a_process_whose_feed_fails_tells_the_others_why() {
     if role().is_some() {
         let universe = begin();
-        let collective = MpiCollective::new(&universe.world(), PATIENCE).unwrap();
+        let collective = collective(&universe.world(), PATIENCE).unwrap();
         let rank = collective.rank();
         println!("told: {rank} {}", job(collective));
         return;
@@ -69,7 +69,7 @@ fn a_process_whose_feed_fails_tells_the_others_why() {
 fn a_process_that_is_killed_ends_the_job() {
     if role().is_some() {
         let universe = begin();
-        let collective = MpiCollective::new(&universe.world(), PATIENCE).unwrap();
+        let collective = collective(&universe.world(), PATIENCE).unwrap();
         collective.all_gather(&[1]).unwrap();
         if collective.rank() == 1 {
             let mut kill = Command::new("kill");
@@ -93,7 +93,7 @@ fn a_process_that_hangs_ends_the_round_of_the_others() {
     if role().is_some() {
         let universe = begin();
         let world = universe.world();
-        let collective = MpiCollective::new(&world, Duration::from_secs(3)).unwrap();
+        let collective = collective(&world, Duration::from_secs(3)).unwrap();
         collective.all_gather(&[1]).unwrap();
         if collective.rank() == 1 {
             loop {
@@ -122,7 +122,7 @@ fn a_communicator_that_not_all_make_a_collective_of_is_an_error() {
                 std::thread::park();
             }
         }
-        let error = MpiCollective::new(&world, Duration::from_secs(3)).unwrap_err();
+        let error = collective(&world, Duration::from_secs(3)).unwrap_err();
         println!("told: {error}");
         world.abort(3);
     }
