@@ -35,7 +35,7 @@ impl Session {
         self.send(self.request_of_any_member(question)).await
     }
 
-    /// Asks questions, the first of which is there. Returns what will be answered, and what is answered first.
+    /// Asks questions one after the other. Returns what will be answered, and what is answered first.
     pub(crate) async fn ask_on<Q: Question>(
         &self,
         questions: impl Stream<Item = Q> + Send + 'static,

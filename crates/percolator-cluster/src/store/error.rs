@@ -24,37 +24,35 @@ pub enum StoreError {
         /// The cause.
         source: Arc<io::Error>,
     },
-    /// It failed in another way, of which the source is the cause.
-    #[error("could not {what} {path}{}", advice(source))]
+    /// It failed in another way.
+    #[error("could not {what} {path}{advice}")]
     Io {
         /// What was to be done.
         what: &'static str,
         /// The file, or the store.
         path: String,
+        /// What to do about it, if that is known, after a colon.
+        advice: &'static str,
         /// The cause.
         source: Arc<io::Error>,
     },
 }
 
-/// What to do about a cause, if that is known.
-fn advice(cause: &io::Error) -> &'static str {
-    use io::ErrorKind as Kind;
-    match cause.kind() {
-        Kind::StorageFull | Kind::QuotaExceeded => {
-            ": the store is full, or a quota is used up: make room in it"
-        }
-        Kind::ReadOnlyFilesystem | Kind::PermissionDenied => {
-            ": the store is read-only, or belongs to another user"
-        }
-        _ => "",
-    }
-}
-
 impl StoreError {
-    /// Says what failed, and where.
+    /// Says what failed, and where, and what to do about the cause.
     #[must_use]
     pub fn new(what: &'static str, path: &str, error: io::Error) -> Self {
-        StoreError::Io { what, path: shown::message(path).to_string(), source: error.into() }
+        use io::ErrorKind as Kind;
+        let advice = match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => {
+                ": the store is full, or a quota is used up: make room in it"
+            }
+            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => {
+                ": the store is read-only, or belongs to another user"
+            }
+            _ => "",
+        };
+        StoreError::Io { what, path: shown::message(path).to_string(), advice, source: error.into() }
     }
 
     /// The same for a file.
