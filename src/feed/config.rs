@@ -308,6 +308,22 @@ pub enum ConfigError {
         /// The number of devices.
         devices: usize,
     },
+    /// A feed of several lanes was asked for the tensors of one.
+    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
+    TensorsOfLanes {
+        /// The number of lanes.
+        lanes: usize,
+    },
+    /// There is not one device for each lane.
+    #[error(
+        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
+    )]
+    DevicesOfLanes {
+        /// The number of lanes.
+        lanes: usize,
+        /// The number of devices.
+        devices: usize,
+    },
     /// Lanes that resume at different steps, used as one.
     #[error(
         "lane {} resumes at {}, and lane {} at {}: they have no step in common; take the lanes (take_lanes), \

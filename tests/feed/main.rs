@@ -21,6 +21,7 @@ mod epochs;
 mod fields;
 mod lane_ends;
 mod lanes;
+mod made;
 mod own_sources;
 mod panics;
 mod programs;

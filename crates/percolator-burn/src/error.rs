@@ -85,22 +85,6 @@ pub enum BurnError {
         /// The field.
         field: String,
     },
-    /// A feed of several lanes was asked for the tensors of one.
-    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
-    Lanes {
-        /// The number of lanes.
-        lanes: usize,
-    },
-    /// There is not one device for each lane.
-    #[error(
-        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
-    )]
-    Devices {
-        /// The number of lanes.
-        lanes: usize,
-        /// The number of devices.
-        devices: usize,
-    },
     /// A part of a loader was divided again.
     #[error("items {start} to {end} of a part of a loader were requested: divide the whole loader instead")]
     PartOfPart {

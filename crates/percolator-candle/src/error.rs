@@ -64,22 +64,6 @@ pub enum CandleError {
         /// A type that holds the same values, or, for `u64`, all that a count or an index needs.
         instead: &'static str,
     },
-    /// A feed of several lanes was asked for the tensors of one.
-    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
-    Lanes {
-        /// The number of lanes.
-        lanes: usize,
-    },
-    /// There is not one device for each lane.
-    #[error(
-        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
-    )]
-    Devices {
-        /// The number of lanes.
-        lanes: usize,
-        /// The number of devices.
-        devices: usize,
-    },
     /// A device that this build has not.
     #[error("this build has no device {device}: build {with}, or ask for tensors on the CPU")]
     NotBuilt {

@@ -15,7 +15,7 @@ pub mod etcd;
 mod hexadecimal;
 pub mod leases;
 pub mod metadata;
-mod panics;
+mod patience;
 pub mod store;
 
 pub use checkpoint::Checkpointer;

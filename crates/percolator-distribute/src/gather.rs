@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 
 use crate::collective::{Collective, CollectiveError};
 
-/// What an engine fails with.
-pub type EngineError = Arc<dyn Error + Send + Sync>;
-
 /// An engine that exchanges words between the processes of a job.
 pub trait Gather: Send + fmt::Debug {
+    /// What it fails with.
+    type Error: Error + Send + Sync + 'static;
+
     /// The rank of this process, from 0.
     fn rank(&self) -> usize;
 
@@ -41,7 +41,7 @@ pub trait Gather: Send + fmt::Debug {
     /// # Errors
     ///
     /// What keeps the engine from exchanging words.
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError>;
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, Self::Error>;
 }
 
 /// What all headers of this version begin with.
@@ -143,7 +143,8 @@ impl<G: Gather> State<G> {
 
     fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Vec<u64>, CollectiveError> {
         let size = self.engine.size();
-        let gathered = self.engine.gather(words, timeout).map_err(CollectiveError::Failed)?;
+        let gathered = self.engine.gather(words, timeout);
+        let gathered = gathered.map_err(|error| CollectiveError::Failed(Arc::new(error)))?;
         // The engine does not say who has not come.
         let late = CollectiveError::Late { missing: Vec::new(), size, waited: timeout };
         let gathered = gathered.ok_or(late)?;

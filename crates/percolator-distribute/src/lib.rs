@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub use crate::collective::{Collective, CollectiveError, LocalCollective};
 pub use crate::environment::{EnvironmentError, Process};
 pub use crate::error::DistributeError;
-pub use crate::gather::{EngineError, Gather, GatherCollective};
+pub use crate::gather::{Gather, GatherCollective};
 pub use crate::input_workers::{InputWorker, InputWorkers};
 pub use crate::iterator::{DistributedIterator, DistributedStep};
 pub use crate::options::{InputOptions, InputReplicationMode};

@@ -13,11 +13,7 @@ use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 
 /// A record of an id's checkpoints. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn checkpoint_record(bytes: &[u8]) {
+pub(crate) fn checkpoint_record(bytes: &[u8]) {
     let Ok(record) = within(bytes, Budget::per_byte(256), || CheckpointRecord::parse(bytes)) else { return };
     accepted();
     let written = record.to_json();
@@ -26,11 +22,7 @@ pub fn checkpoint_record(bytes: &[u8]) {
 }
 
 /// The parts of a checkpoint: tensors of any kind, and perhaps a snapshot.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn checkpoint_parts(bytes: &[u8]) {
+pub(crate) fn checkpoint_parts(bytes: &[u8]) {
     within(bytes, Budget::mebibytes(4, 512), || {
         let (mut model, mut feed) = (Tensors::new(), None::<Snapshot>);
         let mut parts: [(&str, &mut dyn Checkpoint); 2] = [("model", &mut model), ("feed", &mut feed)];
@@ -44,11 +36,7 @@ pub fn checkpoint_parts(bytes: &[u8]) {
 }
 
 /// The records of a job whose blocks are leased, as a JSON object: the end of each key, and its value.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn job_records(bytes: &[u8]) {
+pub(crate) fn job_records(bytes: &[u8]) {
     let Ok(records) = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(bytes) else { return };
     let metadata = Arc::new(MemoryMetadata::new());
     for (key, value) in records {

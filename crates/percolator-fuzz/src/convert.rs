@@ -22,11 +22,7 @@ const BUDGET: Budget = Budget::mebibytes(8, 512);
 /// The state of a conversion, as it is and with the facts of the conversion that goes on with it. A run that
 /// gets no further saves what it has read. The state that a run has left leads to what one that never ended
 /// makes.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn convert_state(bytes: &[u8]) {
+pub(crate) fn convert_state(bytes: &[u8]) {
     let stated = serde_json::from_slice::<Map<String, Value>>(bytes).ok();
     let mark = stated.as_ref().and_then(|state| state.get("mark")?.as_object()?.keys().next());
     let left = match mark.map(String::as_str) {

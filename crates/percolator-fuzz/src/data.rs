@@ -11,11 +11,7 @@ use crate::memory::{Budget, within};
 const INPUT: Budget = Budget::mebibytes(4, 1_032 * 2);
 
 /// MNIST's two files: the length of the one with images (two bytes), that file, and the one with labels.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn idx(bytes: &[u8]) {
+pub(crate) fn idx(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let (images, labels) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
     let folder = Folder::new();
@@ -27,11 +23,7 @@ pub fn idx(bytes: &[u8]) {
 }
 
 /// A file of CIFAR-10 or CIFAR-100.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn cifar(bytes: &[u8]) {
+pub(crate) fn cifar(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("data.bin", bytes);
     for kind in [CifarKind::Ten, CifarKind::Hundred(CifarLabel::Fine), CifarKind::Hundred(CifarLabel::Coarse)]
@@ -58,11 +50,7 @@ fn read_items(input: &dyn Input, most: usize) {
 }
 
 /// A file of any kind, which is found out and read: a list of images is not, for its files are others'.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn any_file(bytes: &[u8]) {
+pub(crate) fn any_file(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("file", bytes);
     let Ok(Found::DataSet(data)) = within(bytes, INPUT, || OpenOptions::default().find(&path)) else {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use percolator::source::{IndexPlace, Source, SourceError};
+use percolator::source::{Access, IndexPlace, Source, SourceError};
 use tempfile::TempDir;
 
-use crate::memory::uncounted;
+use crate::accepted::accepted;
+use crate::memory::{Budget, uncounted, within};
 
 /// A folder of files, which lasts as long as this value: in memory where the system has such a place.
 pub(crate) struct Folder(TempDir);
@@ -68,6 +69,32 @@ fn read_on(source: &dyn Source, most: usize, records: &mut Vec<Pair>) -> Result<
         }
     }
     Ok(true)
+}
+
+/// Reads a source that is mapped, and one that is read: both have the same records, which an index finds
+/// again.
+///
+/// # Panics
+///
+/// If they have others, or more than `most`.
+pub(crate) fn walk_both<S: Source, E>(
+    bytes: &[u8],
+    budget: Budget,
+    most: usize,
+    open: impl Fn(Access) -> Result<S, E>,
+) {
+    let [mapped, read] = [Access::Mapped, Access::Read].map(|access| {
+        within(bytes, budget, || {
+            let source = open(access).ok()?;
+            let walked = walk(&source, most);
+            check_positions(&source, &IndexPlace::Memory, &walked);
+            Some(walked)
+        })
+    });
+    assert_eq!(mapped, read);
+    if mapped.is_some_and(|walked| walked.is_whole) {
+        accepted();
+    }
 }
 
 /// Indexes a source, seeks its records from the last to the first, and compares them with those of a walk.

@@ -17,30 +17,18 @@ const COLORS: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::
 const PIXELS_MAX: usize = 1 << 16;
 
 /// A PNG.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn png(bytes: &[u8]) {
+pub(crate) fn png(bytes: &[u8]) {
     repair::both(bytes, repair::png, decode);
 }
 
 /// A JPEG.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn jpeg(bytes: &[u8]) {
+pub(crate) fn jpeg(bytes: &[u8]) {
     decode(bytes);
 }
 
 /// A block of EXIF, in a JPEG and in a PNG of which each pixel is another: whatever it says, the image is one
 /// of the eight that it can be, and both formats agree.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn exif(bytes: &[u8]) {
+pub(crate) fn exif(bytes: &[u8]) {
     /// A segment of a JPEG has its length in two bytes.
     const BLOCK_BYTES_MAX: usize = 60_000;
 

@@ -10,11 +10,7 @@ use crate::memory::{Budget, within};
 const MODEL: Budget = Budget::mebibytes(4, 1024);
 
 /// A SentencePiece model, with which texts are cut.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn sentencepiece(bytes: &[u8]) {
+pub(crate) fn sentencepiece(bytes: &[u8]) {
     const TEXTS: [&str; 5] =
         ["", "hello, world 1,000", "  \u{2581}a\u{301}\u{fb01} ", "\u{0}\u{1f600}aaaaaaaa", "▁<unk>"];
 
@@ -38,11 +34,7 @@ pub fn sentencepiece(bytes: &[u8]) {
 }
 
 /// A `record_info`. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn record_info(bytes: &[u8]) {
+pub(crate) fn record_info(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(info) = within(bytes, Budget::per_byte(256), || RecordInfo::from_json(text)) else { return };
     accepted();

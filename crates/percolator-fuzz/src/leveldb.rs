@@ -1,13 +1,12 @@
 //! LevelDB: a table, a log and a MANIFEST as a part of a database, and the sidecar of an index.
 
 use percolator::leveldb::LogGaps;
-use percolator::source::{Access, IndexPlace, LevelDb};
+use percolator::source::LevelDb;
 use percolator_files::checksum::masked_crc32c;
 use percolator_leveldb::coding::put_varint;
 
-use crate::accepted::accepted;
-use crate::files::{Folder, check_positions, walk};
-use crate::memory::{Budget, within};
+use crate::files::{Folder, walk, walk_both};
+use crate::memory::Budget;
 use crate::{lmdb, repair};
 
 /// A log is kept in memory, a block is unpacked to 64/3 of its length, and a cursor that reads has groups of
@@ -24,11 +23,7 @@ const FILES: [(&str, &[u8]); 5] = [
 ];
 
 /// A table in a database that has it in a level of its own, mapped and read.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn leveldb_table(bytes: &[u8]) {
+pub(crate) fn leveldb_table(bytes: &[u8]) {
     repair::both(bytes, repair::table, |bytes| {
         let folder = Folder::new();
         folder.with("CURRENT", b"MANIFEST-000002\n");
@@ -40,11 +35,7 @@ pub fn leveldb_table(bytes: &[u8]) {
 }
 
 /// A log, of which a database consists, mapped and read; with gaps refused and allowed.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn leveldb_log(bytes: &[u8]) {
+pub(crate) fn leveldb_log(bytes: &[u8]) {
     repair::both(bytes, repair::log, |bytes| {
         let folder = Folder::new();
         folder.with("CURRENT", b"MANIFEST-000002\n");
@@ -58,11 +49,7 @@ pub fn leveldb_log(bytes: &[u8]) {
 
 /// A MANIFEST over files that are whole. Whatever it says, no file is read that is not a table or a log of
 /// this folder.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn leveldb_manifest(bytes: &[u8]) {
+pub(crate) fn leveldb_manifest(bytes: &[u8]) {
     repair::both(bytes, repair::log, |bytes| {
         let folder = whole();
         folder.with("MANIFEST-000007", bytes);
@@ -72,12 +59,8 @@ pub fn leveldb_manifest(bytes: &[u8]) {
     });
 }
 
-/// The sidecar of an index: see [`lmdb_sidecar`](crate::lmdb_sidecar).
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn leveldb_sidecar(bytes: &[u8]) {
+/// The sidecar of an index: see [`lmdb::lmdb_sidecar`].
+pub(crate) fn leveldb_sidecar(bytes: &[u8]) {
     let folder = Folder::new();
     for (name, file) in FILES {
         folder.with(&format!("database/{name}"), file);
@@ -98,19 +81,9 @@ fn whole() -> Folder {
 fn check(folder: &Folder, bytes: &[u8], gaps: LogGaps) {
     // What the files of the database itself have comes on top.
     let most = 16 * bytes.len() + 1000;
-    let walked = [Access::Mapped, Access::Read].map(|access| {
-        within(bytes, BUDGET, || {
-            let source = LevelDb::options().access(access).log_gaps(gaps).open(folder.path()).ok()?;
-            let walked = walk(&source, most);
-            check_positions(&source, &IndexPlace::Memory, &walked);
-            Some(walked)
-        })
+    walk_both(bytes, BUDGET, most, |access| {
+        LevelDb::options().access(access).log_gaps(gaps).open(folder.path())
     });
-    let [mapped, read] = walked;
-    assert_eq!(mapped, read);
-    if mapped.is_some_and(|walked| walked.is_whole) {
-        accepted();
-    }
 }
 
 /// The MANIFEST of a database with a log, and a table of so many bytes if there is one.

@@ -38,25 +38,7 @@ mod tfrecord;
 #[path = "../../percolator-messages/tests/messages/twin.rs"]
 mod twin;
 
-pub use cluster::{checkpoint_parts, checkpoint_record, job_records};
-pub use convert::convert_state;
-pub use data::{any_file, cifar, idx};
-pub use images::{exif, jpeg, png};
-pub use language::{record_info, sentencepiece};
-pub use leveldb::{leveldb_log, leveldb_manifest, leveldb_sidecar, leveldb_table};
-pub use lmdb::{lmdb, lmdb_sidecar};
-#[cfg(feature = "observe")]
-pub use metrics::metrics;
-pub use models::{
-    checkpoint, checkpoint_state, meta_graph, npy, npz, rename_rules, saved_model, saved_model_text, tensors,
-};
-pub use nets::{mean, net_binary, net_text};
-pub use quarantine::quarantine;
-pub use records::{datum, example, example_fields, sequence_example};
 pub use replay::replay;
-pub use table::table;
-pub use texts::{digest, feed_spec, image_list, receipt, results, snapshot};
-pub use tfrecord::{tfrecord, tfrecord_packed, tfrecord_sidecar};
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys as libfuzzer;
@@ -64,56 +46,35 @@ pub use libfuzzer_sys as libfuzzer;
 /// A body, and the name that it has as a fuzz target and as a folder of the corpus.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets, in the order of their names.
-pub const TARGETS: &[Target] = &[
-    ("any_file", any_file),
-    ("checkpoint", checkpoint),
-    ("checkpoint_parts", checkpoint_parts),
-    ("checkpoint_record", checkpoint_record),
-    ("checkpoint_state", checkpoint_state),
-    ("cifar", cifar),
-    ("convert_state", convert_state),
-    ("datum", datum),
-    ("digest", digest),
-    ("example", example),
-    ("example_fields", example_fields),
-    ("exif", exif),
-    ("feed_spec", feed_spec),
-    ("idx", idx),
-    ("image_list", image_list),
-    ("job_records", job_records),
-    ("jpeg", jpeg),
-    ("leveldb_log", leveldb_log),
-    ("leveldb_manifest", leveldb_manifest),
-    ("leveldb_sidecar", leveldb_sidecar),
-    ("leveldb_table", leveldb_table),
-    ("lmdb", lmdb),
-    ("lmdb_sidecar", lmdb_sidecar),
-    ("mean", mean),
-    ("meta_graph", meta_graph),
-    #[cfg(feature = "observe")]
-    ("metrics", metrics),
-    ("net_binary", net_binary),
-    ("net_text", net_text),
-    ("npy", npy),
-    ("npz", npz),
-    ("png", png),
-    ("quarantine", quarantine),
-    ("receipt", receipt),
-    ("record_info", record_info),
-    ("rename_rules", rename_rules),
-    ("results", results),
-    ("saved_model", saved_model),
-    ("saved_model_text", saved_model_text),
-    ("sentencepiece", sentencepiece),
-    ("sequence_example", sequence_example),
-    ("snapshot", snapshot),
-    ("table", table),
-    ("tensors", tensors),
-    ("tfrecord", tfrecord),
-    ("tfrecord_packed", tfrecord_packed),
-    ("tfrecord_sidecar", tfrecord_sidecar),
-];
+/// Hands all targets to a macro, in the order of their names: the module of each, and its name.
+macro_rules! each_target {
+    ($macro:ident) => {
+        $macro! {
+            data::any_file models::checkpoint cluster::checkpoint_parts cluster::checkpoint_record
+            models::checkpoint_state data::cifar convert::convert_state records::datum texts::digest
+            records::example records::example_fields images::exif texts::feed_spec data::idx
+            texts::image_list cluster::job_records images::jpeg leveldb::leveldb_log
+            leveldb::leveldb_manifest leveldb::leveldb_sidecar leveldb::leveldb_table lmdb::lmdb
+            lmdb::lmdb_sidecar nets::mean models::meta_graph
+            #[cfg(feature = "observe")]
+            metrics::metrics
+            nets::net_binary nets::net_text models::npy models::npz images::png quarantine::quarantine
+            texts::receipt language::record_info models::rename_rules texts::results models::saved_model
+            models::saved_model_text language::sentencepiece records::sequence_example texts::snapshot
+            table::table models::tensors tfrecord::tfrecord tfrecord::tfrecord_packed
+            tfrecord::tfrecord_sidecar
+        }
+    };
+}
+
+macro_rules! list {
+    ($($(#[$condition:meta])? $module:ident::$name:ident)*) => {
+        /// All targets, in the order of their names.
+        pub const TARGETS: &[Target] = &[$($(#[$condition])? (stringify!($name), $module::$name)),*];
+    };
+}
+
+each_target!(list);
 
 /// The body of the target with this name.
 #[must_use]

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use percolator::source::{Access, IndexPlace, Lmdb, Source};
+use percolator::source::{IndexPlace, Lmdb, Source};
 
 use crate::accepted::accepted;
-use crate::files::{Folder, Walked, check_positions, walk};
+use crate::files::{Folder, Walked, walk, walk_both};
 use crate::memory::{Budget, within};
 use crate::repair;
 
@@ -13,36 +13,18 @@ use crate::repair;
 const BUDGET: Budget = Budget::mebibytes(8, 64);
 
 /// A data file, mapped and read: both ways give the same records, which an index finds again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn lmdb(bytes: &[u8]) {
+pub(crate) fn lmdb(bytes: &[u8]) {
     let folder = Folder::new();
     folder.with("data.mdb", bytes);
-    let walked = [Access::Mapped, Access::Read].map(|access| {
-        within(bytes, BUDGET, || {
-            let source = Lmdb::options().access(access).without_lock().open(folder.path()).ok()?;
-            // A record takes eight bytes and its offset at the least.
-            let walked = walk(&source, bytes.len() / 8);
-            check_positions(&source, &IndexPlace::Memory, &walked);
-            Some(walked)
-        })
+    // A record takes eight bytes and its offset at the least.
+    walk_both(bytes, BUDGET, bytes.len() / 8, |access| {
+        Lmdb::options().access(access).without_lock().open(folder.path())
     });
-    let [mapped, read] = walked;
-    assert_eq!(mapped, read);
-    if mapped.is_some_and(|walked| walked.is_whole) {
-        accepted();
-    }
 }
 
 /// The sidecar of an index, beside a database of its own: each record is the database's, whatever the sidecar
 /// says, or there is an error.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn lmdb_sidecar(bytes: &[u8]) {
+pub(crate) fn lmdb_sidecar(bytes: &[u8]) {
     const DATA: &[u8] = include_bytes!("../seeds/few.mdb");
 
     let folder = Folder::new();

@@ -6,11 +6,7 @@ use crate::accepted::accepted;
 use crate::memory::{Budget, within};
 
 /// Metrics in Prometheus's format. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn metrics(bytes: &[u8]) {
+pub(crate) fn metrics(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // A line of a few bytes names a feed with all its numbers.
     let Ok(feeds) = within(bytes, Budget::mebibytes(8, 256), || parse(text)) else { return };

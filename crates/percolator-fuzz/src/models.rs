@@ -24,11 +24,7 @@ const TENSORS: Budget = Budget::mebibytes(4, 1_032 * 2);
 
 /// A checkpoint: the length of its index (two bytes), the index, and its data file. All tensors are read, by
 /// maps and by reads, whole and in part, and all objects.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn checkpoint(bytes: &[u8]) {
+pub(crate) fn checkpoint(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let (index, data) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
     repair::both(index, repair::table, |index| {
@@ -67,11 +63,7 @@ fn read_checkpoint(checkpoint: &Checkpoint) {
 }
 
 /// The file `checkpoint`, which lists the checkpoints of a folder.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn checkpoint_state(bytes: &[u8]) {
+pub(crate) fn checkpoint_state(bytes: &[u8]) {
     let folder = Folder::new();
     folder.with("checkpoint", bytes);
     let file = StateFile::of(folder.path());
@@ -85,11 +77,7 @@ pub fn checkpoint_state(bytes: &[u8]) {
 }
 
 /// A SavedModel on the wire. It is written as it was read; its text is the same model.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn saved_model(bytes: &[u8]) {
+pub(crate) fn saved_model(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("saved_model.pb", bytes);
     let Ok(model) = within(bytes, GRAPH, || SavedModel::open(folder.path())) else { return };
@@ -109,11 +97,7 @@ pub fn saved_model(bytes: &[u8]) {
 }
 
 /// A SavedModel as text.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn saved_model_text(bytes: &[u8]) {
+pub(crate) fn saved_model_text(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("saved_model.pbtxt", bytes);
     let Ok(model) = within(bytes, GRAPH, || SavedModel::open(folder.path())) else { return };
@@ -130,11 +114,7 @@ pub fn saved_model_text(bytes: &[u8]) {
 }
 
 /// A meta graph, in text or on the wire, whichever it looks like.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn meta_graph(bytes: &[u8]) {
+pub(crate) fn meta_graph(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("model.meta", bytes);
     let Ok(graph) = within(bytes, GRAPH, || MetaGraph::open(&path)) else { return };
@@ -170,11 +150,7 @@ fn read_graph(graph: &MetaGraph) {
 }
 
 /// A `.safetensors` file, beside the crate `safetensors`: what both read is the same.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn tensors(bytes: &[u8]) {
+pub(crate) fn tensors(bytes: &[u8]) {
     read_model("model.safetensors", Format::Safetensors, bytes, |name, tensor| {
         let Ok(theirs) = safetensors::SafeTensors::deserialize(bytes) else { return };
         if let (Ok(view), Some(ours)) = (theirs.tensor(name), tensor.bytes()) {
@@ -184,20 +160,12 @@ pub fn tensors(bytes: &[u8]) {
 }
 
 /// A `.npz` archive.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn npz(bytes: &[u8]) {
+pub(crate) fn npz(bytes: &[u8]) {
     read_model("model.npz", Format::Npz, bytes, |_, _| {});
 }
 
 /// A `.npy` file.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn npy(bytes: &[u8]) {
+pub(crate) fn npy(bytes: &[u8]) {
     read_model("model.npy", Format::Npy, bytes, |_, _| {});
 }
 
@@ -217,11 +185,7 @@ fn read_model(name: &str, format: Format, bytes: &[u8], check: impl Fn(&str, &Te
 }
 
 /// Rules by which tensors are renamed.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn rename_rules(bytes: &[u8]) {
+pub(crate) fn rename_rules(bytes: &[u8]) {
     const NAMES: [&str; 5] = ["layer1/W", "model/layer1/W:0", "a.b.c", "", "optimizer/layer1/W/.SLOT"];
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };

@@ -17,11 +17,7 @@ const NET: Budget = Budget::mebibytes(2, 2048);
 const MEAN: Budget = Budget::per_byte(64);
 
 /// A net in text (prototxt). What is read goes to the wire and comes back the same, with the same layers.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn net_text(bytes: &[u8]) {
+pub(crate) fn net_text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let net = within(bytes, NET, || Net::from_text(text));
     if let Ok(net) = &net {
@@ -39,11 +35,7 @@ pub fn net_text(bytes: &[u8]) {
 }
 
 /// A net on the wire, beside prost's decoding of it: what is refused is no message, or has too many layers.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn net_binary(bytes: &[u8]) {
+pub(crate) fn net_binary(bytes: &[u8]) {
     let parameter = within(bytes, NET, || NetParameter::from_binary(bytes));
     let message = NetParameter::decode(bytes);
     match (&parameter, &message) {
@@ -71,11 +63,7 @@ fn check_layers(bytes: &[u8], net: &Net) {
 }
 
 /// A mean image (`.binaryproto`). Its shape has as many elements as it has pixels, and they are prost's.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn mean(bytes: &[u8]) {
+pub(crate) fn mean(bytes: &[u8]) {
     let Ok(mean) = within(bytes, MEAN, || MeanImage::from_blob(bytes)) else { return };
     accepted();
     let shape = mean.shape();

@@ -22,11 +22,7 @@ const ENTRIES: Budget = Budget::per_byte(24);
 /// A quarantine file. What is read is what a naive reader finds with prost, and the same when it was written
 /// and is read again. A feed that has a bad record leaves a file that is refused as it is. To any other it
 /// adds an entry, behind those that are whole, unless one of them names the record.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn quarantine(bytes: &[u8]) {
+pub(crate) fn quarantine(bytes: &[u8]) {
     repair::both(bytes, repair::tfrecord, |bytes| {
         let folder = Folder::new();
         let path = folder.with("bad.tfrecord", bytes);

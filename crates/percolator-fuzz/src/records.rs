@@ -18,11 +18,7 @@ use crate::twin;
 const VIEW: Budget = Budget::per_byte(24);
 
 /// A [`Datum`], beside prost's: both refuse it, or both have the same values.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn datum(bytes: &[u8]) {
+pub(crate) fn datum(bytes: &[u8]) {
     let parsed = within(bytes, VIEW, || Datum::parse(bytes));
     let message = proto::Datum::decode(bytes);
     let (view, message) = match (parsed, message) {
@@ -63,11 +59,7 @@ pub fn datum(bytes: &[u8]) {
 
 /// An [`Example`], beside prost's: both refuse it, or both have the same features. What is written of it is
 /// read again, and rows are decoded from it.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn example(bytes: &[u8]) {
+pub(crate) fn example(bytes: &[u8]) {
     let parsed = within(bytes, VIEW, || Example::parse(bytes));
     let (view, theirs) = match (parsed, twin::of_prosts_example(bytes)) {
         (Ok(view), Some(theirs)) => (view, theirs),
@@ -88,11 +80,7 @@ pub fn example(bytes: &[u8]) {
 }
 
 /// A [`SequenceExample`], beside prost's: both refuse it, or both have the same features.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn sequence_example(bytes: &[u8]) {
+pub(crate) fn sequence_example(bytes: &[u8]) {
     let parsed = within(bytes, VIEW, || SequenceExample::parse(bytes));
     let (view, theirs) = match (parsed, twin::of_prosts_sequence(bytes)) {
         (Ok(view), Some(theirs)) => (view, theirs),
@@ -104,11 +92,7 @@ pub fn sequence_example(bytes: &[u8]) {
 }
 
 /// The description of an Example's fields, as text: what is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn example_fields(bytes: &[u8]) {
+pub(crate) fn example_fields(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let parsed = within(bytes, Budget::per_byte(256), || text.parse::<ExampleFields>());
     if let Ok(fields) = parsed {

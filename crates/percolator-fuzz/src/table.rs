@@ -20,11 +20,7 @@ type Entry = (Vec<u8>, Vec<u8>, Option<EntryPlace>);
 
 /// A table, read in every way: with blocks verified on entry and later, from place to place, and by keys.
 /// What is built of its entries has the same entries.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn table(bytes: &[u8]) {
+pub(crate) fn table(bytes: &[u8]) {
     repair::both(bytes, repair::table, |bytes| {
         let at_once = within(bytes, BUDGET, || walk(bytes, Verify::AtOnce));
         let later = within(bytes, BUDGET, || walk(bytes, Verify::ByTheUser { block_bytes_min: 0 }));

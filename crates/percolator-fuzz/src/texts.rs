@@ -19,11 +19,7 @@ const TEXT: Budget = Budget::mebibytes(16, 256);
 const VERIFIED: Budget = Budget::mebibytes(96, 256);
 
 /// A snapshot. What is read is written, and read again; from a file it is the same.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn snapshot(bytes: &[u8]) {
+pub(crate) fn snapshot(bytes: &[u8]) {
     each_text(bytes, |text| {
         let parsed = within(text.as_bytes(), TEXT, || text.parse::<Snapshot>());
         if let Ok(snapshot) = &parsed {
@@ -44,11 +40,7 @@ pub fn snapshot(bytes: &[u8]) {
 }
 
 /// A receipt. What is read is written, and read again; one of a small job is verified.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn receipt(bytes: &[u8]) {
+pub(crate) fn receipt(bytes: &[u8]) {
     /// A verification counts each record, and goes through each step.
     const VERIFIED_MAX: u64 = 10_000;
 
@@ -68,11 +60,7 @@ pub fn receipt(bytes: &[u8]) {
 }
 
 /// The digest of a data set. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn digest(bytes: &[u8]) {
+pub(crate) fn digest(bytes: &[u8]) {
     each_text(bytes, |text| {
         let Ok(digest) = within(text.as_bytes(), TEXT, || text.parse::<DataDigest>()) else { return };
         accepted();
@@ -91,11 +79,7 @@ fn each_text(bytes: &[u8], body: impl Fn(&str)) {
 }
 
 /// A list of images. It has a name and a label for each line; the files are not looked at.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn image_list(bytes: &[u8]) {
+pub(crate) fn image_list(bytes: &[u8]) {
     let path = Folder::new();
     let path = path.with("list.txt", bytes);
     let Ok(list) = within(bytes, Budget::per_byte(48), || ImageList::open(path)) else { return };
@@ -112,11 +96,7 @@ pub fn image_list(bytes: &[u8]) {
 }
 
 /// The description of a feed, as JSON. What is read is written, and read again.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn feed_spec(bytes: &[u8]) {
+pub(crate) fn feed_spec(bytes: &[u8]) {
     let Ok(spec) = within(bytes, Budget::per_byte(256), || serde_json::from_slice::<FeedSpec>(bytes)) else {
         return;
     };
@@ -127,11 +107,7 @@ pub fn feed_spec(bytes: &[u8]) {
 }
 
 /// The results of a benchmark, as lines of JSON.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn results(bytes: &[u8]) {
+pub(crate) fn results(bytes: &[u8]) {
     let path = Folder::new();
     let path = path.with("results.json", bytes);
     if within(bytes, Budget::per_byte(512), || Results::load(&path)).is_ok() {

@@ -17,11 +17,7 @@ const PLAIN: Budget = Budget::mebibytes(4, 64);
 const PACKED: Budget = Budget::mebibytes(4, 1_032 * 4);
 
 /// A plain file, mapped and read: both ways give the records that a naive reader finds.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn tfrecord(bytes: &[u8]) {
+pub(crate) fn tfrecord(bytes: &[u8]) {
     repair::both(bytes, repair::tfrecord, |bytes| {
         let folder = Folder::new();
         let path = folder.with("file.tfrecord", bytes);
@@ -47,11 +43,7 @@ pub fn tfrecord(bytes: &[u8]) {
 
 /// A compressed file: as it is, in both formats; and what such a file may unpack to, which is then read as a
 /// plain file of the same bytes is.
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn tfrecord_packed(bytes: &[u8]) {
+pub(crate) fn tfrecord_packed(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.with("file.tfrecord", bytes);
     let most = 2000 * bytes.len() + 1;
@@ -75,12 +67,8 @@ pub fn tfrecord_packed(bytes: &[u8]) {
     });
 }
 
-/// The sidecar of an index: see [`lmdb_sidecar`](crate::lmdb_sidecar).
-///
-/// # Panics
-///
-/// If a property does not hold.
-pub fn tfrecord_sidecar(bytes: &[u8]) {
+/// The sidecar of an index: see [`lmdb::lmdb_sidecar`].
+pub(crate) fn tfrecord_sidecar(bytes: &[u8]) {
     const DATA: &[u8] = include_bytes!("../seeds/few.tfrecord");
 
     let folder = Folder::new();

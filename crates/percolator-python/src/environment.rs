@@ -6,40 +6,23 @@ use pyo3::prelude::*;
 use crate::errors;
 
 /// A process of a job, and the number of processes.
-#[pyclass(frozen, eq, module = "percolator")]
+#[pyclass(frozen, eq, get_all, module = "percolator")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
-    inner: job::Process,
+    /// The number of this process in the job, from 0.
+    rank: usize,
+    /// The number of processes of the job.
+    world_size: usize,
+    /// The number of this process on its host, if it is known.
+    local_rank: Option<usize>,
+    /// The number of the job's processes on this host, if it is known.
+    local_world_size: Option<usize>,
 }
 
 #[pymethods]
 impl Process {
-    /// The number of this process in the job, from 0.
-    #[getter]
-    fn rank(&self) -> usize {
-        self.inner.rank
-    }
-
-    /// The number of processes of the job.
-    #[getter]
-    fn world_size(&self) -> usize {
-        self.inner.processes
-    }
-
-    /// The number of this process on its host, if it is known.
-    #[getter]
-    fn local_rank(&self) -> Option<usize> {
-        self.inner.local_rank
-    }
-
-    /// The number of the job's processes on this host, if it is known.
-    #[getter]
-    fn local_world_size(&self) -> Option<usize> {
-        self.inner.local_processes
-    }
-
     fn __repr__(&self) -> String {
-        format!("Process(rank={}, world_size={})", self.inner.rank, self.inner.processes)
+        format!("Process(rank={}, world_size={})", self.rank, self.world_size)
     }
 }
 
@@ -124,5 +107,11 @@ pub(crate) fn environment(
     rank: Option<usize>,
     world_size: Option<usize>,
 ) -> PyResult<Option<Process>> {
-    Ok(process(py, rank, world_size)?.map(|inner| Process { inner }))
+    let found = process(py, rank, world_size)?;
+    Ok(found.map(|job::Process { rank, processes, local_rank, local_processes }| Process {
+        rank,
+        world_size: processes,
+        local_rank,
+        local_world_size: local_processes,
+    }))
 }

@@ -162,7 +162,11 @@ impl Steps {
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Lane {
     shared: Arc<SharedLane>,
+    /// Its number in the feed, which is that of its device.
+    #[pyo3(get)]
     number: usize,
+    /// The name of its device.
+    #[pyo3(get)]
     device: String,
     feed: Py<Feed>,
 }
@@ -227,18 +231,6 @@ impl Lane {
 
 #[pymethods]
 impl Lane {
-    /// Its number in the feed, which is that of its device.
-    #[getter]
-    fn number(&self) -> usize {
-        self.number
-    }
-
-    /// The name of its device.
-    #[getter]
-    fn device(&self) -> &str {
-        &self.device
-    }
-
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

@@ -21,6 +21,16 @@ fn waits(waits: Waits) -> (u64, f64) {
     (waits.count, waits.time.as_secs_f64())
 }
 
+/// A dict of these numbers, and of these waits.
+macro_rules! dict {
+    ($py:expr, $stats:expr, $($number:ident)*; $($wait:ident)*) => {{
+        let found = PyDict::new($py);
+        $(found.set_item(stringify!($number), &$stats.$number)?;)*
+        $(found.set_item(stringify!($wait), waits($stats.$wait))?;)*
+        Ok(found)
+    }};
+}
+
 #[pymethods]
 impl Stats {
     /// Seconds since the feed was built, until its last lane ended.
@@ -60,32 +70,25 @@ impl Stats {
     /// What the reader did, by name; waits are their number and their seconds.
     #[getter]
     fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (reader, found) = (&self.inner.reader, PyDict::new(py));
-        found.set_item("records", reader.records)?;
-        found.set_item("value_bytes", reader.value_bytes)?;
-        found.set_item("passes", reader.passes)?;
-        found.set_item("undelivered", reader.undelivered)?;
-        found.set_item("waits_for_free", waits(reader.waits_for_free))?;
-        found.set_item("waits_for_resume", waits(reader.waits_for_resume))?;
-        Ok(found)
+        let reader = &self.inner.reader;
+        dict!(py, reader, records value_bytes passes undelivered; waits_for_free waits_for_resume)
     }
 
     /// What the threads that decode did, by name.
     #[getter]
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (workers, found) = (&self.inner.workers, PyDict::new(py));
-        found.set_item("threads", workers.threads)?;
-        found.set_item("active", workers.active)?;
-        found.set_item("queued", workers.queued)?;
-        found.set_item("runs", workers.runs)?;
-        found.set_item("waits_for_records", waits(workers.waits_for_records))?;
-        Ok(found)
+        dict!(py, self.inner.workers, threads active queued runs; waits_for_records)
     }
 
     /// What each device's lane did, by name.
     #[getter]
     fn lanes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.inner.lanes.iter().map(|lane| lane_to(py, lane)).collect()
+        let lane = |lane: &LaneStats| -> PyResult<Bound<'py, PyDict>> {
+            dict!(py, lane, device batches records ring filling ready held bad_records growths;
+                waits_for_records waits_for_free waits_for_device waits_for_workers waits_for_lanes
+                waits_for_batch)
+        };
+        self.inner.lanes.iter().map(lane).collect()
     }
 
     fn __str__(&self) -> String {
@@ -95,24 +98,4 @@ impl Stats {
     fn __repr__(&self) -> String {
         format!("Stats({} records, {:.0} a second)", self.records(), self.records_per_second())
     }
-}
-
-fn lane_to<'py>(py: Python<'py>, lane: &LaneStats) -> PyResult<Bound<'py, PyDict>> {
-    let found = PyDict::new(py);
-    found.set_item("device", &lane.device)?;
-    found.set_item("batches", lane.batches)?;
-    found.set_item("records", lane.records)?;
-    found.set_item("ring", lane.ring)?;
-    found.set_item("filling", lane.filling)?;
-    found.set_item("ready", lane.ready)?;
-    found.set_item("held", lane.held)?;
-    found.set_item("bad_records", lane.bad_records)?;
-    found.set_item("growths", lane.growths)?;
-    found.set_item("waits_for_records", waits(lane.waits_for_records))?;
-    found.set_item("waits_for_free", waits(lane.waits_for_free))?;
-    found.set_item("waits_for_device", waits(lane.waits_for_device))?;
-    found.set_item("waits_for_workers", waits(lane.waits_for_workers))?;
-    found.set_item("waits_for_lanes", waits(lane.waits_for_lanes))?;
-    found.set_item("waits_for_batch", waits(lane.waits_for_batch))?;
-    Ok(found)
 }

@@ -18,22 +18,6 @@ pub enum TchError {
     /// A batch's device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A feed of several lanes was asked for the tensors of one.
-    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
-    Lanes {
-        /// The number of lanes.
-        lanes: usize,
-    },
-    /// There is not one device for each lane.
-    #[error(
-        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
-    )]
-    Devices {
-        /// The number of lanes.
-        lanes: usize,
-        /// The number of devices.
-        devices: usize,
-    },
     /// Torch has no such device.
     #[error("torch has no {device:?} here: {reason}")]
     NoDevice {

@@ -1,10 +1,7 @@
 //! A feed's steps as torch's tensors.
 
-use std::iter::FusedIterator;
-
-use percolator::feed::Steps;
-use percolator::snapshot::SnapshotError;
-use percolator::{Batch, Feed, Receipt, Snapshot};
+use percolator::feed::{MadeBatches, MadeSteps, Maker};
+use percolator::{Batch, Feed};
 use tch::Device;
 
 use crate::device;
@@ -49,26 +46,18 @@ pub trait TchFeed {
 
 impl TchFeed for Feed {
     fn tensors(&mut self, device: Device) -> Result<TensorSteps<'_>, TchError> {
-        match self.spec().devices.len() {
-            1 => self.tensors_on(&[device]).map(TensorSteps),
-            lanes => Err(TchError::Lanes { lanes }),
-        }
+        let maker = TensorMaker::new(self, &[device])?;
+        Ok(MadeBatches::of(self, maker)?)
     }
 
     fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, TchError> {
-        let lanes = self.spec().devices.len();
-        if devices.len() != lanes {
-            return Err(TchError::Devices { lanes, devices: devices.len() });
-        }
-        devices.iter().try_for_each(|&device| device::check(device))?;
-        check_fields(self.layout().fields())?;
-        Ok(TensorStepsOn { steps: self.steps(), devices: devices.to_vec(), has_failed: false })
+        let maker = TensorMaker::new(self, devices)?;
+        Ok(MadeSteps::of(self, devices.len(), maker)?)
     }
 }
 
 /// An iterator over the steps of a feed with one lane. See [`TchFeed::tensors`].
-#[derive(Debug)]
-pub struct TensorSteps<'a>(TensorStepsOn<'a>);
+pub type TensorSteps<'a> = MadeBatches<'a, TensorMaker>;
 
 /// An iterator over the steps of all lanes of a feed: the tensors of each, in the order of the lanes. See
 /// [`TchFeed::tensors_on`].
@@ -76,78 +65,26 @@ pub struct TensorSteps<'a>(TensorStepsOn<'a>);
 /// In the last step of a single pass, lanes that have run out are missing: [`Tensors::lane`] tells which are
 /// present. After an error there is no further step. If torch refuses a step, that step counts as delivered:
 /// resume from a snapshot that was taken before it.
+pub type TensorStepsOn<'a> = MadeSteps<'a, TensorMaker>;
+
+/// Makes tensors, on a device for each lane.
 #[derive(Debug)]
-pub struct TensorStepsOn<'a> {
-    steps: Steps<'a>,
-    devices: Vec<Device>,
-    has_failed: bool,
-}
+pub struct TensorMaker(Vec<Device>);
 
-impl TensorSteps<'_> {
-    /// Returns where the run is, after the step that was handed over last: see [`Feed::snapshot`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Feed::snapshot`].
-    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
-        self.0.snapshot()
-    }
-
-    /// Returns what was handed over since the last call, and begins another receipt: see
-    /// [`Steps::take_receipt`].
-    #[must_use]
-    pub fn take_receipt(&mut self) -> Option<Receipt> {
-        self.0.take_receipt()
+impl TensorMaker {
+    fn new(feed: &Feed, devices: &[Device]) -> Result<Self, TchError> {
+        devices.iter().try_for_each(|&device| device::check(device))?;
+        check_fields(feed.layout().fields())?;
+        Ok(TensorMaker(devices.to_vec()))
     }
 }
 
-impl Iterator for TensorSteps<'_> {
-    type Item = Result<Tensors, TchError>;
+impl Maker for TensorMaker {
+    type Made = Tensors;
+    type Error = TchError;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let step = self.0.next()?;
-        Some(step.map(|mut lanes| lanes.pop().expect("a step has a batch of its only lane")))
+    fn make(&self, batch: Batch) -> Result<Tensors, TchError> {
+        let device = self.0[batch.lane()];
+        batch.into_tensors(device)
     }
 }
-
-impl FusedIterator for TensorSteps<'_> {}
-
-impl TensorStepsOn<'_> {
-    /// Returns where the run is, after the step that was handed over last: see [`Feed::snapshot`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Feed::snapshot`].
-    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
-        self.steps.snapshot()
-    }
-
-    /// Returns what was handed over since the last call, and begins another receipt: see
-    /// [`Steps::take_receipt`].
-    #[must_use]
-    pub fn take_receipt(&mut self) -> Option<Receipt> {
-        self.steps.take_receipt()
-    }
-}
-
-impl Iterator for TensorStepsOn<'_> {
-    type Item = Result<Vec<Tensors>, TchError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.has_failed {
-            return None;
-        }
-        let at_its_device = |batch: Batch| {
-            let device = self.devices[batch.lane()];
-            batch.into_tensors(device)
-        };
-        let step = match self.steps.next()? {
-            Ok(batches) => batches.into_iter().map(at_its_device).collect(),
-            Err(error) => Err(error.into()),
-        };
-        self.has_failed = step.is_err();
-        Some(step)
-    }
-}
-
-impl FusedIterator for TensorStepsOn<'_> {}

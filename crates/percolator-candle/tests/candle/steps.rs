@@ -74,7 +74,7 @@ fn only_the_wanted_fields_are_copied_with_what_accompanies_them() {
     let error = step.get("u8").unwrap_err().to_string();
     assert_eq!(error, "there is no tensor \"u8\"; there are \"bool\", \"words\", \"words.lengths\"");
     let error = feed.tensors(&CPU).unwrap().only(["word"]).unwrap_err().to_string();
-    assert!(error.starts_with("there is no tensor \"word\"; there are \"u8\", \"u32\""), "{error}");
+    assert!(error.starts_with("there is no field \"word\"; there are u8: u8"), "{error}");
 }
 
 #[test]

@@ -14,7 +14,6 @@ use super::error::CheckpointError;
 use super::hash::{Summing, Sums};
 use super::protocol::{Found, Protocol};
 use super::record::{CheckpointRecord, RecordError};
-use crate::panics::message_of;
 use crate::store::{Id, Store, StoreError};
 
 /// Where a state comes from.
@@ -283,7 +282,7 @@ pub(super) fn restore<S: Checkpoint>(
         let mut state = initial();
         // What a damaged file states may make it panic, and an older one is looked for all the same.
         let read = catch_unwind(AssertUnwindSafe(|| state.read(from))).unwrap_or_else(|panic| {
-            Err(io::Error::other(format!("the state panicked: {}", message_of(&*panic))))
+            Err(io::Error::other(format!("the state panicked: {}", shown::panic_message(&*panic))))
         });
         Ok::<_, CheckpointError>(read.map(|()| state))
     };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
+use percolator_files::shown::panic_message;
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
@@ -14,11 +15,11 @@ use super::checkpointer::{Mode, Options};
 use super::copy_buffer::CopyBuffer;
 use super::entry::{Entry, Writer, nanoseconds};
 use super::error::CheckpointError;
-use super::files::{Target, Written, copy};
+use super::files::{Target, Written, copy, under_lock};
 use super::protocol::{Protocol, Put};
 use super::running::Shared;
 use crate::metadata::MetadataError;
-use crate::panics::message_of;
+use crate::patience::Pauses;
 
 /// How often a checkpoint is rewritten because the lease ended while it was being written.
 const RETAKES_MAX: usize = 3;
@@ -43,8 +44,7 @@ struct Pending {
     /// When it was begun.
     begun: Instant,
     retry_at: Instant,
-    /// The pause before the next try but one, without what chance adds.
-    pause: Duration,
+    pauses: Pauses,
 }
 
 /// What is to be done.
@@ -203,14 +203,14 @@ impl<S: Checkpoint> Thread<S> {
         let (store, id) = (&*self.protocol.store, &self.protocol.id);
         let target = Target { store, id, uuid, stop: &self.shared.stop, may_appear: AtomicBool::new(false) };
         let write = || match options.mode {
-            Mode::Hold => target.write_held(state),
+            Mode::Hold => target.write(|to| under_lock(state, |state| state.write(to))),
             Mode::Copy => {
                 let lock_held = copy(state, buffer, options.state_bytes)?;
-                target.write_copy(buffer.bytes(), lock_held)
+                target.write(|to| to.write_all(buffer.bytes()).map(|()| lock_held))
             }
         };
         let written = catch_unwind(AssertUnwindSafe(write))
-            .unwrap_or_else(|payload| Err(CheckpointError::Panicked { message: message_of(&*payload) }));
+            .unwrap_or_else(|payload| Err(CheckpointError::Panicked { message: panic_message(&*payload) }));
         let may_appear = target.may_appear.into_inner();
         let written = written.inspect_err(|_| self.protocol.give_up(uuid, may_appear))?;
         let mut control = self.shared.control.lock();
@@ -282,13 +282,11 @@ impl<S: Checkpoint> Thread<S> {
 
     /// Tries to record a checkpoint again later.
     fn keep_pending(&mut self, entry: Entry, begun: Instant) {
-        let pause = self.pending.as_ref().map_or(self.options.pause_min, |pending| pending.pause);
-        // Many processes that lost the same server do not come back at one moment.
-        let share = Uuid::new_v4().as_bytes()[0];
-        let jittered = pause.saturating_add(pause / 2 / u32::from(u8::MAX) * u32::from(share));
-        let retry_at = Instant::now() + jittered.min(RETRY_MAX);
-        let next = pause.saturating_mul(2).min(self.options.pause_max);
-        self.pending = Some(Pending { entry, begun, retry_at, pause: next });
+        let Options { pause_min, pause_max, .. } = self.options;
+        let before = self.pending.take().map(|pending| pending.pauses);
+        let mut pauses = before.unwrap_or_else(|| Pauses::between(pause_min, pause_max));
+        let retry_at = Instant::now() + pauses.next().min(RETRY_MAX);
+        self.pending = Some(Pending { entry, begun, retry_at, pauses });
         self.shared.control.lock().stats.puts_failed += 1;
     }
 

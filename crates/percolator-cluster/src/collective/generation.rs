@@ -1,11 +1,9 @@
 //! One generation of a group, as one of its processes sees it: what it puts, reads and waits for.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use percolator_distribute::CollectiveError;
-use tracing::warn;
 
 use super::error::GroupError;
 use super::keys::GenerationKeys;
@@ -13,6 +11,7 @@ use super::records::{LeftRecord, MarkRecord, PART_BYTES, add_words, part_bytes, 
 use crate::metadata::{
     Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Records, Revision, Transaction,
 };
+use crate::patience::Deadline;
 
 /// How long what a process brought to its last round stays after it has left, at the least.
 const LINGER: Duration = Duration::from_secs(60);
@@ -38,48 +37,6 @@ pub(super) struct Entered {
     pub(super) words: usize,
 }
 
-/// The end of a wait, and how long it is for messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    start: Instant,
-    timeout: Duration,
-}
-
-impl Deadline {
-    pub(super) fn after(timeout: Duration) -> Self {
-        Deadline { start: Instant::now(), timeout }
-    }
-
-    pub(super) fn left(&self) -> Duration {
-        self.timeout.saturating_sub(self.start.elapsed())
-    }
-
-    pub(super) fn waited(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Repeats a request for as long as there is no answer. It must be such that doing it twice is as good as
-    /// once: what was asked for may have happened.
-    pub(super) fn patiently<T>(
-        &self,
-        work: impl Fn() -> Result<T, MetadataError>,
-    ) -> Result<T, MetadataError> {
-        const PAUSE_MIN: Duration = Duration::from_millis(20);
-        const PAUSE_MAX: Duration = Duration::from_secs(1);
-        let mut pause = PAUSE_MIN;
-        loop {
-            match work() {
-                Err(error @ MetadataError::Unreachable { .. }) if self.left() > pause => {
-                    warn!(%error, "it is tried again");
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                done => return done,
-            }
-        }
-    }
-}
-
 impl From<GroupError> for CollectiveError {
     fn from(error: GroupError) -> Self {
         CollectiveError::Failed(Arc::new(error))
@@ -96,16 +53,16 @@ impl Generation {
         read_by_all: Option<Entered>,
         deadline: Deadline,
     ) -> Result<(), GroupError> {
-        let mut parts = self.parts(round, words);
-        let last = parts.pop();
-        for (key, bytes) in parts {
+        let mut mine = self.parts(round, words);
+        let last = mine.pop();
+        for (key, bytes) in mine {
             self.change(deadline, |all| all.put_under(self.lease.id(), &*key, &*bytes))?;
         }
         let mark = write(&MarkRecord::of(words));
         self.change(deadline, |mut all| {
             if let Some(old) = read_by_all {
                 let part = |part| self.keys.part(old.round, self.rank, part);
-                let keys = (0..parts_of(old)).map(part).chain([self.keys.mark(old.round, self.rank)]);
+                let keys = (0..parts(old.words)).map(part).chain([self.keys.mark(old.round, self.rank)]);
                 all = keys.fold(all, Transaction::remove);
             }
             if let Some((key, bytes)) = &last {
@@ -152,7 +109,7 @@ impl Generation {
             let left = deadline.left();
             if left.is_zero() {
                 let missing = self.missing(&live, round).collect();
-                return Err(CollectiveError::Late { missing, size: self.size, waited: deadline.waited() });
+                return Err(CollectiveError::Late { missing, size: self.size, waited: deadline.patience });
             }
             self.wait(live.revision, left.min(LOOK), deadline).map_err(failed)?;
         }
@@ -302,8 +259,4 @@ impl Generation {
                 .remove(self.keys.rank(self.rank))
         })
     }
-}
-
-fn parts_of(entered: Entered) -> usize {
-    parts(entered.words)
 }

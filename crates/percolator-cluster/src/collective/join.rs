@@ -13,10 +13,11 @@ use percolator_distribute::CollectiveError;
 use tracing::debug;
 
 use super::error::GroupError;
-use super::generation::{Deadline, Generation};
+use super::generation::Generation;
 use super::keys::GroupKeys;
 use super::records::{GroupRecord, VERSION, WhoRecord, read, write};
 use crate::metadata::{Lease, LeaseId, Metadata, MetadataError, Outcome, Record, Revision, Transaction};
+use crate::patience::Deadline;
 
 /// A process that joins a group.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl Joining {
     fn meet(&self, place: &Generation, generation: &str, deadline: Deadline) -> Result<bool, GroupError> {
         let key = self.keys.group();
         let late = |missing| {
-            let (job, size, waited) = (self.job.clone(), self.size, deadline.waited());
+            let (job, size, waited) = (self.job.clone(), self.size, deadline.patience);
             GroupError::Late { job, missing, size, waited }
         };
         loop {

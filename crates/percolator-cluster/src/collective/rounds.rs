@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use percolator_distribute::{Collective, CollectiveError};
 use tracing::warn;
 
-use super::generation::{Deadline, Entered, Generation};
+use super::generation::{Entered, Generation};
 use super::records::WORDS_MAX;
+use crate::patience::Deadline;
 
 /// How long a process that leaves tries to say so.
 const PARTING: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
 //! Requests with a deadline, over several endpoints.
 
+use std::future::ready;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,15 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::codegen::BoxFuture;
 use tonic::{Code, Status};
 use tracing::{debug, warn};
 
 use super::endpoint::{Connection, Endpoint, check_version, within};
 use super::failure::{Attempts, Failure, Trouble};
 use super::options::EtcdOptions;
-use super::proto::{AuthenticateRequest, StatusRequest};
+use super::rpc::{Answer, AuthenticateRequest, Question, StatusRequest, StatusResponse};
 use super::runtime::{Lost, Runtime};
-use super::session::{Answer, Session, Token};
+use super::session::{Session, Token};
 
 /// The pause after all endpoints have failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,12 +34,13 @@ pub(crate) enum Repeat {
 /// A client of one cluster.
 #[derive(Debug)]
 pub(crate) struct Client {
-    shared: Arc<Shared>,
+    calls: Arc<Calls>,
     runtime: Runtime,
 }
 
+/// Makes requests, on the client's thread.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Calls {
     endpoints: Vec<Endpoint>,
     /// Which of them is asked, modulo their number.
     current: AtomicUsize,
@@ -47,6 +50,9 @@ struct Shared {
     /// The cluster that was asked first.
     cluster: OnceLock<u64>,
 }
+
+/// What makes an attempt at a request.
+type Attempt<'a, T> = &'a (dyn Fn(Session) -> BoxFuture<T, Status> + Sync);
 
 /// Shows nothing of itself.
 struct Password(String);
@@ -72,7 +78,7 @@ impl Client {
     /// Returns a client, which is not connected yet.
     pub(crate) fn new(options: &EtcdOptions, targets: Vec<tonic::transport::Endpoint>) -> io::Result<Self> {
         let names = options.endpoints.iter().cloned();
-        let shared = Shared {
+        let calls = Calls {
             endpoints: names.zip(targets).map(|(name, target)| Endpoint::new(name, target)).collect(),
             current: AtomicUsize::new(0),
             deadline: options.deadline,
@@ -80,33 +86,28 @@ impl Client {
             login: Mutex::new(Login::Due),
             cluster: OnceLock::new(),
         };
-        Ok(Client { shared: Arc::new(shared), runtime: Runtime::start()? })
+        Ok(Client { calls: Arc::new(calls), runtime: Runtime::start()? })
     }
 
     /// Connects to an endpoint, logs in, and checks the version.
     pub(crate) fn connect(&self) -> Result<(), Failure> {
-        self.call(|calls| async move { calls.connect().await })
+        let nothing = |_| -> BoxFuture<Option<StatusResponse>, Status> { Box::pin(ready(Ok(None))) };
+        self.call(move |calls| async move { calls.request(Repeat::Allowed, &nothing).await.map(drop) })
     }
 
-    /// Makes one request. `make` is called for each attempt.
-    pub(crate) fn request<T, W, F>(&self, repeat: Repeat, make: W) -> Result<T, Failure>
-    where
-        T: Answer,
-        W: Fn(Session) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<T, Status>> + Send,
-    {
-        self.call(move |calls| async move { calls.request(repeat, make).await })
+    /// Asks one question.
+    pub(crate) fn ask<Q: Question>(&self, repeat: Repeat, question: Q) -> Result<Q::Answer, Failure> {
+        self.call(move |calls| async move { calls.ask(repeat, &question).await })
     }
 
     /// Does work that makes several requests. Each has a deadline; the work must end by itself.
     pub(crate) fn call<T, W, F>(&self, work: W) -> Result<T, Failure>
     where
         T: Send + 'static,
-        W: FnOnce(Calls) -> F,
+        W: FnOnce(Arc<Calls>) -> F,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let work = work(Calls(self.shared.clone()));
-        self.runtime.wait_for(work).map_err(|lost| {
+        self.runtime.wait_for(work(self.calls.clone())).map_err(|lost| {
             let message = lost.to_string();
             match lost {
                 Lost::Dropped => Failure::Foreign { message },
@@ -116,43 +117,22 @@ impl Client {
     }
 }
 
-/// Makes requests on the client's thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Calls(Arc<Shared>);
-
 impl Calls {
-    async fn connect(&self) -> Result<(), Failure> {
-        let ready = |_: Session| std::future::ready(Ok(None));
-        self.0.until_deadline::<Option<NoAnswer>, _, _>(Repeat::Allowed, ready).await.map(drop)
+    /// Asks one question, of one endpoint after the other.
+    pub(crate) async fn ask<Q: Question>(&self, repeat: Repeat, question: &Q) -> Result<Q::Answer, Failure> {
+        let make = |session: Session| -> BoxFuture<Q::Answer, Status> {
+            let question = question.clone();
+            Box::pin(async move { session.ask(question).await })
+        };
+        self.request(repeat, &make).await
     }
 
-    /// Makes one request.
-    pub(crate) async fn request<T, W, F>(&self, repeat: Repeat, make: W) -> Result<T, Failure>
-    where
-        T: Answer,
-        W: Fn(Session) -> F + Send + Sync,
-        F: Future<Output = Result<T, Status>> + Send,
-    {
-        self.0.until_deadline(repeat, make).await
-    }
-}
-
-/// Asks for nothing but a connection.
-enum NoAnswer {}
-
-impl Answer for Option<NoAnswer> {
-    fn header(&self) -> Option<&super::proto::ResponseHeader> {
-        None
-    }
-}
-
-impl Shared {
-    async fn until_deadline<T, W, F>(&self, repeat: Repeat, make: W) -> Result<T, Failure>
-    where
-        T: Answer,
-        W: Fn(Session) -> F + Send + Sync,
-        F: Future<Output = Result<T, Status>> + Send,
-    {
+    /// Makes one request. `make` is called for each attempt.
+    pub(crate) async fn request<T: Answer>(
+        &self,
+        repeat: Repeat,
+        make: Attempt<'_, T>,
+    ) -> Result<T, Failure> {
         let start = Instant::now();
         let end = start + self.deadline;
         let count = self.endpoints.len();
@@ -167,7 +147,7 @@ impl Shared {
             let left = u32::try_from(count - tried % count).unwrap_or(1);
             let share = now + end.saturating_duration_since(now) / left;
             let until = if repeat == Repeat::Allowed { share } else { end };
-            let (message, may_be_taken) = match self.attempt(endpoint, share, until, &make).await {
+            let (message, may_be_taken) = match self.attempt(endpoint, share, until, make).await {
                 Ok(answer) => return Ok(answer),
                 Err(Trouble::Final(failure)) => return Err(self.at(endpoint, failure)),
                 Err(Trouble::Token(message)) => {
@@ -197,57 +177,45 @@ impl Shared {
     }
 
     /// Connects until `share` has passed, and waits for an answer until `until`.
-    async fn attempt<T, W, F>(
+    async fn attempt<T: Answer>(
         &self,
         endpoint: &Endpoint,
         share: Instant,
         until: Instant,
-        make: &W,
-    ) -> Result<T, Trouble>
-    where
-        T: Answer,
-        W: Fn(Session) -> F + Send + Sync,
-        F: Future<Output = Result<T, Status>> + Send,
-    {
+        make: Attempt<'_, T>,
+    ) -> Result<T, Trouble> {
         let connection = endpoint.connect(share).await?;
-        let number = connection.number;
-        let result = self.ask(endpoint, connection, share, until, make).await;
+        let result = self.attempt_on(endpoint, &connection, share, until, make).await;
         if let Err(Trouble::Uncertain { is_lost: true, .. }) = result {
-            endpoint.forget(number).await;
+            endpoint.forget(&connection).await;
         }
         result
     }
 
-    async fn ask<T, W, F>(
+    async fn attempt_on<T: Answer>(
         &self,
         endpoint: &Endpoint,
-        connection: Connection,
+        connection: &Arc<Connection>,
         share: Instant,
         until: Instant,
-        make: &W,
-    ) -> Result<T, Trouble>
-    where
-        T: Answer,
-        W: Fn(Session) -> F + Send + Sync,
-        F: Future<Output = Result<T, Status>> + Send,
-    {
-        let Connection { channel, number, is_checked } = connection;
+        make: Attempt<'_, T>,
+    ) -> Result<T, Trouble> {
         let start = Instant::now();
         let silent = || Trouble::Uncertain { message: format!("no answer {}", within(start)), is_lost: true };
-        let mut session = Session { channel, token: None };
+        let mut session = Session { channel: connection.channel.clone(), token: None };
         // The request itself has not been made yet, whatever happens to these.
         let prepared = timeout_at(share, async {
             session.token = self.token(&session).await?;
-            if !is_checked {
+            if !connection.is_checked.load(Ordering::Relaxed) {
                 self.check(&session).await?;
-                endpoint.set_checked(number).await;
+                connection.is_checked.store(true, Ordering::Relaxed);
             }
             Ok(())
         });
         match prepared.await.unwrap_or_else(|_| Err(silent())) {
             Ok(()) => {}
             Err(Trouble::Uncertain { message, .. }) => {
-                endpoint.forget(number).await;
+                endpoint.forget(connection).await;
                 return Err(Trouble::NotTaken(message));
             }
             Err(trouble) => return Err(trouble),
@@ -276,11 +244,10 @@ impl Shared {
             Login::Due => {}
         }
         let request = AuthenticateRequest { name: name.clone(), password: password.0.clone() };
-        match session.login().authenticate(session.request(request)).await {
+        match session.ask(request).await {
             Ok(answer) => {
                 let foreign = |_| Failure::Foreign { message: "its token cannot be sent back".to_owned() };
-                let mut token: Token =
-                    answer.into_inner().token.parse().map_err(foreign).map_err(Trouble::Final)?;
+                let mut token: Token = answer.token.parse().map_err(foreign).map_err(Trouble::Final)?;
                 // It is as good as the password.
                 token.set_sensitive(true);
                 *login = Login::Token(token.clone());
@@ -297,13 +264,9 @@ impl Shared {
 
     /// Looks at the version and the cluster of what answers.
     async fn check(&self, session: &Session) -> Result<(), Trouble> {
-        // Not with `session.request`: a member without a leader knows its version, too.
-        let mut request = tonic::Request::new(StatusRequest {});
-        if let Some(token) = &session.token {
-            request.metadata_mut().insert("token", token.clone());
-        }
-        let answer = session.maintenance().status(request).await;
-        let answer = answer.map_err(|status| self.trouble(&status))?.into_inner();
+        // A member without a leader knows its version, too.
+        let answer = session.ask_any_member(StatusRequest {}).await;
+        let answer = answer.map_err(|status| self.trouble(&status))?;
         check_version(&answer.version).map_err(Trouble::Final)?;
         self.check_cluster(&answer)
     }

@@ -1,5 +1,7 @@
 //! One endpoint of a cluster, and the connection to it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -17,17 +19,15 @@ pub(super) struct Endpoint {
     /// As the options have it.
     pub(super) name: String,
     target: transport::Endpoint,
-    connected: Mutex<Option<Connection>>,
+    connected: Mutex<Option<Arc<Connection>>>,
 }
 
 /// A connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// Which one of this endpoint it is.
-    pub(super) number: u64,
     /// The version of what answers has been seen.
-    pub(super) is_checked: bool,
+    pub(super) is_checked: AtomicBool,
 }
 
 impl Endpoint {
@@ -36,7 +36,7 @@ impl Endpoint {
     }
 
     /// Returns the connection, or makes one.
-    pub(super) async fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
+    pub(super) async fn connect(&self, until: Instant) -> Result<Arc<Connection>, Trouble> {
         let start = Instant::now();
         let slow = |_| Trouble::NotTaken(format!("no connection {}", within(start)));
         timeout_at(until, async {
@@ -47,8 +47,8 @@ impl Endpoint {
             }
             match self.target.connect().await {
                 Ok(channel) => {
-                    let connection = Connection { channel, number: next_number(), is_checked: false };
-                    Ok(connected.insert(connection).clone())
+                    let connection = Connection { channel, is_checked: AtomicBool::new(false) };
+                    Ok(connected.insert(Arc::new(connection)).clone())
                 }
                 // Nothing was asked for yet, whatever the error says.
                 Err(error) => Err(match Trouble::of_transport(&error) {
@@ -72,29 +72,10 @@ impl Endpoint {
         message
     }
 
-    /// Notes that the version behind a connection is one that can be used.
-    pub(super) async fn set_checked(&self, number: u64) {
-        if let Some(connection) = &mut *self.connected.lock().await
-            && connection.number == number
-        {
-            connection.is_checked = true;
-        }
-    }
-
     /// Forgets a connection on which nothing more is expected. One that came after it stays.
-    pub(super) async fn forget(&self, number: u64) {
-        let mut connected = self.connected.lock().await;
-        if connected.as_ref().is_some_and(|connection| connection.number == number) {
-            *connected = None;
-        }
+    pub(super) async fn forget(&self, lost: &Arc<Connection>) {
+        self.connected.lock().await.take_if(|connection| Arc::ptr_eq(connection, lost));
     }
-}
-
-fn next_number() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Only that no two are the same matters.
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// How long something has taken, for messages.

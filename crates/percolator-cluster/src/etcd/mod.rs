@@ -17,11 +17,11 @@ mod client;
 mod endpoint;
 mod failure;
 mod options;
-pub(crate) mod proto;
+pub(crate) mod rpc;
 mod runtime;
 mod session;
 
 pub(crate) use self::client::{Calls, Client, Repeat};
 pub(crate) use self::failure::Failure;
 pub use self::options::EtcdOptions;
-pub(crate) use self::session::{Answer, Session};
+pub(crate) use self::session::Session;

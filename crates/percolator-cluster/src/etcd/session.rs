@@ -1,22 +1,18 @@
 //! One attempt's view of etcd: a connection, and who asks.
 
+use tokio_stream::Stream;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Request, Status};
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
 
-use super::proto::auth_client::AuthClient;
-use super::proto::kv_client::KvClient;
-use super::proto::lease_client::LeaseClient;
-use super::proto::maintenance_client::MaintenanceClient;
-use super::proto::watch_client::WatchClient;
-use super::proto::{
-    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, RangeResponse,
-    ResponseHeader, StatusResponse, TxnResponse, WatchResponse,
-};
+use super::rpc::Question;
 use crate::metadata::{OPERATIONS_MAX, VALUE_BYTES_MAX};
 
 /// The most bytes of an answer: the records of all conditions, each as large as etcd takes them by default.
-pub(super) const ANSWER_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
+const ANSWER_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
 
 /// What says who asks.
 pub(super) type Token = MetadataValue<Ascii>;
@@ -29,73 +25,53 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Asks one question.
+    pub(crate) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Status> {
+        self.send(self.request(question)).await
+    }
+
+    /// The same, also where a member knows of no leader.
+    pub(super) async fn ask_any_member<Q: Question>(&self, question: Q) -> Result<Q::Answer, Status> {
+        self.send(self.request_of_any_member(question)).await
+    }
+
+    /// Asks questions one after the other. Returns what will be answered, and what is answered first.
+    pub(crate) async fn ask_on<Q: Question>(
+        &self,
+        questions: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<(Streaming<Q::Answer>, Q::Answer), Status> {
+        let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
+        let asked = self.etcd().await?.streaming(self.request(questions), path, codec).await;
+        let mut answers = asked?.into_inner();
+        let first = answers.message().await?;
+        let first = first.ok_or_else(|| Status::unavailable("the stream ended without an answer"))?;
+        Ok((answers, first))
+    }
+
+    async fn send<Q: Question>(&self, question: Request<Q>) -> Result<Q::Answer, Status> {
+        let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
+        self.etcd().await?.unary(question, path, codec).await.map(Response::into_inner)
+    }
+
+    async fn etcd(&self) -> Result<Grpc<Channel>, Status> {
+        let mut etcd = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        etcd.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        Ok(etcd)
+    }
+
     /// A request of the one who asks. A member that knows of no leader refuses it at once, instead of waiting
     /// for one.
-    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request_of_any_member(message);
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        request
+    }
+
+    fn request_of_any_member<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
         if let Some(token) = &self.token {
             request.metadata_mut().insert("token", token.clone());
         }
         request
-    }
-
-    pub(crate) fn records(&self) -> KvClient<Channel> {
-        KvClient::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
-    }
-
-    pub(crate) fn watch(&self) -> WatchClient<Channel> {
-        WatchClient::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
-    }
-
-    pub(crate) fn leases(&self) -> LeaseClient<Channel> {
-        LeaseClient::new(self.channel.clone())
-    }
-
-    pub(super) fn maintenance(&self) -> MaintenanceClient<Channel> {
-        MaintenanceClient::new(self.channel.clone())
-    }
-
-    pub(super) fn login(&self) -> AuthClient<Channel> {
-        AuthClient::new(self.channel.clone())
-    }
-
-    /// An answer that a stream owes.
-    pub(crate) fn due<T>(answer: Option<T>) -> Result<T, Status> {
-        answer.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
-    }
-}
-
-/// What says which cluster it comes from.
-pub(crate) trait Answer: Send + 'static {
-    /// What all of etcd's answers begin with.
-    fn header(&self) -> Option<&ResponseHeader>;
-}
-
-macro_rules! answers {
-    ($($message:ty),*) => {
-        $(impl Answer for $message {
-            fn header(&self) -> Option<&ResponseHeader> {
-                self.header.as_ref()
-            }
-        })*
-    };
-}
-
-answers!(
-    LeaseGrantResponse,
-    LeaseKeepAliveResponse,
-    LeaseRevokeResponse,
-    LeaseTimeToLiveResponse,
-    RangeResponse,
-    StatusResponse,
-    TxnResponse,
-    WatchResponse
-);
-
-/// A stream with its first answer.
-impl<S: Send + 'static, A: Answer> Answer for (S, A) {
-    fn header(&self) -> Option<&ResponseHeader> {
-        self.1.header()
     }
 }

@@ -8,6 +8,7 @@ use percolator::receipt::ReceiptError;
 
 use super::keys::BlockId;
 use crate::metadata::MetadataError;
+use crate::patience::MayPass;
 
 /// Why blocks cannot be leased, or a leased feed has ended.
 #[non_exhaustive]
@@ -149,6 +150,12 @@ impl LeaseError {
             LeaseError::Metadata(Unreachable { .. } | Full { .. } | Denied { .. } | LeaseExpired { .. })
                 | LeaseError::SameName { .. }
         )
+    }
+}
+
+impl MayPass for LeaseError {
+    fn may_pass(&self) -> bool {
+        self.may_pass()
     }
 }
 

@@ -13,7 +13,6 @@ use super::board::Board;
 use super::error::LeaseError;
 use super::keys::{BlockId, check_name};
 use super::pace::{REPORTS, Sight};
-use super::patience::patiently;
 use super::records::{JobRecord, VERSION};
 use super::reporter::Reporter;
 use super::taker::Taker;
@@ -21,6 +20,7 @@ use super::worker::{LeaseStats, State, Worker, keep};
 use super::{Confirm, LeaseOptions, Leases};
 use crate::clock::{BootClock, Clock as _};
 use crate::hexadecimal::hexadecimal;
+use crate::patience::Deadline;
 
 /// The batches of all devices for one step of a block.
 #[non_exhaustive]
@@ -100,8 +100,8 @@ impl Leases {
         let taker = Taker { worker: joined.clone(), sight: Sight::new(options.ttl), next_lease: None };
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
-        let board =
-            patiently(&name, options.patience, || Board::join(metadata.clone(), &job, record.clone()))?;
+        let deadline = Deadline::after(options.patience);
+        let board = deadline.patiently(|| Board::join(metadata.clone(), &job, record.clone()))?;
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
         // No other thread has it yet.
         let _ = joined.set(worker.clone());

@@ -32,7 +32,6 @@ mod job;
 mod keys;
 mod live;
 mod pace;
-mod patience;
 mod proof;
 mod records;
 mod reporter;
@@ -111,9 +110,7 @@ impl LeaseOptions {
 
 /// A number that two workers of one process, or two processes of one number in two containers, seldom share.
 fn random() -> u32 {
-    use std::hash::{BuildHasher as _, RandomState};
-    let [first, second, third, fourth, ..] = RandomState::new().hash_one(()).to_le_bytes();
-    u32::from_le_bytes([first, second, third, fourth])
+    uuid::Uuid::new_v4().as_fields().0
 }
 
 /// Configures a worker of a job, and joins it.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use percolator_files::shown::panic_message;
 use tracing::warn;
 
 use super::account::Account;
 use super::error::LeaseError;
-use super::patience::Pauses;
 use super::worker::{Asks, Due, Worker};
-use crate::panics::message_of;
+use crate::patience::Pauses;
 
 /// Says and reports until it is dropped. What is confirmed then is said as long as the records answer; if
 /// they did not when they were asked last, they are not asked again.
@@ -31,7 +31,7 @@ impl Reporter {
         let thread = thread::Builder::new().name(name).spawn(move || {
             // The metadata may be a user's own. A wait for this thread must not last for ever.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&works, period))) {
-                works.fail(LeaseError::Panicked { message: message_of(&*panic) });
+                works.fail(LeaseError::Panicked { message: panic_message(&*panic) });
             }
         })?;
         Ok(Reporter { worker, thread: Some(thread) })
@@ -40,7 +40,7 @@ impl Reporter {
 
 fn run(worker: &Worker, period: Option<Duration>) {
     let mut account = Account::default();
-    let (mut pauses, mut settles_at) = (Pauses::new(), Instant::now());
+    let (mut pauses, mut settles_at) = (Pauses::default(), Instant::now());
     let mut reported = None;
     let after = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
     let mut reports_at = after(period);
@@ -57,7 +57,7 @@ fn run(worker: &Worker, period: Option<Duration>) {
             Due::Settlement => match account.settle_next(worker) {
                 Ok(_) => {
                     worker.has_answer(Asks::Settlement);
-                    (pauses, settles_at) = (Pauses::new(), Instant::now());
+                    (pauses, settles_at) = (Pauses::default(), Instant::now());
                 }
                 Err(error) if error.may_pass() => {
                     warn!(worker = worker.name(), %error, "it did not succeed: trying again");

@@ -12,9 +12,9 @@ use super::Confirm;
 use super::board::Taken;
 use super::error::LeaseError;
 use super::pace::Sight;
-use super::patience::Pauses;
 use super::worker::{Asks, State, Worker};
 use crate::metadata::{Lease, MetadataError, Revision};
+use crate::patience::Pauses;
 
 /// How long it waits before it looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -65,7 +65,7 @@ fn take(
     next_lease: &mut Option<Lease>,
     is_stopping: &dyn Fn() -> bool,
 ) -> Result<Option<Block>, LeaseError> {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::default();
     // A worker that dies should leave as little as possible unreported: finished blocks are reported first.
     while !is_stopping() && worker.wait_while(State::is_behind, LOOK) {}
     while !is_stopping() {
@@ -80,7 +80,7 @@ fn take(
             }
             Ok(Tried::Again) => {
                 worker.has_answer(Asks::Block);
-                pauses = Pauses::new();
+                pauses = Pauses::default();
             }
             Err(error) if error.may_pass() => {
                 warn!(worker = worker.name(), %error, "it did not succeed: trying again");

@@ -15,11 +15,11 @@ use super::board::{Asker, Board, Taken, TakenBlock};
 use super::error::LeaseError;
 use super::keys::{BlockId, Keys};
 use super::pace::{Sight, Stopwatch};
-use super::patience::patiently;
 use super::records::{OpenRecord, Pace, Progress, WhoRecord, WorkerRecord};
 use super::settle::{Change, Settled, Settlement};
 use crate::clock::{BootClock, Clock as _};
 use crate::metadata::{Lease, LeaseId, MetadataError, Revision};
+use crate::patience::Deadline;
 
 /// A worker of a job. Its feed's reading thread takes blocks; its consumer confirms what is done of them, and
 /// its reporter says so to the records. Only the reader and the reporter wait for these.
@@ -175,9 +175,8 @@ impl Worker {
         let who = who();
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
-        let lease = patiently(&name, options.patience, || {
-            register(&board, &name, &who, options.ttl, &mut next.lock())
-        })?;
+        let lease = Deadline::after(options.patience)
+            .patiently(|| register(&board, &name, &who, options.ttl, &mut next.lock()))?;
         let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
         Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
     }

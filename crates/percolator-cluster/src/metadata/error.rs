@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::records::LeaseId;
+use crate::patience::MayPass;
 
 /// Why records cannot be read or changed.
 #[non_exhaustive]
@@ -78,4 +79,10 @@ pub enum MetadataError {
         /// The cause.
         source: Arc<dyn Error + Send + Sync>,
     },
+}
+
+impl MayPass for MetadataError {
+    fn may_pass(&self) -> bool {
+        matches!(self, MetadataError::Unreachable { .. })
+    }
 }

@@ -24,50 +24,35 @@ pub enum StoreError {
         /// The cause.
         source: Arc<io::Error>,
     },
-    /// The store is full.
-    #[error("could not {what} {path}: the store is full, or a quota is used up: make room in it")]
-    Full {
-        /// What was to be done.
-        what: &'static str,
-        /// The file, or the store.
-        path: String,
-        /// The cause.
-        source: Arc<io::Error>,
-    },
-    /// The store may not be written.
-    #[error("could not {what} {path}: the store is read-only, or belongs to another user")]
-    Refused {
-        /// What was to be done.
-        what: &'static str,
-        /// The file, or the store.
-        path: String,
-        /// The cause.
-        source: Arc<io::Error>,
-    },
-    /// Something else failed.
-    #[error("could not {what} {path}")]
+    /// It failed in another way.
+    #[error("could not {what} {path}{advice}")]
     Io {
         /// What was to be done.
         what: &'static str,
         /// The file, or the store.
         path: String,
+        /// What to do about it, if that is known, after a colon.
+        advice: &'static str,
         /// The cause.
         source: Arc<io::Error>,
     },
 }
 
 impl StoreError {
-    /// Says what failed, and where, and sorts the cause.
+    /// Says what failed, and where, and what to do about the cause.
     #[must_use]
     pub fn new(what: &'static str, path: &str, error: io::Error) -> Self {
         use io::ErrorKind as Kind;
-        let (path, kind) = (shown::message(path).to_string(), error.kind());
-        let source = Arc::new(error);
-        match kind {
-            Kind::StorageFull | Kind::QuotaExceeded => StoreError::Full { what, path, source },
-            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => StoreError::Refused { what, path, source },
-            _ => StoreError::Io { what, path, source },
-        }
+        let advice = match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded => {
+                ": the store is full, or a quota is used up: make room in it"
+            }
+            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => {
+                ": the store is read-only, or belongs to another user"
+            }
+            _ => "",
+        };
+        StoreError::Io { what, path: shown::message(path).to_string(), advice, source: error.into() }
     }
 
     /// The same for a file.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{CheckpointError, Checkpoints, Mode};
 use percolator_cluster::metadata::MemoryMetadata;
-use percolator_cluster::store::{FolderStore, StoreError};
+use percolator_cluster::store::FolderStore;
 
 use crate::process::need::missing;
 use crate::process::{check, check_without_root, child_command, role, this_test};
@@ -38,7 +38,8 @@ fn a_full_store_is_said_and_loses_nothing() {
             checkpoints.save_now().unwrap();
             *checkpoints.state().write() = vec![2; 6 * MEGABYTE];
             let error = checkpoints.save_now().unwrap_err();
-            assert!(matches!(&error, CheckpointError::Store(StoreError::Full { .. })), "{error:?}");
+            let CheckpointError::Store(error) = error else { panic!("{error:?}") };
+            assert!(error.to_string().contains("the store is full"), "{error}");
             assert_eq!(files(folder), 1, "what was begun is gone");
             drop(checkpoints);
             let checkpoints = begin(folder, &metadata, mode);
@@ -83,8 +84,7 @@ fn a_store_that_is_read_only_is_said() {
     if let Some(folder) = role() {
         let checkpoints = begin(Path::new(&folder), &MemoryMetadata::new(), Mode::Copy);
         let error = checkpoints.save_now().unwrap_err();
-        assert!(matches!(&error, CheckpointError::Store(StoreError::Refused { .. })), "{error:?}");
-        let CheckpointError::Store(error) = error else { unreachable!() };
+        let CheckpointError::Store(error) = error else { panic!("{error:?}") };
         assert!(error.to_string().contains("the store is read-only"), "{error}");
         return;
     }

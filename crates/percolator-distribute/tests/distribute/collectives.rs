@@ -3,13 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use percolator_distribute::{
-    Collective, CollectiveError, EngineError, Gather, GatherCollective, LocalCollective,
-};
+use percolator_distribute::{Collective, CollectiveError, Gather, GatherCollective, LocalCollective};
 use proptest::prelude::*;
 
 use crate::common::process::must_end;
@@ -52,6 +51,8 @@ impl Threads {
 }
 
 impl Gather for Threads {
+    type Error = Infallible;
+
     fn rank(&self) -> usize {
         self.rank
     }
@@ -60,7 +61,7 @@ impl Gather for Threads {
         self.table.0.lock().given.len()
     }
 
-    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, EngineError> {
+    fn gather(&mut self, words: &[u64], timeout: Duration) -> Result<Option<Vec<u64>>, Infallible> {
         let (exchange, changed) = &*self.table;
         let mut words = words.to_vec();
         (self.spoil)(self.rank, &mut words);

@@ -1,5 +1,7 @@
 //! What is done to images.
 
+use std::path::PathBuf;
+
 use percolator::Transform;
 use percolator::feed::FeedSpec;
 use percolator::transform::ColorMode;
@@ -29,18 +31,14 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
         return Err(errors::config(keywords.py(), message));
     }
     spec.transform = changed;
-    if let Some(place) = keywords.named("transform_on")? {
-        spec.transform_on = place;
-    }
+    spec.transform_on = keywords.named("transform_on")?.unwrap_or(spec.transform_on);
     if let Some(dtype) = keywords.object("dtype") {
         spec.dtype = dtype_of(&dtype)?;
     }
     if let Some(layout) = keywords.take::<String>("layout")? {
         spec.layout = super::named("layout", &layout.to_ascii_lowercase())?;
     }
-    if let Some(has) = keywords.take("labels_i64")? {
-        spec.labels_i64 = has;
-    }
+    spec.labels_i64 = keywords.take("labels_i64")?.unwrap_or(spec.labels_i64);
     if let Some(target) = keywords.object("target") {
         spec.target = Some(json::part_of("target", &target)?);
     }
@@ -68,30 +66,22 @@ fn color_of(keywords: &mut Keywords<'_>) -> PyResult<Option<ColorMode>> {
 
 /// Changes what the keywords of a transform say.
 pub(crate) fn transform_of(keywords: &mut Keywords<'_>, mut transform: Transform) -> PyResult<Transform> {
-    if let Some(crop) = keywords.take("crop")? {
-        transform = transform.crop(crop);
+    transform = with(transform, keywords.take("crop")?, Transform::crop);
+    transform = with(transform, keywords.take("mirror")?, Transform::mirror);
+    let means = Some(keywords.several::<f32>("mean_values")?).filter(|means| !means.is_empty());
+    transform = with(transform, means, Transform::mean_values);
+    transform = with(transform, keywords.take::<PathBuf>("mean_file")?, Transform::mean_file);
+    transform = with(transform, keywords.take("scale")?, Transform::scale);
+    transform = with(transform, color_of(keywords)?, Transform::color);
+    let resize = |transform: Transform, (height, width)| transform.resize(height, width);
+    transform = with(transform, keywords.take("resize")?, resize);
+    Ok(with(transform, keywords.take("scaled_decode")?, Transform::scaled_decode))
+}
+
+/// Sets what was given.
+fn with<T>(transform: Transform, value: Option<T>, set: impl FnOnce(Transform, T) -> Transform) -> Transform {
+    match value {
+        Some(value) => set(transform, value),
+        None => transform,
     }
-    if let Some(mirror) = keywords.take("mirror")? {
-        transform = transform.mirror(mirror);
-    }
-    let means = keywords.several::<f32>("mean_values")?;
-    if !means.is_empty() {
-        transform = transform.mean_values(means);
-    }
-    if let Some(path) = keywords.take::<std::path::PathBuf>("mean_file")? {
-        transform = transform.mean_file(path);
-    }
-    if let Some(scale) = keywords.take("scale")? {
-        transform = transform.scale(scale);
-    }
-    if let Some(color) = color_of(keywords)? {
-        transform = transform.color(color);
-    }
-    if let Some((height, width)) = keywords.take("resize")? {
-        transform = transform.resize(height, width);
-    }
-    if let Some(scaled) = keywords.take("scaled_decode")? {
-        transform = transform.scaled_decode(scaled);
-    }
-    Ok(transform)
 }

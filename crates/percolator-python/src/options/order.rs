@@ -14,12 +14,8 @@ use crate::{environment, errors};
 
 pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResult<()> {
     let schedule = &mut spec.schedule;
-    if let Some(epochs) = keywords.take("epochs")? {
-        schedule.epochs = Some(epochs);
-    }
-    if let Some(once) = keywords.take("once")? {
-        schedule.once = once;
-    }
+    schedule.epochs = keywords.take("epochs")?.or(schedule.epochs);
+    schedule.once = keywords.take("once")?.unwrap_or(schedule.once);
     let shuffle = keywords.object("shuffle").map(|shuffle| shuffle_of(&shuffle)).transpose()?;
     let bytes: Option<u64> = keywords.take("shuffle_bytes")?;
     match (shuffle, bytes) {
@@ -35,15 +31,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     if !mix.is_empty() {
         schedule.mix = mix;
     }
-    if let Some(last_batch) = keywords.named("last_batch")? {
-        schedule.last_batch = Some(last_batch);
-    }
-    if let Some(assignment) = keywords.named("assignment")? {
-        schedule.assignment = Some(assignment);
-    }
-    if let Some(policy) = keywords.named("policy")? {
-        schedule.policy = Some(policy);
-    }
+    schedule.last_batch = keywords.named("last_batch")?.or(schedule.last_batch);
+    schedule.assignment = keywords.named("assignment")?.or(schedule.assignment);
+    schedule.policy = keywords.named("policy")?.or(schedule.policy);
     seed(keywords, spec)?;
     job(keywords, spec)
 }

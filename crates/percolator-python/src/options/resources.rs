@@ -26,15 +26,9 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     if !devices.is_empty() {
         spec.devices = devices.into_iter().map(host_of).collect();
     }
-    if let Some(threads) = keywords.take("threads")? {
-        spec.threads = Some(threads);
-    }
-    if let Some(batches) = keywords.take("prefetch")? {
-        spec.prefetch = Some(batches);
-    }
-    if let Some(bytes) = keywords.take("memory_limit")? {
-        spec.memory_limit = Some(bytes);
-    }
+    spec.threads = keywords.take("threads")?.or(spec.threads);
+    spec.prefetch = keywords.take("prefetch")?.or(spec.prefetch);
+    spec.memory_limit = keywords.take("memory_limit")?.or(spec.memory_limit);
     if let Some(receipts) = keywords.object("receipts") {
         spec.receipts = match receipts.extract::<bool>() {
             Ok(true) => Receipts::Positions,

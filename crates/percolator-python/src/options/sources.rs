@@ -79,12 +79,8 @@ pub(super) fn apply(keywords: &mut Keywords<'_>, spec: &mut FeedSpec) -> PyResul
     if let Some(root) = keywords.take::<PathBuf>("root")? {
         spec.root = root;
     }
-    if let Some(access) = keywords.named("access")? {
-        spec.access = access;
-    }
-    if let Some(gaps) = keywords.named("log_gaps")? {
-        spec.log_gaps = gaps;
-    }
+    spec.access = keywords.named("access")?.unwrap_or(spec.access);
+    spec.log_gaps = keywords.named("log_gaps")?.unwrap_or(spec.log_gaps);
     // A word, or a folder.
     if let Some(place) = keywords.take::<PathBuf>("index")? {
         spec.index = match place.to_str() {

@@ -1,5 +1,6 @@
 //! What cannot be had is a clear error.
 
+use percolator::feed::ConfigError;
 use percolator::{Device as Lane, Dtype, Feed, FeedError, Field};
 use percolator_tch::{TchBatch as _, TchError, TchFeed as _};
 use tch::{Cuda, Device, Kind};
@@ -12,7 +13,6 @@ fn several_lanes_need_a_device_each() {
     let devices = [Lane::host(0), Lane::host(1)];
     let mut feed = numbers(positions(8, None)).devices(devices).epochs(1).build().unwrap();
     let error = feed.tensors(Device::Cpu).unwrap_err();
-    assert_eq!(error, TchError::Lanes { lanes: 2 });
     assert_eq!(
         error.to_string(),
         "the feed has 2 lanes, and tensors() is for one: use tensors_on(), with a device for each"
@@ -22,7 +22,8 @@ fn several_lanes_need_a_device_each() {
         error.to_string(),
         "the feed has 2 lane(s), but tensors_on() was given 1 device(s): give one for each"
     );
-    assert_eq!(feed.tensors_on(&[]).unwrap_err(), TchError::Devices { lanes: 2, devices: 0 });
+    let due = FeedError::from(ConfigError::DevicesOfLanes { lanes: 2, devices: 0 });
+    assert_eq!(feed.tensors_on(&[]).unwrap_err(), TchError::from(due));
     assert_eq!(feed.tensors_on(&[Device::Cpu; 2]).unwrap().count(), 1, "nothing was lost");
 }
 

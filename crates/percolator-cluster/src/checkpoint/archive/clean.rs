@@ -195,9 +195,10 @@ impl Archive {
         }
         let (store, metadata) = (self.store.clone(), self.metadata.clone());
         let begun = Protocol::begin(store, metadata, id.clone(), KEPT_MAX, TTL, Duration::ZERO);
-        let mut protocol = match begin_or_held(begun.map(|(protocol, _)| protocol))? {
-            Ok(protocol) => protocol,
-            Err(by) => return Ok(held(by)),
+        let mut protocol = match begun {
+            Ok((protocol, _)) => protocol,
+            Err(CheckpointError::Held { by, .. }) => return Ok(held(*by)),
+            Err(error) => return Err(error.into()),
         };
         if options.without_record {
             protocol.give_up_unknown();
@@ -217,16 +218,5 @@ impl Archive {
             }
         };
         Ok(Cleaned { removed, unfinished, ..planned })
-    }
-}
-
-/// Another process has the id: that is not an error here.
-fn begin_or_held(
-    begun: Result<Protocol, CheckpointError>,
-) -> Result<Result<Protocol, Writer>, CheckpointError> {
-    match begun {
-        Ok(protocol) => Ok(Ok(protocol)),
-        Err(CheckpointError::Held { by, .. }) => Ok(Err(*by)),
-        Err(error) => Err(error),
     }
 }

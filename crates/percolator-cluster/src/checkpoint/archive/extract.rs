@@ -44,13 +44,13 @@ impl Write for Target {
     }
 }
 
-/// Copies a checkpoint, or a part of it, into a new file.
+/// Copies a checkpoint, or a part of it, into a new file. Returns the file, and its bytes.
 fn copy(
     from: &mut dyn Read,
     id: &Id,
     part: Option<&str>,
     path: &Path,
-) -> Result<io::Result<Copied>, ArchiveError> {
+) -> Result<io::Result<(WholeFile, u64)>, ArchiveError> {
     let file = WholeFile::create(path).map_err(|error| ArchiveError::target(path, error))?;
     let mut target = Target { file, failed: None };
     let copied = match part {
@@ -65,13 +65,8 @@ fn copy(
         (Some(part), Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
             Err(ArchiveError::NoPart { id: id.clone(), part: part.to_owned(), source: Arc::new(error) })
         }
-        (_, copied) => Ok(copied.map(|bytes| Copied { file: target.file, bytes })),
+        (_, copied) => Ok(copied.map(|bytes| (target.file, bytes))),
     }
-}
-
-struct Copied {
-    file: WholeFile,
-    bytes: u64,
 }
 
 impl Archive {
@@ -117,7 +112,7 @@ impl Archive {
             if !is_newest && !looks.is_empty() && self.revision(id)? != revision {
                 continue;
             }
-            let Some((Copied { file, bytes }, origin)) = found else {
+            let Some(((file, bytes), origin)) = found else {
                 return Err(ArchiveError::NoneWhole { id: id.clone(), rejected });
             };
             file.finish_over(existing).map_err(|error| ArchiveError::target(path, error))?;

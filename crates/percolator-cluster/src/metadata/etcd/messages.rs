@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::etcd::proto::compare::{CompareResult, CompareTarget, TargetUnion};
-use crate::etcd::proto::{
-    Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
-    request_op, response_op,
+use crate::etcd::rpc::{
+    Compare, CompareResult, CompareTarget, Compared, DeleteRangeRequest, KeyValue, Operation, PutRequest,
+    RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
 use crate::metadata::records::{LeaseId, Record, Revision};
 use crate::metadata::transaction::{Change, Condition, Transaction};
@@ -49,7 +48,7 @@ impl Prefix {
 
     /// A record that was found. The error says what is wrong with it.
     pub(super) fn record(&self, found: KeyValue) -> Result<Record, String> {
-        let KeyValue { key, value, create_revision, mod_revision, lease, .. } = found;
+        let KeyValue { key, value, create_revision, mod_revision, lease } = found;
         let shown = || key.escape_ascii().to_string();
         let key = match key.strip_prefix(&self.0[..]).map(str::from_utf8) {
             Some(Ok(key)) => key.to_owned(),
@@ -81,17 +80,17 @@ impl Prefix {
         // Of a key that is not there, each number is 0.
         let (result, target, union) = match condition {
             Condition::Missing(_) => {
-                (CompareResult::Equal, CompareTarget::Create, TargetUnion::CreateRevision(0))
+                (CompareResult::Equal, CompareTarget::Create, Compared::CreateRevision(0))
             }
             // No record was put then, or is held by that: this never holds.
             Condition::Modified(_, Revision(..=0)) | Condition::HeldBy(_, LeaseId(0)) => {
-                (CompareResult::Less, CompareTarget::Create, TargetUnion::CreateRevision(0))
+                (CompareResult::Less, CompareTarget::Create, Compared::CreateRevision(0))
             }
             Condition::Modified(_, revision) => {
-                (CompareResult::Equal, CompareTarget::Mod, TargetUnion::ModRevision(revision.0))
+                (CompareResult::Equal, CompareTarget::Mod, Compared::ModRevision(revision.0))
             }
             Condition::HeldBy(_, lease) => {
-                (CompareResult::Equal, CompareTarget::Lease, TargetUnion::Lease(lease.0))
+                (CompareResult::Equal, CompareTarget::Lease, Compared::Lease(lease.0))
             }
         };
         let key = self.key(condition.key());
@@ -106,22 +105,18 @@ impl Prefix {
                     Some(LeaseId(0)) => NO_SUCH_LEASE,
                     Some(LeaseId(lease)) => *lease,
                 };
-                let (key, value) = (self.key(key), value.clone());
-                request_op::Request::RequestPut(PutRequest { key, value, lease })
+                Operation::Put(PutRequest { key: self.key(key), value: value.clone(), lease })
             }
-            Change::Remove { key } => {
-                let (key, range_end) = (self.key(key), Vec::new());
-                request_op::Request::RequestDeleteRange(DeleteRangeRequest { key, range_end })
-            }
+            Change::Remove { key } => Operation::DeleteRange(DeleteRangeRequest { key: self.key(key) }),
         };
         RequestOp { request: Some(request) }
     }
 
     /// The records that a transaction which was refused has found.
     pub(super) fn refused(&self, answer: TxnResponse) -> Result<Vec<Record>, String> {
-        let found = answer.responses.into_iter().map(|response| match response.response {
-            Some(response_op::Response::ResponseRange(range)) => Ok(range.kvs),
-            _ => Err("it answers a transaction with what was not asked for".to_owned()),
+        let found = answer.responses.into_iter().map(|response| match response.range {
+            Some(range) => Ok(range.kvs),
+            None => Err("it answers a transaction with what was not asked for".to_owned()),
         });
         let found = found.collect::<Result<Vec<_>, _>>()?;
         // The keys were asked for in their order.
@@ -130,7 +125,7 @@ impl Prefix {
 }
 
 fn look_up(range: RangeRequest) -> RequestOp {
-    RequestOp { request: Some(request_op::Request::RequestRange(range)) }
+    RequestOp { request: Some(Operation::Range(range)) }
 }
 
 #[cfg(test)]
@@ -166,7 +161,7 @@ mod tests {
         ] {
             let never = compare(condition);
             assert_eq!((never.result(), never.target()), (CompareResult::Less, CompareTarget::Create));
-            assert_eq!(never.target_union, Some(TargetUnion::CreateRevision(0)));
+            assert_eq!(never.target_union, Some(Compared::CreateRevision(0)));
         }
         assert_eq!(compare(Condition::HeldBy("a".to_owned(), LeaseId(7))).target(), CompareTarget::Lease);
     }

@@ -8,17 +8,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tonic::Code;
+use tonic::codegen::BoxFuture;
+use tonic::{Code, Status};
 
 use self::messages::Prefix;
 use super::Metadata;
 use super::error::MetadataError;
 use super::records::{LeaseId, Records, Revision};
 use super::transaction::{Change, Outcome, Transaction};
-use crate::etcd::proto::{
+use crate::etcd::rpc::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
 };
-use crate::etcd::{Answer as _, Client, EtcdOptions, Failure, Repeat, Session};
+use crate::etcd::{Client, EtcdOptions, Failure, Repeat, Session};
 
 /// Records in etcd, version 3.3 or newer, which processes on any machine share.
 ///
@@ -132,12 +133,7 @@ impl EtcdMetadata {
             })
             .collect();
         let has_ended = |lease: &LeaseId| {
-            let id = lease.0;
-            let asked = self.client.request(Repeat::Allowed, move |session: Session| async move {
-                let request = session.request(LeaseTimeToLiveRequest { id, keys: false });
-                session.leases().lease_time_to_live(request).await.map(tonic::Response::into_inner)
-            });
-            match asked {
+            match self.client.ask(Repeat::Allowed, LeaseTimeToLiveRequest { id: lease.0 }) {
                 // The seconds that are left: 0 is less than one.
                 Ok(answer) => answer.ttl < 0,
                 Err(failure) => matches!(failure, Failure::Answer { code: Code::NotFound, .. }),
@@ -180,12 +176,7 @@ impl Metadata for EtcdMetadata {
         transaction.check()?;
         // What only compares is a read.
         let repeat = if transaction.changes().is_empty() { Repeat::Allowed } else { Repeat::Forbidden };
-        let message = self.prefix.transaction(transaction);
-        let answer = self.client.request(repeat, move |session: Session| {
-            let request = session.request(message.clone());
-            async move { session.records().txn(request).await.map(tonic::Response::into_inner) }
-        });
-        let answer = match answer {
+        let answer = match self.client.ask(repeat, self.prefix.transaction(transaction)) {
             Ok(answer) => answer,
             Err(Failure::Answer { code: Code::NotFound, message }) if message.contains("lease not found") => {
                 // If it was put under none, etcd has found something else.
@@ -194,7 +185,7 @@ impl Metadata for EtcdMetadata {
             }
             Err(failure) => return Err(self.error(WHAT, failure)),
         };
-        let revision = Revision(answer.header().ok_or_else(|| self.no_header())?.revision);
+        let revision = Revision(answer.header.ok_or_else(|| self.no_header())?.revision);
         if answer.succeeded {
             return Ok(Outcome::Committed(revision));
         }
@@ -209,10 +200,7 @@ impl Metadata for EtcdMetadata {
         // Too long for this is too long for etcd, which says so.
         let ttl = i64::try_from(seconds).unwrap_or(i64::MAX);
         // A lease whose number was lost ends by itself.
-        let answer = self.client.request(Repeat::Allowed, move |session: Session| async move {
-            let request = session.request(LeaseGrantRequest { ttl, id: 0 });
-            session.leases().lease_grant(request).await.map(tonic::Response::into_inner)
-        });
+        let answer = self.client.ask(Repeat::Allowed, LeaseGrantRequest { ttl });
         let answer = answer.map_err(|failure| self.error(WHAT, failure))?;
         if answer.id == 0 || !answer.error.is_empty() {
             return Err(self.answer(WHAT, Code::Unknown, format!("no lease, {:?}", answer.error)));
@@ -222,13 +210,14 @@ impl Metadata for EtcdMetadata {
 
     fn keep_alive(&self, lease: LeaseId) -> Result<Duration, MetadataError> {
         const WHAT: &str = "keep a lease alive";
-        let id = lease.0;
-        let answer = self.client.request(Repeat::Allowed, move |session: Session| async move {
-            let request = session.request(tokio_stream::once(LeaseKeepAliveRequest { id }));
-            let mut answers = session.leases().lease_keep_alive(request).await?.into_inner();
-            Session::due(answers.message().await?)
+        let request = LeaseKeepAliveRequest { id: lease.0 };
+        let make = move |session: Session| -> BoxFuture<_, Status> {
+            Box::pin(async move { session.ask_on(tokio_stream::once(request)).await })
+        };
+        let kept = self.client.call(move |calls| async move {
+            calls.request(Repeat::Allowed, &make).await.map(|(_, answer)| answer)
         });
-        match answer {
+        match kept {
             Ok(answer) if answer.ttl > 0 => Ok(Duration::from_secs(answer.ttl.unsigned_abs())),
             Ok(_) | Err(Failure::Answer { code: Code::NotFound, .. }) => {
                 Err(MetadataError::LeaseExpired { lease })
@@ -239,12 +228,7 @@ impl Metadata for EtcdMetadata {
 
     fn revoke(&self, lease: LeaseId) -> Result<(), MetadataError> {
         const WHAT: &str = "revoke a lease";
-        let id = lease.0;
-        let answer = self.client.request(Repeat::Allowed, move |session: Session| async move {
-            let request = session.request(LeaseRevokeRequest { id });
-            session.leases().lease_revoke(request).await.map(tonic::Response::into_inner)
-        });
-        match answer {
+        match self.client.ask(Repeat::Allowed, LeaseRevokeRequest { id: lease.0 }) {
             Ok(_) | Err(Failure::Answer { code: Code::NotFound, .. }) => Ok(()),
             Err(failure) => Err(self.error(WHAT, failure)),
         }

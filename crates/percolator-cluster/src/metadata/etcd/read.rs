@@ -1,10 +1,12 @@
 //! Many records, page by page, all of one revision.
 
+use std::sync::Arc;
+
 use tonic::Code;
 
 use super::messages::Range;
-use crate::etcd::proto::{KeyValue, RangeRequest};
-use crate::etcd::{Calls, Failure, Repeat, Session};
+use crate::etcd::rpc::{KeyValue, RangeRequest};
+use crate::etcd::{Calls, Failure, Repeat};
 
 /// The records of the first page: as many as fit into an answer if each is as large as a record may be.
 const PAGE_FIRST: usize = 32;
@@ -16,7 +18,7 @@ const PAGE_BYTES: usize = 1 << 20;
 const STARTS_MAX: usize = 3;
 
 /// Reads a range. Returns the revision, and what was there then, in the order of the keys.
-pub(super) async fn pages(calls: Calls, range: Range) -> Result<(i64, Vec<KeyValue>), Failure> {
+pub(super) async fn pages(calls: Arc<Calls>, range: Range) -> Result<(i64, Vec<KeyValue>), Failure> {
     let mut starts = 1;
     loop {
         match pages_once(&calls, &range).await {
@@ -50,11 +52,7 @@ async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>)
             revision,
             ..RangeRequest::default()
         };
-        let page = calls.request(Repeat::Allowed, |session: Session| {
-            let request = session.request(request.clone());
-            async move { session.records().range(request).await.map(tonic::Response::into_inner) }
-        });
-        let page = match page.await {
+        let page = match calls.ask(Repeat::Allowed, &request).await {
             // It is too large to be taken.
             Err(Failure::Answer { code: Code::OutOfRange, message })
                 if !is_of_revision(&message) && limit > 1 =>
@@ -65,11 +63,10 @@ async fn pages_once(calls: &Calls, range: &Range) -> Result<(i64, Vec<KeyValue>)
             page => page?,
         };
         if revision == 0 {
-            let header = page.header.as_ref();
-            revision =
-                header.map(|header| header.revision).filter(|&revision| revision > 0).ok_or_else(|| {
-                    Failure::Foreign { message: "it answers without saying at which revision".to_owned() }
-                })?;
+            let stated = page.header.map(|header| header.revision).filter(|&revision| revision > 0);
+            revision = stated.ok_or_else(|| Failure::Foreign {
+                message: "it answers without saying at which revision".to_owned(),
+            })?;
         }
         let bytes: usize = page.kvs.iter().map(|found| found.key.len() + found.value.len()).sum();
         if bytes < PAGE_BYTES {

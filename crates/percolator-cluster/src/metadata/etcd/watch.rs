@@ -1,13 +1,15 @@
 //! Waiting for a change.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::StreamExt as _;
+use tonic::codegen::BoxFuture;
 use tonic::{Code, Status, Streaming};
 
 use super::messages::Range;
-use crate::etcd::proto::{WatchCreateRequest, WatchRequest, WatchResponse, watch_request};
+use crate::etcd::rpc::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::etcd::{Calls, Failure, Repeat, Session};
 
 /// The longest wait. Time is added to it, so it has an end.
@@ -21,14 +23,16 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Waits until something in a range has changed after a revision, but no longer than `at_most` once etcd has
 /// answered. Returns whether something has, or may have.
 pub(super) async fn changed(
-    calls: Calls,
+    calls: Arc<Calls>,
     range: Range,
     revision: i64,
     at_most: Duration,
 ) -> Result<bool, Failure> {
     let end = Instant::now() + at_most.min(WAIT_MAX);
+    let begin =
+        |session| -> BoxFuture<_, Status> { Box::pin(open(session, create_request(&range, revision))) };
     loop {
-        let (mut answers, mut answer) = calls.request(Repeat::Allowed, |s| open(s, &range, revision)).await?;
+        let (mut answers, mut answer) = calls.request(Repeat::Allowed, &begin).await?;
         let begun = Instant::now();
         // The newest revision that is known of.
         let mut newest = 0;
@@ -39,7 +43,7 @@ pub(super) async fn changed(
             if answer.canceled {
                 return Err(canceled(&answer));
             }
-            newest = newest.max(answer.header.as_ref().map_or(0, |header| header.revision));
+            newest = newest.max(answer.header.map_or(0, |header| header.revision));
             answer = match timeout_at(end, answers.message()).await {
                 Ok(Ok(Some(answer))) => answer,
                 // It is too large to be taken, and only changes can be as large; or they are compacted away.
@@ -56,26 +60,24 @@ pub(super) async fn changed(
     }
 }
 
+/// Asks for what happens in a range after a revision.
+fn create_request(range: &Range, revision: i64) -> WatchRequest {
+    let Range { key, range_end } = range.clone();
+    // 0 would be from now on.
+    let start_revision = revision.saturating_add(1).max(1);
+    WatchRequest {
+        create_request: Some(WatchCreateRequest { key, range_end, start_revision, fragment: true }),
+    }
+}
+
 /// Begins a watch. Returns what will be said, and what is said first: that it has begun.
 async fn open(
     session: Session,
-    range: &Range,
-    revision: i64,
+    request: WatchRequest,
 ) -> Result<(Streaming<WatchResponse>, WatchResponse), Status> {
-    let create = WatchCreateRequest {
-        key: range.key.clone(),
-        range_end: range.range_end.clone(),
-        // 0 would be from now on.
-        start_revision: revision.saturating_add(1).max(1),
-        progress_notify: false,
-        fragment: true,
-    };
-    let create = watch_request::RequestUnion::CreateRequest(create);
     // The watch ends when what asks for it does.
-    let request = tokio_stream::once(WatchRequest { request_union: Some(create) });
-    let request = session.request(request.chain(tokio_stream::pending()));
-    let mut answers = session.watch().watch(request).await?.into_inner();
-    let first = Session::due(answers.message().await?)?;
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let (answers, first) = session.ask_on(requests).await?;
     // What etcd says of a token that is no longer valid differs from version to version, and may be what it
     // says of a user who may not: a token that was just given tells.
     let reason = &first.cancel_reason;

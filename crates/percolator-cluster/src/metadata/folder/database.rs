@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::LazyLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use percolator_files::shown;
@@ -25,6 +25,7 @@ use rustix::fs::{Access, FallocateFlags, access, fallocate};
 use super::book;
 use super::fault::Fault;
 use super::file_system;
+use crate::patience::Deadline;
 
 const DATA: &str = "metadata.sqlite";
 const LOG: &str = "metadata.sqlite-wal";
@@ -58,27 +59,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// The process that first opened a folder.
 static OPENER: LazyLock<u32> = LazyLock::new(process::id);
-
-/// Until when to wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    start: Instant,
-    patience: Duration,
-}
-
-impl Deadline {
-    pub(super) fn after(patience: Duration) -> Self {
-        Deadline { start: Instant::now(), patience }
-    }
-
-    pub(super) fn waited(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    pub(super) fn left(&self) -> Duration {
-        self.patience.saturating_sub(self.waited())
-    }
-}
 
 /// An open database.
 #[derive(Debug)]

@@ -25,10 +25,11 @@ use percolator_files::shown;
 use rusqlite::Connection;
 
 use self::book::Book;
-use self::database::{Database, Deadline, RESERVE_BYTES};
+use self::database::{Database, RESERVE_BYTES};
 use self::fault::Fault;
 use super::{Change, LeaseId, Metadata, MetadataError, Outcome, Records, Revision, Transaction};
 use crate::clock::{Clock, MachineClock};
+use crate::patience::Deadline;
 
 /// How long a call waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
