@@ -135,7 +135,7 @@ pub enum SourceError {
     LevelDb(LevelDbError),
     /// A TFRecord file cannot be read.
     #[error(transparent)]
-    TfRecord(#[from] TfRecordError),
+    TfRecord(TfRecordError),
     /// An LMDB cannot be read.
     #[error(transparent)]
     Lmdb(#[from] LmdbError),
@@ -158,6 +158,19 @@ impl From<LevelDbError> for SourceError {
                 SourceError::Instead { path, wanted: "a LevelDB", thing }
             }
             error => SourceError::LevelDb(error),
+        }
+    }
+}
+
+/// Errors that other sources can have, too, are reported as theirs.
+impl From<TfRecordError> for SourceError {
+    fn from(error: TfRecordError) -> Self {
+        match error {
+            TfRecordError::Io { path, action, message, kind, code } => {
+                SourceError::Io { path, action, message, kind, code }
+            }
+            TfRecordError::Instead { path, wanted, thing } => SourceError::Instead { path, wanted, thing },
+            error => SourceError::TfRecord(error),
         }
     }
 }

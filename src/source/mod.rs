@@ -6,12 +6,12 @@
 //! mean: that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers,
 //! and keep an index of where each record is ([`IndexPlace`]).
 
-mod buffers;
 mod checksum;
 mod entry;
 mod error;
 mod files;
 mod from_fn;
+mod held_bytes;
 mod identity;
 pub(crate) mod image_list;
 mod in_memory;
@@ -33,7 +33,6 @@ use std::sync::Arc;
 
 use crate::record::RecordId;
 
-pub use self::buffers::{Buffers, HeldBytes, SpareBuffers};
 pub use self::checksum::VerifiesLater;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, TableChecksum, TableKeeper, UnverifiedTable};
 pub(crate) use self::entry::Damage;
@@ -41,6 +40,7 @@ pub use self::entry::Entry;
 pub use self::error::SourceError;
 pub use self::files::Files;
 pub use self::from_fn::FnSource;
+pub use self::held_bytes::HeldBytes;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::image_list::{ImageList, ImageListError, ListedFile};
@@ -54,7 +54,7 @@ pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, NUMBER_BYTES, PLACE_BYTES};
 pub use self::run::{Record, Run};
 pub use self::tfrecord::TfRecord;
-pub use percolator_files::Access;
+pub use percolator_files::{Access, Buffers, SpareBuffers};
 
 /// How far ahead of a cursor its files are read when they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;

@@ -10,8 +10,8 @@ use std::path::Path;
 use percolator::bad::{BadRecords, QuarantineError, Quarantined};
 use percolator::receipt::{DataDigest, DigestDetail, ReceiptError, Verdict};
 use percolator::snapshot::SnapshotError;
-use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, SourceError, TfRecord};
-use percolator::tfrecord::{Compression, TfRecordWriter, write_record};
+use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, TfRecord};
+use percolator::tfrecord::{Compression, TfRecordError, TfRecordWriter, write_record};
 use percolator::{DecodeFailure, Device, Dtype, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
 use percolator_chaos::{Chaos, Fault};
 
@@ -124,7 +124,7 @@ fn a_digest_and_a_tfrecord_file_are_whole_or_absent_wherever_the_disk_fills() {
                 file.finish()
             };
             match write() {
-                Err(SourceError::Io { path: named, .. }) => {
+                Err(TfRecordError::Io { path: named, .. }) => {
                     assert_eq!(named, path);
                     assert_eq!(names(&saved), [""; 0]);
                     false

@@ -15,11 +15,12 @@ use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
 use percolator::receipt::Verdict;
 use percolator::record::RecordId;
-use percolator::source::{IndexPlace, Source as _, TfRecord};
+use percolator::source::{IndexPlace, Source as _};
 use percolator::{
     DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
 use percolator_chaos::{Chaos, Effect, Faults};
+use percolator_tfrecord::Reader;
 
 use crate::blocks::{Listed, drawn_blocks};
 use crate::consume::{Consuming, Seen};
@@ -194,12 +195,11 @@ impl Run<'_> {
         }
         let is_named = |number: &u64| named.contains_key(number);
         assert!(account.bad.iter().all(is_named), "{:?} came, and {:?} are named", account.bad, named.keys());
-        let source = TfRecord::open(self.quarantine).unwrap();
-        let mut cursor = source.cursor().unwrap();
-        let entries = std::iter::from_fn(|| cursor.advance().unwrap().map(drop));
+        let mut reader = Reader::open(self.quarantine).unwrap();
+        let entries = std::iter::from_fn(|| reader.advance().unwrap().map(drop));
         let forms: usize = named.values().map(BTreeSet::len).sum();
         assert_eq!(entries.count(), forms, "there is more than entries");
-        drop(cursor);
+        drop(reader);
         std::fs::remove_file(self.quarantine).unwrap();
     }
 }

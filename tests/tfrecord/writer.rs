@@ -5,13 +5,12 @@ use std::io::Read as _;
 use std::path::Path;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use percolator::source::SourceError;
-use percolator::tfrecord::{Compression, TfRecordWriter};
+use percolator::tfrecord::{Compression, TfRecordError, TfRecordWriter};
 use proptest::prelude::*;
 
 use crate::files::{COMPRESSIONS, framed};
 
-fn write(path: &Path, compression: Compression, records: &[Vec<u8>]) -> Result<(), SourceError> {
+fn write(path: &Path, compression: Compression, records: &[Vec<u8>]) -> Result<(), TfRecordError> {
     let mut writer = TfRecordWriter::create(path, compression)?;
     for record in records {
         writer.write(record)?;
@@ -91,7 +90,7 @@ fn a_file_that_does_not_fit_is_an_error_and_leaves_nothing() {
             let record: Vec<u8> =
                 (0..1_u32 << 16).flat_map(|at| at.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
             let failed = (0..1000).find_map(|_| writer.write(&record).err()).unwrap();
-            assert!(matches!(failed, SourceError::Io { action: "write the file", .. }), "{failed}");
+            assert!(matches!(failed, TfRecordError::Io { action: "write the file", .. }), "{failed}");
             assert!(writer.write(b"more").is_err());
             let error = writer.finish().unwrap_err().to_string();
             assert!(error.contains("failed before"), "{error}");

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, Net, Phase, Transform, tfrecord};
+use percolator::{ColorMode, Feed, Net, Phase, Transform};
 use percolator_data::{ChannelOrder, Content};
 use percolator_files::shown;
 
@@ -217,7 +217,7 @@ impl SourceArgs {
 
     /// Checks that a file that is to be written would not be taken for one of the TFRecord files.
     pub(super) fn check_output(&self, file: &Path, root: &Path) -> anyhow::Result<()> {
-        let data = self.tfrecord.iter().find(|path| tfrecord::is_among(file, root, path));
+        let data = self.tfrecord.iter().find(|path| percolator_tfrecord::is_among(file, root, path));
         match data.map(|data| [file, data].map(shown::path)) {
             None => Ok(()),
             Some([file, data]) => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use percolator::{Progress, tfrecord};
+use percolator::Progress;
 use percolator_data::Kind;
 use percolator_data::convert::{
     self as conversion, Encoded, Encoding, ExampleNames, ImageOptions, RecordOptions, Summary,
@@ -340,8 +340,8 @@ impl OutputArgs {
         if let Some(shards) = self.shards {
             first.push(format!("-00000-of-{shards:05}"));
         }
-        let is_among =
-            Backend::from(self.backend) == Backend::TfRecord && tfrecord::is_among(&first, "", data);
+        let is_among = Backend::from(self.backend) == Backend::TfRecord
+            && percolator_tfrecord::is_among(&first, "", data);
         let [name, data] = [&self.output, data].map(shown::path);
         ensure!(!is_among, "{name}: it would be among the files of the data set {data}: give another path");
         Ok(())

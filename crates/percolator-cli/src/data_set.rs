@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use clap::Args;
+use percolator::Progress;
 use percolator::leveldb::LogGaps;
-use percolator::{Progress, tfrecord};
 use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 use percolator_files::shown;
@@ -116,10 +116,11 @@ impl DataArgs {
     fn holds(&self, path: &Path) -> bool {
         // A new file in a database's folder is none of the database's.
         let is_database = ["data.mdb", "CURRENT"].iter().any(|file| self.path.join(file).exists());
-        let files = tfrecord::files(&self.path).unwrap_or_default();
+        let files = percolator_tfrecord::files(&self.path).unwrap_or_default();
         let mut places = files.iter().chain([&self.path]).filter_map(|file| file.canonicalize().ok());
         let is_in_place = |there: PathBuf| places.any(|place| there.starts_with(place));
-        path.canonicalize().is_ok_and(is_in_place) || !is_database && tfrecord::is_among(path, "", &self.path)
+        path.canonicalize().is_ok_and(is_in_place)
+            || !is_database && percolator_tfrecord::is_among(path, "", &self.path)
     }
 }
 

@@ -10,7 +10,7 @@ use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
 use percolator::record::StepId;
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, TfRecord};
-use percolator::{LastBatch, Snapshot, tfrecord};
+use percolator::{LastBatch, Snapshot};
 use percolator_files::shown;
 use serde_json::json;
 
@@ -161,7 +161,7 @@ impl Plan {
         let tfrecord = TfRecord::options().access(access);
         let mut tfrecords = Vec::new();
         for path in &self.tfrecord {
-            tfrecords.extend(tfrecord::files(path)?);
+            tfrecords.extend(percolator_tfrecord::files(path)?);
         }
         let tfrecords = tfrecords.iter().map(|path| pass(&tfrecord.open(path)?));
         lmdbs.chain(leveldbs).chain(tfrecords).collect()

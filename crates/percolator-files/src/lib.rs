@@ -7,6 +7,7 @@
 //! - [`Access`]: whether a file is mapped or read; by default, its file system decides.
 //! - [`file_id`]: which file it is, whatever its path, and whether it is unchanged.
 //! - [`KeptMaps`]: how many files of the process may stay mapped.
+//! - [`SpareBuffers`]: buffers that readers of several files share.
 //! - [`glob`]: which files a pattern names.
 //! - [`checked_text`]: small values as text that shows whether it was cut or edited.
 //! - [`checksum`]: crc32c, plain, or masked as in LevelDB and TFRecord.
@@ -31,12 +32,14 @@ mod kept_maps;
 pub mod parallel;
 mod progress;
 pub mod shown;
+mod spare_buffers;
 pub mod what;
 pub mod whole_file;
 
 pub use self::access::{Access, Reading};
 pub use self::kept_maps::KeptMaps;
 pub use self::progress::Progress;
+pub use self::spare_buffers::{Buffers, SpareBuffers};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

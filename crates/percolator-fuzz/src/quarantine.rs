@@ -6,8 +6,8 @@ use percolator::bad::Quarantined;
 use percolator::decoder::Decoded;
 use percolator::example::ExampleWriter;
 use percolator::source::FnSource;
-use percolator::tfrecord::write_record;
 use percolator::{BadRecords, DecodeFailure, Dtype, Feed, FeedError, Field};
+use percolator_tfrecord::write_record;
 
 use crate::accepted::accepted;
 use crate::files::Folder;

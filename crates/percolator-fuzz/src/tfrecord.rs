@@ -1,14 +1,15 @@
 //! TFRecord files, plain and compressed, and the sidecar of an index.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use percolator::source::{Access, IndexPlace, TfRecord};
-use percolator::tfrecord::Compression;
+use percolator_tfrecord::{Compression, Options, Reader, RecordFile};
 
 use crate::accepted::accepted;
 use crate::files::{Folder, Walked, check_positions, walk};
 use crate::frames::{Frames, frames};
-use crate::memory::{Budget, within};
+use crate::memory::{Budget, uncounted, within};
 use crate::{lmdb, repair};
 
 /// Buffers of the sequential read, and what is walked.
@@ -16,7 +17,8 @@ const PLAIN: Budget = Budget::mebibytes(4, 64);
 /// Deflate makes at most 1,032 bytes of one, and a record is at most the whole of them.
 const PACKED: Budget = Budget::mebibytes(4, 1_032 * 4);
 
-/// A plain file, mapped and read: both ways give the records that a naive reader finds.
+/// A plain file, mapped and read, by a source and by a reader: all ways give the records that a naive reader
+/// finds.
 pub(crate) fn tfrecord(bytes: &[u8]) {
     repair::both(bytes, repair::tfrecord, |bytes| {
         let folder = Folder::new();
@@ -33,6 +35,7 @@ pub(crate) fn tfrecord(bytes: &[u8]) {
                 check_positions(&source, &IndexPlace::Memory, &walked);
                 assert_eq!(walked, due);
             });
+            within(bytes, PLAIN, || assert_eq!(read(&path, access), due));
         }
         // Whatever it is taken for when nobody says.
         let _ = within(bytes, PACKED, || {
@@ -76,6 +79,22 @@ pub(crate) fn tfrecord_sidecar(bytes: &[u8]) {
     let open = || TfRecord::open(&path).expect("it is whole");
     let walked = walk(&open(), DATA.len());
     lmdb::sidecar(bytes, &folder, &|| Box::new(open()), &walked);
+}
+
+/// What a reader of a plain file finds up to the end or to damage.
+fn read(path: &Path, access: Access) -> Walked {
+    let options = Options { access, compression: Some(Compression::Plain) };
+    let mut reader = Reader::new(&RecordFile::open(path, &options).expect("any file can be opened"));
+    let mut records = Vec::new();
+    let is_whole = loop {
+        match reader.advance() {
+            Ok(Some(data)) => {
+                uncounted(|| records.push((format!("{:08}", records.len()).into_bytes(), data.to_vec())));
+            }
+            ended => break ended.is_ok(),
+        }
+    };
+    Walked { records, is_whole }
 }
 
 /// The records up to the end or to damage.

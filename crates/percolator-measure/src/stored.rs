@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use percolator::feed::{FeedSpec, SourceSpec};
-use percolator::source::ImageList;
+use percolator::source::{ImageList, SourceError};
 use percolator::tfrecord;
 
 use crate::error::MeasureError;
@@ -27,7 +27,7 @@ fn of_source(source: &SourceSpec, root: &Path) -> Result<Vec<PathBuf>, MeasureEr
             vec![if path.is_dir() { path.join("data.mdb") } else { path }]
         }
         SourceSpec::LevelDb { path } => tables(root.join(path))?,
-        SourceSpec::TfRecord { path, .. } => tfrecord::files(root.join(path))?,
+        SourceSpec::TfRecord { path, .. } => tfrecord::files(root.join(path)).map_err(SourceError::from)?,
         SourceSpec::ImageList { list, root_folder, .. } => {
             let list = ImageList::open(root.join(list))?.root_folder(root_folder).relative_to(root);
             list.files().take(LISTED_MAX).map(|file| file.path).collect()

@@ -38,7 +38,7 @@ impl TfRecordWriter {
             }
         };
         let written = written.ok_or_else(|| errors::closed(py, "the file is closed"))?;
-        written.map_err(|error| errors::source(py, error))
+        written.map_err(|error| errors::source(py, error.into()))
     }
 }
 
@@ -49,7 +49,7 @@ impl TfRecordWriter {
     #[pyo3(signature = (path, *, compression="plain"))]
     fn new(py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<Self> {
         let compression: Compression = options::named("compression", compression)?;
-        let writer = Writer::create(path, compression).map_err(|error| errors::source(py, error))?;
+        let writer = Writer::create(path, compression).map_err(|error| errors::source(py, error.into()))?;
         Ok(TfRecordWriter { writer: OfProcess::new(Mutex::new(Some(writer))) })
     }
 
@@ -73,7 +73,7 @@ impl TfRecordWriter {
             let writer = shared.lock().take();
             writer.map_or(Ok(()), Writer::finish)
         });
-        finished.map_err(|error| errors::source(py, error))
+        finished.map_err(|error| errors::source(py, error.into()))
     }
 
     /// The number of records so far; `None` once it is closed.

@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use percolator_files::checksum::Crc32c;
+use percolator_files::input_file;
+use percolator_messages::example::{Example, ExampleWriter, NameFirst};
+use percolator_tfrecord::{FrameFault, HEAD_BYTES, read_frame};
 
 use super::QuarantineError;
 use crate::bad::BadRecord;
 use crate::record::Key;
-use crate::source::tfrecord::{FrameFault, HEAD_BYTES, read_frame};
-use percolator_files::input_file;
-use percolator_messages::example::{Example, ExampleWriter, NameFirst};
 
 /// The features of an entry.
 pub(super) mod feature {

@@ -21,10 +21,10 @@ use self::entry::{Name, facts, feature, read_entries};
 use super::BadRecord;
 use crate::base::sync::Mutex;
 use crate::source::Record;
-use crate::source::tfrecord::frame_around;
 use percolator_files::whole_file::{self, kind_of};
 use percolator_files::{file_lock, shown};
 use percolator_messages::example::{features_head, string_head};
+use percolator_tfrecord::frame_around;
 
 /// How long a writer waits while no other one adds anything. Each holds the file's lock while it reads what
 /// was added and adds one entry; a stopped process holds it for ever.
@@ -295,8 +295,8 @@ mod tests {
 
     use super::*;
     use crate::record::{Key, RecordId};
-    use crate::source::tfrecord::{HEAD_BYTES, write_record};
     use percolator_messages::example::ExampleWriter;
+    use percolator_tfrecord::{HEAD_BYTES, write_record};
 
     fn note(quarantine: &Quarantine, index: u64) -> Result<(), QuarantineError> {
         let id = RecordId { epoch: 0, index };

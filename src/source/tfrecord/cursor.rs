@@ -1,23 +1,18 @@
 //! The cursor over a file's records.
 
-#![expect(unsafe_code, reason = "records of a mapped file are lent")]
-
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::error::TfRecordError;
-use super::frame::Frame;
+use percolator_tfrecord::{Frame, PackedWalk, PlainFile, PlainWalk, RecordFile};
+
 use super::index::Indexed;
-use super::key::DecimalKey;
-use super::packed_walk::PackedWalk;
-use super::plain::{Map, Plain};
-use super::walk::{LARGE_BYTES, Place, Walk};
-use super::{Body, TfRecord};
+use super::key::{DecimalKey, KEY_BYTES};
+use super::lending::Mapped;
+use super::{TfRecord, TfRecordError};
 use crate::record::RecordId;
 use crate::source::index::Damage;
-use crate::source::page_cache::PageCache;
-use crate::source::{Cursor, Entry, HeldBytes, Lender, Run, SourceError, SpareBuffers};
+use crate::source::{Cursor, Entry, HeldBytes, Run, SourceError, SpareBuffers};
 
 /// After this many steps since a seek, the cursor is assumed to continue from record to record.
 const STEPS_APART: u32 = 4;
@@ -60,7 +55,7 @@ enum At {
 
 /// A cursor over a file that is not compressed.
 struct PlainCursor {
-    walk: Walk,
+    walk: PlainWalk,
     /// The map in which the cursor reads from record to record; `None` if the file is read.
     forward: Option<Mapped>,
     /// The map in which it seeks, once it has.
@@ -81,42 +76,21 @@ struct PlainCursor {
     alone: Option<Range<usize>>,
 }
 
-/// A map, and what the kernel reads of it ahead of the cursor.
-struct Mapped {
-    /// Declared, hence dropped, before the map.
-    page_cache: PageCache,
-    map: Arc<Map>,
-    lender: Lender,
-}
-
-impl Mapped {
-    fn new(plain: &Plain, map: &Arc<Map>, verify: Verify) -> Self {
-        let (map, lender) = (map.clone(), map.lender(verify == Verify::ByCursor));
-        let page_cache = new_page_cache(plain, &map);
-        Mapped { page_cache, map, lender }
-    }
-}
-
-/// The page cache of one of this file's maps. Its holder must keep the map for longer than the result.
-fn new_page_cache(plain: &Plain, map: &Map) -> PageCache {
-    // SAFETY: the result is kept in a `Mapped`, beside the map whose records it gets, and the map is dropped
-    // after it.
-    unsafe { plain.page_cache(map) }
-}
-
 impl TfRecordCursor {
     pub(super) fn new(source: &TfRecord, verify: Verify) -> Self {
-        let at = match &source.body {
-            Body::Plain(plain) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
-            Body::Packed(packed) => At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None },
+        let at = match &source.file {
+            RecordFile::Plain(plain) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
+            RecordFile::Packed(packed) => {
+                At::Packed { walk: Box::new(PackedWalk::new(packed, KEY_BYTES)), whole: None }
+            }
         };
         TfRecordCursor { source: source.clone(), verify, at, key: DecimalKey::new(), damage: None }
     }
 
     fn position(&self) -> u64 {
         match &self.at {
-            At::Plain(plain) => plain.walk.position,
-            At::Packed { walk, .. } => walk.position,
+            At::Plain(plain) => plain.walk.position(),
+            At::Packed { walk, .. } => walk.position(),
         }
     }
 
@@ -136,31 +110,28 @@ impl Cursor for TfRecordCursor {
         match at {
             At::Plain(plain) => {
                 let Some(frame) = plain.step(source, *verify)? else { return Ok(None) };
-                key.go_to(plain.walk.position - 1);
+                key.go_to(plain.walk.position() - 1);
                 plain.entry(frame, *verify, key.bytes(), damage).map(Some)
             }
             At::Packed { walk, whole } => {
                 *whole = None;
                 let stepped = walk.step();
-                key.go_to(walk.position.saturating_sub(1));
-                let frame = match stepped {
-                    Ok(Some(frame)) => frame,
+                key.go_to(walk.position().saturating_sub(1));
+                match stepped {
+                    Ok(Some(_)) => {}
                     Ok(None) => {
                         walk.close();
-                        source.learn(walk.position)?;
+                        source.learn(walk.position())?;
                         return Ok(None);
                     }
-                    Err(SourceError::TfRecord(error @ TfRecordError::Data { bytes, .. }))
-                        if *verify == Verify::ByUser =>
-                    {
-                        let value = walk.bytes(walk.place(bytes));
-                        return Ok(Some(Entry::damaged(key.bytes(), value, damage.insert(error.into()))));
+                    Err(error @ TfRecordError::Data { .. }) if *verify == Verify::ByUser => {
+                        let damage = damage.insert(error.into());
+                        return Ok(Some(Entry::damaged(key.bytes(), walk.data(), damage)));
                     }
-                    Err(error) => return Err(error),
-                };
-                let place = walk.place(frame.length);
-                let entry = Entry::borrowed(key.bytes(), walk.bytes(place.clone()));
-                *whole = (*verify == Verify::ByUser && place.len() >= LARGE_BYTES).then_some(place);
+                    Err(error) => return Err(error.into()),
+                }
+                let entry = Entry::borrowed(key.bytes(), walk.data());
+                *whole = walk.alone().filter(|_| *verify == Verify::ByUser);
                 Ok(Some(if whole.is_some() { entry.whole() } else { entry }))
             }
         }
@@ -178,7 +149,7 @@ impl Cursor for TfRecordCursor {
                 let is_there = walk.skip()?.is_some();
                 if !is_there {
                     walk.close();
-                    source.learn(walk.position)?;
+                    source.learn(walk.position())?;
                 }
                 Ok(is_there)
             }
@@ -215,11 +186,11 @@ impl Cursor for TfRecordCursor {
 
     fn foresee(&mut self, position: u64) {
         if let At::Plain(plain) = &mut self.at
-            && let Some(Mapped { map, .. }) = &plain.by_position
+            && let Some(mapped) = &plain.by_position
             && let Some((start, _)) =
                 plain.indexed.as_ref().and_then(|indexed| indexed.place(position).ok()?)
         {
-            map.ask_for_head(start);
+            mapped.ask_for_head(start);
         }
     }
 
@@ -235,7 +206,7 @@ impl Cursor for TfRecordCursor {
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         let (buffer, value) = match &mut self.at {
             At::Plain(plain) => match plain.alone.take() {
-                Some(value) => (plain.walk.alone(), value),
+                Some(value) => (plain.walk.buffer(), value),
                 None => return false,
             },
             At::Packed { walk, whole } => match whole.take() {
@@ -278,9 +249,9 @@ impl Cursor for TfRecordCursor {
 }
 
 impl PlainCursor {
-    fn new(plain: &Arc<Plain>, verify: Verify) -> Self {
+    fn new(plain: &Arc<PlainFile>, verify: Verify) -> Self {
         PlainCursor {
-            walk: Walk::new(plain),
+            walk: PlainWalk::new(plain, KEY_BYTES),
             forward: plain.map().map(|map| Mapped::new(plain, map, verify)),
             by_position: None,
             is_by_position: false,
@@ -302,8 +273,7 @@ impl PlainCursor {
     }
 
     fn rewind(&mut self) {
-        (self.walk.offset, self.walk.position) = (0, 0);
-        self.walk.goes_on();
+        self.walk.rewind();
         (self.is_by_position, self.end_by_index, self.steps) = (false, None, STEPS_ASKED_FOR);
     }
 
@@ -317,7 +287,8 @@ impl PlainCursor {
                 self.end_by_index = Some(end);
             }
             Ok(None) if position >= indexed.index.records() => {
-                self.walk.jump(position, (plain.state.bytes, plain.state.bytes));
+                let end = plain.state().bytes;
+                self.walk.jump(position, (end, end));
                 self.end_by_index = None;
             }
             // The next step notices, because no record is that long.
@@ -346,13 +317,13 @@ impl PlainCursor {
     fn step(&mut self, source: &TfRecord, verify: Verify) -> Result<Option<Frame>, SourceError> {
         let here = if self.is_by_position { &self.by_position } else { &self.forward };
         let map = here.as_ref().map(|here| &*here.map);
-        let position = self.walk.position;
+        let position = self.walk.position();
         let found = match self.end_by_index.take() {
             None => self.walk.step(map)?,
             Some(end) => match self.walk.step(map) {
                 Ok(Some(frame)) if frame.end() == end => Some(frame),
                 // Nothing was read that could be wrong.
-                Err(error @ SourceError::Io { .. }) => return Err(error),
+                Err(error @ TfRecordError::Io { .. }) => return Err(error.into()),
                 // Either the file is damaged here, or the index is of another state of the file.
                 _ => return self.step_by_new_index(position, source, verify),
             },
@@ -394,7 +365,7 @@ impl PlainCursor {
     #[cold]
     fn ended(&mut self, source: &TfRecord) -> Result<(), SourceError> {
         if !self.is_by_position {
-            source.learn(self.walk.position)?;
+            source.learn(self.walk.position())?;
         }
         self.close();
         self.put_buffers();
@@ -450,29 +421,19 @@ impl PlainCursor {
     ) -> Result<Entry<'a>, SourceError> {
         self.came_to(frame, true);
         let here = if self.is_by_position { &self.by_position } else { &self.forward };
-        let Some(Mapped { map, lender, .. }) = here else {
-            self.alone = None;
-            let (place, verified) = self.walk.read(frame)?;
-            match verified {
-                Ok(()) => {}
-                Err(error) if verify == Verify::ByUser => {
-                    return Ok(Entry::damaged(key, self.walk.bytes(&place), damage.insert(error)));
-                }
-                Err(error) => return Err(error),
-            }
-            self.alone = match &place {
-                Place::Alone(range) if verify == Verify::ByUser => Some(range.clone()),
-                Place::Alone(_) | Place::Window(_) => None,
-            };
-            let entry = Entry::borrowed(key, self.walk.bytes(&place));
-            return Ok(if self.alone.is_some() { entry.whole() } else { entry });
-        };
-        let data = map.data(frame);
-        if verify == Verify::ByCursor {
-            map.check(data)?;
+        if let Some(mapped) = here {
+            return mapped.entry(frame, key, verify);
         }
-        // SAFETY: the data are in the map, which is never written to, and `lender` holds it. What another
-        // process could do to the file is the caveat of every map, which `Access::Mapped` names.
-        Ok(unsafe { Entry::lent_value(key, data, lender) })
+        self.alone = None;
+        match self.walk.read(frame) {
+            Ok(()) => {}
+            Err(error @ TfRecordError::Data { .. }) if verify == Verify::ByUser => {
+                return Ok(Entry::damaged(key, self.walk.data(), damage.insert(error.into())));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.alone = self.walk.alone().filter(|_| verify == Verify::ByUser);
+        let entry = Entry::borrowed(key, self.walk.data());
+        Ok(if self.alone.is_some() { entry.whole() } else { entry })
     }
 }

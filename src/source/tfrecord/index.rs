@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use super::packed_walk::PackedWalk;
-use super::plain::Plain;
-use super::walk::Walk;
-use super::{Body, TfRecord, TfRecordError};
+use percolator_files::shown;
+use percolator_tfrecord::{PackedWalk, PlainFile, PlainWalk, RecordFile};
+
+use super::TfRecord;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
-use percolator_files::shown;
 
 /// An index, and the file that it belongs to.
 #[derive(Clone, Debug)]
@@ -19,7 +18,7 @@ pub(super) struct Indexed {
     /// The place that was requested.
     place: IndexPlace,
     pub(super) index: Arc<RecordIndex>,
-    pub(super) plain: Arc<Plain>,
+    pub(super) plain: Arc<PlainFile>,
 }
 
 impl Indexed {
@@ -27,7 +26,7 @@ impl Indexed {
     pub(super) fn place(&self, position: u64) -> Result<Option<(u64, u64)>, Damage> {
         let Some([start]) = self.index.place(position)? else { return Ok(None) };
         let next = self.index.place(position.saturating_add(1))?;
-        Ok(Some((start, next.map_or(self.plain.state.bytes, |[next]| next))))
+        Ok(Some((start, next.map_or(self.plain.state().bytes, |[next]| next))))
     }
 }
 
@@ -37,9 +36,7 @@ impl TfRecord {
         if indexed.as_ref().is_some_and(|indexed| indexed.place == *place) {
             return Ok(());
         }
-        let Body::Plain(plain) = &self.body else {
-            return Err(TfRecordError::InOrderAlone { file: self.path.clone() }.into());
-        };
+        let plain = self.file.plain()?;
         let subject = self.subject(place);
         let found = RecordIndex::find(&subject).filter(|index| match why_unfit(index, plain) {
             None => true,
@@ -51,7 +48,7 @@ impl TfRecord {
         });
         let index = match found {
             Some(index) => index,
-            None => RecordIndex::keep(&subject, Walk::scan(plain)?),
+            None => RecordIndex::keep(&subject, PlainWalk::scan(plain)?),
         };
         self.learn(index.records())?;
         *indexed = Some(Indexed { place: place.clone(), index: Arc::new(index), plain: plain.clone() });
@@ -60,7 +57,7 @@ impl TfRecord {
 
     /// Counts the records, and makes those of a plain file seekable as well.
     pub(super) fn count_records(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        let Body::Packed(packed) = &self.body else { return self.make_seekable(place) };
+        let RecordFile::Packed(packed) = &self.file else { return self.make_seekable(place) };
         if self.records.get().is_some() {
             return Ok(());
         }
@@ -81,7 +78,7 @@ impl TfRecord {
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());
         }
-        let index = RecordIndex::keep(&self.subject(&wrong.place), Walk::scan(&wrong.plain)?);
+        let index = RecordIndex::keep(&self.subject(&wrong.place), PlainWalk::scan(&wrong.plain)?);
         self.learn(index.records())?;
         let anew = Indexed { index: Arc::new(index), ..wrong.clone() };
         *indexed = Some(anew.clone());
@@ -114,10 +111,10 @@ impl TfRecord {
 /// Why an index does not belong to this file, or cannot be read. Checks that its first record is the file's
 /// first, which no seek looks up, and its last one the last. Every record that is read by the index is
 /// checked in the same way.
-fn why_unfit(index: &RecordIndex, plain: &Arc<Plain>) -> Option<String> {
+fn why_unfit(index: &RecordIndex, plain: &Arc<PlainFile>) -> Option<String> {
     let unfit = || Some("its first or last record is not the file's".to_owned());
     let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
-        None => return if plain.state.bytes == 0 { None } else { unfit() },
+        None => return if plain.state().bytes == 0 { None } else { unfit() },
         Some(Ok(Some([last]))) => last,
         Some(Ok(None)) => return unfit(),
         Some(Err(damage)) => return Some(damage.to_string()),
@@ -127,11 +124,11 @@ fn why_unfit(index: &RecordIndex, plain: &Arc<Plain>) -> Option<String> {
         Ok(_) => return unfit(),
         Err(damage) => return Some(damage.to_string()),
     }
-    let mut walk = Walk::new(plain);
-    walk.jump(0, (last, plain.state.bytes));
+    let mut walk = PlainWalk::new(plain, 0);
+    walk.jump(0, (last, plain.state().bytes));
     let map = plain.map().cloned();
     match walk.step(map.as_deref()) {
-        Ok(Some(_)) if walk.offset == plain.state.bytes => None,
+        Ok(Some(_)) if walk.offset() == plain.state().bytes => None,
         Ok(_) => unfit(),
         Err(error) => Some(error.to_string()),
     }

@@ -1,94 +1,39 @@
-//! TFRecord, TensorFlow's file of records.
-//!
-//! A file is a sequence of records, each with its length and two masked CRC-32Cs, one of the length and one
-//! of the data. It may be compressed as a whole, with GZIP or ZLIB.
+//! TFRecord files as sources of records. [`percolator_tfrecord`] reads and writes the files; its
+//! documentation has the format and what is promised.
 //!
 //! ```text
-//! find         which files a path means: a file, a folder, a pattern
-//!   v
-//! mod          opens a file; packed: how it is compressed
-//!   v
-//! frame        how a record is framed
-//!   v
-//! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
-//! packed_walk  a compressed file, unpacked in order (inflate); buffer: for values of any length
-//!   v
-//! cursor       reads in order, or a plain file by position (index); key: a record's key
-//! writer       writes a file
+//! TfRecord -> RecordFile: a plain file, mapped or read, or a compressed one
+//!             TfRecordCursor -> PlainWalk, PackedWalk: in order, or a plain file by position (index)
+//!                            -> Mapped: what is lent of a map (lending); key: a record's key
 //! ```
 //!
 //! - Both checksums of each record are verified. The cursor verifies the length's before it uses the length.
 //!   The data's is verified by the worker that uses the data, if they are lent from a map and the cursor is a
 //!   feed's; otherwise by the cursor. A record that a cursor skips is not read, and its data are not
 //!   verified.
-//! - A stored length alone never causes an allocation: a plain file must have that many bytes, and a
-//!   compressed one is unpacked piece by piece.
-//! - A record has at most 4 GiB - 1 of data, as in an LMDB: a file with holes may be longer than its disk.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
-mod buffer;
 mod cursor;
-mod error;
-mod find;
-mod frame;
 mod index;
-mod inflate;
 mod key;
-mod open_files;
-mod packed;
-mod packed_walk;
-mod plain;
-mod walk;
-mod writer;
+mod lending;
 
-use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use percolator_files::checksum::crc32c;
+use percolator_files::Access;
+use percolator_tfrecord::{Options, RecordFile, files_in};
 
-pub use self::error::{RecordAt, TfRecordError};
-pub use self::writer::{TfRecordWriter, write_record};
+pub use percolator_tfrecord::{
+    Compression, RecordAt, TfRecordError, TfRecordWriter, files, is_among, write_record,
+};
 
 use self::cursor::{TfRecordCursor, Verify};
-pub(crate) use self::frame::{FrameFault, HEAD_BYTES, read_frame};
 use self::index::Indexed;
-use self::packed::Packed;
-use self::plain::Plain;
-pub(crate) use self::writer::frame_around;
 use super::joined::Joined;
 use super::{Cursor, Identity, IndexPlace, NOT_WRITTEN, Source, SourceError, VerifiesLater};
-use percolator_files::Access;
-use percolator_files::shown;
-use percolator_files::what::Kind;
-use percolator_files::what::begins_with_record;
-
-/// How a TFRecord file is compressed: TensorFlow's `compression_type`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-pub enum Compression {
-    /// Not compressed: `""` or `"NONE"`.
-    #[default]
-    Plain,
-    /// `"GZIP"`.
-    Gzip,
-    /// `"ZLIB"`.
-    Zlib,
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Compression::Plain => "a plain file",
-            Compression::Gzip => "GZIP",
-            Compression::Zlib => "ZLIB",
-        })
-    }
-}
 
 /// A TFRecord file, opened for reading.
 ///
@@ -111,19 +56,13 @@ impl fmt::Display for Compression {
 pub struct TfRecord {
     /// As the caller gave it.
     path: PathBuf,
-    body: Body,
+    file: RecordFile,
     /// How the file is recognised.
     facts: Identity,
     /// The number of records, once it is known. Clones share it.
     records: Arc<OnceCell<u64>>,
     /// The index of the records, once it was requested. Clones share it.
     indexed: Arc<Mutex<Option<Indexed>>>,
-}
-
-#[derive(Clone, Debug)]
-enum Body {
-    Plain(Arc<Plain>),
-    Packed(Arc<Packed>),
 }
 
 /// How a [`TfRecord`] is opened.
@@ -136,17 +75,14 @@ enum Body {
 /// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct TfRecordOptions {
-    access: Access,
-    compression: Option<Compression>,
-}
+pub struct TfRecordOptions(Options);
 
 impl TfRecordOptions {
     /// Sets how the file is read (default: [`Access::Auto`]). With [`Access::Read`], and for a compressed
     /// file, records are copied, and the cursor verifies their data.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
-        self.access = access;
+        self.0.access = access;
         self
     }
 
@@ -155,7 +91,7 @@ impl TfRecordOptions {
     /// like ZLIB, and unpacks to a record, is ZLIB. Everything else is read as plain.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = Some(compression);
+        self.0.compression = Some(compression);
         self
     }
 
@@ -165,7 +101,11 @@ impl TfRecordOptions {
     ///
     /// As [`TfRecord::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<TfRecord, SourceError> {
-        TfRecord::open_with(path.as_ref(), self)
+        let path = path.as_ref().to_owned();
+        let file = RecordFile::open(&path, &self.0)?;
+        let kind = Identity::new().with("kind", "TFRecord");
+        let facts = file.facts().into_iter().fold(kind, |facts, (name, fact)| facts.with(name, fact));
+        Ok(TfRecord { path, file, facts, records: Arc::default(), indexed: Arc::default() })
     }
 
     /// Opens several files as one data set. Each path is a file, a folder, all of whose files are read, or a
@@ -190,25 +130,8 @@ impl TfRecordOptions {
     /// Opens the files that a path means.
     pub(crate) fn open_each(&self, root: &Path, path: &Path) -> Result<Vec<Arc<dyn Source>>, SourceError> {
         let open = |path: PathBuf| Ok(Arc::new(self.open(path)?) as Arc<dyn Source>);
-        find::files(root, path)?.into_iter().map(open).collect()
+        files_in(root, path)?.into_iter().map(open).collect()
     }
-}
-
-/// Returns the files that a path means, sorted: the file itself, all files of a folder, or those that match a
-/// pattern. See [`TfRecordOptions::open_all`].
-///
-/// # Errors
-///
-/// [`SourceError`] if there are none.
-pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, SourceError> {
-    find::files(Path::new(""), path.as_ref())
-}
-
-/// Returns whether a file would be one of [those](files) that a path means, if it existed: its contents would
-/// be taken for records. A relative path begins at `root`, which is not part of a pattern.
-#[must_use]
-pub fn is_among(file: impl AsRef<Path>, root: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
-    find::is_among(file.as_ref(), root.as_ref(), path.as_ref())
 }
 
 impl TfRecord {
@@ -230,61 +153,9 @@ impl TfRecord {
         TfRecordOptions::default()
     }
 
-    fn open_with(path: &Path, options: &TfRecordOptions) -> Result<Self, SourceError> {
-        let (file, state) = open_files::open(path)?;
-        let bytes = state.bytes;
-        let failed = |error: std::io::Error| SourceError::io(path, "read the file", &error);
-        let mut head = [0; HEAD_BYTES];
-        let read = bytes.min(HEAD_BYTES as u64);
-        let head = &mut head[..usize::try_from(read).unwrap_or(HEAD_BYTES)];
-        file.read_exact_at(head, 0).map_err(failed)?;
-        let compression = options.compression.unwrap_or_else(|| packed::detect(head, &file));
-        // Damage is left to the cursor that reaches it; this is about files that never were TFRecord files.
-        let is_detected = options.compression.is_none() && compression == Compression::Plain;
-        if is_detected
-            && bytes > 0
-            && !begins_with_record(head, bytes)
-            && let Some(error) =
-                SourceError::instead(path, "a TFRecord file", &[Kind::TfRecord, Kind::Damaged])
-        {
-            return Err(error);
-        }
-        let facts = facts(&file, bytes, compression).map_err(failed)?;
-        let body = match compression {
-            Compression::Plain => {
-                let reading = options.access.of(&file);
-                Body::Plain(Arc::new(Plain::open(path, (&file, state), reading)?))
-            }
-            compression => Body::Packed(Arc::new(Packed { path: path.to_owned(), state, compression })),
-        };
-        tracing::debug!(path = %shown::path(path), bytes, ?compression, "opened a TFRecord file");
-        let (path, records, indexed) = (path.to_owned(), Arc::default(), Arc::default());
-        Ok(TfRecord { path, body, facts, records, indexed })
-    }
-
     fn indexed(&self) -> Option<Indexed> {
         self.indexed.lock().clone()
     }
-}
-
-/// How a file is recognised: its length, and a checksum of its beginning and its end. A compressed file ends
-/// with a checksum of all that it unpacks to.
-fn facts(file: &File, bytes: u64, compression: Compression) -> std::io::Result<Identity> {
-    const PART_BYTES: u64 = 512;
-
-    let mut ends = Vec::new();
-    let part = bytes.min(PART_BYTES);
-    for start in [0, bytes - part] {
-        let mut end = vec![0; usize::try_from(part).unwrap_or_default()];
-        file.read_exact_at(&mut end, start)?;
-        ends.extend_from_slice(&end);
-    }
-    let facts = Identity::new().with("kind", "TFRecord");
-    let facts = match compression {
-        Compression::Plain => facts,
-        packed => facts.with("compression", packed),
-    };
-    Ok(facts.with("bytes", bytes).with("ends", format_args!("checksum {:08x}", crc32c(&ends))))
 }
 
 impl Source for TfRecord {

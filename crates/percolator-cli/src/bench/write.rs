@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, ensure};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::Progress;
-use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator_files::parallel::try_map;
+use percolator_tfrecord::{Compression, TfRecordWriter};
 use rusty_leveldb::{DB, Options};
 
 use super::data::{Data, Format};

@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use percolator::source::Source as _;
-use percolator::tfrecord::TfRecord;
+use percolator_tfrecord::Reader;
 use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -296,10 +295,9 @@ fn an_interrupt_leaves_complete_files_only() {
     for name in written {
         match name.rsplit_once('.') {
             Some((_, "tfrecords")) => {
-                let source = TfRecord::open(out.join(&name)).unwrap();
-                let mut cursor = source.cursor().unwrap();
+                let mut reader = Reader::open(out.join(&name)).unwrap();
                 let mut records = 0;
-                while cursor.advance().unwrap().is_some() {
+                while reader.advance().unwrap().is_some() {
                     records += 1;
                 }
                 assert!(records > 0 && records % 4 == 0, "{name}: {records} records");

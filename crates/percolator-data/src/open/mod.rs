@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use percolator::leveldb::LogGaps;
 use percolator::source::{Access, ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
-use percolator::tfrecord;
 use percolator_files::what as things;
 use percolator_files::{glob, input_file};
 use serde::Serialize;
@@ -195,7 +194,11 @@ impl OpenOptions {
             Kind::TfRecord => {
                 let options = TfRecord::options().access(self.access);
                 let open = |file: PathBuf| Ok(Arc::new(options.open(file)?) as Arc<dyn Source>);
-                tfrecord::files(path)?.into_iter().map(open).collect::<Result<_, SourceError>>()?
+                percolator_tfrecord::files(path)
+                    .map_err(SourceError::from)?
+                    .into_iter()
+                    .map(open)
+                    .collect::<Result<_, SourceError>>()?
             }
             Kind::ImageList => {
                 let list = ImageList::open(path)?;

@@ -6,9 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use percolator::source::{Source as _, SourceError, TfRecord};
-use percolator::tfrecord::TfRecordError;
 use percolator_files::{input_file, shown};
+use percolator_tfrecord::{Reader, TfRecordError};
 
 use super::Kind;
 use super::error::{OpenError, cannot, unknown};
@@ -92,11 +91,11 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
 fn is_tfrecord(path: &Path) -> bool {
     const ENDINGS: [&str; 6] =
         [".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrecord.zlib", ".tfrecords.zlib"];
-    let first = TfRecord::open(path).and_then(|file| file.cursor()?.advance().map(|first| first.is_some()));
+    let first = Reader::open(path).and_then(|mut reader| Ok(reader.advance()?.is_some()));
     match first {
         Ok(has_record) => has_record || ends_with(path, &ENDINGS),
         // The length was verified, so this is one, and damaged.
-        Err(SourceError::TfRecord(TfRecordError::Data { .. })) => true,
+        Err(TfRecordError::Data { .. }) => true,
         Err(_) => ends_with(path, &ENDINGS),
     }
 }

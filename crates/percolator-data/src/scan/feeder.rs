@@ -14,7 +14,7 @@ use std::io;
 use percolator::leveldb::LevelDbError;
 use percolator::record::Key;
 use percolator::source::{Cursor, ImageListError, LmdbError, Source, SourceError};
-use percolator::tfrecord::TfRecordError;
+use percolator_tfrecord::TfRecordError;
 use rustix::io::Errno;
 
 use super::chunk::{Chunk, FAULTS_IN_A_ROW_MAX, Unreadable};

@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use percolator::source::{Source as _, TfRecord};
 use percolator_files::input_file;
 use percolator_files::whole_file::{Existing, rename_to_free};
+use percolator_tfrecord::Reader;
 
 use super::StoreError;
 use super::place::with_ending;
@@ -156,7 +156,7 @@ fn names_manifest(folder: &Path) -> bool {
 /// What a file is, unless it is a TFRecord file, or empty.
 fn not_tfrecord(path: &Path) -> Option<String> {
     let is_empty = fs::metadata(path).is_ok_and(|found| found.len() == 0);
-    let first = || TfRecord::open(path)?.cursor()?.advance().map(drop);
+    let first = || Reader::open(path)?.advance().map(drop);
     match if is_empty { Ok(()) } else { first() } {
         Ok(()) => None,
         Err(error) => Some(format!("it is no TFRecord file ({error})")),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use percolator::tfrecord::write_record;
+use percolator_tfrecord::{FRAME_BYTES, write_record};
 
 use super::{Mark, StoreError, StoreWriter};
 
@@ -52,9 +52,6 @@ impl TfRecordStore {
 
 impl StoreWriter for TfRecordStore {
     fn put(&mut self, _key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        /// The length and the two checksums of a record.
-        const FRAME_BYTES: u64 = 16;
-
         write_record(&mut self.file, value).map_err(StoreError::io(&self.path, "write the file"))?;
         self.bytes += value.len() as u64 + FRAME_BYTES;
         Ok(())

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use percolator::decoder::ImageFileDecoder;
 use percolator::record::Datum;
 use percolator::source::ImageList;
-use percolator::tfrecord;
 use percolator_files::{shown, whole_file};
 use serde::Serialize;
 
@@ -129,7 +128,7 @@ impl Copy {
             (Ok(source), Some(place)) => source.starts_with(place) || place.starts_with(&source),
             _ => false,
         };
-        let is_among = data.kind() == Kind::TfRecord && tfrecord::is_among(out, "", data.path());
+        let is_among = data.kind() == Kind::TfRecord && percolator_tfrecord::is_among(out, "", data.path());
         if is_among || data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
             return Err(RepairError::Same { path: out.to_owned() });
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use percolator::source::SourceError;
+use percolator_tfrecord::TfRecordError;
 
 use crate::sentencepiece::{ModelError, TooLong};
 
@@ -42,7 +42,7 @@ pub enum PrepareError {
     },
     /// A file of records cannot be written.
     #[error(transparent)]
-    Records(#[from] SourceError),
+    Records(#[from] TfRecordError),
     /// A folder, or one of the JSON files, cannot be written.
     #[error("cannot write {path}")]
     Write {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use percolator::example::ExampleWriter;
-use percolator::tfrecord::{Compression, TfRecordWriter};
+use percolator_tfrecord::{Compression, TfRecordWriter};
 
 use super::PrepareError;
 use super::Progress;

@@ -20,7 +20,7 @@ const WINDOW_BYTES: usize = 32 << 10;
 const TEXT_BYTES_MAX: usize = 65_535;
 
 /// The decompressor, for one member at a time.
-pub(super) struct Inflate {
+pub(crate) struct Inflate {
     core: Box<DecompressorOxide>,
     /// What was unpacked last: a ring.
     window: Box<[u8]>,
@@ -43,7 +43,7 @@ enum End {
 }
 
 impl Inflate {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Inflate {
             core: Box::default(),
             window: vec![0; WINDOW_BYTES].into(),
@@ -55,7 +55,7 @@ impl Inflate {
     }
 
     /// Begins a member. Reads its head, if it is GZIP.
-    pub(super) fn begin(&mut self, file: &mut impl BufRead, is_gzip: bool) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, file: &mut impl BufRead, is_gzip: bool) -> io::Result<()> {
         if is_gzip {
             read_gzip_head(file)?;
         }
@@ -67,7 +67,7 @@ impl Inflate {
 
     /// Unpacks into a buffer that is not empty; returns how many bytes there were, 0 at the member's end. The
     /// member's checksum is verified there.
-    pub(super) fn read(&mut self, file: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, file: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize> {
         loop {
             if !self.pending.is_empty() {
                 return Ok(self.hand_out(into));

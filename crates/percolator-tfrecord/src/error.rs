@@ -2,15 +2,41 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Compression;
 use percolator_files::shown;
 
-/// Why a TFRecord file cannot be read.
+use crate::compression::Compression;
+
+/// Why a TFRecord file cannot be read or written.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TfRecordError {
+    /// The system refuses: nothing is at the path, or it cannot be read, mapped or written.
+    #[error("{}: cannot {action}: {message}", shown::path(path))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The action that failed.
+        action: &'static str,
+        /// The operating system's message.
+        message: String,
+        /// The kind of that error.
+        kind: io::ErrorKind,
+        /// The operating system's number of that error (`errno`), if it is the system's.
+        code: Option<i32>,
+    },
+    /// Something else is at the path, and it is known what.
+    #[error("{}: not {wanted}: it is {thing}", shown::path(path))]
+    Instead {
+        /// The path.
+        path: PathBuf,
+        /// What was wanted, with its article.
+        wanted: &'static str,
+        /// What is there, and what to do about it.
+        thing: String,
+    },
     /// The checksum of a record's length is wrong, so the length is, too.
     #[error(
         "{}: {at}: its length reads as {length}, with the checksum {found:#010x} instead of {stored:#010x}; \
@@ -203,6 +229,8 @@ impl TfRecordError {
             | TfRecordError::InOrderAlone { file }
             | TfRecordError::NoFile { file, .. }
             | TfRecordError::NoFiles { path: file, .. }
+            | TfRecordError::Io { path: file, .. }
+            | TfRecordError::Instead { path: file, .. }
             | TfRecordError::Missing { path: file, .. }
             | TfRecordError::BeingReplaced { file }
             | TfRecordError::Changed { file, .. } => file,
@@ -219,13 +247,20 @@ impl TfRecordError {
             | TfRecordError::TooLong { at, .. }
             | TfRecordError::TooLarge { at, .. }
             | TfRecordError::Packed { at, .. } => Some(*at),
-            TfRecordError::InOrderAlone { .. }
+            TfRecordError::Io { .. }
+            | TfRecordError::Instead { .. }
+            | TfRecordError::InOrderAlone { .. }
             | TfRecordError::NoFile { .. }
             | TfRecordError::NoFiles { .. }
             | TfRecordError::Missing { .. }
             | TfRecordError::BeingReplaced { .. }
             | TfRecordError::Changed { .. } => None,
         }
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
+        let (path, message) = (path.to_owned(), error.to_string());
+        TfRecordError::Io { path, action, message, kind: error.kind(), code: error.raw_os_error() }
     }
 }
 

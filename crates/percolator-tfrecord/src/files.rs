@@ -7,12 +7,12 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::error::TfRecordError;
-use crate::source::SourceError;
 use percolator_files::glob::{self, Rules};
 use percolator_files::input_file;
-use percolator_files::what::Kind;
+use percolator_files::what::{self, Kind};
 use percolator_files::whole_file::{self, kind_of};
+
+use crate::error::TfRecordError;
 
 /// The endings of files that are kept beside records: those that this crate keeps there, or once kept, files
 /// that are being written and their locks, outputs of runs that found another file at their paths; the lists
@@ -43,28 +43,47 @@ const OTHER_NAMES: [&[u8]; 4] = [b"README", b"LICENSE", b"LICENSE.txt", b"_SUCCE
 /// The ending of a file while a conversion puts another one in its place.
 const REPLACED: &str = ".percolator-replaced";
 
-/// The files that a path means, in the order of their names' bytes, as a shell sorts them in the C locale.
+/// Returns the files that a path means, in the order of their names' bytes, as a shell sorts them in the C
+/// locale.
 ///
 /// If something exists at the path, the path means that: the file, or the files in the folder. Otherwise it
 /// is a pattern, in which `*`, `?` and `[...]` match within a name, as in a shell. Hidden files are left out,
-/// unless a pattern's name begins with a dot. So are folders, and [files beside records](OTHER_ENDINGS).
-pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+/// unless a pattern's name begins with a dot. So are folders, and files that are kept beside records: a
+/// README, checksums, indexes, lists.
+///
+/// # Errors
+///
+/// [`TfRecordError`] if there are none, if one of those that the others' names count is missing
+/// (`train-00001-of-00003`), or if one is being replaced.
+pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, TfRecordError> {
+    files_in("", path)
+}
+
+/// Returns the [files] that a path means. A relative path begins at `root`, which is not part of a pattern.
+///
+/// # Errors
+///
+/// As [`files`].
+pub fn files_in(root: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, TfRecordError> {
+    let (root, path) = (root.as_ref(), path.as_ref());
     let whole = root.join(path);
-    let none = |message| Err(TfRecordError::NoFiles { path: path.to_owned(), message }.into());
+    let none = |message| Err(TfRecordError::NoFiles { path: path.to_owned(), message });
+    let instead = |wanted| {
+        let thing = what::instead_of(&[Kind::TfRecord], &whole)?.to_string();
+        Some(TfRecordError::Instead { path: whole.clone(), wanted, thing })
+    };
     match fs::metadata(&whole) {
         Ok(found) if found.is_file() => Ok(vec![whole]),
         Ok(found) if found.is_dir() => {
             let files = matching(&whole, Path::new("*"), path)?;
             if files.is_empty() {
-                let instead = SourceError::instead(&whole, "a folder of TFRecord files", &[Kind::TfRecord]);
+                let instead = instead("a folder of TFRecord files");
                 return instead.map_or_else(|| none("there is no file in this folder"), Err);
             }
             all_there(path, Path::new("*"), &files)?;
             Ok(files)
         }
-        Ok(found) => {
-            Err(TfRecordError::NoFile { file: path.to_owned(), found: kind_of(found.file_type()) }.into())
-        }
+        Ok(found) => Err(TfRecordError::NoFile { file: path.to_owned(), found: kind_of(found.file_type()) }),
         Err(error) if error.kind() == io::ErrorKind::NotFound && glob::is_pattern(path.as_os_str()) => {
             let files = matching(root, path, path)?;
             if files.is_empty() {
@@ -74,9 +93,8 @@ pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceErro
             Ok(files)
         }
         Err(error) => {
-            let instead = || SourceError::instead(&whole, "a TFRecord file", &[Kind::TfRecord]);
-            let known = (error.kind() == io::ErrorKind::NotFound).then(instead).flatten();
-            Err(known.unwrap_or_else(|| SourceError::io(path, "open the file", &error)))
+            let known = (error.kind() == io::ErrorKind::NotFound).then(|| instead("a TFRecord file"));
+            Err(known.flatten().unwrap_or_else(|| TfRecordError::io(path, "open the file", &error)))
         }
     }
 }
@@ -153,9 +171,12 @@ impl<'a> Family<'a> {
     }
 }
 
-/// Whether a file would be one of those that a path means if it existed. If that cannot be determined, the
-/// answer is no: writing the file or opening the path will show it.
-pub(super) fn is_among(file: &Path, root: &Path, path: &Path) -> bool {
+/// Returns whether a file would be one of those that a path [means](files_in) if it existed: its contents
+/// would be taken for records. If that cannot be determined, the answer is no: writing the file or opening
+/// the path will show it.
+#[must_use]
+pub fn is_among(file: impl AsRef<Path>, root: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
+    let (file, root, path) = (file.as_ref(), root.as_ref(), path.as_ref());
     let whole = root.join(path);
     let found = |file: &Path| match fs::metadata(&whole) {
         Ok(found) if found.is_dir() => glob::would_match(&whole, Path::new("*"), &RULES, file),
@@ -169,10 +190,10 @@ pub(super) fn is_among(file: &Path, root: &Path, path: &Path) -> bool {
 
 /// The files that match, except those that are being replaced, because their records would come twice. But if
 /// such a file has no successor yet, its records would be missing.
-fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, TfRecordError> {
     let expand = |pattern: &Path| {
         let found = glob::expand(root, pattern, &RULES);
-        found.map_err(|error| SourceError::io(path, "list the files", &error))
+        found.map_err(|error| TfRecordError::io(path, "list the files", &error))
     };
     let (mut replaced, files): (Vec<_>, Vec<_>) =
         expand(pattern)?.into_iter().partition(|file| successor(file).is_some());
@@ -186,8 +207,8 @@ fn matching(root: &Path, pattern: &Path, path: &Path) -> Result<Vec<PathBuf>, So
         }
         // It may exist but not match, or be a folder by now.
         let is_there = input_file::is_there(&file);
-        if !is_there.map_err(|error| SourceError::io(path, "look for a file", &error))? {
-            return Err(TfRecordError::BeingReplaced { file }.into());
+        if !is_there.map_err(|error| TfRecordError::io(path, "look for a file", &error))? {
+            return Err(TfRecordError::BeingReplaced { file });
         }
     }
     Ok(files)
@@ -230,7 +251,7 @@ mod tests {
         fs::write(root.join("a-folder/deep/c"), "").unwrap();
         let odd = std::ffi::OsString::from_vec(vec![b'a', 0xff]);
         fs::write(root.join(&odd), "").unwrap();
-        let find = |path: &str| files(root, Path::new(path));
+        let find = |path: &str| files_in(root, path);
         assert_eq!(names(&find("b").unwrap()), ["b"]);
         assert_eq!(names(&find("a[1]").unwrap()), ["a[1]"], "what is there is no pattern");
         assert_eq!(names(&find("a*").unwrap()), ["a10", "a2", "a[1]", "a\u{fffd}"]);
@@ -242,21 +263,19 @@ mod tests {
         let nothing = find("x*").unwrap_err().to_string();
         assert!(nothing.contains("x*: no file matches this pattern"), "{nothing}");
         assert!(find("a-folder").unwrap_err().to_string().contains("no file in this folder"));
-        assert!(matches!(find("x").unwrap_err(), SourceError::Io { action: "open the file", .. }));
+        assert!(matches!(find("x").unwrap_err(), TfRecordError::Io { action: "open the file", .. }));
         // A list that is being replaced is no file of records. A file that is, is missing.
         fs::write(root.join("a4.labels.txt.percolator-replaced"), "").unwrap();
         assert_eq!(names(&find("a2*").unwrap()), ["a2"]);
         fs::write(root.join("a3-of-4.percolator-replaced"), "").unwrap();
         for pattern in ["", "a*", "*-of-4", "a?-of-*"] {
-            let error = find(pattern).unwrap_err();
-            let SourceError::TfRecord(error) = &error else { panic!("{error}") };
             let missing = TfRecordError::BeingReplaced { file: root.join("a3-of-4") };
-            assert_eq!(*error, missing, "{pattern}");
+            assert_eq!(find(pattern), Err(missing), "{pattern}");
         }
         fs::create_dir(root.join("a3-of-4")).unwrap();
         let has_none = |pattern| {
             let error = find(pattern).unwrap_err();
-            matches!(error, SourceError::TfRecord(TfRecordError::NoFiles { .. }))
+            matches!(error, TfRecordError::NoFiles { .. })
         };
         assert!(has_none("a3*"), "a folder has the name");
         fs::remove_dir(root.join("a3-of-4")).unwrap();
@@ -264,16 +283,16 @@ mod tests {
         assert!(has_none("a3*.*"), "it is there and does not match");
         assert_eq!(names(&find("a3-of-*").unwrap()), ["a3-of-4"]);
         let absolute = root.join("a?");
-        assert_eq!(names(&files(Path::new("elsewhere"), &absolute).unwrap()), ["a2", "a\u{fffd}"]);
+        assert_eq!(names(&files_in("elsewhere", &absolute).unwrap()), ["a2", "a\u{fffd}"]);
     }
 
     #[test]
     fn a_missing_file_of_a_family_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let find = |pattern: &str| files(root, Path::new(pattern)).map(|files| names(&files));
+        let find = |pattern: &str| files_in(root, pattern).map(|files| names(&files));
         let missing = |pattern: &str| match find(pattern) {
-            Err(SourceError::TfRecord(TfRecordError::Missing { first, missing, files, .. })) => {
+            Err(TfRecordError::Missing { first, missing, files, .. }) => {
                 (first.into_string().unwrap(), missing, files)
             }
             other => panic!("{pattern}: {other:?}"),
@@ -304,8 +323,8 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             present.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
-            match files(folder.path(), Path::new("")) {
-                Err(SourceError::TfRecord(TfRecordError::Missing { first: found, missing, .. })) => {
+            match files(folder.path()) {
+                Err(TfRecordError::Missing { first: found, missing, .. }) => {
                     assert_eq!((&*found.to_string_lossy(), missing), (first, gone));
                 }
                 other => panic!("{first}: {other:?}"),
@@ -314,7 +333,7 @@ mod tests {
         for present in [&["b-1-of-2", "b-2-of-2"][..], &["d-7-of-3"], &["part-of-it", "1-of-", "-of-0"]] {
             let folder = tempfile::tempdir().unwrap();
             present.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
-            assert_eq!(files(folder.path(), Path::new("")).unwrap().len(), present.len());
+            assert_eq!(files(folder.path()).unwrap().len(), present.len());
         }
     }
 
@@ -324,7 +343,7 @@ mod tests {
         for name in ["a.tfrecord", "a.tfrecord.idx", "README.md", "README", "LICENSE", "_SUCCESS", "a.md5"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        assert_eq!(names(&files(folder.path(), Path::new("")).unwrap()), ["a.tfrecord"]);
+        assert_eq!(names(&files(folder.path()).unwrap()), ["a.tfrecord"]);
     }
 
     #[test]
@@ -342,9 +361,9 @@ mod tests {
             let file = at("data").join(name);
             let was_there = file.exists();
             for path in paths.map(at) {
-                let is_told = is_among(&file, Path::new(""), &path);
+                let is_told = is_among(&file, "", &path);
                 fs::write(&file, "").unwrap();
-                let found = files(Path::new(""), &path).unwrap_or_default();
+                let found = files(&path).unwrap_or_default();
                 let is_found = found
                     .iter()
                     .any(|found| fs::canonicalize(found).unwrap() == fs::canonicalize(&file).unwrap());
@@ -354,11 +373,11 @@ mod tests {
                 }
             }
         }
-        assert!(!is_among(&at("missing/one"), Path::new(""), &at("missing/*")), "no folder is there");
+        assert!(!is_among(at("missing/one"), "", at("missing/*")), "no folder is there");
         // A link to a new file there, and a root that would be a pattern.
         std::os::unix::fs::symlink("data/new", at("out")).unwrap();
-        assert!(is_among(&at("out"), folder.path(), Path::new("data")));
+        assert!(is_among(at("out"), folder.path(), "data"));
         fs::create_dir(at("r[1]")).unwrap();
-        assert!(is_among(&at("r[1]/x-2"), &at("r[1]"), Path::new("x-*")));
+        assert!(is_among(at("r[1]/x-2"), at("r[1]"), "x-*"));
     }
 }

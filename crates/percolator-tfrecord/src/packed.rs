@@ -6,39 +6,44 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use super::Compression;
-use super::frame::{HEAD_BYTES, length_in};
-use super::inflate::Inflate;
-use super::open_files::open_again;
-use crate::source::SourceError;
 use percolator_files::file_id::FileState;
+
+use crate::compression::Compression;
+use crate::error::TfRecordError;
+use crate::frame::{HEAD_BYTES, length_in};
+use crate::inflate::Inflate;
+use crate::open_files::open_again;
 
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;
 /// The most bytes that deflate can produce from one byte.
 const RATIO_MAX: u64 = 1032;
 
-/// A compressed file.
-#[derive(Clone, Debug)]
-pub(super) struct Packed {
-    pub(super) path: PathBuf,
-    pub(super) state: FileState,
-    pub(super) compression: Compression,
+/// A compressed file. Its records are read in order only.
+#[derive(Debug)]
+pub struct PackedFile {
+    /// As messages name it.
+    pub(crate) path: PathBuf,
+    /// The state of the whole file.
+    pub(crate) state: FileState,
+    /// The checksum of its beginning and its end.
+    pub(crate) ends: u32,
+    pub(crate) compression: Compression,
 }
 
-impl Packed {
+impl PackedFile {
     /// The most bytes that the file can unpack to.
-    pub(super) fn unpacked_bytes_max(&self) -> u64 {
+    pub(crate) fn unpacked_bytes_max(&self) -> u64 {
         self.bytes().saturating_mul(RATIO_MAX)
     }
 
     /// The length of the file.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.state.bytes
     }
 
     /// What the file unpacks to, from the start.
-    pub(super) fn stream(&self) -> Result<Stream, SourceError> {
+    pub(crate) fn stream(&self) -> Result<Stream, TfRecordError> {
         Ok(Stream::new(open_again(&self.path, self.state)?, self.compression))
     }
 }
@@ -48,7 +53,7 @@ impl Packed {
 /// If the first record's length has the right checksum, the file is plain: by chance, that happens once in
 /// four billion times. Otherwise two bytes identify GZIP. ZLIB's header has only 5 fixed bits, so its first
 /// record is unpacked too; if there is none, the file is taken for a damaged plain one.
-pub(super) fn detect(head: &[u8], file: &File) -> Compression {
+pub(crate) fn detect(head: &[u8], file: &File) -> Compression {
     match head {
         [] => Compression::Plain,
         // The record itself may be truncated.
@@ -81,7 +86,7 @@ fn unpacks_to_record(file: &File) -> bool {
 
 /// What a compressed file unpacks to. It may consist of several members one after the other, which unpack to
 /// one sequence of bytes, and may end with zeros.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     file: Counted,
     inflate: Inflate,
     compression: Compression,
@@ -102,15 +107,15 @@ impl Stream {
     }
 
     /// The memory that a stream takes, about: the decompressor's window and tables, and a buffer.
-    pub(super) const HELD_BYTES: usize = READ_BYTES + (64 << 10);
+    pub(crate) const HELD_BYTES: usize = READ_BYTES + (64 << 10);
 
     /// How many bytes of the file were consumed.
-    pub(super) fn packed_offset(&self) -> u64 {
+    pub(crate) fn packed_offset(&self) -> u64 {
         self.file.taken
     }
 
     /// Fills a buffer as far as there are bytes; returns their number.
-    pub(super) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.read(rest) {

@@ -4,20 +4,12 @@
 
 use std::io;
 
-use super::frame::FOOT_BYTES;
-use super::key::KEY_BYTES;
-
 /// How much is read at a time. A buffer grows as bytes arrive, and never because of a stored length alone.
-pub(super) const PIECE_BYTES: usize = 1 << 20;
-
-/// The length of a buffer for a key, a value and the value's foot.
-pub(super) fn room_for(value_bytes: usize) -> usize {
-    KEY_BYTES.saturating_add(value_bytes).saturating_add(FOOT_BYTES)
-}
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
 /// Makes a buffer at least `end` bytes long, on the way to `whole` bytes. Its capacity doubles, but never
 /// grows past `whole`.
-pub(super) fn grow(buffer: &mut Vec<u8>, end: usize, whole: usize) -> io::Result<()> {
+pub(crate) fn grow(buffer: &mut Vec<u8>, end: usize, whole: usize) -> io::Result<()> {
     if buffer.len() >= end {
         return Ok(());
     }

@@ -5,12 +5,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::{GzEncoder, ZlibEncoder};
-use percolator_files::checksum::Crc32c;
-
-use super::Compression;
-use super::frame::{DATA_BYTES_MAX, FOOT_BYTES, HEAD_BYTES, head_of};
-use crate::source::SourceError;
 use percolator_files::whole_file::WholeFile;
+
+use crate::compression::Compression;
+use crate::error::TfRecordError;
+use crate::frame::write_record;
 
 /// Bytes that are collected before the system is asked to write them.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -22,7 +21,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// file that ends in `.percolator-partial`; the next writer into that folder removes it.
 ///
 /// ```
-/// use percolator::tfrecord::{Compression, TfRecordWriter};
+/// use percolator_tfrecord::{Compression, TfRecordWriter};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("numbers.tfrecord");
@@ -31,7 +30,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 ///     writer.write(&number.to_le_bytes())?;
 /// }
 /// writer.finish()?;
-/// # Ok::<(), anyhow::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "the file is there once it is finished"]
@@ -85,11 +84,11 @@ impl TfRecordWriter {
     ///
     /// # Errors
     ///
-    /// [`SourceError::Io`] if no file can be there, or if something other than a regular file is there.
-    pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<Self, SourceError> {
+    /// [`TfRecordError::Io`] if no file can be there, or if something other than a regular file is there.
+    pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<Self, TfRecordError> {
         let path = path.as_ref().to_owned();
         let file =
-            WholeFile::create(&path).map_err(|error| SourceError::io(&path, "create the file", &error))?;
+            WholeFile::create(&path).map_err(|error| TfRecordError::io(&path, "create the file", &error))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let level = flate2::Compression::default();
         let out = match compression {
@@ -104,9 +103,9 @@ impl TfRecordWriter {
     ///
     /// # Errors
     ///
-    /// [`SourceError::Io`] if the record is longer than 4 GiB - 1, or if the file cannot be written. After
+    /// [`TfRecordError::Io`] if the record is longer than 4 GiB - 1, or if the file cannot be written. After
     /// that it cannot be finished either.
-    pub fn write(&mut self, record: &[u8]) -> Result<(), SourceError> {
+    pub fn write(&mut self, record: &[u8]) -> Result<(), TfRecordError> {
         if self.has_failed {
             return Err(self.error("write the file", &failed_before()));
         }
@@ -122,7 +121,7 @@ impl TfRecordWriter {
         }
     }
 
-    /// The number of records written.
+    /// Returns the number of records written.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -132,43 +131,18 @@ impl TfRecordWriter {
     ///
     /// # Errors
     ///
-    /// [`SourceError::Io`] if the file cannot be written, or if writing a record failed before.
-    pub fn finish(self) -> Result<(), SourceError> {
+    /// [`TfRecordError::Io`] if the file cannot be written, or if writing a record failed before.
+    pub fn finish(self) -> Result<(), TfRecordError> {
         if self.has_failed {
             return Err(self.error("finish the file", &failed_before()));
         }
         let TfRecordWriter { path, out, .. } = self;
-        out.finish().map_err(|error| SourceError::io(&path, "finish the file", &error))
+        out.finish().map_err(|error| TfRecordError::io(&path, "finish the file", &error))
     }
 
-    fn error(&self, action: &'static str, error: &io::Error) -> SourceError {
-        SourceError::io(&self.path, action, error)
+    fn error(&self, action: &'static str, error: &io::Error) -> TfRecordError {
+        TfRecordError::io(&self.path, action, error)
     }
-}
-
-/// Writes a record, framed as in a TFRecord file. A file of such records and nothing else is a plain TFRecord
-/// file, which may grow by more.
-///
-/// # Errors
-///
-/// [`io::Error`] if it cannot be written, or is longer than 4 GiB - 1 and could not be read.
-pub fn write_record(mut out: impl Write, record: &[u8]) -> io::Result<()> {
-    let (head, foot) = frame_around(&[record])?;
-    out.write_all(&head)?;
-    out.write_all(record)?;
-    out.write_all(&foot)
-}
-
-/// What comes before and after a record whose data are these pieces, one after the other.
-pub(crate) fn frame_around(pieces: &[&[u8]]) -> io::Result<([u8; HEAD_BYTES], [u8; FOOT_BYTES])> {
-    let bytes = pieces.iter().fold(0_u64, |bytes, piece| bytes.saturating_add(piece.len() as u64));
-    if bytes > DATA_BYTES_MAX {
-        let message = format!("the record has {bytes} bytes, and may have {DATA_BYTES_MAX}");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    let mut checksum = Crc32c::new();
-    pieces.iter().for_each(|piece| checksum.update(piece));
-    Ok((head_of(bytes), checksum.masked().to_le_bytes()))
 }
 
 fn failed_before() -> io::Error {

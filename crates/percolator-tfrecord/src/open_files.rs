@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-
-use super::error::TfRecordError;
-use crate::source::SourceError;
 use percolator_files::file_id::FileState;
 use percolator_files::input_file::open_without_waiting;
 use percolator_files::whole_file::kind_of;
+
+use crate::error::TfRecordError;
 
 /// The most files that stay open, over all data sets, besides those being read: a process is often limited to
 /// 1,024 open files.
@@ -25,19 +24,19 @@ type Slot = Mutex<Option<Arc<File>>>;
 static KEPT: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Opens a path that must be a regular file, without waiting for a pipe.
-pub(super) fn open(path: &Path) -> Result<(File, FileState), SourceError> {
-    let io = |action| move |error: std::io::Error| SourceError::io(path, action, &error);
+pub(crate) fn open(path: &Path) -> Result<(File, FileState), TfRecordError> {
+    let io = |action| move |error: std::io::Error| TfRecordError::io(path, action, &error);
     let file = open_without_waiting(path).map_err(io("open the file"))?;
     let found = file.metadata().map_err(io("look at the file"))?;
     if !found.is_file() {
         let found = kind_of(found.file_type());
-        return Err(TfRecordError::NoFile { file: path.to_owned(), found }.into());
+        return Err(TfRecordError::NoFile { file: path.to_owned(), found });
     }
     Ok((file, FileState::of(&found)))
 }
 
 /// Opens a file that was open before. It must still be the same file, in the same state.
-pub(super) fn open_again(path: &Path, state: FileState) -> Result<File, SourceError> {
+pub(crate) fn open_again(path: &Path, state: FileState) -> Result<File, TfRecordError> {
     let (file, now) = open(path)?;
     if now == state {
         return Ok(file);
@@ -47,16 +46,16 @@ pub(super) fn open_again(path: &Path, state: FileState) -> Result<File, SourceEr
         () if now.bytes != state.bytes => format!("it has {} now", now.bytes),
         () => "it was written to since, or another file has taken its place".to_owned(),
     };
-    Err(TfRecordError::Changed { file: path.to_owned(), was: state.bytes, found }.into())
+    Err(TfRecordError::Changed { file: path.to_owned(), was: state.bytes, found })
 }
 
 /// A cursor's file. It is opened when needed, and may be closed between two uses.
 #[derive(Debug, Default)]
-pub(super) struct OpenFile(Option<Arc<Slot>>);
+pub(crate) struct OpenFile(Option<Arc<Slot>>);
 
 impl OpenFile {
     /// The file, opened again if it has been closed.
-    pub(super) fn get(&mut self, path: &Path, state: FileState) -> Result<Arc<File>, SourceError> {
+    pub(crate) fn get(&mut self, path: &Path, state: FileState) -> Result<Arc<File>, TfRecordError> {
         let slot = self.0.get_or_insert_default();
         if let Some(file) = &*slot.lock() {
             return Ok(file.clone());

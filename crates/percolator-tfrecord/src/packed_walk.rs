@@ -6,38 +6,47 @@ use std::io;
 use std::mem::take;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use super::buffer::{PIECE_BYTES, grow, room_for};
-use super::error::{RecordAt, TfRecordError};
-use super::frame::{BOTH_BYTES, BadFrame, FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
-use super::key::KEY_BYTES;
-use super::packed::{Packed, Stream};
-use crate::source::{Buffers, SourceError, SpareBuffers};
+use percolator_files::{Buffers, SpareBuffers};
+
+use crate::buffer::{PIECE_BYTES, grow};
+use crate::error::{RecordAt, TfRecordError};
+use crate::frame::{BadFrame, FOOT_BYTES, FRAME_BYTES, Frame, HEAD_BYTES, checksum_of};
+use crate::packed::{PackedFile, Stream};
+use crate::walk::LARGE_BYTES;
 
 /// How much is unpacked at a time on the way back to a place.
 const RETURN_BYTES: usize = 64 << 10;
 
 /// A place between two records of a compressed file.
 #[derive(Debug)]
-pub(super) struct PackedWalk {
-    packed: Packed,
+pub struct PackedWalk {
+    packed: Arc<PackedFile>,
     /// `None` before the first record, at the end, and if reading has left the file.
     stream: Option<Stream>,
     is_at_end: bool,
     /// Where the next record starts, in unpacked bytes.
-    pub(super) offset: u64,
+    offset: u64,
     /// The next record's position.
-    pub(super) position: u64,
-    /// Room for a key, then the last record's data and foot.
+    position: u64,
+    /// The caller's room, then the last record's data and foot.
     buffer: Vec<u8>,
+    /// How many bytes at the front of the buffer are the caller's.
+    room: usize,
+    /// The length of the data of the record that was read last.
+    data_bytes: usize,
     /// Where the buffer comes from and goes to, if several cursors share it.
     spare: Option<Rc<SpareBuffers>>,
     /// Why there is no next record: after damage, nothing says where one starts.
-    error: Option<SourceError>,
+    error: Option<TfRecordError>,
 }
 
 impl PackedWalk {
-    pub(super) fn new(packed: &Packed) -> Self {
+    /// Returns a walk before the first record. In the [buffer](Self::buffer), `room` bytes before the data
+    /// are left to the caller.
+    #[must_use]
+    pub fn new(packed: &Arc<PackedFile>, room: usize) -> Self {
         PackedWalk {
             packed: packed.clone(),
             stream: None,
@@ -45,14 +54,20 @@ impl PackedWalk {
             offset: 0,
             position: 0,
             buffer: Vec::new(),
+            room,
+            data_bytes: 0,
             spare: None,
             error: None,
         }
     }
 
-    /// Where all records start, by a walk over the whole file.
-    pub(super) fn scan(packed: &Packed) -> Result<Vec<u64>, SourceError> {
-        let mut walk = PackedWalk::new(packed);
+    /// Returns where all records start, by a walk over the whole file. Their data are not verified.
+    ///
+    /// # Errors
+    ///
+    /// As [`skip`](Self::skip).
+    pub fn scan(packed: &Arc<PackedFile>) -> Result<Vec<u64>, TfRecordError> {
+        let mut walk = PackedWalk::new(packed, 0);
         let mut offsets = Vec::new();
         while let Some(frame) = walk.skip()? {
             offsets.push(frame.offset);
@@ -60,40 +75,55 @@ impl PackedWalk {
         Ok(offsets)
     }
 
+    /// Returns the number of the next record.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Goes back before the first record.
-    pub(super) fn rewind(&mut self) {
+    pub fn rewind(&mut self) {
         (self.stream, self.is_at_end, self.offset, self.position) = (None, false, 0, 0);
         self.error = None;
     }
 
-    /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data. As in a
-    /// plain file, a record with damaged data is passed, and any other error is returned again.
-    pub(super) fn step(&mut self) -> Result<Option<Frame>, SourceError> {
+    /// Reads the next record and verifies it; `None` at the end. [`data`](Self::data) has its data.
+    ///
+    /// # Errors
+    ///
+    /// [`TfRecordError::Data`] if the checksum of the data is wrong: the record is passed, and `data` has
+    /// them as they are. Any other error is returned again by the next step.
+    pub fn step(&mut self) -> Result<Option<Frame>, TfRecordError> {
         self.unless_failed(Self::read)
     }
 
     /// Passes the next record without keeping its data, which are not verified; `None` at the end.
-    pub(super) fn skip(&mut self) -> Result<Option<Frame>, SourceError> {
+    ///
+    /// # Errors
+    ///
+    /// [`TfRecordError`] if there is no whole record. It is returned again by the next step.
+    pub fn skip(&mut self) -> Result<Option<Frame>, TfRecordError> {
         self.unless_failed(Self::pass_over)
     }
 
     fn unless_failed(
         &mut self,
-        step: impl FnOnce(&mut Self) -> Result<Option<Frame>, SourceError>,
-    ) -> Result<Option<Frame>, SourceError> {
+        step: impl FnOnce(&mut Self) -> Result<Option<Frame>, TfRecordError>,
+    ) -> Result<Option<Frame>, TfRecordError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let found = step(self);
         if let Err(error) = &found
-            && !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. }))
+            && !matches!(error, TfRecordError::Data { .. })
         {
             self.error = Some(error.clone());
         }
         found
     }
 
-    fn read(&mut self) -> Result<Option<Frame>, SourceError> {
+    fn read(&mut self) -> Result<Option<Frame>, TfRecordError> {
         let Some(frame) = self.head()? else { return Ok(None) };
         let whole = frame.length.saturating_add(FOOT_BYTES as u64);
         let whole = usize::try_from(whole).map_err(|_| self.failed(&io::ErrorKind::OutOfMemory.into()))?;
@@ -101,8 +131,8 @@ impl PackedWalk {
         while filled < whole {
             let piece = PIECE_BYTES.min(whole.saturating_sub(filled));
             let (start, end) =
-                (KEY_BYTES.saturating_add(filled), KEY_BYTES.saturating_add(filled).saturating_add(piece));
-            let grown = grow(&mut self.buffer, end, KEY_BYTES.saturating_add(whole));
+                (self.room.saturating_add(filled), self.room.saturating_add(filled).saturating_add(piece));
+            let grown = grow(&mut self.buffer, end, self.room.saturating_add(whole));
             grown.map_err(|error| self.failed(&error))?;
             let read = self.fill(start..end)?;
             filled = filled.saturating_add(read);
@@ -110,19 +140,20 @@ impl PackedWalk {
                 return Err(self.cut(frame, filled));
             }
         }
-        let bytes = self.buffer.get(KEY_BYTES..KEY_BYTES.saturating_add(whole)).unwrap_or_default();
+        let bytes = self.buffer.get(self.room..self.room.saturating_add(whole)).unwrap_or_default();
         let (data, foot) = bytes.split_last_chunk::<FOOT_BYTES>().unwrap_or((&[], &[0; FOOT_BYTES]));
         let (found, stored) = (checksum_of(data), u32::from_le_bytes(*foot));
+        self.data_bytes = data.len();
         if found != stored {
             let (file, at, bytes) = (self.packed.path.clone(), self.at(), frame.length);
             self.pass(frame);
-            return Err(TfRecordError::Data { file, at, bytes, found, stored }.into());
+            return Err(TfRecordError::Data { file, at, bytes, found, stored });
         }
         self.pass(frame);
         Ok(Some(frame))
     }
 
-    fn pass_over(&mut self) -> Result<Option<Frame>, SourceError> {
+    fn pass_over(&mut self) -> Result<Option<Frame>, TfRecordError> {
         let Some(frame) = self.head()? else { return Ok(None) };
         let mut left = frame.length.saturating_add(FOOT_BYTES as u64);
         while left > 0 {
@@ -141,35 +172,47 @@ impl PackedWalk {
         Ok(Some(frame))
     }
 
-    /// Where the data of the last record that was read are in the buffer, if they have this length.
-    pub(super) fn place(&self, length: u64) -> Range<usize> {
-        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-        KEY_BYTES..KEY_BYTES.saturating_add(bytes)
+    /// Returns the data of the record that was read last. They are there until the next step.
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.buffer.get(self.place()).unwrap_or_default()
     }
 
-    pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
-        self.buffer.get(place).unwrap_or_default()
+    /// Returns where in the [buffer](Self::buffer) the data of the record that was read last are, if they are
+    /// large.
+    #[inline]
+    #[must_use]
+    pub fn alone(&self) -> Option<Range<usize>> {
+        Some(self.place()).filter(|place| place.len() >= LARGE_BYTES)
     }
 
-    /// The buffer, for a caller that exchanges it for another.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    #[inline]
+    fn place(&self) -> Range<usize> {
+        self.room..self.room.saturating_add(self.data_bytes)
+    }
+
+    /// Returns the buffer, which the caller may exchange for another.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
     /// Shares the buffer with other walks.
-    pub(super) fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+    pub fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
         self.spare = Some(spare.clone());
     }
 
-    /// The memory of the buffer and the stream, if values have this length.
-    pub(super) fn held_bytes(&self, value_bytes: usize) -> usize {
-        let buffer = self.buffer.capacity().max(room_for(value_bytes)).max(RETURN_BYTES);
+    /// Returns the memory of the buffer and the decompressor, if records have this much data.
+    #[must_use]
+    pub fn held_bytes(&self, data_bytes: usize) -> usize {
+        let whole = self.room.saturating_add(data_bytes).saturating_add(FOOT_BYTES);
+        let buffer = self.buffer.capacity().max(whole).max(RETURN_BYTES);
         buffer.saturating_add(Stream::HELD_BYTES)
     }
 
     /// Closes the file, and puts the buffer where other walks find it. If there are more records, the next
     /// step opens the file again.
-    pub(super) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.stream = None;
         if let Some(spare) = &self.spare {
             spare.put(Buffers { window: Vec::new(), value: take(&mut self.buffer) });
@@ -177,7 +220,7 @@ impl PackedWalk {
     }
 
     /// Opens the file, and unpacks it up to the next record.
-    fn open(&mut self) -> Result<(), SourceError> {
+    fn open(&mut self) -> Result<(), TfRecordError> {
         if let Some(spare) = self.spare.as_ref().filter(|_| self.buffer.capacity() == 0) {
             let Buffers { window, value } = spare.take();
             self.buffer = value;
@@ -193,7 +236,7 @@ impl PackedWalk {
             if read < piece {
                 let (file, was) = (self.packed.path.clone(), self.packed.bytes());
                 let found = format!("it unpacks to {} bytes now", self.offset.saturating_sub(left));
-                return Err(TfRecordError::Changed { file, was, found }.into());
+                return Err(TfRecordError::Changed { file, was, found });
             }
         }
         Ok(())
@@ -205,7 +248,7 @@ impl PackedWalk {
     }
 
     /// Unpacks the next record's head.
-    fn head(&mut self) -> Result<Option<Frame>, SourceError> {
+    fn head(&mut self) -> Result<Option<Frame>, TfRecordError> {
         if self.is_at_end {
             return Ok(None);
         }
@@ -223,19 +266,19 @@ impl PackedWalk {
         }
         let head = self.buffer.get(..read).unwrap_or_default();
         let (offset, allowed) = (self.offset, self.packed.unpacked_bytes_max());
-        match Frame::read(head, offset, allowed.saturating_add(BOTH_BYTES)) {
+        match Frame::read(head, offset, allowed.saturating_add(FRAME_BYTES)) {
             Ok(frame) => Ok(Some(frame)),
             Err(BadFrame::Cut { needed }) if read == HEAD_BYTES => {
                 let (file, at, packed_bytes) = (self.packed.path.clone(), self.at(), self.packed.bytes());
-                let length = needed.saturating_sub(BOTH_BYTES);
-                Err(TfRecordError::TooLong { file, at, length, packed_bytes, allowed }.into())
+                let length = needed.saturating_sub(FRAME_BYTES);
+                Err(TfRecordError::TooLong { file, at, length, packed_bytes, allowed })
             }
-            Err(bad) => Err(bad.error(&self.packed.path, self.at(), read as u64).into()),
+            Err(bad) => Err(bad.error(&self.packed.path, self.at(), read as u64)),
         }
     }
 
     /// Unpacks into a part of the buffer; returns how many bytes there were.
-    fn fill(&mut self, range: Range<usize>) -> Result<usize, SourceError> {
+    fn fill(&mut self, range: Range<usize>) -> Result<usize, TfRecordError> {
         let PackedWalk { stream, buffer, .. } = self;
         // `head` opens it.
         let Some(stream) = stream else { return Ok(0) };
@@ -250,7 +293,7 @@ impl PackedWalk {
     }
 
     #[cold]
-    fn fault(&self, error: &io::Error, packed_offset: u64) -> SourceError {
+    fn fault(&self, error: &io::Error, packed_offset: u64) -> TfRecordError {
         // The system's errors have a number; the decompressor's have none.
         if error.raw_os_error().is_some() {
             return self.failed(error);
@@ -262,17 +305,16 @@ impl PackedWalk {
             packed_offset,
             message: error.to_string(),
         }
-        .into()
     }
 
-    fn cut(&self, frame: Frame, filled: usize) -> SourceError {
+    fn cut(&self, frame: Frame, filled: usize) -> TfRecordError {
         let left = (filled as u64).saturating_add(HEAD_BYTES as u64);
         let needed = frame.end().saturating_sub(frame.offset);
-        TfRecordError::Cut { file: self.packed.path.clone(), at: self.at(), needed, left }.into()
+        TfRecordError::Cut { file: self.packed.path.clone(), at: self.at(), needed, left }
     }
 
-    fn failed(&self, error: &io::Error) -> SourceError {
-        SourceError::io(&self.packed.path, "read the file", error)
+    fn failed(&self, error: &io::Error) -> TfRecordError {
+        TfRecordError::io(&self.packed.path, "read the file", error)
     }
 
     fn at(&self) -> RecordAt {
