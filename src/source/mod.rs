@@ -40,7 +40,7 @@ pub(crate) use self::entry::Damage;
 pub use self::entry::Entry;
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
-pub(crate) use self::identity::{FIRST, INDEX};
+pub(crate) use self::identity::{FIRST, INDEX, LAST};
 pub use self::image_list::{ImageList, ImageListError, ListedFile};
 pub use self::index::IndexPlace;
 pub(crate) use self::internals::VerifiesLater;

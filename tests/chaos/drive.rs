@@ -14,12 +14,12 @@ use percolator::chaos::{Chaos, Effect, Faults};
 use percolator::feed::FeedCanceller;
 use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
-use percolator::receipt::Verdict;
 use percolator::record::RecordId;
 use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{
     DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
+use percolator_proof::Verdict;
 
 use crate::blocks::{Listed, drawn_blocks};
 use crate::consume::{Consuming, Seen};
