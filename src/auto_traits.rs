@@ -13,7 +13,7 @@ use crate::leveldb::LevelDb;
 use crate::net::{Net, NetError};
 use crate::order::{Job, OrderError, Plan, Schedule, World};
 use crate::reader::{Canceller, DataReader, Lease, Registry};
-use crate::receipt::{DataDigest, Receipt, ReceiptError};
+use crate::receipt::{DataDigest, EpochAccount, Receipt, ReceiptError};
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::source::{ImageList, Joined, Lender, Lmdb, Source, SourceError};
 use crate::transform::{MeanImage, Transform, TransformError};
@@ -40,6 +40,7 @@ const _: () = {
     is_shared::<Canceller>();
     is_shared::<DataDigest>();
     is_shared::<Device>();
+    is_shared::<EpochAccount>();
     is_shared::<Box<dyn Source>>();
     is_shared::<FeedBuilder>();
     is_shared::<FeedCanceller>();

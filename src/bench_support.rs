@@ -69,20 +69,21 @@ pub struct ReceiptBench<'a> {
 }
 
 impl<'a> ReceiptBench<'a> {
-    /// The bookkeeping of a plan's first replica.
+    /// The bookkeeping of one of a plan's replicas.
     #[must_use]
-    pub fn new(plan: &'a Plan) -> Self {
-        ReceiptBench { plan, ledger: Ledger::of(0), contents: Vec::new() }
+    pub fn new(plan: &'a Plan, replica: usize) -> Self {
+        ReceiptBench { plan, ledger: Ledger::of(replica), contents: Vec::new() }
     }
 
     /// Records a batch.
-    pub fn fold(&mut self, step: StepEnd, records: &[RecordId]) {
-        self.ledger.fold(Some(step), records, &[], &[]);
+    pub fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId]) {
+        self.ledger.fold(step, records, &[], &[]);
     }
 
-    /// Records a batch with a content hash for each record, the same for all.
-    pub fn fold_contents(&mut self, step: StepEnd, records: &[RecordId]) {
-        self.contents.resize(records.len(), ContentHash(1 << 77 | 1));
+    /// Records a batch with a content hash for each record.
+    pub fn fold_contents(&mut self, step: StepEnd, records: &[RecordId], content: impl Fn(RecordId) -> u128) {
+        self.contents.clear();
+        self.contents.extend(records.iter().map(|&record| ContentHash(content(record))));
         self.ledger.fold(Some(step), records, &self.contents, &[]);
     }
 
@@ -95,7 +96,7 @@ impl<'a> ReceiptBench<'a> {
     /// The receipt of all batches so far.
     #[must_use]
     pub fn receipt(&self) -> Receipt {
-        let mut receipt = Receipt::new("bench", &Identity::new(), self.plan);
+        let mut receipt = Receipt::new("made/up", &Identity::new(), self.plan);
         receipt.add(&self.ledger);
         receipt
     }

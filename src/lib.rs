@@ -42,7 +42,7 @@
 //!   who gets which record, and when.
 //! - The package `percolator-distribute`: a step's batches of all replicas, as in TensorFlow's
 //!   `tf.distribute`; for jobs of many processes. `percolator-measure`: how fast this machine copies, stores,
-//!   reads and decodes; for benchmarks.
+//!   reads and decodes; for benchmarks. `percolator-proof`: what the receipts of a run prove.
 //! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
 //!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and

@@ -9,6 +9,7 @@ use percolator::proto::Datum;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::{Batch, Device, Dtype, Feed, FeedBuilder};
+use percolator_proof::digest;
 use prost::Message as _;
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ impl DataSet {
             file.write(&value(position))?;
         }
         file.finish()?;
-        let digest = feed(path, 1).epochs(1).digest(DigestDetail::EachRecord)?;
+        let digest = digest(&feed(path, 1), DigestDetail::EachRecord)?;
         Ok(DataSet { folder, digest })
     }
 

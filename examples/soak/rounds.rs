@@ -10,11 +10,11 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use percolator::bad::{BadRecords, Quarantined};
 use percolator::order::World;
 use percolator::reader::{DataReader, Registry};
-use percolator::receipt::Verdict;
 use percolator::record::RecordId;
 use percolator::source::Lmdb;
 use percolator::{Device, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Snapshot};
 use percolator_chaos::{Chaos, Effect, Fault, Faults, Reach};
+use percolator_proof::Verdict;
 
 use crate::data::{DataSet, PART, POLICY, RECORDS, check, sourceless};
 

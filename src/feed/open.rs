@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::builder::FeedBuilder;
 use super::config::ConfigError;
 use super::error::FeedError;
+use super::resolve::of_source;
 use super::sources::Opening;
 use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::bad::{BadAction, BadRecords, Quarantine};
@@ -23,7 +24,7 @@ impl FeedBuilder {
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
         let decoder = self.attached_decoder()?;
         let image = if decoder.is_none() { Some(self.transformers()?) } else { None };
-        let Sources { source, files, companions } = self.open_source(seeds)?;
+        let Sources { source, files, companions } = self.open_sources(seeds)?;
         let image = image.map(|mut image| {
             if let (Some(target), Some(files)) = (&mut image.target, companions) {
                 target.from = image::TargetValue::Companion { files };
@@ -82,8 +83,18 @@ impl FeedBuilder {
         Ok(ImageDecoder { front, transformer: pixels, cutter, target, has_wide_labels })
     }
 
+    /// Opens what the feed would read, its targets' companions included, and nothing else: no feed is built,
+    /// and only its source and its targets matter.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if the source cannot be opened.
+    pub fn open_source(&self) -> Result<Arc<dyn Source>, FeedError> {
+        of_source(|| Ok(self.open_sources(&self.layer_seeds())?.source))
+    }
+
     /// Opens only the sources, without the transforms.
-    pub(super) fn open_source(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
+    fn open_sources(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
         let spec = &self.spec;
         let opening = Opening { spec, method: ".attach_source(...)", root: &spec.root, seeds };
         let source = opening.open(&spec.sources, &self.attached.sources)?;
@@ -116,8 +127,8 @@ pub(super) struct Opened {
 }
 
 /// What a feed reads.
-pub(super) struct Sources {
-    pub(super) source: Arc<dyn Source>,
+struct Sources {
+    source: Arc<dyn Source>,
     /// The files of the records, as messages name them.
     files: Files,
     /// The files of the targets, if they have a source of their own.

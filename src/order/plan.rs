@@ -313,7 +313,7 @@ impl Plan {
     /// # Errors
     ///
     /// As [`share`](Self::share), if the plan lacks one of the steps.
-    pub(crate) fn steps_with_records(
+    pub fn steps_with_records(
         &self,
         epoch: u64,
         steps: Range<u64>,
@@ -426,8 +426,10 @@ impl Plan {
         }
     }
 
-    /// How often each record comes in an epoch.
-    pub(crate) fn times_each(&self) -> usize {
+    /// How often each record comes in an epoch, unless it is [left out](Self::left_out): once, or, with
+    /// [`AutoShardPolicy::Off`], once to each worker.
+    #[must_use]
+    pub fn times_each(&self) -> usize {
         if self.policy == AutoShardPolicy::Off { self.job.world.workers() } else { 1 }
     }
 

@@ -177,28 +177,34 @@ impl Plan {
         Ok(Some(Boundary { epoch, goes_on_at: (place > end).then_some(place) }))
     }
 
-    /// The epochs of those records in an epoch's steps that another job left: earlier epochs if that job's
-    /// replicas were apart, later ones if their batches wrapped.
-    pub(crate) fn epochs_in(&self, epoch: u64) -> RangeInclusive<u64> {
+    /// The epochs of those records in an epoch's steps that another job left, and that epoch: earlier epochs
+    /// if that job's replicas were apart, later ones if their batches wrapped.
+    #[must_use]
+    pub fn epochs_in(&self, epoch: u64) -> RangeInclusive<u64> {
         let (first, last) = self.rest_of(epoch).and_then(Remainder::epochs).unwrap_or((epoch, epoch));
         first.min(epoch)..=last.max(epoch)
     }
 
     /// Whether everything that this plan has of an epoch is in what another job left of the earlier epoch
     /// `of`.
-    pub(crate) fn has_rest_of(&self, epoch: u64, of: u64) -> bool {
+    #[must_use]
+    pub fn has_rest_of(&self, epoch: u64, of: u64) -> bool {
         !self.wraps() && self.is_anothers(epoch) && self.epochs_in(of).contains(&epoch)
     }
 
     /// The epochs in which this plan resumes another job: one, and a second one if batches had wrapped and no
     /// longer do.
-    pub(crate) fn resumed_epochs(&self) -> impl Iterator<Item = u64> {
+    pub fn resumed_epochs(&self) -> impl Iterator<Item = u64> {
         self.rests().map(|rest| rest.epoch)
     }
 
     /// The records of an epoch that no replica gets because the last batch is
     /// [dropped](super::LastBatch::Drop): the end of each stream.
-    pub(crate) fn left_out(&self, epoch: u64) -> Result<Vec<ReplicaShare<'_>>, OrderError> {
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`] if the records before it are too many to count.
+    pub fn left_out(&self, epoch: u64) -> Result<Vec<ReplicaShare<'_>>, OrderError> {
         if !self.drops() {
             return Ok(Vec::new());
         }

@@ -140,6 +140,25 @@ impl Plan {
         }
     }
 
+    /// The first fact in which two plans differ, as each has it, if there is one. A plan's facts are lines in
+    /// the text of a snapshot or a receipt, such as `seed 7`. Those are compared whose name (`seed`)
+    /// `is_compared` accepts. A long fact is cut short.
+    #[must_use]
+    pub fn difference(&self, other: &Plan, is_compared: impl Fn(&str) -> bool) -> Option<(String, String)> {
+        let [ours, others] = [self, other].map(|plan| {
+            let mut text = TextWriter::new("plan", 0);
+            plan.write(&mut text);
+            let text = text.checksum();
+            // Skips the title, and the checksum, which is the last line.
+            let facts = text.lines().skip(1).filter(|fact| !fact.starts_with("checksum "));
+            let facts = facts.filter(|fact| fact.split(' ').next().is_some_and(&is_compared));
+            facts.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let fact = |facts: &[String], number| shortened(facts.get(number).map_or("nothing", String::as_str));
+        let number = (0..ours.len().max(others.len())).find(|&at| ours.get(at) != others.get(at))?;
+        Some((fact(&ours, number), fact(&others, number)))
+    }
+
     /// Reads a plan.
     pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
         let job = Job::read(facts)?;
@@ -191,6 +210,16 @@ impl Plan {
             return Err(wrong(facts, &format!("more than the {most} places that are possible")));
         }
         plan.with_rest(Some(rest)).map_err(|error| wrong(facts, &error.to_string()))
+    }
+}
+
+/// The front of a fact, for a message: a list of files may be long.
+pub(crate) fn shortened(fact: &str) -> String {
+    const SHOWN: usize = 80;
+
+    match fact.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &fact[..end]),
+        None => fact.to_owned(),
     }
 }
 

@@ -1,22 +1,17 @@
 //! The digest of a whole data set, with which receipts are compared.
 
 use std::path::Path;
-use std::thread;
 use std::{fmt, str::FromStr};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
-
-use super::{Digest, ReceiptError, file, one_line, shortened};
+use super::{Digest, ReceiptError, file, one_line};
+use crate::order::shortened;
 use crate::receipt::content::ContentHash;
-use crate::record::RecordId;
-use crate::source::{FIRST, Identity, Run, Source, SourceError};
-use percolator_files::Progress;
+use crate::source::{FIRST, Identity, LAST, Run};
 use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
 
 /// A digest of the contents of all records of a data set. Receipts that keep
-/// [contents](crate::FeedBuilder::receipt_contents) are compared with it.
-/// [`FeedBuilder::digest`](crate::FeedBuilder::digest) makes one in a pass over the data set.
+/// [contents](crate::FeedBuilder::receipt_contents) are compared with it. `percolator_proof::digest` makes
+/// one in a pass over the data set: the digests of its parts, [one after the other](Self::append).
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`]), with a checksum. A data set whose records are
 /// permuted, renamed or changed has another digest. A copy has the same one, whatever kind of database it is.
@@ -41,87 +36,41 @@ pub enum DigestDetail {
     EachRecord,
 }
 
-/// The limits of a run.
-const RUN_BYTES: usize = 256 << 10;
-const RUN_RECORDS: usize = 1024;
-
-/// A run to be hashed, and the position of its first record.
-type Part = (u64, Run);
-
-/// The results.
-#[derive(Debug, Default)]
-struct Sums {
-    contents: Digest,
-    /// The hashes of each part, with the position of its first record.
-    each: Vec<(u64, Vec<u64>)>,
-    /// Set if the data were written to in the meantime.
-    changed: Option<SourceError>,
-}
-
 impl DataDigest {
-    /// Reads a source from start to end; all processors hash. `None` if the progress was told to stop.
-    pub(crate) fn of(
-        source: &dyn Source,
-        detail: DigestDetail,
-        progress: &Progress,
-    ) -> Result<Option<Self>, SourceError> {
-        progress.begin(source.records().unwrap_or(0));
-        let sums = Mutex::new(Sums::default());
-        let hash = |(first, run): &Part| {
-            let (contents, each) = hash(run, detail);
-            // Lent bytes are valid if they were not written to before they were used.
-            match run.check_used() {
-                Ok(()) => sums.lock().add(*first, contents, each),
-                Err(changed) => sums.lock().changed = Some(changed),
+    /// The digest of some consecutive records of the source at a path.
+    #[must_use]
+    pub fn of_run(source: &Path, detail: DigestDetail, run: &Run) -> Self {
+        let mut samples = Identity::new();
+        for (name, position) in [(FIRST, Some(0)), (LAST, run.len().checked_sub(1))] {
+            if let Some(record) = position.and_then(|position| run.get(position)) {
+                samples = samples.with_record(name, record.key, record.value, record.companion);
             }
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let (sender, parts) = bounded::<Part>(2 * threads);
-        let (give_back, free) = bounded::<Run>(2 * threads);
-        let samples = thread::scope(|scope| {
-            let work = |parts: Receiver<Part>, give_back: Sender<Run>| {
-                move || {
-                    for part in parts {
-                        hash(&part);
-                        // There is room for all runs; an error means that the pass has ended.
-                        let _ = give_back.try_send(part.1);
-                    }
-                }
-            };
-            let hashers = (0..threads).filter(|number| {
-                let name = format!("digest:{number}");
-                let work = work(parts.clone(), give_back.clone());
-                thread::Builder::new().name(name).spawn_scoped(scope, work).is_ok()
-            });
-            let is_alone = hashers.count() == 0;
-            // If no hasher could be started, this thread must not wait for one.
-            drop((parts, give_back));
-            let mut runs = 0;
-            let samples = walk(source, progress, |part| {
-                if is_alone {
-                    hash(&part);
-                    return part.1;
-                }
-                let _ = sender.send(part);
-                if runs < 2 * threads {
-                    runs += 1;
-                    return Run::with_capacity(RUN_RECORDS);
-                }
-                free.recv().unwrap_or_else(|_| Run::with_capacity(RUN_RECORDS))
-            });
-            drop(sender);
-            samples
-        })?;
-        let Some(samples) = samples else { return Ok(None) };
-        let Sums { contents, mut each, changed } = sums.into_inner();
-        if let Some(changed) = changed {
-            return Err(changed);
         }
-        each.sort_unstable_by_key(|(first, _)| *first);
-        let each = (detail == DigestDetail::EachRecord)
-            .then(|| each.into_iter().flat_map(|(_, hashes)| hashes).collect());
-        let source = one_line(&source.path().to_string_lossy());
-        Ok(Some(DataDigest { source, samples, contents, each }))
+        let (mut contents, mut each) = (Digest::default(), Vec::new());
+        for record in run.iter() {
+            let hash = ContentHash::of(&record);
+            contents.add_content(hash);
+            if detail == DigestDetail::EachRecord {
+                each.push(hash.low());
+            }
+        }
+        let each = (detail == DigestDetail::EachRecord).then_some(each);
+        DataDigest { source: one_line(&source.to_string_lossy()), samples, contents, each }
+    }
+
+    /// Adds the digest of the records after those of this one. Each record's hash is kept if both have it.
+    pub fn append(&mut self, next: DataDigest) {
+        if self.contents.records() == 0 {
+            self.samples = next.samples;
+        } else if next.contents.records() > 0 {
+            self.samples = self.samples.only(FIRST);
+            self.samples.merge(&next.samples.only(LAST));
+        }
+        self.contents += next.contents;
+        self.each = self.each.take().zip(next.each).map(|(mut each, next)| {
+            each.extend(next);
+            each
+        });
     }
 
     /// The path of the source, as the feed was configured.
@@ -148,14 +97,21 @@ impl DataDigest {
         DataDigest { each: None, source: self.source.clone(), samples: self.samples.clone(), ..*self }
     }
 
-    /// The samples of the data set, with this digest itself among them.
-    pub(crate) fn samples(&self) -> Identity {
+    /// The samples of the data set, with this digest itself among them. Those of a
+    /// [receipt](super::Receipt::samples) of other data [contradict](Identity::contradiction) them.
+    #[must_use]
+    pub fn samples(&self) -> Identity {
         self.samples.clone().with_sample(CONTENTS, self.contents)
     }
 
-    /// The low half of the hash of the record at a position, if it is kept.
-    pub(super) fn low_hash(&self, index: u64) -> Option<u64> {
-        self.each.as_ref()?.get(usize::try_from(index).ok()?).copied()
+    /// The digest of the contents of the record at a position, of which only the [low
+    /// half](Digest::low_half) is kept, if it is.
+    #[must_use]
+    pub fn of_record(&self, position: u64) -> Option<Digest> {
+        let low = *self.each.as_ref()?.get(usize::try_from(position).ok()?)?;
+        let mut contents = Digest::default();
+        contents.add_content(ContentHash(low.into()));
+        Some(contents)
     }
 
     /// Writes the digest to a file, which has its name only once it is complete.
@@ -179,72 +135,8 @@ impl DataDigest {
     }
 }
 
-/// Reads a source from its first record on and hands its records over in runs, each in exchange for an empty
-/// one. Returns samples of the first and the last record.
-fn walk(
-    source: &dyn Source,
-    progress: &Progress,
-    mut hand_over: impl FnMut(Part) -> Run,
-) -> Result<Option<Identity>, SourceError> {
-    let mut cursor = source.cursor()?;
-    cursor.seek(0)?;
-    let mut samples = Identity::new();
-    let (mut run, mut first, mut index) = (Run::with_capacity(RUN_RECORDS), 0, 0);
-    while let Some(entry) = cursor.advance()? {
-        if index == 0 {
-            samples = samples.with_record(FIRST, entry.key(), entry.value(), entry.companion());
-        }
-        if run.value_bytes() >= RUN_BYTES || run.len() >= RUN_RECORDS {
-            if progress.is_stopped() {
-                return Ok(None);
-            }
-            count(&run, progress);
-            run = hand_over((first, run));
-            run.clear();
-            first = index;
-        }
-        run.push(RecordId { epoch: 0, index }, entry);
-        index += 1;
-    }
-    if let Some(last) = run.len().checked_sub(1).and_then(|last| run.get(last)) {
-        samples = samples.with_record("last", last.key, last.value, last.companion);
-    }
-    count(&run, progress);
-    hand_over((first, run));
-    Ok(Some(samples))
-}
-
-fn count(run: &Run, progress: &Progress) {
-    progress.add_done(run.len() as u64);
-    progress.add_records(run.len() as u64);
-    progress.add_bytes(run.value_bytes() as u64);
-}
-
-/// The digest of a run's contents, and, if `detail` asks for it, the low half of each record's hash.
-fn hash(run: &Run, detail: DigestDetail) -> (Digest, Vec<u64>) {
-    let (mut contents, mut each) = (Digest::default(), Vec::new());
-    for record in run.iter() {
-        let hash = ContentHash::of(&record);
-        contents.add_content(hash, 1);
-        if detail == DigestDetail::EachRecord {
-            each.push(hash.low());
-        }
-    }
-    (contents, each)
-}
-
-impl Sums {
-    fn add(&mut self, first: u64, contents: Digest, each: Vec<u64>) {
-        self.contents += contents;
-        if !each.is_empty() {
-            self.each.push((first, each));
-        }
-    }
-}
-
 pub(super) const KIND: &str = "digest";
 const VERSION: u32 = 1;
-
 /// The name of the line with the sum of all hashes, and of the sample that a run takes from it.
 const CONTENTS: &str = "contents";
 /// The number of hashes per line.
@@ -286,10 +178,9 @@ impl FromStr for DataDigest {
         while let Some(line) = facts.next_if("each") {
             let hashes = line.as_bytes().chunks(HEX_DIGITS).map(low_hash).collect::<Option<Vec<_>>>();
             let Some(hashes) = hashes else {
-                return Err(facts.fault_before(
-                    "\"each ...\" with 16 hexadecimal digits a record",
-                    &shortened(line.to_owned()),
-                ));
+                return Err(
+                    facts.fault_before("\"each ...\" with 16 hexadecimal digits a record", &shortened(line))
+                );
             };
             each.get_or_insert_default().extend(hashes);
         }

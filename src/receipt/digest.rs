@@ -40,11 +40,11 @@ impl Digest {
         self.records = self.records.wrapping_add_signed(times);
     }
 
-    /// Adds a record's content hash `times` times; if negative, takes it out.
+    /// Adds a record's content hash.
     #[inline]
-    pub(super) fn add_content(&mut self, hash: ContentHash, times: i64) {
-        self.sum = self.sum.wrapping_add(hash.0.wrapping_mul(i128::from(times).cast_unsigned()));
-        self.records = self.records.wrapping_add_signed(times);
+    pub(super) fn add_content(&mut self, hash: ContentHash) {
+        self.sum = self.sum.wrapping_add(hash.0);
+        self.records = self.records.wrapping_add(1);
     }
 
     /// The low half of the sum, which is the sum of the records' low halves.
@@ -52,14 +52,21 @@ impl Digest {
         ContentHash(self.sum).low()
     }
 
-    /// The digest with only the low half of the sum.
-    pub(super) fn only_low(self) -> Self {
+    /// The digest with only the low half of the sum: what a [`DataDigest`](super::DataDigest) knows of some
+    /// of its records.
+    #[must_use]
+    pub fn low_half(self) -> Self {
         Digest { sum: self.low().into(), ..self }
     }
 
-    /// The digest of these records, each `times` times.
-    pub(super) fn times(self, times: u64) -> Self {
-        Digest { sum: self.sum.wrapping_mul(times.into()), records: self.records.wrapping_mul(times) }
+    /// The digest of these records, each `times` times as often. Added to another digest, a negative one
+    /// takes them out.
+    #[must_use]
+    pub fn times(self, times: i64) -> Self {
+        Digest {
+            sum: self.sum.wrapping_mul(i128::from(times).cast_unsigned()),
+            records: self.records.wrapping_mul(times.cast_unsigned()),
+        }
     }
 }
 
@@ -108,6 +115,7 @@ pub(super) struct Mark {
 }
 
 impl EpochKey {
+    #[inline]
     pub(super) fn of(epoch: u64) -> Self {
         EpochKey(splitmix::mix(epoch.wrapping_add(GAMMA)))
     }

@@ -1,50 +1,10 @@
 //! What a lane records of each batch that it hands over.
 
-use std::collections::BTreeMap;
-
-use super::digest::{Digest, EpochKey};
-use super::multiset::Multiset;
-use super::sketch::Sketch;
+use super::account::{Entries, account_of};
+use super::digest::EpochKey;
 use crate::bad::{BadRecord, good};
 use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
-
-/// What was delivered of an epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LedgerEntry {
-    /// The records of this epoch, in whichever epoch's steps they came.
-    pub(super) digest: Digest,
-    pub(super) sketch: Sketch,
-    /// The contents of those records whose bytes were hashed: all of them if contents are kept.
-    pub(super) contents: Digest,
-    /// The steps of this epoch that each replica was given, including empty ones.
-    pub(super) steps: BTreeMap<usize, Multiset>,
-    /// The records of this epoch that were bad, and did not come in the steps that have them.
-    pub(super) bad: Multiset,
-}
-
-impl LedgerEntry {
-    /// Adds a record of this epoch `times` times; if negative, takes it out.
-    #[inline]
-    pub(super) fn add(&mut self, key: EpochKey, index: u64, times: i64) {
-        let mark = key.mark(index);
-        self.digest.add_marked(mark, times);
-        self.sketch.add(index, mark, times);
-    }
-
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.digest += other.digest;
-        self.sketch.merge(&other.sketch);
-        self.contents += other.contents;
-        for (&replica, steps) in &other.steps {
-            self.steps.entry(replica).or_default().merge(steps);
-        }
-        self.bad.merge(&other.bad);
-    }
-}
-
-/// What was delivered, epoch by epoch.
-pub(super) type Entries = BTreeMap<u64, LedgerEntry>;
 
 /// What one replica was given. It takes about 5 KiB per epoch, and allocates when an epoch begins.
 #[derive(Clone, Debug)]
@@ -77,16 +37,16 @@ impl Ledger {
             return self.fold_with_bad(step, records, contents, bad);
         }
         if let Some(StepEnd { epoch, step, .. }) = step {
-            let entry = self.entries.entry(epoch).or_default();
+            let entry = account_of(&mut self.entries, epoch);
             entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
         }
         // Most batches belong to one epoch, which is then looked up once.
         let mut contents = contents.iter();
         for records in records.chunk_by(|one, next| one.epoch == next.epoch) {
             let epoch = records[0].epoch;
-            let (key, entry) = (EpochKey::of(epoch), self.entries.entry(epoch).or_default());
-            records.iter().for_each(|record| entry.add(key, record.index, 1));
-            contents.by_ref().take(records.len()).for_each(|hash| entry.contents.add_content(*hash, 1));
+            let (key, entry) = (EpochKey::of(epoch), account_of(&mut self.entries, epoch));
+            records.iter().for_each(|record| entry.add_by(key, record.index, 1));
+            contents.by_ref().take(records.len()).for_each(|hash| entry.contents.add_content(*hash));
         }
     }
 
@@ -101,7 +61,7 @@ impl Ledger {
         let contents: Vec<ContentHash> = good(contents, bad).collect();
         self.fold(step, &good(records, bad).collect::<Vec<_>>(), &contents, &[]);
         for RecordId { epoch, index } in bad.iter().map(|bad| bad.id) {
-            self.entries.entry(epoch).or_default().bad.add(index..index + 1, 1);
+            account_of(&mut self.entries, epoch).bad.add(index..index + 1, 1);
         }
     }
 }

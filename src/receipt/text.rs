@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::ledger::{Entries, LedgerEntry};
+use super::account::{Entries, EpochAccount};
 use super::multiset::Multiset;
 use super::{Digest, Receipt};
 use crate::order::Plan;
@@ -75,7 +75,7 @@ impl FromStr for Receipt {
         }
 
         let replicas = facts.value_by("replicas", "replicas of this job, as 0..4", |value| {
-            let ranges: Multiset = value.parse().ok()?;
+            let ranges = Multiset::read(value)?;
             // Checked before they are listed: the text may claim any number of replicas.
             let is_of_job = ranges.bounds().end <= plan.world().replicas() as u64;
             let listed = ranges.ranges().flat_map(|(replicas, _)| replicas);
@@ -104,7 +104,7 @@ fn entry(
     plan: &Plan,
     replicas: &BTreeSet<usize>,
     epoch: u64,
-) -> Result<LedgerEntry, TextFault> {
+) -> Result<EpochAccount, TextFault> {
     let digest = facts.parse("digest", "a sum and how many records it is of")?;
     let sketch = facts.parse("sketch", "the sums of its cells")?;
     let contents = match facts.next_if("contents") {
@@ -115,11 +115,11 @@ fn entry(
             read.ok_or_else(|| facts.fault_before(wanted, found))?
         }
     };
-    let mut entry = LedgerEntry { digest, sketch, contents, ..LedgerEntry::default() };
+    let mut entry = EpochAccount { digest, sketch, contents, ..EpochAccount::of(epoch) };
     while let Some(value) = facts.next_if("steps") {
-        let read = value.split_once(' ').and_then(|(replica, steps)| {
-            Some((replica.parse::<usize>().ok()?, steps.parse::<Multiset>().ok()?))
-        });
+        let read = value
+            .split_once(' ')
+            .and_then(|(replica, steps)| Some((replica.parse::<usize>().ok()?, Multiset::read(steps)?)));
         let last = plan
             .steps(epoch)
             .map_err(|error| facts.fault_before("an epoch that is counted", &error.to_string()))?;
@@ -135,7 +135,7 @@ fn entry(
     if let Some(found) = facts.next_if("bad") {
         // As often as its step: a receipt to which a step was added again has both twice.
         let records = plan.job().records();
-        let read = found.parse().ok().filter(|bad: &Multiset| bad.bounds().end <= records);
+        let read = Multiset::read(found).filter(|bad| bad.bounds().end <= records);
         let wanted = format!("\"bad ...\" with records of 0..{records}, as 0..7,");
         entry.bad = read.ok_or_else(|| facts.fault_before(&wanted, found))?;
     }

@@ -11,6 +11,9 @@ pub(crate) const INDEX: &str = "index";
 /// The name of the sample of a data set's first record.
 pub(crate) const FIRST: &str = "first";
 
+/// The name of the sample of its last record.
+pub(crate) const LAST: &str = "last";
+
 /// What a text calls a sample.
 const SAMPLE: &str = "clue";
 
@@ -76,6 +79,13 @@ impl Identity {
     /// The same facts with the samples of another identity.
     pub(crate) fn with_samples_of(self, other: &Identity) -> Self {
         Identity { samples: other.samples.clone(), ..self }
+    }
+
+    /// Only the sample of this name, if there is one.
+    pub(crate) fn only(&self, sample: &str) -> Self {
+        let mut only = Identity::new();
+        self.samples().filter(|line| name(line) == sample).for_each(|line| only.push_sample(line));
+        only
     }
 
     /// Only the samples that a copy also has, even one written differently: with other pages, or by another
@@ -153,8 +163,10 @@ impl Identity {
         }
     }
 
-    /// The first sample that both have and that differs, as both have it, if there is one.
-    pub(crate) fn contradiction(&self, other: &Identity) -> Option<(String, String)> {
+    /// The first sample that both have and that differs, as both have it, if there is one. Then they are of
+    /// different data sets.
+    #[must_use]
+    pub fn contradiction(&self, other: &Identity) -> Option<(String, String)> {
         let others: BTreeMap<&str, &str> = other.samples().map(|line| (name(line), line)).collect();
         self.samples().find_map(|our| {
             let other = others.get(name(our)).filter(|other| **other != our)?;

@@ -42,7 +42,7 @@ pub use self::files::Files;
 pub use self::from_fn::FnSource;
 pub use self::held_bytes::HeldBytes;
 pub use self::identity::Identity;
-pub(crate) use self::identity::{FIRST, INDEX};
+pub(crate) use self::identity::{FIRST, INDEX, LAST};
 pub use self::image_list::{ImageList, ImageListError, ListedFile};
 pub use self::index::IndexPlace;
 pub use self::joined::Joined;

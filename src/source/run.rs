@@ -294,7 +294,11 @@ impl Run {
     }
 
     /// Checks that everything read of the records until now was as it was when it was lent.
-    pub(crate) fn check_used(&self) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    ///
+    /// The source's error if it was written to in the meantime, so that other bytes may have been read.
+    pub fn check_used(&self) -> Result<(), SourceError> {
         self.lenders.iter().chain(self.companion_lenders.iter()).try_for_each(Lender::check_used)
     }
 

@@ -1,7 +1,7 @@
 //! Samples that identify a data set cheaply, so that another one is not mistaken for it: the last record, and
 //! some records that a seed picks.
 
-use super::{INDEX, Identity, Passes, Source, SourceError};
+use super::{INDEX, Identity, LAST, Passes, Source, SourceError};
 use crate::base::splitmix::{SplitMix, fold};
 use percolator_files::shown;
 
@@ -27,7 +27,7 @@ pub(crate) fn look(source: &dyn Source, seed: u64) -> Identity {
             let source = shown::path(source.path());
             tracing::debug!(%source, %error, "some of the records that a snapshot samples cannot be read");
         }),
-        None => source.look_at_last(&mut |key, value| add(&mut samples, "last", key, value, None)),
+        None => source.look_at_last(&mut |key, value| add(&mut samples, LAST, key, value, None)),
     }
     samples
 }
@@ -50,7 +50,7 @@ fn add_records(
     for position in positions(seed, records) {
         look(&format!("at-{position}"), position)?;
     }
-    look("last", last)
+    look(LAST, last)
 }
 
 fn add(samples: &mut Identity, name: &str, key: &[u8], value: &[u8], companion: Option<&[u8]>) {

@@ -8,12 +8,13 @@
 use std::path::Path;
 
 use percolator::bad::{BadRecords, QuarantineError, Quarantined};
-use percolator::receipt::{DataDigest, DigestDetail, ReceiptError, Verdict};
+use percolator::receipt::{DataDigest, DigestDetail, ReceiptError};
 use percolator::snapshot::SnapshotError;
 use percolator::source::{FnSource, IndexPlace, Lmdb, Source as _, TfRecord};
 use percolator::tfrecord::{Compression, TfRecordError, TfRecordWriter, write_record};
 use percolator::{DecodeFailure, Device, Dtype, Feed, FeedError, Field, Receipt, Shuffle, Snapshot};
 use percolator_chaos::{Chaos, Fault};
+use percolator_proof::Verdict;
 
 use crate::common;
 use crate::common::process::{is_alone, this_test};
@@ -100,7 +101,8 @@ fn a_digest_and_a_tfrecord_file_are_whole_or_absent_wherever_the_disk_fills() {
     let folder = tempfile::tempdir().unwrap();
     common::write_images(&folder.path().join("db"), 20, 1, 4, 4);
     let digest =
-        Feed::builder().lmdb(folder.path().join("db")).epochs(1).digest(DigestDetail::EachRecord).unwrap();
+        percolator_proof::digest(&Feed::builder().lmdb(folder.path().join("db")), DigestDetail::EachRecord)
+            .unwrap();
     let saved = folder.path().join("saved");
     std::fs::create_dir(&saved).unwrap();
     let path = saved.join("data.digest");

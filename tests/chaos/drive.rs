@@ -13,13 +13,13 @@ use percolator::bad::Quarantined;
 use percolator::feed::FeedCanceller;
 use percolator::order::{AutoShardPolicy, Block, World};
 use percolator::reader::Registry;
-use percolator::receipt::Verdict;
 use percolator::record::RecordId;
 use percolator::source::{IndexPlace, Source as _};
 use percolator::{
     DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, Receipt, Snapshot, Target,
 };
 use percolator_chaos::{Chaos, Effect, Faults};
+use percolator_proof::Verdict;
 use percolator_tfrecord::Reader;
 
 use crate::blocks::{Listed, drawn_blocks};

@@ -41,7 +41,7 @@ impl Text {
         common::write_images(&folder.path().join("lmdb"), 30, 1, 2, 2);
         let mut feed = feed(folder.path(), seed);
         if self == Text::Digest {
-            return feed.digest(DigestDetail::EachRecord).unwrap().to_string();
+            return percolator_proof::digest(&feed, DigestDetail::EachRecord).unwrap().to_string();
         }
         // The text names its data set, which is gone by then.
         let mut running = feed.clone().build().unwrap();

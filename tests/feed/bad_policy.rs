@@ -10,7 +10,6 @@ use percolator::bad::{BadAction, BadRecords, Quarantined};
 use percolator::batch::Field;
 use percolator::decoder::Decoded;
 use percolator::feed::ConfigError;
-use percolator::receipt::{EpochState, Verdict};
 use percolator::record::RecordId;
 use percolator::source::{FnSource, ImageList, ImageListError, Joined, Record, SourceError};
 use percolator::tfrecord::{Compression, TfRecordWriter};
@@ -18,6 +17,7 @@ use percolator::{
     Batch, DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Row, Shuffle,
     Snapshot,
 };
+use percolator_proof::{EpochState, Verdict};
 use proptest::prelude::*;
 
 use crate::bad_shapes::png;

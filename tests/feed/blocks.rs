@@ -11,11 +11,12 @@ use std::sync::{Arc, mpsc};
 use percolator::feed::ConfigError;
 use percolator::order::{Block, Blocks, Plan, World};
 use percolator::reader::{ReaderError, Registry};
-use percolator::receipt::{EpochState, Receipt, Verdict};
+use percolator::receipt::Receipt;
 use percolator::record::{RecordId, StepId};
 use percolator::snapshot::SnapshotError;
 use percolator::transform::CaffeEra;
 use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Transform};
+use percolator_proof::{EpochState, Verdict};
 use proptest::prelude::*;
 
 use crate::common::process::must_end;

@@ -316,7 +316,7 @@ fn use_it(builder: &FeedBuilder, planned: bool) -> Result<(), FeedError> {
     for step in resumed.steps() {
         step?;
     }
-    builder.digest(DigestDetail::default())?;
+    percolator_proof::digest(builder, DigestDetail::default())?;
     Ok(())
 }
 

@@ -10,10 +10,10 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use percolator::bad::{BadRecords, Quarantined};
 use percolator::decoder::Decoded;
-use percolator::receipt::{EpochState, Verdict};
 use percolator::record::Key;
 use percolator::source::{FnSource, Source as _, TfRecord};
 use percolator::{DecodeFailure, Dtype, Feed, Field, Receipt, Shuffle, Snapshot};
+use percolator_proof::{EpochState, Verdict};
 
 use crate::common;
 use crate::common::process::{child_command, role, this_test};

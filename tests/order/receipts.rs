@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use percolator::feed::ConfigError;
 use percolator::order::{Assignment, AutoShardPolicy, World};
 use percolator::reader::Registry;
-use percolator::receipt::{
-    ContentsVerdict, DataDigest, DigestDetail, EpochState, ReceiptError, TextFault, Verdict,
-};
+use percolator::receipt::{DataDigest, DigestDetail, EpochAccount, ReceiptError, TextFault};
 use percolator::source::{
     Cursor, ImageList, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError,
 };
 use percolator::{
     ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Progress, Receipt, Shuffle, Target, Transform,
 };
+use percolator_proof::{ContentsVerdict, EpochState, Verdict, digest, digest_watched};
 use proptest::prelude::*;
 
 use crate::common;
@@ -49,7 +48,7 @@ fn verdict(receipts: &[Receipt]) -> Verdict {
 }
 
 fn delivered(receipt: &Receipt) -> u64 {
-    receipt.digests().map(|(_, digest)| digest.records()).sum()
+    receipt.epochs().map(|account| account.digest().records()).sum()
 }
 
 proptest! {
@@ -207,11 +206,9 @@ fn prove(digest: &DataDigest, receipts: &[Receipt]) -> Verdict {
 }
 
 fn contents_of(receipts: &[Receipt], epoch: u64) -> String {
-    let of_epoch = receipts.iter().flat_map(Receipt::contents).filter(|(of, _)| *of == epoch);
-    of_epoch
-        .map(|(_, contents)| contents)
-        .fold(percolator::receipt::Digest::default(), |sum, one| sum + one)
-        .to_string()
+    let of_epoch = receipts.iter().filter_map(|receipt| receipt.epoch(epoch));
+    let contents = of_epoch.map(EpochAccount::contents);
+    contents.fold(percolator::receipt::Digest::default(), |sum, one| sum + one).to_string()
 }
 
 proptest! {
@@ -241,7 +238,7 @@ proptest! {
                 return;
             }
             let (sum, count) = naive_sum(&images(records));
-            let digest = of_worker(0).digest(DigestDetail::EachRecord).unwrap();
+            let digest = digest(&of_worker(0), DigestDetail::EachRecord).unwrap();
             assert_eq!(digest.contents().to_string(), format!("{sum:032x} of {count}"));
             // Each worker stops after some steps, and resumes.
             let mut receipts: Vec<Receipt> = Vec::new();
@@ -271,12 +268,12 @@ fn a_digest_says_how_far_it_is_and_can_be_stopped() {
     common::write_lmdb(folder.path(), (0..3000).map(|index| (common::key(index), vec![1; 10])));
     let feed = feed(Lmdb::open(folder.path()).unwrap(), 1).batch_size(1);
     let progress = Progress::new();
-    let digest = feed.digest_watched(DigestDetail::Sum, &progress).unwrap().unwrap();
-    assert_eq!(digest, feed.digest(DigestDetail::Sum).unwrap());
+    let watched = digest_watched(&feed, DigestDetail::Sum, &progress).unwrap().unwrap();
+    assert_eq!(watched, digest(&feed, DigestDetail::Sum).unwrap());
     assert_eq!((progress.total(), progress.done(), progress.records()), (3000, 3000, 3000));
     assert_eq!(progress.bytes(), 30_000);
     progress.stop();
-    assert_eq!(feed.digest_watched(DigestDetail::Sum, &progress).unwrap(), None);
+    assert_eq!(digest_watched(&feed, DigestDetail::Sum, &progress).unwrap(), None);
     assert_eq!(progress.done(), 0, "it ends before the first run is hashed");
 }
 
@@ -311,7 +308,7 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         ];
         let digests = described.map(|feed| {
             let feed = feed.batch_size(3).epochs(2).shuffle(Shuffle::Global).index(IndexPlace::Memory);
-            let digest = feed.digest(DigestDetail::Sum).unwrap();
+            let digest = digest(&feed, DigestDetail::Sum).unwrap();
             let receipts = [run(feed.with_digest(&digest).receipt_contents(true))];
             let verdict = prove(&digest, &receipts);
             assert!(verdict.is_sound() && verdict.first_not_covered(2).is_none(), "{verdict:?}");
@@ -323,7 +320,8 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
             assert_eq!(digests[same].contents(), digests[0].contents());
         }
         assert_eq!(digests[4].contents(), digests[5].contents());
-        assert_ne!(digests[4].contents(), feed(images(40), 2).digest(DigestDetail::Sum).unwrap().contents());
+        let without = digest(&feed(images(40), 2), DigestDetail::Sum).unwrap();
+        assert_ne!(digests[4].contents(), without.contents());
         // Without its targets, a data set is another one.
         let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipt_contents(true));
         let error = Verdict::with_digest(("pairs", &digests[4]), [("alone", &alone)]).unwrap_err();
@@ -360,14 +358,15 @@ fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
             feed.worker(World::new(2, 2).unwrap(), worker).epochs(2)
         };
         let right = |worker| describe(MemorySource::images("receipts", 30, 1, 2, 2), worker);
-        let digest = right(0).digest(DigestDetail::EachRecord).unwrap();
+        let due = digest(&right(0), DigestDetail::EachRecord).unwrap();
         for wrong in [with_another_byte, the_one_before_again, with_another_key] {
             let describe_wrong = |worker| describe(with_one_wrong(17, wrong), worker);
-            assert_ne!(describe_wrong(0).digest(DigestDetail::Sum).unwrap().contents(), digest.contents());
+            let wrong = digest(&describe_wrong(0), DigestDetail::Sum).unwrap();
+            assert_ne!(wrong.contents(), due.contents());
             // In each epoch one of the workers has it, whichever that is.
             let receipts = [run(describe_wrong(0)), run(describe_wrong(1))];
             assert!(verdict(&receipts).is_sound(), "the positions are right");
-            for digest in [digest.clone(), digest.sum()] {
+            for digest in [due.clone(), due.sum()] {
                 let verdict = prove(&digest, &receipts);
                 assert!(!verdict.is_sound() && verdict.first_not_covered(2).is_none());
                 for epoch in &verdict.epochs {
@@ -380,7 +379,7 @@ fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
             }
             // Only one of the workers reads a wrong record, and had it in at least one epoch.
             let receipts = [run(describe_wrong(0)), run(right(1))];
-            for epoch in prove(&digest, &receipts).epochs {
+            for epoch in prove(&due, &receipts).epochs {
                 match epoch.contents {
                     Some(ContentsVerdict::Proven) => {}
                     Some(ContentsVerdict::Differ(differ)) => assert_eq!(differ[0].receipts, ["first"]),
@@ -393,9 +392,9 @@ fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
 
 #[test]
 fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
-    let digest = feed(images(12), 1).digest(DigestDetail::Sum).unwrap();
+    let known = digest(&feed(images(12), 1), DigestDetail::Sum).unwrap();
     let refused = |source: MemorySource| {
-        let error = feed(source, 1).batch_size(2).epochs(1).with_digest(&digest).build().unwrap_err();
+        let error = feed(source, 1).batch_size(2).epochs(1).with_digest(&known).build().unwrap_err();
         assert!(matches!(error, FeedError::Config(ConfigError::OtherDigest { .. })), "{error}");
         error.to_string()
     };
@@ -410,7 +409,7 @@ fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
     let list = folder.path().join("list.txt");
     std::fs::write(&list, "420.jpg 1\n").unwrap();
     let list = ImageList::open(list).unwrap().shuffled(1);
-    let error = feed(list, 1).digest(DigestDetail::Sum).unwrap_err();
+    let error = digest(&feed(list, 1), DigestDetail::Sum).unwrap_err();
     assert_eq!(error, FeedError::Config(ConfigError::ShufflesItself));
 }
 
@@ -422,8 +421,8 @@ fn a_digest_needs_nothing_but_the_data() {
     let target = target.transform(Transform::new().mean_file("no/such/mean.binaryproto"));
     let described = feed(images(12), 1).target(target);
     let described = described.transform(Transform::new().mean_file("nor/this.binaryproto"));
-    let digest = described.digest(DigestDetail::Sum).unwrap();
-    assert_eq!(digest, plain.digest(DigestDetail::Sum).unwrap());
+    let [one, other] = [&described, &plain].map(|feed| digest(feed, DigestDetail::Sum).unwrap());
+    assert_eq!(one, other);
     let refused = described.batch_size(2).receipts(false).build().unwrap_err().to_string();
     assert!(refused.contains("nor/this.binaryproto"), "{refused}");
 }

@@ -132,7 +132,7 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
                 let mut other = describe(how).build().unwrap();
                 take(&mut other.take_lanes().unwrap(), &[5]);
                 let Some((one, other)) = first.receipt().zip(other.receipt()) else { continue };
-                let error = percolator::receipt::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
+                let error = percolator_proof::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
                 assert!(
                     error.to_string().contains("they do not belong to the same data set"),
                     "{how}: {error}"

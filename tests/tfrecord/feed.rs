@@ -5,11 +5,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use percolator::order::{AutoShardPolicy, Block, Blocks, Plan, World};
-use percolator::receipt::{DigestDetail, Verdict};
+use percolator::receipt::DigestDetail;
 use percolator::record::StepId;
 use percolator::source::{Access, IndexPlace, Source as _, TfRecord};
 use percolator::tfrecord::Compression;
 use percolator::{Feed, FeedBuilder, LastBatch, RawBytes, Receipt, Shuffle, Snapshot};
+use percolator_proof::Verdict;
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
@@ -239,7 +240,7 @@ proptest! {
         });
         let due = (0..RECORDS as u64).flat_map(|position| [position; 2]);
         prop_assert!(positions.into_iter().eq(due));
-        let digest = shards.feed().digest(DigestDetail::EachRecord).unwrap();
+        let digest = percolator_proof::digest(&shards.feed(), DigestDetail::EachRecord).unwrap();
         let named = receipts.iter().map(|receipt| ("worker", receipt));
         let verdict = Verdict::with_digest(("digest", &digest), named).unwrap();
         prop_assert!(verdict.is_sound() && verdict.first_not_covered(2).is_none(), "{verdict:?}");

@@ -9,6 +9,7 @@ use clap::{ArgGroup, Args};
 use percolator::Progress;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator_files::shown;
+use percolator_proof::digest_watched;
 use serde_json::{Value, json};
 
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
@@ -66,7 +67,7 @@ impl Digest {
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
         let progress = Progress::new();
         let hash = || {
-            let digest = described.feed.digest_watched(detail, &progress)?;
+            let digest = digest_watched(&described.feed, detail, &progress)?;
             digest.context("stopped before the end, so there is no digest")
         };
         let digest = match watched(self.quiet, &progress, rate, hash)? {

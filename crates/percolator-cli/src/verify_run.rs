@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use percolator::Receipt;
-use percolator::receipt::{
-    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
-};
+use percolator::receipt::DataDigest;
 use percolator_cluster::leases::{EpochUnderWay, Job, JobAccount};
 use percolator_files::shown;
 use percolator_files::shown::count;
+use percolator_proof::{
+    ContentsDeviation, ContentsVerdict, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
+};
 use serde_json::{Value, json};
 
 use super::exit;

@@ -2,10 +2,11 @@
 //! feeds, results of a benchmark.
 
 use percolator::feed::FeedSpec;
-use percolator::receipt::{DataDigest, Verdict};
+use percolator::receipt::DataDigest;
 use percolator::source::ImageList;
 use percolator::{Receipt, Snapshot};
 use percolator_measure::compare::Results;
+use percolator_proof::Verdict;
 
 use crate::accepted::accepted;
 use crate::files::Folder;

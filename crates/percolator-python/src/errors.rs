@@ -1,10 +1,10 @@
 //! Errors as exceptions. The classes are Python's own: `percolator/_errors.py`.
 
+use std::error::Error;
 use std::path::Path;
 
 use percolator::batch::FieldError;
 use percolator::reader::ReaderError;
-use percolator::receipt::ReceiptError;
 use percolator::snapshot::SnapshotError;
 use percolator::source::SourceError;
 use percolator::{DeviceError, FeedError};
@@ -101,7 +101,8 @@ pub(crate) fn snapshot(py: Python<'_>, error: &SnapshotError) -> PyErr {
     plain(py, "SnapshotError", &error.to_string())
 }
 
-pub(crate) fn receipt(py: Python<'_>, error: &ReceiptError) -> PyErr {
+/// Receipts that cannot be read, written, merged or verified.
+pub(crate) fn receipt(py: Python<'_>, error: &dyn Error) -> PyErr {
     plain(py, "ReceiptError", &error.to_string())
 }
 

@@ -1,8 +1,9 @@
 //! The classes `Receipt` and `Verdict`, and the function `verify`.
 
+use std::error::Error;
 use std::path::PathBuf;
 
-use percolator::receipt::{self, DataDigest, ReceiptError};
+use percolator::receipt::{self, DataDigest};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -51,7 +52,7 @@ impl Receipt {
     /// The number of records delivered in each epoch.
     #[getter]
     fn delivered(&self) -> Vec<(u64, u64)> {
-        self.inner.digests().map(|(epoch, digest)| (epoch, digest.records())).collect()
+        self.inner.epochs().map(|account| (account.epoch(), account.digest().records())).collect()
     }
 
     fn __str__(&self) -> String {
@@ -70,7 +71,7 @@ impl Receipt {
 /// What receipts prove.
 #[pyclass(frozen, module = "percolator")]
 pub(crate) struct Verdict {
-    inner: receipt::Verdict,
+    inner: percolator_proof::Verdict,
 }
 
 #[pymethods]
@@ -117,12 +118,15 @@ pub(crate) fn verify(
         .enumerate()
         .map(|(number, receipt)| (format!("receipt {number}"), receipt.inner.clone()))
         .collect();
-    let verified = py.detach(move || -> Result<receipt::Verdict, ReceiptError> {
+    let verified = py.detach(move || -> Result<percolator_proof::Verdict, Box<dyn Error + Send + Sync>> {
         let receipts = named.iter().map(|(name, receipt)| (&**name, receipt));
         match digest {
-            None => receipt::Verdict::of(receipts),
-            Some(path) => receipt::Verdict::with_digest(("the digest", &DataDigest::load(path)?), receipts),
+            None => Ok(percolator_proof::Verdict::of(receipts)?),
+            Some(path) => {
+                let digest = DataDigest::load(path)?;
+                Ok(percolator_proof::Verdict::with_digest(("the digest", &digest), receipts)?)
+            }
         }
     });
-    verified.map(|inner| Verdict { inner }).map_err(|error| errors::receipt(py, &error))
+    verified.map(|inner| Verdict { inner }).map_err(|error| errors::receipt(py, &*error))
 }

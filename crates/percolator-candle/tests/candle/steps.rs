@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use candle_core::Device;
-use percolator::receipt::{EpochState, Verdict};
 use percolator::{Feed, FeedBuilder, FeedError, Shuffle};
 use percolator_candle::{CandleError, CandleFeed as _, Tensors};
+use percolator_proof::{EpochState, Verdict};
 use tempfile::TempDir;
 
 use crate::common::process::must_end;

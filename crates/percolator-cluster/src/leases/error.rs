@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use percolator::FeedError;
 use percolator::receipt::ReceiptError;
+use percolator_proof::ProofError;
 
 use super::keys::BlockId;
 use crate::metadata::MetadataError;
@@ -136,6 +137,9 @@ pub enum LeaseError {
     /// The receipts of the job cannot be read, or are not of one run.
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
+    /// The receipts of the job cannot be verified.
+    #[error(transparent)]
+    Proof(#[from] ProofError),
 }
 
 impl LeaseError {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use percolator::Receipt;
-use percolator::receipt::{DataDigest, Verdict};
+use percolator::receipt::DataDigest;
+use percolator_proof::Verdict;
 
 use super::error::LeaseError;
 use super::job::{Job, JobStatus};

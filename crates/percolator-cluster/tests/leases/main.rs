@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percolator::reader::Registry;
-use percolator::receipt::EpochState;
 use percolator::source::{FnSource, Source};
 use percolator::{Device, Feed, FeedBuilder, LastBatch, RawBytes, Shuffle};
 use percolator_cluster::leases::{Job, LeasedStep, Leases};
 use percolator_cluster::metadata::{MemoryMetadata, Metadata};
+use percolator_proof::EpochState;
 
 const RECORDS: u64 = 103;
 /// As many as `assert_proven` expects.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::receipt::Verdict;
 use percolator_cluster::leases::Job;
 use percolator_cluster::metadata::{FolderMetadata, Metadata};
+use percolator_proof::Verdict;
 use tempfile::TempDir;
 use uuid::Uuid;
 

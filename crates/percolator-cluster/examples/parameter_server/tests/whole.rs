@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use percolator::receipt::EpochState;
 use percolator_cluster::Checkpointer;
 use percolator_cluster::checkpoint::{CheckpointRecord, Origin};
 use percolator_cluster::metadata::{FolderMetadata, Metadata as _};
 use percolator_cluster::store::FolderStore;
+use percolator_proof::EpochState;
 
 use super::process::this_test;
 use super::{etcd, spawn, take_role};

@@ -2,44 +2,44 @@
 
 use bytemuck::allocation::try_zeroed_vec;
 
-use super::verdict::Positions;
+use crate::verdict::Positions;
 
 /// A counter for each record of the data set.
 #[derive(Clone, Debug)]
-pub(super) struct Counts(Vec<u32>);
+pub(crate) struct Counts(Vec<u32>);
 
 impl Counts {
     /// `None` if there is no memory for so many.
-    pub(super) fn of(records: usize) -> Option<Self> {
+    pub(crate) fn of(records: usize) -> Option<Self> {
         // `vec!` would end the process. Counters that are never used stay untouched, and take no memory.
         try_zeroed_vec(records).ok().map(Counts)
     }
 
     /// Counts a record `times` times; if negative, takes them back. Ignores a record that the data set does
     /// not have.
-    pub(super) fn add(&mut self, index: u64, times: i64) {
+    pub(crate) fn add(&mut self, index: u64, times: i64) {
         if let Some(count) = usize::try_from(index).ok().and_then(|index| self.0.get_mut(index)) {
             let sum = i64::from(*count).saturating_add(times);
             *count = u32::try_from(sum.max(0)).unwrap_or(u32::MAX);
         }
     }
 
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|&count| u64::from(count)).sum()
     }
 
     /// The records that came more often than `due`.
-    pub(super) fn doubled(&self, due: u32) -> Positions {
+    pub(crate) fn doubled(&self, due: u32) -> Positions {
         self.positions(|_, count| count.saturating_sub(due))
     }
 
     /// The records that came less often than `due`.
-    pub(super) fn missing(&self, due: u32) -> Positions {
+    pub(crate) fn missing(&self, due: u32) -> Positions {
         self.positions(|_, count| due.saturating_sub(count))
     }
 
     /// Like [`missing`](Self::missing), of these records only.
-    pub(super) fn missing_of(&self, some: &Marks, due: u32) -> Positions {
+    pub(crate) fn missing_of(&self, some: &Marks, due: u32) -> Positions {
         self.positions(|index, count| if some.has(index) { due.saturating_sub(count) } else { 0 })
     }
 
@@ -57,18 +57,18 @@ impl Counts {
 
 /// Some records of the data set: a bit for each of its records.
 #[derive(Clone, Debug)]
-pub(super) struct Marks(Vec<u64>);
+pub(crate) struct Marks(Vec<u64>);
 
 impl Marks {
     /// None of so many records; `None` if there is no memory for their bits.
-    pub(super) fn of(records: usize) -> Option<Self> {
+    pub(crate) fn of(records: usize) -> Option<Self> {
         let words = records.div_ceil(WORD_BITS);
         // As for the counters.
         try_zeroed_vec(words).ok().map(Marks)
     }
 
     /// Marks a record. Ignores one that the data set does not have.
-    pub(super) fn add(&mut self, index: u64) {
+    pub(crate) fn add(&mut self, index: u64) {
         let (word, bit) = place_of(index);
         if let Some(word) = self.0.get_mut(word) {
             *word |= bit;

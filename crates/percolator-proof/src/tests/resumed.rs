@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_run_may_go_on_with_another_number_of_ranks() {
     let (before, after) = (plan(40, 8, 2), plan(40, 4, 4));
-    let cut = |plan: &Plan, steps: std::ops::Range<u64>| -> Vec<Given> {
+    let cut = |plan: &Plan, steps: Range<u64>| -> Vec<Given> {
         given(plan, 0..1).into_iter().filter(|given| steps.contains(&given.end.step)).collect()
     };
     // Three steps of 8, then steps of 4 from the 24th record on.

@@ -3,41 +3,41 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::ReceiptError;
-use super::coverage::Marks;
-use super::multiset::Multiset;
-use super::verdict::{GivenSteps, MissingSteps};
-use super::verify::not_of_plan;
-use crate::order::{Plan, ReplicaShare};
+use percolator::order::{Plan, ReplicaShare};
+use percolator::receipt::Multiset;
+
+use crate::coverage::Marks;
+use crate::verdict::{GivenSteps, MissingSteps};
+use crate::{ProofError, gaps};
 
 /// How far an epoch has got.
-pub(super) struct EpochProgress<'a> {
+pub(crate) struct EpochProgress<'a> {
     /// The parties that have steps of the epoch.
-    pub(super) parties: Vec<PartyProgress<'a>>,
+    pub(crate) parties: Vec<PartyProgress<'a>>,
     /// Whether the epoch has ended, or a later one has begun.
-    pub(super) must_be_covered: bool,
+    pub(crate) must_be_covered: bool,
     /// Whether no other plan has records of the epoch.
-    pub(super) is_only: bool,
+    pub(crate) is_only: bool,
 }
 
 /// How far the receipts of one plan have got.
-pub(super) struct PartyProgress<'a> {
+pub(crate) struct PartyProgress<'a> {
     /// The name of one of its receipts.
-    pub(super) name: &'a str,
-    pub(super) plan: &'a Plan,
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a Plan,
     /// Its receipts, by number.
-    pub(super) witnesses: &'a [usize],
+    pub(crate) witnesses: &'a [usize],
     /// The steps each replica was given.
-    pub(super) given: BTreeMap<usize, Multiset>,
+    pub(crate) given: BTreeMap<usize, Multiset>,
     /// The number of steps of the epoch.
-    pub(super) of: u64,
-    pub(super) missing: Vec<MissingSteps>,
+    pub(crate) of: u64,
+    pub(crate) missing: Vec<MissingSteps>,
 }
 
 impl PartyProgress<'_> {
     /// If several plans share an epoch, each has a part of its steps, and only gaps within that part are
     /// known to be missing.
-    pub(super) fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
+    pub(crate) fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
         let none = Multiset::default();
         // Adjacent replicas that miss the same steps are reported together.
         let mut groups: Vec<(Range<usize>, Vec<Range<u64>>)> = Vec::new();
@@ -48,7 +48,7 @@ impl PartyProgress<'_> {
                 (true, false) => 0..given.bounds().end,
                 (true, true) => 0..self.of,
             };
-            let missing = given.missing(all);
+            let missing = gaps::missing(given, all);
             match groups.last_mut() {
                 Some((replicas, same)) if *same == missing => replicas.end += 1,
                 _ => groups.push((replica..replica + 1, missing)),
@@ -60,16 +60,16 @@ impl PartyProgress<'_> {
         self.missing = groups.into_iter().flat_map(of_group).collect();
     }
 
-    fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, ReceiptError> {
-        self.plan.share(epoch, step, replica).map_err(|error| not_of_plan(self.name, error))
+    fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, ProofError> {
+        self.plan.share(epoch, step, replica).map_err(|error| ProofError::of_plan(self.name, error))
     }
 }
 
 impl EpochProgress<'_> {
-    pub(super) fn steps(&self) -> Option<GivenSteps> {
+    pub(crate) fn steps(&self) -> Option<GivenSteps> {
         let [PartyProgress { plan, given, of, .. }] = &self.parties[..] else { return None };
         let from_first =
-            |steps: &Multiset| steps.missing(0..*of).first().map_or(*of, |missing| missing.start);
+            |steps: &Multiset| gaps::missing(steps, 0..*of).first().map_or(*of, |missing| missing.start);
         let has_all = given.len() == plan.world().replicas();
         let by_all = given.values().map(from_first).min().filter(|_| has_all).unwrap_or(0);
         let by_some = given.values().map(|steps| steps.bounds().end).max().unwrap_or(0);
@@ -77,12 +77,12 @@ impl EpochProgress<'_> {
     }
 
     /// Marks the records of an epoch that are in the missing steps.
-    pub(super) fn mark_passed_over(&self, epoch: u64, marks: &mut Marks) -> Result<(), ReceiptError> {
+    pub(crate) fn mark_passed_over(&self, epoch: u64, marks: &mut Marks) -> Result<(), ProofError> {
         for party in &self.parties {
             for MissingSteps { replicas, steps } in &party.missing {
                 for replica in replicas.clone() {
                     let busy = party.plan.steps_with_records(epoch, steps.clone(), replica);
-                    for step in busy.map_err(|error| not_of_plan(party.name, error))? {
+                    for step in busy.map_err(|error| ProofError::of_plan(party.name, error))? {
                         let of_epoch =
                             party.share(epoch, step, replica)?.filter(|record| record.epoch == epoch);
                         of_epoch.for_each(|record| marks.add(record.index));
@@ -95,7 +95,7 @@ impl EpochProgress<'_> {
 
     /// Whether each step that has records was given once. If more steps than can be checked were not, this is
     /// unknown, and so it is not claimed.
-    pub(super) fn is_step_by_step(&self, epoch: u64) -> Result<bool, ReceiptError> {
+    pub(crate) fn is_step_by_step(&self, epoch: u64) -> Result<bool, ProofError> {
         /// A second's worth, or less.
         const LOOKS_MAX: usize = 1 << 20;
 
@@ -106,7 +106,7 @@ impl EpochProgress<'_> {
             });
             let given = party.given.iter();
             let doubled =
-                given.flat_map(|(&replica, given)| given.doubled().map(move |steps| (replica, steps)));
+                given.flat_map(|(&replica, given)| gaps::doubled(given).map(move |steps| (replica, steps)));
             for (replica, steps) in missing.chain(doubled) {
                 for step in steps {
                     if looks.next().is_none() || party.share(epoch, step, replica)?.len() > 0 {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::Digest;
+use percolator::receipt::Digest;
 
 /// The number of ranges of positions that are listed.
 const RANGES_MAX: usize = 16;
@@ -50,8 +50,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
     /// Each record was delivered as often as it is due, unless it was bad: once, or, with
-    /// [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to each worker. What the plan drops
-    /// is not due.
+    /// [`AutoShardPolicy::Off`](percolator::order::AutoShardPolicy::Off), once to each worker. What the plan
+    /// drops is not due.
     Covered,
     /// It is the last epoch, and its last steps were not given yet. Nothing is wrong so far.
     UnderWay,
@@ -81,8 +81,8 @@ pub struct EpochVerdict {
     pub missing: Positions,
     /// What came too often.
     pub doubled: Positions,
-    /// The bad records that the run [left out](crate::FeedBuilder::bad_records). Their steps came, so they
-    /// are not missing.
+    /// The bad records that the run [left out](percolator::FeedBuilder::bad_records). Their steps came, so
+    /// they are not missing.
     pub bad: Positions,
     /// Its steps, if all receipts that have any are of one plan.
     pub steps: Option<GivenSteps>,
@@ -92,7 +92,7 @@ pub struct EpochVerdict {
     pub doubled_steps: Vec<DoubledSteps>,
     /// The receipts whose records are not those of their steps.
     pub deviations: Vec<Deviation>,
-    /// What its records contained, if a [digest](crate::receipt::DataDigest) of the data set was given.
+    /// What its records contained, if a [digest](percolator::receipt::DataDigest) of the data set was given.
     pub contents: Option<ContentsVerdict>,
 }
 
@@ -121,8 +121,8 @@ pub enum ContentsVerdict {
         receipts: Vec<String>,
     },
     /// Not all records of the data set were delivered as often as they are due, and the digest has only the
-    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord)
-    /// can prove more.
+    /// sum over all of them. One with [each record's hash](percolator::receipt::DigestDetail::EachRecord) can
+    /// prove more.
     NotKnown,
 }
 
@@ -161,7 +161,7 @@ pub struct Positions {
 
 impl Positions {
     /// Adds a position after all others, `times` times.
-    pub(super) fn push(&mut self, position: u64, times: u64) {
+    pub(crate) fn push(&mut self, position: u64, times: u64) {
         self.count = self.count.saturating_add(times);
         let has_room = self.ranges.len() < RANGES_MAX;
         match self.ranges.last_mut() {

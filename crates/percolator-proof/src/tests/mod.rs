@@ -4,16 +4,18 @@ mod contents;
 mod resumed;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::num::NonZeroU64;
+use std::ops::Range;
 
+use percolator::Receipt;
+use percolator::bench_support::ReceiptBench;
+use percolator::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Plan, Shuffle, World};
+use percolator::record::{RecordId, StepEnd, StepId};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::*;
-use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
-use crate::process;
-use crate::record::{RecordId, StepEnd, StepId};
-use crate::source::Identity;
+use crate::*;
 
 /// A batch that a replica was given.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ struct Given {
 }
 
 /// What a plan gives in these epochs, step by step.
-fn given(plan: &Plan, epochs: std::ops::Range<u64>) -> Vec<Given> {
+fn given(plan: &Plan, epochs: Range<u64>) -> Vec<Given> {
     let mut given = Vec::new();
     for epoch in epochs {
         let steps = plan.steps(epoch).unwrap();
@@ -41,21 +43,34 @@ fn given(plan: &Plan, epochs: std::ops::Range<u64>) -> Vec<Given> {
 
 /// One receipt per worker, parsed from its text.
 fn receipts(plan: &Plan, given: &[Given]) -> Vec<Receipt> {
+    receipts_of(plan, given, |receipt, _, given| receipt.fold(Some(given.end), &given.records))
+}
+
+/// One receipt per worker, parsed from its text, to which `fold` adds each batch, by its number.
+fn receipts_of(
+    plan: &Plan,
+    given: &[Given],
+    fold: impl Fn(&mut ReceiptBench<'_>, usize, &Given),
+) -> Vec<Receipt> {
     let receipt = |worker| {
-        let mut receipt = Receipt::new("made/up", &Identity::new(), plan);
-        for replica in plan.world().replicas_of(worker).unwrap() {
-            let mut ledger = Ledger::of(replica);
-            given
-                .iter()
-                .filter(|given| given.replica == replica)
-                .for_each(|given| ledger.fold(Some(given.end), &given.records, &[], &[]));
-            receipt.add(&ledger);
-        }
+        let of_replica = |replica| {
+            let mut receipt = ReceiptBench::new(plan, replica);
+            let given = given.iter().enumerate().filter(|(_, given)| given.replica == replica);
+            given.for_each(|(number, given)| fold(&mut receipt, number, given));
+            receipt.receipt()
+        };
+        let receipt = merged(plan.world().replicas_of(worker).unwrap().map(of_replica));
         let read = receipt.to_string().parse::<Receipt>().unwrap();
         assert_eq!(read, receipt);
         read
     };
     (0..plan.world().workers()).map(receipt).collect()
+}
+
+fn merged(mut receipts: impl Iterator<Item = Receipt>) -> Receipt {
+    let mut merged = receipts.next().unwrap();
+    receipts.for_each(|receipt| merged.merge(&receipt).unwrap());
+    merged
 }
 
 fn verdict(receipts: &[Receipt]) -> Verdict {
@@ -110,6 +125,15 @@ fn plans() -> impl Strategy<Value = Plan> {
         )
 }
 
+/// The receipt of one replica, as if these had been given these steps of its only epoch as well.
+fn with_steps(of_one: &ReceiptBench<'_>, replicas: Range<usize>, steps: Range<u64>) -> Receipt {
+    let text = of_one.receipt().to_string();
+    let text = text.replace("\nreplicas 0..1\n", &format!("\nreplicas 0..{}\n", replicas.end));
+    let mut body = text[..text.rfind("checksum").unwrap()].to_owned();
+    replicas.for_each(|replica| writeln!(body, "steps {replica} {}..{}", steps.start, steps.end).unwrap());
+    format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).parse().unwrap()
+}
+
 /// Every replica was given its share of each step, and nearly all of these are of no records: because all
 /// records are one worker's, or because a step has fewer records than there are replicas.
 #[test]
@@ -132,23 +156,16 @@ fn steps_in_which_a_replica_has_no_records_take_no_time() {
             let plan = job.plan().unwrap();
             let steps = plan.steps(0).unwrap();
             assert!(steps >= RECORDS, "{steps}");
-            let mut receipt = Receipt::new("made/up", &Identity::new(), &plan);
-            let mut torn = receipt.clone();
+            let (mut of_records, mut of_none) = (ReceiptBench::new(&plan, 0), ReceiptBench::new(&plan, 0));
             for replica in 0..REPLICAS {
-                let mut ledger = Ledger::of(replica);
-                let entry = ledger.entries.entry(0).or_default();
-                entry.steps.entry(replica).or_default().add(steps - 2..steps - 1, 1);
-                torn.add(&ledger);
-                let mut ledger = Ledger::of(replica);
-                let busy = plan.steps_with_records(0, 0..steps, replica).unwrap();
-                for step in busy {
+                for step in plan.steps_with_records(0, 0..steps, replica).unwrap() {
                     let records: Vec<_> = plan.share(0, step, replica).unwrap().collect();
-                    ledger.fold(None, &records, &[], &[]);
+                    of_records.fold(None, &records);
                 }
-                let entry = ledger.entries.entry(0).or_default();
-                entry.steps.entry(replica).or_default().add(0..steps, 1);
-                receipt.add(&ledger);
             }
+            let receipt = with_steps(&of_records, 0..REPLICAS, 0..steps);
+            of_none.fold(Some(StepEnd { epoch: 0, step: steps - 2, is_last: false }), &[]);
+            let torn = with_steps(&of_none, 1..REPLICAS, steps - 2..steps - 1);
             let whole = verdict(&[receipt]);
             assert!(whole.is_sound() && whole.epochs[0].state == EpochState::Covered, "{whole:?}");
             // Where nearly all steps are missing, they are looked at for what they pass over.
@@ -293,13 +310,8 @@ proptest! {
         let found = given(&plan, 0..2);
         let (first, second) = found.split_at(cut.index(found.len()));
         let parts = [receipts(&plan, first), receipts(&plan, second)].concat();
-        let merged = |parts: &mut dyn Iterator<Item = &Receipt>| {
-            let mut merged = parts.next().unwrap().clone();
-            parts.for_each(|part| merged.merge(part).unwrap());
-            merged
-        };
-        let one = merged(&mut parts.iter());
-        prop_assert_eq!(&merged(&mut parts.iter().rev()), &one);
+        let one = merged(parts.iter().cloned());
+        prop_assert_eq!(&merged(parts.iter().rev().cloned()), &one);
         prop_assert!(verdict(&parts).is_sound());
         prop_assert_eq!(verdict(&parts), verdict(&[one]));
     }
@@ -428,16 +440,5 @@ fn receipts_of_other_runs_are_told_apart_by_what_differs() {
     let mut receipt = of(job());
     let error = receipt.merge(&of(Job::new([40], BatchSize::Global(5), World::ALONE))).unwrap_err();
     assert!(error.to_string().contains("\"batch global 8\""), "{error}");
-    assert_eq!(Verdict::of([]), Err(ReceiptError::None));
-}
-
-/// Receipts of earlier releases have neither samples nor contents.
-#[test]
-fn receipts_of_the_first_version_are_read() {
-    let plan = plan(40, 8, 1);
-    let receipt = receipts(&plan, &given(&plan, 0..1)).remove(0);
-    let text = receipt.to_string().replace("receipt 2\n", "receipt 1\n");
-    let body = &text[..text.rfind("checksum").unwrap()];
-    let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
-    assert_eq!(text.parse::<Receipt>().unwrap(), receipt);
+    assert_eq!(Verdict::of([]), Err(ProofError::None));
 }
