@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::{anyhow, bail, ensure};
+use clap::Args;
+use percolator::feed::SourceSpec;
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
@@ -12,7 +13,7 @@ use percolator::{ColorMode, Feed, Net, Phase, Transform};
 use percolator_data::{ChannelOrder, Content};
 use percolator_files::shown;
 
-use crate::described::{Database, Described};
+use crate::described::Described;
 
 /// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
 /// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
@@ -95,94 +96,87 @@ pub(super) struct TransformArgs {
     color: ColorArg,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum AccessArg {
-    /// Map local files; read files on network file systems.
-    #[default]
-    Auto,
-    /// Map files: the fastest. If a file is truncated or becomes unreadable during the run, the system kills
-    /// the process.
-    Mapped,
-    /// Read with pread instead of mapping: an I/O failure is an error, and does not kill the process.
-    Read,
+/// The choices of an option: an enum for clap, and the value of the library that each of them stands for,
+/// which has its name.
+macro_rules! choices {
+    ($(#[$of_all:meta])* enum $name:ident for $library:ident {
+        $($(#[$of_one:meta])* $choice:ident),+ $(,)?
+    }) => {
+        $(#[$of_all])*
+        #[derive(Clone, Copy, Debug, clap::ValueEnum)]
+        pub(crate) enum $name {
+            $($(#[$of_one])* $choice),+
+        }
+
+        impl From<$name> for $library {
+            fn from(choice: $name) -> Self {
+                match choice {
+                    $($name::$choice => $library::$choice),+
+                }
+            }
+        }
+    };
 }
 
-impl AccessArg {
-    pub(super) fn access(self) -> Access {
-        match self {
-            AccessArg::Auto => Access::Auto,
-            AccessArg::Mapped => Access::Mapped,
-            AccessArg::Read => Access::Read,
-        }
+pub(crate) use choices;
+
+choices! {
+    #[derive(Default)]
+    enum AccessArg for Access {
+        /// Map local files; read files on network file systems.
+        #[default]
+        Auto,
+        /// Map files: the fastest. If a file is truncated or becomes unreadable during the run, the system
+        /// kills the process.
+        Mapped,
+        /// Read with pread instead of mapping: an I/O failure is an error, and does not kill the process.
+        Read,
     }
 }
 
-/// What the values of a data set are stated to be.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ContentArg {
-    /// Caffe's Datums.
-    Datum,
-    /// TensorFlow's tf.train.Examples.
-    Example,
-    /// TensorFlow's tf.train.SequenceExamples.
-    SequenceExample,
-    /// Anything else: values are not looked into.
-    Bytes,
-}
-
-impl From<ContentArg> for Content {
-    fn from(content: ContentArg) -> Self {
-        match content {
-            ContentArg::Datum => Content::Datum,
-            ContentArg::Example => Content::Example,
-            ContentArg::SequenceExample => Content::SequenceExample,
-            ContentArg::Bytes => Content::Bytes,
-        }
+choices! {
+    /// What the values of a data set are stated to be.
+    enum ContentArg for Content {
+        /// Caffe's Datums.
+        Datum,
+        /// TensorFlow's tf.train.Examples.
+        Example,
+        /// TensorFlow's tf.train.SequenceExamples.
+        SequenceExample,
+        /// Anything else: values are not looked into.
+        Bytes,
     }
 }
 
-/// The order of channels in the records.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum ChannelsArg {
-    #[default]
-    Bgr,
-    Rgb,
-}
-
-impl From<ChannelsArg> for ChannelOrder {
-    fn from(order: ChannelsArg) -> Self {
-        match order {
-            ChannelsArg::Bgr => ChannelOrder::Bgr,
-            ChannelsArg::Rgb => ChannelOrder::Rgb,
-        }
+choices! {
+    /// The order of channels in the records.
+    #[derive(Default)]
+    enum ChannelsArg for ChannelOrder {
+        #[default]
+        Bgr,
+        Rgb,
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PhaseArg {
-    #[default]
-    Train,
-    Test,
+choices! {
+    #[derive(Default)]
+    enum PhaseArg for Phase {
+        #[default]
+        Train,
+        Test,
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum ColorArg {
-    /// The image's own channels.
-    #[default]
-    Native,
-    /// Three channels: Caffe's force_color.
-    Color,
-    /// One channel: Caffe's force_gray.
-    Gray,
-}
-
-impl ColorArg {
-    pub(super) fn mode(self) -> ColorMode {
-        match self {
-            ColorArg::Native => ColorMode::Native,
-            ColorArg::Color => ColorMode::Color,
-            ColorArg::Gray => ColorMode::Gray,
-        }
+choices! {
+    #[derive(Default)]
+    enum ColorArg for ColorMode {
+        /// The image's own channels.
+        #[default]
+        Native,
+        /// Three channels: Caffe's force_color.
+        Color,
+        /// One channel: Caffe's force_gray.
+        Gray,
     }
 }
 
@@ -246,11 +240,12 @@ impl SourceArgs {
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
             SourceArgs { lmdb, leveldb, tfrecord, .. } => {
-                let lmdbs = lmdb.iter().map(|path| Database::Lmdb(path.clone(), state.database.clone()));
-                let leveldbs = leveldb.iter().cloned().map(Database::LevelDb);
-                let tfrecords = tfrecord.iter().cloned().map(Database::TfRecord);
-                Described::of_databases(lmdbs.chain(leveldbs).chain(tfrecords))
-                    .context("there is nothing to read")?
+                let name = &state.database;
+                let lmdbs =
+                    lmdb.iter().map(|path| SourceSpec::Lmdb { path: path.clone(), name: name.clone() });
+                let leveldbs = leveldb.iter().map(SourceSpec::leveldb);
+                let tfrecords = tfrecord.iter().map(SourceSpec::tfrecord);
+                Described::of_sources(lmdbs.chain(leveldbs).chain(tfrecords))?
             }
         };
         if !self.is_net() {
@@ -285,7 +280,7 @@ impl StateArgs {
 
     /// How the files of databases are read.
     pub(super) fn access(&self) -> Access {
-        self.access.access()
+        self.access.into()
     }
 
     /// Checks that no option is given for which the sources have no use. (Without a source of a kind that it
@@ -313,10 +308,7 @@ impl StateArgs {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.phase {
-            PhaseArg::Train => Phase::Train,
-            PhaseArg::Test => Phase::Test,
-        }
+        self.phase.into()
     }
 
     /// The layer that the arguments select.
@@ -399,7 +391,7 @@ impl TransformArgs {
     }
 
     pub(super) fn color(&self) -> ColorMode {
-        self.color.mode()
+        self.color.into()
     }
 }
 

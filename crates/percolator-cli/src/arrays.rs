@@ -65,10 +65,8 @@ pub(super) struct Arrays {
     field: String,
     dtype: Dtype,
     values: NpyWriter,
-    element: NpyType,
-    /// `None` if rows have different lengths.
-    shape: Option<Vec<usize>>,
-    counts: Option<(NpyWriter, Counts)>,
+    counts: Option<(Counts, NpyWriter)>,
+    written: Written,
     /// The number of elements in the earlier batches, if rows have different lengths.
     elements: i64,
     bytes: Vec<u8>,
@@ -81,19 +79,21 @@ pub(super) enum Counts {
     Offsets,
 }
 
-/// The files of a field, which are complete and have no names yet.
-pub(super) struct Unnamed {
-    values: WholeNpy,
-    element: NpyType,
-    shape: Option<Vec<usize>>,
-    counts: Option<(Counts, WholeNpy)>,
+impl Counts {
+    fn ending(self) -> &'static str {
+        match self {
+            Counts::Lengths => "lengths.npy",
+            Counts::Offsets => "offsets.npy",
+        }
+    }
 }
 
-/// The files of a field, which have their names.
+/// What the files of a field are.
 #[derive(Debug)]
 pub(super) struct Written {
     path: PathBuf,
     element: NpyType,
+    /// `None` if rows have different lengths.
     shape: Option<Vec<usize>>,
     counts: Option<(Counts, PathBuf)>,
 }
@@ -112,34 +112,34 @@ impl Arrays {
         let parent = path("npy").parent().unwrap_or(folder).to_owned();
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("cannot make the folder {}", shown::path(&parent)))?;
-        let element = npy_type(field.dtype());
-        let (values, element, shape, counts) = match field.kind() {
+        let mut element = npy_type(field.dtype());
+        let (shape, counts) = match field.kind() {
             FieldKind::Ragged { .. } => {
-                let mut offsets =
-                    NpyWriter::create(&path("offsets.npy"), NpyType::I64, &[records.saturating_add(1)])?;
+                let shape = [records.saturating_add(1)];
+                let mut offsets = NpyWriter::create(&path("offsets.npy"), NpyType::I64, Some(&shape))?;
                 offsets.write(&0_i64.to_le_bytes())?;
-                let values = NpyWriter::growing(&path("npy"), element)?;
-                (values, element, None, Some((offsets, Counts::Offsets)))
+                (None, Some((Counts::Offsets, offsets)))
             }
             FieldKind::Padded { max, .. } => {
-                let lengths = NpyWriter::create(&path("lengths.npy"), NpyType::I64, &[records])?;
-                let (element, shape) = match is_string {
-                    true => (NpyType::Bytes(max), vec![records]),
-                    false => (element, vec![records, max]),
-                };
-                let values = NpyWriter::create(&path("npy"), element, &shape)?;
-                (values, element, Some(shape), Some((lengths, Counts::Lengths)))
-            }
-            kind => {
-                let mut shape = vec![records];
-                if let FieldKind::Fixed(extents) = kind {
-                    shape.extend_from_slice(&extents);
+                let lengths = NpyWriter::create(&path("lengths.npy"), NpyType::I64, Some(&[records]))?;
+                if is_string {
+                    element = NpyType { kind: 'S', size: max };
                 }
-                (NpyWriter::create(&path("npy"), element, &shape)?, element, Some(shape), None)
+                let shape = if is_string { vec![records] } else { vec![records, max] };
+                (Some(shape), Some((Counts::Lengths, lengths)))
             }
+            FieldKind::Fixed(extents) => (Some([&[records][..], &extents].concat()), None),
+            _ => (Some(vec![records]), None),
+        };
+        let values = NpyWriter::create(&path("npy"), element, shape.as_deref())?;
+        let written = Written {
+            path: path("npy"),
+            element,
+            shape,
+            counts: counts.as_ref().map(|&(counts, _)| (counts, path(counts.ending()))),
         };
         let (name, field, dtype) = (name.to_owned(), field.name().to_owned(), field.dtype());
-        Ok(Arrays { name, field, dtype, values, element, shape, counts, elements: 0, bytes: Vec::new() })
+        Ok(Arrays { name, field, dtype, values, counts, written, elements: 0, bytes: Vec::new() })
     }
 
     /// What the names of the files begin with.
@@ -178,7 +178,7 @@ impl Arrays {
     ) -> anyhow::Result<()> {
         let view = batch.field(&*self.field)?;
         let values = match &mut self.counts {
-            Some((offsets, Counts::Offsets)) => {
+            Some((Counts::Offsets, offsets)) => {
                 let ragged = view.ragged::<T>()?;
                 for end in ragged.offsets().iter().skip(1) {
                     offsets.write(&(self.elements + end).to_le_bytes())?;
@@ -186,7 +186,7 @@ impl Arrays {
                 self.elements += ragged.offsets().last().copied().unwrap_or(0);
                 ragged.values()
             }
-            Some((lengths, Counts::Lengths)) => {
+            Some((Counts::Lengths, lengths)) => {
                 for length in view.lengths()? {
                     lengths.write(&length.to_le_bytes())?;
                 }
@@ -198,26 +198,15 @@ impl Arrays {
         Ok(())
     }
 
-    /// Completes the files and puts them on the disk, which may take long.
-    pub(super) fn complete(self) -> anyhow::Result<Unnamed> {
-        let Arrays { values, element, shape, counts, .. } = self;
-        let counts = match counts {
-            Some((counts, kind)) => Some((kind, counts.complete()?)),
-            None => None,
-        };
-        Ok(Unnamed { values: values.complete()?, element, shape, counts })
-    }
-}
-
-impl Unnamed {
-    /// Gives the files their names.
-    pub(super) fn name(self, existing: Existing) -> anyhow::Result<Written> {
-        let Unnamed { values, element, shape, counts } = self;
-        let counts = match counts {
-            Some((kind, counts)) => Some((kind, counts.name(existing)?)),
-            None => None,
-        };
-        Ok(Written { path: values.name(existing)?, element, shape, counts })
+    /// Completes the files and puts them on the disk, which may take long. They get their names in the order
+    /// in which they are returned.
+    pub(super) fn complete(self) -> anyhow::Result<(Written, Vec<WholeNpy>)> {
+        let mut files = Vec::new();
+        if let Some((_, counts)) = self.counts {
+            files.push(counts.complete()?);
+        }
+        files.push(self.values.complete()?);
+        Ok((self.written, files))
     }
 }
 
@@ -228,7 +217,7 @@ impl Written {
         let shape = shape.as_ref().map_or_else(|| ", ragged".to_owned(), |shape| format!(" {shape:?}"));
         let mut said = format!("{}: {element}{shape}\n", shown::path(path));
         if let Some((kind, path)) = counts {
-            let what = if *kind == Counts::Lengths { "lengths" } else { "offsets" };
+            let what = kind.ending().trim_end_matches(".npy");
             said += &format!("  {what} in {}\n", shown::path(path));
         }
         said
@@ -257,5 +246,5 @@ fn npy_type(dtype: Dtype) -> NpyType {
         // Other types are refused when the array is written.
         _ => 'b',
     };
-    NpyType::Number(kind, dtype.size())
+    NpyType { kind, size: dtype.size() }
 }

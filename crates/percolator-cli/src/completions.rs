@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use crate::command::Cli;
-use crate::out::Out;
+use crate::out::stdout;
 
 #[derive(Debug, Args)]
 pub(super) struct Completions {
@@ -19,7 +19,7 @@ impl Completions {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "percolator", &mut script);
-        let mut out = Out::new(std::io::stdout().lock());
+        let mut out = stdout();
         out.write_all(&script)?;
         out.finish()
     }

@@ -5,11 +5,11 @@ use std::io::Write as _;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{Args, Subcommand};
 use percolator::Progress;
 use percolator_data::Kind;
 use percolator_data::convert::{
@@ -23,10 +23,11 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
+use crate::args::choices;
 use crate::data_set::OpenArgs;
 use crate::exit;
-use crate::out::Out;
-use crate::watch::{Ended, megabytes_per_second, watched};
+use crate::out::stdout;
+use crate::watch::{megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
@@ -91,12 +92,14 @@ struct OutputArgs {
     quiet: bool,
 }
 
-/// What is made of image files: the flags of convert_imageset, with its names (hyphens or underscores).
+/// What is made of image files: the flags of convert_imageset, with its names (hyphens or underscores) and
+/// its bools: `--gray`, `--gray=true`, `--gray=0`.
 #[derive(Debug, Args)]
 struct ImageArgs {
     /// Decode to grey: one channel instead of three.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    gray: Option<CaffesBool>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
+        value_parser = BoolishValueParser::new())]
+    gray: Option<bool>,
     /// Resize to this many rows, bilinearly as OpenCV does.
     #[arg(long, alias = "resize_height", value_name = "ROWS", requires = "resize_width")]
     resize_height: Option<u32>,
@@ -104,15 +107,16 @@ struct ImageArgs {
     #[arg(long, alias = "resize_width", value_name = "COLUMNS", requires = "resize_height")]
     resize_width: Option<u32>,
     /// Store encoded files instead of pixels: as they are, unless they are resized or of another format.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    encoded: Option<CaffesBool>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
+        value_parser = BoolishValueParser::new())]
+    encoded: Option<bool>,
     /// Store encoded files of this format: jpg or png.
     #[arg(long, alias = "encode_type", value_name = "FORMAT", value_parser = encoding)]
     encode_type: Option<EncodingArg>,
     /// Skip images whose size differs from the first one's.
-    #[arg(long, alias = "check_size", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL")]
-    check_size: Option<CaffesBool>,
+    #[arg(long, alias = "check_size", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    check_size: Option<bool>,
 }
 
 fn encoding(name: &str) -> Result<EncodingArg, conversion::UnknownEncoding> {
@@ -123,26 +127,6 @@ fn encoding(name: &str) -> Result<EncodingArg, conversion::UnknownEncoding> {
 /// A format, if one is named.
 #[derive(Clone, Copy, Debug)]
 struct EncodingArg(Option<Encoding>);
-
-/// A bool as Caffe's flags have it: `--gray`, `--gray=true`, `--gray=0`.
-#[derive(Clone, Copy, Debug)]
-struct CaffesBool(bool);
-
-impl FromStr for CaffesBool {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match &*text.to_ascii_lowercase() {
-            "1" | "t" | "true" | "y" | "yes" => Ok(CaffesBool(true)),
-            "0" | "f" | "false" | "n" | "no" => Ok(CaffesBool(false)),
-            _ => Err("it is true or false"),
-        }
-    }
-}
-
-fn is_on(flag: Option<CaffesBool>) -> bool {
-    flag.is_some_and(|CaffesBool(is_on)| is_on)
-}
 
 #[derive(Debug, Args)]
 struct List {
@@ -157,8 +141,9 @@ struct List {
     #[command(flatten)]
     images: ImageArgs,
     /// Shuffle the list, in the order of Caffe's shuffle with a generator of --seed.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    shuffle: Option<CaffesBool>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
+        value_parser = BoolishValueParser::new())]
+    shuffle: Option<bool>,
     /// Seeds the shuffle. Caffe takes another seed at each run.
     #[arg(long, default_value_t = 0)]
     seed: u32,
@@ -241,28 +226,36 @@ fn example_names(names: &str) -> Result<ExampleNames, String> {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum BackendArg {
-    #[default]
-    Lmdb,
-    Leveldb,
-    Tfrecord,
+choices! {
+    #[derive(Default)]
+    enum BackendArg for Backend {
+        #[default]
+        Lmdb,
+        #[value(name = "leveldb")]
+        LevelDb,
+        #[value(name = "tfrecord")]
+        TfRecord,
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum SplitArg {
-    #[default]
-    Train,
-    Test,
+choices! {
+    #[derive(Default)]
+    enum SplitArg for CifarSplit {
+        #[default]
+        Train,
+        Test,
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LabelArg {
-    /// One of 100 classes.
-    #[default]
-    Fine,
-    /// One of 20 groups of classes.
-    Coarse,
+choices! {
+    #[derive(Default)]
+    enum LabelArg for CifarLabel {
+        /// One of 100 classes.
+        #[default]
+        Fine,
+        /// One of 20 groups of classes.
+        Coarse,
+    }
 }
 
 impl Convert {
@@ -270,7 +263,7 @@ impl Convert {
         match self.from {
             Origin::List(List { root, list, output, images, shuffle, seed }) => {
                 let options = images.options()?;
-                let input = ListedImages::open(&list, root, is_on(shuffle).then_some(seed))?;
+                let input = ListedImages::open(&list, root, shuffle.unwrap_or_default().then_some(seed))?;
                 output.run(input, options, RecordOptions::default())
             }
             Origin::Folders(Folders { root, output, images }) => {
@@ -322,9 +315,10 @@ impl ImageArgs {
         };
         let encoded = match self.encode_type {
             Some(EncodingArg(Some(encoding))) => Some(Encoded::As(encoding)),
-            _ => is_on(self.encoded).then_some(Encoded::AsNamed),
+            _ => self.encoded.unwrap_or_default().then_some(Encoded::AsNamed),
         };
-        Ok(ImageOptions { gray: is_on(self.gray), resize, encoded, check_size: is_on(self.check_size) })
+        let [gray, check_size] = [self.gray, self.check_size].map(Option::unwrap_or_default);
+        Ok(ImageOptions { gray, resize, encoded, check_size })
     }
 }
 
@@ -365,18 +359,10 @@ impl OutputArgs {
             convert = convert.threads(threads.get().into());
         }
         let (progress, start) = (Progress::new(), Instant::now());
-        match watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))? {
-            Ended::Stopped(code) => Ok(code),
-            Ended::Done(summary) => {
-                let out = Out::new(std::io::stdout().lock());
-                if self.json {
-                    print_json(out, &summary, start.elapsed())
-                } else {
-                    print(out, &summary, start.elapsed())
-                }?;
-                Ok(exit::found(summary.skipped == 0 || self.keep_going))
-            }
-        }
+        let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?.done()?;
+        let print = if self.json { print_json } else { print };
+        print(&summary, start.elapsed())?;
+        Ok(exit::found(summary.skipped == 0 || self.keep_going))
     }
 }
 
@@ -390,9 +376,10 @@ fn rate(progress: &Progress, took: Duration) -> String {
 }
 
 /// Prints what was written, and what was skipped.
-fn print(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+fn print(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     const LISTED_MAX: usize = 20;
 
+    let mut out = stdout();
     for output in &summary.outputs {
         writeln!(out, "{}", shown::path(output))?;
     }
@@ -422,9 +409,9 @@ fn print(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -
     out.finish()
 }
 
-fn print_json(mut out: Out<impl std::io::Write>, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+fn print_json(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let object = json!({
+    stdout().json(&json!({
         "outputs": summary.outputs.iter().map(|path| text(path)).collect::<Vec<_>>(),
         "records": summary.records,
         "bytes": summary.bytes,
@@ -434,35 +421,5 @@ fn print_json(mut out: Out<impl std::io::Write>, summary: &Summary, took: Durati
         "first_skipped": summary.first_skipped,
         "skipped_list": summary.skipped_list.as_deref().map(text),
         "labels": summary.labels.as_deref().map(text),
-    });
-    writeln!(out, "{object:#}")?;
-    out.finish()
-}
-
-impl From<BackendArg> for Backend {
-    fn from(backend: BackendArg) -> Self {
-        match backend {
-            BackendArg::Lmdb => Backend::Lmdb,
-            BackendArg::Leveldb => Backend::LevelDb,
-            BackendArg::Tfrecord => Backend::TfRecord,
-        }
-    }
-}
-
-impl From<SplitArg> for CifarSplit {
-    fn from(split: SplitArg) -> Self {
-        match split {
-            SplitArg::Train => CifarSplit::Train,
-            SplitArg::Test => CifarSplit::Test,
-        }
-    }
-}
-
-impl From<LabelArg> for CifarLabel {
-    fn from(label: LabelArg) -> Self {
-        match label {
-            LabelArg::Fine => CifarLabel::Fine,
-            LabelArg::Coarse => CifarLabel::Coarse,
-        }
-    }
+    }))
 }

@@ -1,7 +1,6 @@
 //! Common parts of the commands that read a whole data set: `mean`, `inspect`, `verify`.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, StdoutLock};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +13,10 @@ use percolator_data::store::Existing;
 use percolator_files::shown;
 
 use crate::args::AccessArg;
-use crate::out::Out;
 use crate::output::{FileKind, Output};
-use crate::watch::{self, Ended, Lines};
+use crate::watch::{self, Lines};
+
+pub(super) use crate::out::stdout;
 
 /// A data set, and how it is read and reported.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) struct OpenArgs {
 impl OpenArgs {
     pub(super) fn options(&self) -> OpenOptions {
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        let options = OpenOptions::default().access(self.access.access()).log_gaps(gaps);
+        let options = OpenOptions::default().access(self.access.into()).log_gaps(gaps);
         match &self.database {
             Some(name) => options.database(name),
             None => options,
@@ -93,7 +93,7 @@ impl DataArgs {
     pub(super) fn watched<T: Send>(
         &self,
         work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<Ended<T>> {
+    ) -> anyhow::Result<T> {
         self.watched_and_said(|progress, _| work(progress))
     }
 
@@ -101,9 +101,9 @@ impl DataArgs {
     pub(super) fn watched_and_said<T: Send>(
         &self,
         work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<Ended<T>> {
+    ) -> anyhow::Result<T> {
         let progress = Progress::new();
-        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))
+        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))?.done()
     }
 
     /// Checks that an output file can be written, before there is anything to write.
@@ -122,9 +122,4 @@ impl DataArgs {
         path.canonicalize().is_ok_and(is_in_place)
             || !is_database && percolator_tfrecord::is_among(path, "", &self.path)
     }
-}
-
-/// The standard output, buffered.
-pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
-    Out::new(BufWriter::new(io::stdout().lock()))
 }

@@ -1,26 +1,11 @@
 //! A feed of databases or of a net, before its pipeline's options are set.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use percolator::{Feed, FeedBuilder};
+use anyhow::ensure;
+use percolator::FeedBuilder;
+use percolator::feed::{FeedSpec, SourceSpec};
 use percolator_files::shown;
-
-/// A database given by itself, without a net.
-#[derive(Clone, Debug)]
-pub(super) enum Database {
-    /// An LMDB's database of this name, or its unnamed one.
-    Lmdb(PathBuf, Option<String>),
-    LevelDb(PathBuf),
-    /// A file, a folder, or a pattern.
-    TfRecord(PathBuf),
-}
-
-impl Database {
-    fn path(&self) -> &Path {
-        let (Database::Lmdb(path, _) | Database::LevelDb(path) | Database::TfRecord(path)) = self;
-        path
-    }
-}
 
 /// A feed, and what its arguments determine.
 pub(super) struct Described {
@@ -32,31 +17,23 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// The records of databases as they are, one database after the other; `None` without databases.
-    pub(super) fn of_databases(databases: impl IntoIterator<Item = Database>) -> Option<Self> {
-        let mut databases = databases.into_iter();
-        let first = Described::of_database(databases.next()?);
-        Some(databases.fold(first, |described, next| {
-            let origin = format!("{}, {}", shown::path(&described.origin), shown::path(next.path())).into();
-            let feed = match &next {
-                Database::Lmdb(path, None) => described.feed.and_lmdb(path),
-                Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),
-                Database::LevelDb(path) => described.feed.and_leveldb(path),
-                Database::TfRecord(path) => described.feed.and_tfrecord(path),
-            };
-            Described { feed, origin, ..described }
-        }))
-    }
-
-    /// The records of a database as they are.
-    pub(super) fn of_database(database: Database) -> Self {
-        let origin = database.path().to_owned();
-        let feed = match database {
-            Database::Lmdb(path, None) => Feed::builder().lmdb(path),
-            Database::Lmdb(path, Some(name)) => Feed::builder().lmdb_named(path, name),
-            Database::LevelDb(path) => Feed::builder().leveldb(path),
-            Database::TfRecord(path) => Feed::builder().tfrecord(path),
+    /// The records of databases as they are, one database after the other.
+    pub(super) fn of_sources(sources: impl IntoIterator<Item = SourceSpec>) -> anyhow::Result<Self> {
+        let mut spec = FeedSpec::default();
+        spec.sources = sources.into_iter().collect();
+        ensure!(!spec.sources.is_empty(), "there is nothing to read");
+        let paths = spec.sources.iter().filter_map(|source| match source {
+            SourceSpec::Lmdb { path, .. }
+            | SourceSpec::LevelDb { path }
+            | SourceSpec::TfRecord { path, .. } => Some(path),
+            _ => None,
+        });
+        let origin = match paths.collect::<Vec<_>>()[..] {
+            [only] => only.clone(),
+            ref paths => {
+                paths.iter().map(|path| shown::path(path).to_string()).collect::<Vec<_>>().join(", ").into()
+            }
         };
-        Described { feed, origin, has_labels: true }
+        Ok(Described { origin, feed: spec.into(), has_labels: true })
     }
 }

@@ -17,7 +17,7 @@ use percolator_files::whole_file::{self, Existing};
 use serde_json::{Value, json};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
-use super::arrays::{self, Arrays, Unnamed, Written};
+use super::arrays::{self, Arrays, Written};
 use super::data_set::stdout;
 use super::fields::ExampleArgs;
 use super::stop::Signals;
@@ -132,14 +132,13 @@ impl Dump {
         // data's file is named last: if it is there, so are the others. Others wait for this turn, so the
         // arrays are put on the disk before it. Naming them waits for the disk once more, but has little to
         // write.
-        let complete: Vec<Unnamed> = columns.into_iter().map(Arrays::complete).collect::<Result<_, _>>()?;
+        let complete = columns.into_iter().map(Arrays::complete).collect::<Result<Vec<_>, _>>()?;
+        let (written, files): (Vec<_>, Vec<_>) = complete.into_iter().unzip();
         let turn = FolderTurn::take(&self.out);
         // Those before stay until now. Another run may have named its arrays meanwhile.
         self.make_room(&names, existing)?;
-        let name = |column: Unnamed| column.name(existing);
-        let named = complete.into_iter().rev().map(name).collect::<Result<Vec<_>, _>>()?;
+        files.into_iter().rev().flatten().try_for_each(|file| file.name(existing))?;
         drop(turn);
-        let written: Vec<_> = named.into_iter().rev().collect();
         let labels = statistics.as_ref().map(|statistics| statistics.labels).filter(|_| has_labels);
         let channels = statistics.map(|statistics| statistics.channels);
         let said = match self.json {

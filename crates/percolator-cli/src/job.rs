@@ -3,9 +3,11 @@
 use std::num::NonZeroU64;
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator::order::{Assignment, AutoShardPolicy, Job};
 use percolator::{FeedBuilder, LastBatch, Shuffle};
+
+use crate::args::choices;
 
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {
@@ -28,38 +30,42 @@ pub(super) struct JobArgs {
     mix: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PolicyArg {
-    /// FILE if there are several files, and enough for all workers; otherwise DATA.
-    Auto,
-    /// Each worker has its own files.
-    File,
-    /// All workers share one stream of batches.
-    Data,
-    /// Every worker reads everything.
-    Off,
-    /// Each of n workers has every n-th record, before they are shuffled or batched.
-    Hint,
+choices! {
+    enum PolicyArg for AutoShardPolicy {
+        /// FILE if there are several files, and enough for all workers; otherwise DATA.
+        Auto,
+        /// Each worker has its own files.
+        File,
+        /// All workers share one stream of batches.
+        Data,
+        /// Every worker reads everything.
+        Off,
+        /// Each of n workers has every n-th record, before they are shuffled or batched.
+        Hint,
+    }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AssignmentArg {
-    /// Each global batch is divided contiguously.
-    Tensorflow,
-    /// Record g goes to replica g mod N.
-    Caffe,
+choices! {
+    enum AssignmentArg for Assignment {
+        /// Each global batch is divided contiguously.
+        #[value(name = "tensorflow")]
+        TensorFlow,
+        /// Record g goes to replica g mod N.
+        Caffe,
+    }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LastBatchArg {
-    /// Deliver them in a short batch.
-    Keep,
-    /// Leave them out.
-    Drop,
-    /// Pad their batch to full size, with a mask.
-    Pad,
-    /// Fill their batch with the next epoch's first records.
-    Wrap,
+choices! {
+    enum LastBatchArg for LastBatch {
+        /// Deliver them in a short batch.
+        Keep,
+        /// Leave them out.
+        Drop,
+        /// Pad their batch to full size, with a mask.
+        Pad,
+        /// Fill their batch with the next epoch's first records.
+        Wrap,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,32 +75,6 @@ enum ShuffleArg {
 }
 
 impl JobArgs {
-    pub(super) fn last_batch(&self) -> Option<LastBatch> {
-        Some(match self.last_batch? {
-            LastBatchArg::Keep => LastBatch::Keep,
-            LastBatchArg::Drop => LastBatch::Drop,
-            LastBatchArg::Pad => LastBatch::Pad,
-            LastBatchArg::Wrap => LastBatch::Wrap,
-        })
-    }
-
-    fn policy(&self) -> Option<AutoShardPolicy> {
-        Some(match self.policy? {
-            PolicyArg::Auto => AutoShardPolicy::Auto,
-            PolicyArg::File => AutoShardPolicy::File,
-            PolicyArg::Data => AutoShardPolicy::Data,
-            PolicyArg::Off => AutoShardPolicy::Off,
-            PolicyArg::Hint => AutoShardPolicy::Hint,
-        })
-    }
-
-    fn assignment(&self) -> Option<Assignment> {
-        Some(match self.assignment? {
-            AssignmentArg::Tensorflow => Assignment::TensorFlow,
-            AssignmentArg::Caffe => Assignment::Caffe,
-        })
-    }
-
     /// Whether any option was given: all of them are about epochs.
     pub(super) fn needs_plan(&self) -> bool {
         self.policy.is_some()
@@ -106,9 +86,9 @@ impl JobArgs {
 
     /// Applies the options to a job.
     pub(super) fn of_job(&self, job: Job) -> anyhow::Result<Job> {
-        let job = with(job, self.policy(), Job::policy);
-        let job = with(job, self.assignment(), Job::assignment);
-        let job = with(job, self.last_batch(), Job::last_batch);
+        let job = with(job, self.policy, Job::policy);
+        let job = with(job, self.assignment, Job::assignment);
+        let job = with(job, self.last_batch, Job::last_batch);
         let job = match self.shuffle {
             None => job,
             Some(ShuffleArg::By(shuffle)) => job.shuffle(shuffle),
@@ -121,9 +101,9 @@ impl JobArgs {
 
     /// Applies the options to a feed.
     pub(super) fn of_feed(&self, feed: FeedBuilder) -> FeedBuilder {
-        let feed = with(feed, self.policy(), FeedBuilder::policy);
-        let feed = with(feed, self.assignment(), FeedBuilder::assignment);
-        let feed = with(feed, self.last_batch(), FeedBuilder::last_batch);
+        let feed = with(feed, self.policy, FeedBuilder::policy);
+        let feed = with(feed, self.assignment, FeedBuilder::assignment);
+        let feed = with(feed, self.last_batch, FeedBuilder::last_batch);
         let feed = match self.shuffle {
             None => feed,
             Some(ShuffleArg::By(shuffle)) => feed.shuffle(shuffle),
@@ -134,9 +114,9 @@ impl JobArgs {
 }
 
 /// Applies an option if it was given.
-fn with<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+fn with<B, T>(builder: B, value: Option<impl Into<T>>, set: impl FnOnce(B, T) -> B) -> B {
     match value {
-        Some(value) => set(builder, value),
+        Some(value) => set(builder, value.into()),
         None => builder,
     }
 }

@@ -9,7 +9,7 @@ use percolator_files::shown;
 use serde_json::{Value, json};
 
 use crate::metadata::MetadataArgs;
-use crate::out::Out;
+use crate::out::stdout;
 
 #[derive(Debug, Args)]
 pub(crate) struct Leases {
@@ -65,7 +65,7 @@ impl Leases {
         match &self.what {
             What::Status { job, json } => {
                 let status = job.open()?.status()?;
-                let mut out = Out::new(std::io::stdout().lock());
+                let mut out = stdout();
                 match json {
                     true => writeln!(out, "{}", as_json(&status))?,
                     false => say(&mut out, &job.name, &status)?,

@@ -52,12 +52,15 @@ fn main() -> ExitCode {
     stop::survive_limits_of_files();
     match command::Cli::parse().run() {
         Ok(code) => code,
-        Err(error) => {
-            // The exit code reports the failure even if nobody reads this.
-            let said = format!("percolator: {}\n", shown::message(&format!("{error:#}")));
-            // At once: other processes may write to the same place.
-            let _ = std::io::stderr().write_all(said.as_bytes());
-            exit::failed()
-        }
+        Err(error) => match error.downcast_ref() {
+            Some(watch::Stopped(code)) => *code,
+            None => {
+                // The exit code reports the failure even if nobody reads this.
+                let said = format!("percolator: {}\n", shown::message(&format!("{error:#}")));
+                // At once: other processes may write to the same place.
+                let _ = std::io::stderr().write_all(said.as_bytes());
+                exit::failed()
+            }
+        },
     }
 }

@@ -12,7 +12,6 @@ use serde_json::json;
 use crate::args::{ChannelsArg, ColorArg, ContentArg, size};
 use crate::data_set::{DataArgs, stdout};
 use crate::output::FileKind;
-use crate::watch::Ended;
 
 #[derive(Debug, Args)]
 pub(crate) struct Mean {
@@ -48,16 +47,12 @@ impl Mean {
         let options = MeanOptions {
             resize: self.resize.map(|sides| sides.map(|side| side as usize).into()),
             content: self.content.map(Into::into),
-            color: self.color.mode(),
+            color: self.color.into(),
             sums: if self.caffe { Sums::Caffe } else { Sums::Exact },
             only_channels: self.out.is_none(),
             threads: self.data.threads,
         };
-        let computed = self.data.watched(|progress| Ok(mean::mean(&data, &options, progress)?))?;
-        let mean = match computed {
-            Ended::Done(mean) => mean,
-            Ended::Stopped(code) => return Ok(code),
-        };
+        let mean = self.data.watched(|progress| Ok(mean::mean(&data, &options, progress)?))?;
         // The file is there before anything is printed, so a closed output does not lose it. If it cannot be
         // written, what was computed is printed even so.
         let written = match out {
@@ -70,22 +65,19 @@ impl Mean {
 
     /// Prints the mean, and the file that has it.
     fn print(&self, mean: &mean::Mean, file: Option<&Path>) -> anyhow::Result<()> {
-        let mut out = stdout();
         let (means, stds) = mean.for_pytorch(self.channels.into());
         if self.data.json {
             let shape = mean.shape.map(|shape| [shape.channels, shape.height, shape.width]);
-            let printed = json!({
+            return stdout().json(&json!({
                 "records": mean.records,
                 "shape": shape,
                 "channels": mean.channels,
                 "pytorch": { "mean": means, "std": stds },
                 "beyond_caffe": mean.beyond_caffe,
                 "out": file.map(Path::to_string_lossy),
-            });
-            serde_json::to_writer_pretty(&mut out, &printed)?;
-            writeln!(out)?;
-            return out.finish();
+            }));
         }
+        let mut out = stdout();
         let images = count(mean.records, "image");
         match (file, mean.shape) {
             (Some(path), Some(shape)) => {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use percolator::Progress;
 
-use crate::watch::{Ended, watched};
+use crate::watch::watched;
 
 /// Measures something, of this name, beside a progress bar. On SIGINT or SIGTERM, it is told to stop.
 pub(super) fn measured<T: Send>(
     is_quiet: bool,
     name: &str,
     measure: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
-) -> anyhow::Result<Ended<T>> {
+) -> anyhow::Result<T> {
     let progress = Progress::new();
     let message =
         |progress: &Progress, _: Duration| format!("{name}: run {} of {}", progress.done(), progress.total());
-    watched(is_quiet, &progress, message, || measure(&progress))
+    watched(is_quiet, &progress, message, || measure(&progress))?.done()
 }

@@ -14,43 +14,35 @@ use super::output;
 
 /// A type of elements, as NumPy names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NpyType {
-    /// Of this kind (`f`, `i`, `u`, `b`) and size.
-    Number(char, usize),
-    /// Byte strings of this size, with zeros after the end.
-    Bytes(usize),
+pub(super) struct NpyType {
+    /// `f`, `i`, `u`, `b`, or `S` for byte strings, with zeros after the end.
+    pub(super) kind: char,
+    /// The bytes of an element.
+    pub(super) size: usize,
 }
 
 impl NpyType {
-    pub(super) const F32: NpyType = NpyType::Number('f', 4);
-    pub(super) const I64: NpyType = NpyType::Number('i', 8);
-
-    /// The bytes of an element.
-    pub(super) fn size(self) -> usize {
-        match self {
-            NpyType::Number(_, size) | NpyType::Bytes(size) => size,
-        }
-    }
+    pub(super) const F32: NpyType = NpyType { kind: 'f', size: 4 };
+    pub(super) const I64: NpyType = NpyType { kind: 'i', size: 8 };
 
     /// The name as Python writes it.
     fn descr(self) -> String {
-        match self {
-            // A single byte has no byte order.
-            NpyType::Number(kind, 1) => format!("'|{kind}1'"),
-            NpyType::Number(kind, size) => format!("'<{kind}{size}'"),
-            NpyType::Bytes(size) => format!("'|S{size}'"),
-        }
+        let NpyType { kind, size } = self;
+        // What consists of single bytes has no byte order.
+        let order = if kind == 'S' || size == 1 { '|' } else { '<' };
+        format!("'{order}{kind}{size}'")
     }
 }
 
 impl std::fmt::Display for NpyType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NpyType::Number('f', size) => write!(f, "float{}", 8 * size),
-            NpyType::Number('i', size) => write!(f, "int{}", 8 * size),
-            NpyType::Number('b', _) => write!(f, "bool"),
-            NpyType::Number(_, size) => write!(f, "uint{}", 8 * size),
-            NpyType::Bytes(size) => write!(f, "bytes of {size}"),
+        let bits = 8 * self.size;
+        match self.kind {
+            'f' => write!(f, "float{bits}"),
+            'i' => write!(f, "int{bits}"),
+            'u' => write!(f, "uint{bits}"),
+            'b' => write!(f, "bool"),
+            _ => write!(f, "bytes of {}", self.size),
         }
     }
 }
@@ -61,36 +53,28 @@ pub(super) struct NpyWriter {
     path: PathBuf,
     file: BufWriter<WholeFile>,
     element: NpyType,
-    /// The bytes that are still to be written; `None` if the array grows with what is written.
-    left: Option<usize>,
+    /// The bytes of all elements; `None` if the array grows with what is written.
+    all: Option<usize>,
     written: usize,
 }
 
 impl NpyWriter {
     /// Starts the file of an array of this type and shape, and reserves its disk space: an array that does
-    /// not fit is refused before any of it is written.
-    pub(super) fn create(path: &Path, element: NpyType, shape: &[usize]) -> anyhow::Result<Self> {
-        let header = header(path, element, shape)?;
-        let bytes = shape.iter().try_fold(element.size(), |bytes, &extent| bytes.checked_mul(extent));
-        let whole = bytes
-            .and_then(|bytes| bytes.checked_add(header.len()))
-            .with_context(|| format!("{}: an array of {shape:?} fits no disk", shown::path(path)));
-        let mut writer = Self::start(path, element, bytes)?;
-        writer.set_aside(whole? as u64)?;
+    /// not fit is refused before any of it is written. Without a shape, it has one axis, and becomes as long
+    /// as what is written.
+    pub(super) fn create(path: &Path, element: NpyType, shape: Option<&[usize]>) -> anyhow::Result<Self> {
+        let header = header(path, element, shape.unwrap_or(&[0]))?;
+        let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
+        let (path, file) = (path.to_owned(), BufWriter::new(file));
+        let mut writer = NpyWriter { path, file, element, all: None, written: 0 };
+        if let Some(shape) = shape {
+            writer.all = shape.iter().try_fold(element.size, |bytes, &extent| bytes.checked_mul(extent));
+            let whole = writer.all.and_then(|bytes| bytes.checked_add(header.len()));
+            let too_large = || format!("{}: an array of {shape:?} fits no disk", shown::path(&writer.path));
+            writer.set_aside(whole.with_context(too_large)? as u64)?;
+        }
         writer.put(&header)?;
         Ok(writer)
-    }
-
-    /// Starts the file of an array of one axis, which becomes as long as what is written.
-    pub(super) fn growing(path: &Path, element: NpyType) -> anyhow::Result<Self> {
-        let mut writer = Self::start(path, element, None)?;
-        writer.put(&header(path, element, &[0])?)?;
-        Ok(writer)
-    }
-
-    fn start(path: &Path, element: NpyType, left: Option<usize>) -> anyhow::Result<Self> {
-        let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
-        Ok(NpyWriter { path: path.to_owned(), file: BufWriter::new(file), element, left, written: 0 })
     }
 
     fn set_aside(&self, bytes: u64) -> anyhow::Result<()> {
@@ -105,9 +89,6 @@ impl NpyWriter {
 
     /// Appends elements as bytes, numbers with the lowest byte first, the last axis varying fastest.
     pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        if let Some(left) = &mut self.left {
-            *left = left.checked_sub(bytes.len()).expect("no more elements than the shape has");
-        }
         self.written += bytes.len();
         self.put(bytes)
     }
@@ -118,11 +99,11 @@ impl NpyWriter {
 
     /// Completes the file and puts it on the disk. It has no name yet.
     pub(super) fn complete(self) -> anyhow::Result<WholeNpy> {
-        assert!(self.left.is_none_or(|left| left == 0), "an array has all its elements");
-        let NpyWriter { path, file, element, left, written } = self;
+        let NpyWriter { path, file, element, all, written } = self;
+        assert!(all.is_none_or(|all| all == written), "an array has all its elements");
         // Now the length of an array that grows is known.
-        let header = match left {
-            None => Some(header(&path, element, &[written / element.size()])?),
+        let header = match all {
+            None => Some(header(&path, element, &[written / element.size])?),
             Some(_) => None,
         };
         let whole = file.into_inner().map_err(IntoInnerError::into_error).and_then(|whole| {
@@ -148,13 +129,11 @@ pub(super) struct WholeNpy {
 
 impl WholeNpy {
     /// Gives the file its name.
-    pub(super) fn name(self, existing: Existing) -> anyhow::Result<PathBuf> {
+    pub(super) fn name(self, existing: Existing) -> anyhow::Result<()> {
         let WholeNpy { path, file } = self;
         match file.finish_over(existing) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(output::exists(&path)),
-            named => {
-                named.map(|()| path.clone()).with_context(|| format!("cannot write {}", shown::path(&path)))
-            }
+            named => named.with_context(|| format!("cannot write {}", shown::path(&path))),
         }
     }
 }
@@ -178,7 +157,7 @@ mod tests {
     fn an_array_of_too_many_axes_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        let error = NpyWriter::create(&path, NpyType::F32, &[1; 65]).err().expect("no such array");
+        let error = NpyWriter::create(&path, NpyType::F32, Some(&[1; 65])).err().expect("no such array");
         assert!(error.to_string().ends_with("no more than 64 axes, and not 65"), "{error}");
     }
 
@@ -187,9 +166,9 @@ mod tests {
         for (element, descr, name) in [
             (NpyType::F32, "'<f4'", "float32"),
             (NpyType::I64, "'<i8'", "int64"),
-            (NpyType::Number('u', 1), "'|u1'", "uint8"),
-            (NpyType::Number('b', 1), "'|b1'", "bool"),
-            (NpyType::Bytes(256), "'|S256'", "bytes of 256"),
+            (NpyType { kind: 'u', size: 1 }, "'|u1'", "uint8"),
+            (NpyType { kind: 'b', size: 1 }, "'|b1'", "bool"),
+            (NpyType { kind: 'S', size: 256 }, "'|S256'", "bytes of 256"),
         ] {
             assert_eq!((&*element.descr(), &*element.to_string()), (descr, name));
         }
@@ -199,7 +178,7 @@ mod tests {
     fn the_file_has_its_name_only_when_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        let mut writer = NpyWriter::create(&path, NpyType::F32, &[2]).unwrap();
+        let mut writer = NpyWriter::create(&path, NpyType::F32, Some(&[2])).unwrap();
         writer.write(&bytes_of(&[1.0])).unwrap();
         assert!(!path.exists());
         writer.write(&bytes_of(&[-2.0])).unwrap();
@@ -213,13 +192,13 @@ mod tests {
     fn an_array_that_grows_says_its_length_in_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        let mut writer = NpyWriter::growing(&path, NpyType::F32).unwrap();
+        let mut writer = NpyWriter::create(&path, NpyType::F32, None).unwrap();
         writer.write(&bytes_of(&[1.0])).unwrap();
         writer.write(&[]).unwrap();
         writer.write(&bytes_of(&[2.0, 3.0])).unwrap();
         writer.complete().unwrap().name(Existing::Refuse).unwrap();
         let whole = folder.path().join("whole.npy");
-        let mut writer = NpyWriter::create(&whole, NpyType::F32, &[3]).unwrap();
+        let mut writer = NpyWriter::create(&whole, NpyType::F32, Some(&[3])).unwrap();
         writer.write(&bytes_of(&[1.0, 2.0, 3.0])).unwrap();
         writer.complete().unwrap().name(Existing::Refuse).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read(whole).unwrap());
@@ -229,9 +208,9 @@ mod tests {
     fn what_is_not_finished_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        drop(NpyWriter::create(&path, NpyType::F32, &[2]).unwrap());
-        drop(NpyWriter::growing(&path, NpyType::F32).unwrap());
-        assert!(NpyWriter::create(&path, NpyType::F32, &[1 << 40, 1 << 10]).is_err());
+        drop(NpyWriter::create(&path, NpyType::F32, Some(&[2])).unwrap());
+        drop(NpyWriter::create(&path, NpyType::F32, None).unwrap());
+        assert!(NpyWriter::create(&path, NpyType::F32, Some(&[1 << 40, 1 << 10])).is_err());
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -1,6 +1,8 @@
 //! The standard output, which may be closed.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+
+use serde::Serialize;
 
 /// A writer whose failures stop the output and nothing else. A closed pipe is not an error; a full disk is an
 /// error, reported once the rest is done.
@@ -9,6 +11,11 @@ pub(super) struct Out<W> {
     out: W,
     is_closed: bool,
     failed: Option<io::Error>,
+}
+
+/// The standard output, buffered.
+pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
+    Out::new(BufWriter::new(io::stdout().lock()))
 }
 
 impl<W: Write> Out<W> {
@@ -23,6 +30,13 @@ impl<W: Write> Out<W> {
             Some(error) => Err(anyhow::Error::new(error).context("cannot write to the standard output")),
             None => Ok(()),
         }
+    }
+
+    /// Ends the output with a value as JSON, indented.
+    pub(super) fn json(mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        serde_json::to_writer_pretty(&mut self, value)?;
+        writeln!(self)?;
+        self.finish()
     }
 
     fn note(&mut self, written: io::Result<()>) {

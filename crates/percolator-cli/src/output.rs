@@ -18,7 +18,6 @@ pub(super) enum FileKind {
     Receipt,
     Digest,
     Trace,
-    Plot,
     Report,
     Picture,
     Mean,
@@ -31,7 +30,6 @@ impl FileKind {
             FileKind::Receipt => "receipt",
             FileKind::Digest => "digest",
             FileKind::Trace => "trace",
-            FileKind::Plot => "plot",
             FileKind::Report => "report",
             FileKind::Picture => "PNG file",
             FileKind::Mean => "mean",
@@ -45,7 +43,6 @@ impl FileKind {
             FileKind::Receipt => b"percolator receipt ",
             FileKind::Digest => b"percolator digest ",
             FileKind::Trace => b"{\"displayTimeUnit\"",
-            FileKind::Plot => b"<svg ",
             FileKind::Report => b"<!doctype html>",
             FileKind::Picture => b"\x89PNG\r\n",
             FileKind::Mean => b"",
@@ -248,12 +245,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let mean = BlobProto { channels: Some(1), data: vec![1.0], ..BlobProto::default() }.encode_to_vec();
-        let of_kinds: [(FileKind, &[u8]); 8] = [
+        let of_kinds: [(FileKind, &[u8]); 7] = [
             (FileKind::Snapshot, b"percolator snapshot 1\n"),
             (FileKind::Receipt, b"percolator receipt 1\n"),
             (FileKind::Digest, b"percolator digest 1\n"),
             (FileKind::Trace, b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"),
-            (FileKind::Plot, b"<svg xmlns"),
             (FileKind::Report, b"<!doctype html>\n"),
             (FileKind::Picture, b"\x89PNG\r\n\x1a\n"),
             (FileKind::Mean, &mean),
@@ -342,11 +338,14 @@ mod tests {
         assert_eq!(output.place().path, deep.join("target.percolator-kept"));
         // A long name is cut.
         let path = at(&"n".repeat(255));
-        let output = Output::check(&path, FileKind::Plot, Existing::Refuse).unwrap();
+        let output = Output::check(&path, FileKind::Report, Existing::Refuse).unwrap();
         fs::write(&path, "somebody's").unwrap();
-        let error = output.write(b"<svg ").unwrap_err().to_string();
-        assert!(error.contains("the plot is in "), "{error}");
-        assert_eq!(fs::read(output.place().path.with_file_name(kept_name("n", ""))).unwrap(), b"<svg ");
+        let error = output.write(b"<!doctype html>").unwrap_err().to_string();
+        assert!(error.contains("the report is in "), "{error}");
+        assert_eq!(
+            fs::read(output.place().path.with_file_name(kept_name("n", ""))).unwrap(),
+            b"<!doctype html>"
+        );
         assert_eq!(output.place().path, at(&kept_name("n", ".2")));
     }
 

@@ -1,8 +1,10 @@
 //! How a pipeline runs: options of `feed`, `doctor` and `bench`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator::transform::TransformPlace;
 use percolator::{Device, Dtype, FeedBuilder, Layout};
+
+use crate::args::choices;
 
 /// How the pipeline runs.
 #[derive(Debug, Args)]
@@ -37,46 +39,32 @@ pub(super) struct PipelineArgs {
     seed: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum DtypeArg {
-    #[default]
-    F32,
-    U8,
-    F16,
-    Bf16,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LayoutArg {
-    #[default]
-    Nchw,
-    Nhwc,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum PlaceArg {
-    #[default]
-    Host,
-    Device,
-}
-
-impl DtypeArg {
-    pub(super) fn dtype(self) -> Dtype {
-        match self {
-            DtypeArg::F32 => Dtype::F32,
-            DtypeArg::U8 => Dtype::U8,
-            DtypeArg::F16 => Dtype::F16,
-            DtypeArg::Bf16 => Dtype::Bf16,
-        }
+choices! {
+    #[derive(Default)]
+    enum DtypeArg for Dtype {
+        #[default]
+        F32,
+        U8,
+        F16,
+        Bf16,
     }
 }
 
-impl PlaceArg {
-    pub(super) fn place(self) -> TransformPlace {
-        match self {
-            PlaceArg::Host => TransformPlace::Host,
-            PlaceArg::Device => TransformPlace::Device,
-        }
+choices! {
+    #[derive(Default)]
+    enum LayoutArg for Layout {
+        #[default]
+        Nchw,
+        Nhwc,
+    }
+}
+
+choices! {
+    #[derive(Default)]
+    enum PlaceArg for TransformPlace {
+        #[default]
+        Host,
+        Device,
     }
 }
 
@@ -86,12 +74,9 @@ impl PipelineArgs {
         let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
         let mut feed = feed
             .devices(devices)
-            .dtype(self.dtype.unwrap_or(dtype).dtype())
-            .layout(match self.layout {
-                LayoutArg::Nchw => Layout::Nchw,
-                LayoutArg::Nhwc => Layout::Nhwc,
-            })
-            .transform_on(self.transform_on.place())
+            .dtype(self.dtype.unwrap_or(dtype).into())
+            .layout(self.layout.into())
+            .transform_on(self.transform_on.into())
             .seed(self.seed);
         // Even a `false` would be an option for images, which not all records are.
         if self.scaled_decode {

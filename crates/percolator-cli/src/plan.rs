@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use percolator::Snapshot;
 use percolator::leveldb::LogGaps;
-use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
+use percolator::order::{BatchSize, Job, Plan as JobPlan, World};
 use percolator::record::StepId;
-use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, TfRecord};
-use percolator::{LastBatch, Snapshot};
+use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, Source, TfRecord};
 use percolator_files::shown;
 use serde_json::json;
 
@@ -69,7 +69,7 @@ pub(crate) struct Plan {
     #[arg(long)]
     epoch: Option<u64>,
     /// Print what is left of this snapshot's run if it resumes as the job that the other options describe.
-    #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
+    #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.
     #[arg(long, value_name = "S")]
@@ -77,17 +77,6 @@ pub(crate) struct Plan {
     /// Only this replica, from 0.
     #[arg(long, value_name = "R")]
     replica: Option<usize>,
-    /// Instead of a job: cut the records into batches of these sizes, repeatedly.
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
-        conflicts_with_all = ["global_batch_size", "per_replica_batch", "step", "replica", "shuffle", "seed",
-            "policy", "assignment", "epoch", "workers", "replicas", "mix"])]
-    rebatch: Vec<u64>,
-    /// With --rebatch: the size of the incoming batches.
-    #[arg(long, value_name = "B", requires = "rebatch")]
-    batch: Option<u64>,
-    /// With --rebatch: the last incoming batch is left out if it is short.
-    #[arg(long, requires = "rebatch")]
-    batch_drop_remainder: bool,
     /// Print one JSON object, with the positions of all records.
     #[arg(long)]
     json: bool,
@@ -97,13 +86,12 @@ impl Plan {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let printed =
-            if self.rebatch.is_empty() { self.print_job(&mut out) } else { self.print_batches(&mut out) };
-        let printed = printed.and_then(|()| out.flush().context("cannot write to the standard output"));
+            self.print(&mut out).and_then(|()| out.flush().context("cannot write to the standard output"));
         // A plan may be longer than anybody reads: it ends with its reader.
         printed.or_else(|error| if is_of_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
-    fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
+    fn print(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let files = self.record_counts()?;
         let run = self.run_of(&self.job_of(&files)?)?;
         let epoch = self.epoch.unwrap_or(run.next.iter().min().map_or(0, |id| id.epoch));
@@ -148,7 +136,7 @@ impl Plan {
         if !self.files.is_empty() {
             return Ok(self.files.clone());
         }
-        let access = self.access.access();
+        let access: Access = self.access.into();
         let lmdb = Lmdb::options().access(access);
         let lmdb = match &self.database {
             Some(name) => lmdb.name(name),
@@ -177,36 +165,6 @@ impl Plan {
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
         self.job.of_job(Job::new(files, batch, world).seed(self.seed))
-    }
-
-    fn print_batches(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let (Some(records), Some(batch)) = (self.records, self.batch) else {
-            bail!("--rebatch needs --records and --batch");
-        };
-        if batch == 0 {
-            bail!("--batch is 0; it must be at least 1");
-        }
-        let drops = match self.job.last_batch() {
-            None | Some(LastBatch::Keep) => false,
-            Some(LastBatch::Drop) => true,
-            Some(_) => bail!("--rebatch can only keep or drop its last batch: use --last-batch keep or drop"),
-        };
-        let records = if self.batch_drop_remainder { records / batch * batch } else { records };
-        let batches = rebatch(records, &self.rebatch, drops)?;
-        if self.json {
-            write!(out, "{{\"batches\": ")?;
-            write_list(out, batches, |out, batch| {
-                write_list(out, batch, |out, position| write!(out, "{position}"))
-            })?;
-            writeln!(out, "}}")?;
-        } else {
-            for (number, batch) in batches.enumerate() {
-                let len = batch.end - batch.start;
-                write!(out, "batch {number}: {len} record(s)")?;
-                write_runs(out, batch)?;
-            }
-        }
-        Ok(())
     }
 }
 

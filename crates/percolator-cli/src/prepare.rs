@@ -12,7 +12,7 @@ use percolator_text::xlnet::{self, Flags, Options, PassSummary, Progress, Split,
 use serde_json::{Value, json};
 
 use crate::data_set::stdout;
-use crate::watch::{Ended, megabytes_per_second, watched};
+use crate::watch::{megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Prepare {
@@ -214,19 +214,15 @@ impl Xlnet {
         let start = Instant::now();
         let mut first_record = None;
         let message = |progress: &Progress, took| rate(progress, took, &mut first_record);
-        let done = watched(self.quiet, &progress, message, || Ok(xlnet::prepare(&options, &progress)?))?;
-        match done {
-            Ended::Done(summary) => {
-                let mut out = stdout();
-                match self.json {
-                    true => writeln!(out, "{}", facts(&summary))?,
-                    false => report(&summary, start.elapsed(), &mut out)?,
-                }
-                out.finish()?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Ended::Stopped(code) => Ok(code),
+        let prepare = || Ok(xlnet::prepare(&options, &progress)?);
+        let summary = watched(self.quiet, &progress, message, prepare)?.done()?;
+        let mut out = stdout();
+        match self.json {
+            true => writeln!(out, "{}", facts(&summary))?,
+            false => report(&summary, start.elapsed(), &mut out)?,
         }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

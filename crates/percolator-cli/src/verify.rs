@@ -16,9 +16,8 @@ use serde_json::json;
 use crate::args::ContentArg;
 use crate::data_set::{DataArgs, stdout};
 use crate::exit;
-use crate::inspect::text::INTERLEAVED;
 use crate::out::Out;
-use crate::watch::{Ended, Lines};
+use crate::watch::Lines;
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
@@ -48,15 +47,12 @@ impl Verify {
             looked = Some(self.look(&data, progress, lines)?);
             let since = verify::quarantined(&data, named, progress);
             since.context("stopped before all records of the quarantine file were looked for")
-        })?;
+        });
         // Once there is a verdict, it is printed, whatever stops the rest.
         if let Some((verified, repaired)) = &looked {
             self.print(verified, repaired.as_ref())?;
         }
-        match since {
-            Ended::Done(since) => self.say_quarantined(&since)?,
-            Ended::Stopped(code) => return Ok(code),
-        }
+        self.say_quarantined(&since?)?;
         let is_whole = looked.is_some_and(|(verified, _)| verified.is_whole() && !verified.is_empty());
         Ok(exit::found(is_whole))
     }
@@ -161,7 +157,7 @@ impl Verify {
         let records = if *whole == 1 { "1 record is".to_owned() } else { format!("{whole} records are") };
         writeln!(out, "{}: {records} whole ({content}); {verdict}", shown::path(&self.data.path))?;
         if verified.is_interleaved {
-            writeln!(out, "the images are whole, but {INTERLEAVED}")?;
+            writeln!(out, "the images are whole, but {}", inspect::INTERLEAVED)?;
         }
         if *content == Content::Bytes && self.content.is_none() {
             let are = "the values are neither Datums nor Examples";

@@ -27,6 +27,28 @@ pub(super) enum Ended<T> {
     Stopped(ExitCode),
 }
 
+/// A signal ended the work, and the user knows it; the code to exit with.
+#[derive(Debug)]
+pub(super) struct Stopped(pub(super) ExitCode);
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a signal ended it")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+impl<T> Ended<T> {
+    /// What the work gave, or [`Stopped`] as an error.
+    pub(super) fn done(self) -> anyhow::Result<T> {
+        match self {
+            Ended::Done(done) => Ok(done),
+            Ended::Stopped(code) => Err(Stopped(code).into()),
+        }
+    }
+}
+
 /// Does work beside a progress bar with a message, which is made of the progress and the time since the
 /// start. On SIGINT or SIGTERM, the progress is told to stop.
 pub(super) fn watched<T: Send>(

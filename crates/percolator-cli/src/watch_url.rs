@@ -1,17 +1,16 @@
 //! `percolator watch`: draws the feed of another program, by its metrics.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
-use percolator_observe::metrics::{ScrapeError, scrape};
+use percolator_observe::metrics::scrape;
 use percolator_observe::view::{self, Left, Remote};
 use percolator_observe::{Numbers, Sample};
 use serde_json::{Value, json};
 
 use super::log;
-use super::out::Out;
+use super::out::stdout;
 use super::stop::Signals;
 
 #[derive(Debug, Args)]
@@ -44,20 +43,9 @@ impl Watch {
     }
 
     fn print(&self) -> anyhow::Result<()> {
-        let feeds = scrape(&self.url)?;
-        let is_wanted = |name: &str| self.feed.as_deref().is_none_or(|wanted| wanted == name);
-        if let Some(wanted) = self.feed.as_ref().filter(|_| !feeds.iter().any(|(name, _)| is_wanted(name))) {
-            let names = feeds.into_iter().map(|(name, _)| name).collect();
-            return Err(ScrapeError::no_such_feed(&self.url, wanted, names).into());
-        }
-        let mut metrics = Vec::new();
-        for (feed, numbers) in feeds.iter().filter(|(name, _)| is_wanted(name)) {
-            metrics.extend(metrics_of(feed, numbers));
-        }
-        let mut out = Out::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &json!({"metrics": metrics}))?;
-        writeln!(out)?;
-        out.finish()
+        let feeds = scrape(&self.url, self.feed.as_deref())?;
+        let metrics: Vec<_> = feeds.iter().flat_map(|(feed, numbers)| metrics_of(feed, numbers)).collect();
+        stdout().json(&json!({"metrics": metrics}))
     }
 }
 

@@ -8,7 +8,7 @@ use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause, image_of};
 use percolator::example::{Example, Feature, Kind as FeatureKind, SequenceExample};
 use percolator::record::{Datum, Image, Pixels};
-use percolator_files::shown::panic_message;
+use percolator_files::shown::{self, panic_message};
 use percolator_messages::{PixelOrder, Value};
 use serde::Serialize;
 
@@ -217,8 +217,11 @@ impl Values {
         let has_features = matches!(content, Content::Example | Content::SequenceExample);
         match data.image_feature() {
             Some(feature) if !has_features => {
-                let (path, feature) = (data.path().to_owned(), feature.to_owned());
-                Err(ScanError::NoFeatures { path, feature, content })
+                let message = format!(
+                    "{feature:?} names the feature that has the image, and the values are of the kind \
+                     {content}, which has no features: leave it out"
+                );
+                Err(ScanError::ImageFeature { path: data.path().to_owned(), message })
             }
             Some(feature) => {
                 let images = vec![feature.to_owned()];
@@ -292,9 +295,13 @@ impl Values {
 
     /// Checks that a command that shows or adds up images knows which are meant.
     pub(crate) fn check_one_image(&self, data: &DataSet) -> Result<(), ScanError> {
-        self.image().map(drop).map_err(|features| ScanError::SeveralImages {
+        self.image().map(drop).map_err(|features| ScanError::ImageFeature {
             path: data.path().to_owned(),
-            features: features.to_vec(),
+            message: format!(
+                "there are images in the features {}: say which is meant (`--image FEATURE`; \
+                 `OpenOptions::image_feature` in a program)",
+                shown::message(&features.join(", "))
+            ),
         })
     }
 
@@ -498,14 +505,14 @@ pub(crate) const IMAGE: &str = "image/encoded";
 pub(crate) const LABELS: [&str; 2] = ["image/class/label", "label"];
 
 /// A feature's bytes, if it has one string.
-fn only_bytes(feature: Feature<'_>) -> Option<&[u8]> {
+pub(crate) fn only_bytes(feature: Feature<'_>) -> Option<&[u8]> {
     let mut strings = feature.bytes()?.iter();
     let first = strings.next()?;
     strings.next().is_none().then_some(first)
 }
 
 /// A feature's number, if it has one integer.
-fn only_int(feature: Feature<'_>) -> Option<i64> {
+pub(crate) fn only_int(feature: Feature<'_>) -> Option<i64> {
     let mut numbers = feature.ints()?.iter();
     let first = numbers.next()?;
     numbers.next().is_none().then_some(first)

@@ -15,6 +15,7 @@ pub mod store;
 
 mod content;
 mod open;
+mod workers;
 
 pub mod inspect;
 pub mod mean;

@@ -22,21 +22,9 @@ pub enum MeasureError {
     /// A device has failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A GPU that was fed is not there any more.
-    #[error("{device}: the GPU was fed, and is gone")]
-    NoGpu {
-        /// The device.
-        device: String,
-    },
-    /// Threads or memory are missing.
-    #[error(
-        "this machine's limits cannot be measured: {threads} threads, or the memory for them, are not \
-         available; allow more, or feed with fewer worker threads"
-    )]
-    NoLimits {
-        /// The number of threads.
-        threads: usize,
-    },
+    /// The machine lacks what is needed: a GPU that was fed, threads, memory, or a call of the system.
+    #[error("{0}")]
+    Machine(String),
     /// The files cannot be mapped.
     #[error("the database's files cannot be mapped")]
     Map(#[source] io::Error),
@@ -53,20 +41,6 @@ pub enum MeasureError {
         /// Why it cannot be done.
         #[source]
         error: io::Error,
-    },
-    /// The system has no such call.
-    #[error(
-        "reading from storage cannot be measured: this system cannot be asked to drop files from memory; \
-         Linux can"
-    )]
-    NoEviction,
-    /// A lane's consumer cannot be started.
-    #[error("cannot start the thread of lane {lane}: {message}")]
-    Thread {
-        /// The lane's number.
-        lane: usize,
-        /// Why.
-        message: String,
     },
     /// The feed is too short.
     #[error("the feed ended before it was measured: give it more epochs, or none")]

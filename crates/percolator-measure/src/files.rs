@@ -69,7 +69,11 @@ pub(crate) fn evict(files: &[PathBuf]) -> Result<(), MeasureError> {
 /// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn evict(_files: &[PathBuf]) -> Result<(), MeasureError> {
-    Err(MeasureError::NoEviction)
+    Err(MeasureError::Machine(
+        "reading from storage cannot be measured: this system cannot be asked to drop files from memory; \
+         Linux can"
+            .to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! job       what is measured: a feed, and the files that its records are in       job, stored, files
-//! round     the limits of the machine, then the pipeline      machine, limits/; run, timeline, process
+//! round     the limits of the machine, then the pipeline      machine, limits/; run, process
 //! shares    how much of each limit was reached, what binds    shares, stages
 //! ratio     whether two samples differ beyond their noise     noise
 //! compare   two results side by side                          compare/
@@ -25,7 +25,6 @@ mod run;
 mod shares;
 mod stages;
 mod stored;
-mod timeline;
 
 pub use self::error::MeasureError;
 pub use self::job::Job;
@@ -34,5 +33,4 @@ pub use self::noise::{Ratio, median};
 pub use self::run::Run;
 pub use self::shares::{Binding, Limit, Round, binding, shares};
 pub use self::stages::{Stage, Waited, stages};
-pub use self::timeline::{Slice, Timeline};
 pub use percolator::Progress;

@@ -38,7 +38,10 @@ impl Limits {
         let fresh_n = limits::fresh_bytes_per_second(threads, job.batch_bytes());
         let is_measured = |rate: f64| rate > 0.0;
         if !copy.iter().map(|&(_threads, rate)| rate).chain([store_n, fresh_n]).all(is_measured) {
-            return Err(MeasureError::NoLimits { threads });
+            return Err(MeasureError::Machine(format!(
+                "this machine's limits cannot be measured: {threads} threads, or the memory for them, are \
+                 not available; allow more, or feed with fewer worker threads"
+            )));
         }
         let read_n = read(job, time)?;
         let decode_1 = match job.datums() {
@@ -69,7 +72,8 @@ impl Limits {
         for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
             let Some(batch_bytes) = lane.host_bytes.checked_div(lane.batches) else { continue };
             let gpu = CudaDevice::all()?.into_iter().find(|gpu| gpu.device() == lane.device);
-            let gpu = gpu.ok_or_else(|| MeasureError::NoGpu { device: lane.device.clone() })?;
+            let gone = || MeasureError::Machine(format!("{}: the GPU was fed, and is gone", lane.device));
+            let gpu = gpu.ok_or_else(gone)?;
             let rate = gpu.copy_rate(usize::try_from(batch_bytes).unwrap_or(usize::MAX), ROUNDS)?;
             self.pinned_copy = Some(self.pinned_copy.unwrap_or(0.0) + rate);
         }

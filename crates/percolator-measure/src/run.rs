@@ -13,7 +13,6 @@ use percolator::{Feed, FeedBuilder, Lane, Stats};
 
 use crate::error::MeasureError;
 use crate::process::{Memory, cpu_time, storage_bytes};
-use crate::timeline::Timeline;
 use percolator::Progress;
 
 /// How often memory is sampled.
@@ -63,8 +62,6 @@ pub struct Run {
     pub intervals: Vec<Duration>,
     /// The peak of the process's own memory, from before `build()` to the end, less what it had before.
     pub anonymous_bytes: Option<u64>,
-    /// The activity of each stage.
-    pub timeline: Timeline,
 }
 
 /// The state that the threads of a round share.
@@ -101,7 +98,6 @@ pub(crate) fn run(feed: FeedBuilder, rule: Rule, progress: &Progress) -> Result<
         round.start.get_or_init(|| round.mark(built));
     }
     let mut peak = before;
-    let mut timeline = Timeline::new(&round.feed.stats());
     let taken = std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         let mut consumers = Vec::with_capacity(lanes.len());
@@ -118,7 +114,8 @@ pub(crate) fn run(feed: FeedBuilder, rule: Rule, progress: &Progress) -> Result<
                 Err(error) => {
                     // The consumers that were started stop.
                     round.stop.store(true, Ordering::Relaxed);
-                    failed = Some(MeasureError::Thread { lane: number, message: error.to_string() });
+                    let said = format!("cannot start the thread of lane {number}: {error}");
+                    failed = Some(MeasureError::Machine(said));
                     break;
                 }
             }
@@ -127,9 +124,6 @@ pub(crate) fn run(feed: FeedBuilder, rule: Rule, progress: &Progress) -> Result<
         // Every consumer holds a sender. This ends when the last sender is dropped.
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             peak = peak.max(memory.anonymous_bytes());
-            if timeline.is_due() {
-                timeline.look(&round.feed.stats());
-            }
         }
         let taken = consumers
             .into_iter()
@@ -138,7 +132,7 @@ pub(crate) fn run(feed: FeedBuilder, rule: Rule, progress: &Progress) -> Result<
         failed.map_or(taken, Err)
     })?;
     let anonymous_bytes = peak.zip(before).map(|(peak, before)| peak - before);
-    round.finish(&taken, anonymous_bytes, timeline)
+    round.finish(&taken, anonymous_bytes)
 }
 
 impl Round<'_> {
@@ -216,12 +210,7 @@ impl Round<'_> {
         Mark { at, stats: self.feed.stats(), cpu: cpu_time(), storage_bytes: storage_bytes() }
     }
 
-    fn finish(
-        self,
-        taken: &[Vec<Instant>],
-        anonymous_bytes: Option<u64>,
-        timeline: Timeline,
-    ) -> Result<Run, MeasureError> {
+    fn finish(self, taken: &[Vec<Instant>], anonymous_bytes: Option<u64>) -> Result<Run, MeasureError> {
         let ends = self.start.into_inner().zip(self.end.into_inner());
         let (start, end) = ends.ok_or(MeasureError::EndedEarly)?;
         let first_batch = self.first_batch.into_inner().ok_or(MeasureError::EndedEarly)?;
@@ -244,7 +233,6 @@ impl Round<'_> {
             first_batch,
             intervals: intervals.collect(),
             anonymous_bytes,
-            timeline,
         })
     }
 }

@@ -117,6 +117,16 @@ impl ExampleImage {
     pub fn has_labels(&self) -> bool {
         self.label.is_some()
     }
+
+    /// The Datum that a record stands for, for tools: its label, and its image as it is stored. Pixels with
+    /// their channels side by side stay so.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordCause`] if the record is no Example, or its features are not those of such an image.
+    pub fn datum<'a>(&self, record: &'a [u8]) -> Result<Datum<'a>, RecordCause> {
+        ExampleFront::new(self, &ExampleFields::default()).first_datum(record)
+    }
 }
 
 /// Presents an Example with an image as a Datum, and makes further fields of its other features.

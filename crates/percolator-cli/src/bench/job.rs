@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
+use percolator::feed::SourceSpec;
 use percolator::{Dtype, FeedBuilder, Progress, Transform};
+use percolator_data::store::Backend;
 use percolator_files::shown;
 use percolator_measure::Job;
 
 use super::Bench;
-use super::data::{Data, default_cache};
+use super::data::{Data, default_cache, name_of};
 use super::synthetic::Kind;
 use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
-use crate::watch::{Ended, watched};
+use crate::watch::watched;
 
 /// A feed to measure, by its name.
 #[derive(Debug)]
@@ -24,41 +26,37 @@ pub(super) struct NamedJob {
 
 impl Bench {
     /// The jobs, in the order of the arguments. Missing synthetic data are made, unless a signal ends that.
-    pub(super) fn jobs(&self) -> anyhow::Result<Ended<Vec<NamedJob>>> {
+    pub(super) fn jobs(&self) -> anyhow::Result<Vec<NamedJob>> {
         if self.synthetic.is_empty() {
             let described = self.input.describe()?;
             let name = shown::path(&described.origin).to_string();
             let feed = self.input.with_batch_size(described.feed);
-            return Ok(Ended::Done(vec![self.job(name, feed, DtypeArg::F32)?]));
+            return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
         self.input.state.check_database(false)?;
-        let mut jobs = Vec::new();
-        for &kind in &self.synthetic {
-            match self.prepare(kind)? {
-                Ended::Done(path) => jobs.push(self.synthetic_job(kind, path)?),
-                Ended::Stopped(code) => return Ok(Ended::Stopped(code)),
-            }
-        }
-        Ok(Ended::Done(jobs))
+        let job = |&kind| self.synthetic_job(kind, self.prepare(kind)?);
+        self.synthetic.iter().map(job).collect()
     }
 
     /// The database of synthetic data of this kind.
-    fn prepare(&self, kind: Kind) -> anyhow::Result<Ended<PathBuf>> {
-        let format = self.format.unwrap_or_default();
-        let data =
-            Data { kind, format, records: self.records.map_or(kind.records(), |records| records as usize) };
+    fn prepare(&self, kind: Kind) -> anyhow::Result<PathBuf> {
+        let records = self.records.map_or(kind.records(), |records| records as usize);
+        let data = Data { kind, backend: self.backend(), records };
         let cache = self.cache.clone().unwrap_or_else(default_cache);
         let message = |progress: &Progress, _| {
-            format!("making {}: record {} of {}", format.job_name(kind), progress.done(), progress.total())
+            format!("making {}: record {} of {}", self.job_name(kind), progress.done(), progress.total())
         };
         let progress = Progress::new();
-        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
+        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))?.done()
     }
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
         let InputArgs { state, transform: set, pipeline, .. } = &self.input;
-        let format = self.format.unwrap_or_default();
-        let mut described = Described::of_database(format.database(path));
+        let mut described = Described::of_sources([match self.backend() {
+            Backend::LevelDb => SourceSpec::leveldb(path),
+            Backend::TfRecord => SourceSpec::tfrecord(path),
+            _ => SourceSpec::lmdb(path),
+        }])?;
         let dtype = kind.dtype();
         // Bytes that stay bytes have neither mean nor scale.
         let is_float = !matches!(pipeline.dtype.unwrap_or(dtype), DtypeArg::U8);
@@ -76,11 +74,23 @@ impl Bench {
         }
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());
         let feed = pipeline.with_options(described.feed, dtype)?.batch_size(batch_size);
-        self.job(format.job_name(kind), feed, dtype)
+        self.job(self.job_name(kind), feed, dtype)
+    }
+
+    fn backend(&self) -> Backend {
+        self.format.unwrap_or_default().into()
+    }
+
+    /// The name of the job that measures such data.
+    fn job_name(&self, kind: Kind) -> String {
+        match self.backend() {
+            Backend::Lmdb => kind.name(),
+            other => format!("{}-{}", kind.name(), name_of(other)),
+        }
     }
 
     fn job(&self, name: String, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<NamedJob> {
         let job = Job::new(feed)?.cold(self.cold);
-        Ok(NamedJob { name, dtype: self.input.pipeline.dtype.unwrap_or(dtype).dtype(), job })
+        Ok(NamedJob { name, dtype: self.input.pipeline.dtype.unwrap_or(dtype).into(), job })
     }
 }

@@ -4,18 +4,11 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use percolator::batch::{BatchShape, ImageShape};
-use percolator_measure::{Progress, Timeline, median};
+use percolator_measure::{Progress, median};
 
 use super::Bench;
 use super::figures::Figures;
 use super::job::NamedJob;
-
-/// A job's figures, and the timeline of its last round.
-#[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) figures: Figures,
-    pub(super) timeline: Timeline,
-}
 
 /// The facts of a job that are known before it is measured.
 #[derive(Clone, Debug)]
@@ -34,18 +27,16 @@ pub(super) struct Known {
 }
 
 impl Bench {
-    pub(super) fn measure(&self, named: &NamedJob, progress: &Progress) -> anyhow::Result<Measured> {
+    pub(super) fn measure(&self, named: &NamedJob, progress: &Progress) -> anyhow::Result<Figures> {
         // Builds the feed first, so that a job that cannot be fed fails at once, with the feed's own error.
         let mut known = self.look_at(named)?;
         let warm_rate = self.bring_in(named)?;
-        let mut rounds = named.job.rounds(known.rounds, self.seconds, progress)?;
+        let rounds = named.job.rounds(known.rounds, self.seconds, progress)?;
         if let Some(warm_rate) = warm_rate {
             let rates = rounds.iter().filter_map(|round| round.limits.read_n);
             known.is_evicted = Some(median(rates).is_some_and(|rate| rate < warm_rate / 2.0));
         }
-        let figures = Figures::of(named, &known, &rounds);
-        let timeline = rounds.pop().expect("there is at least one round").run.timeline;
-        Ok(Measured { figures, timeline })
+        Ok(Figures::of(named, &known, &rounds))
     }
 
     fn look_at(&self, named: &NamedJob) -> anyhow::Result<Known> {

@@ -1,11 +1,11 @@
 //! `percolator bench`: measures the pipeline next to this machine's limits.
 //!
 //! ```text
-//! job         what is measured                         data, write, synthetic, photos, dice: synthetic data
+//! job         what is measured                         data, synthetic, photos, dice: synthetic data
 //! rounds      limits and pipeline in turn              measure (by the package percolator-measure)
 //! figures     medians, shares, which limit binds       figures
-//! output      for people, for programs, as a picture   report, JSON, plot
-//! comparison  of two results, or of two builds         compare
+//! output      for people, for programs                 report, JSON
+//! comparison  of two results                           compare
 //! ```
 
 mod compare;
@@ -15,27 +15,21 @@ mod figures;
 mod job;
 mod measure;
 mod photos;
-mod plot;
 mod report;
 mod synthetic;
-mod write;
 
-use std::io::Write;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use percolator_files::whole_file::Existing;
 
 use super::args::seconds;
+use super::convert::BackendArg;
 use super::input::InputArgs;
 use super::measured::measured;
 use super::out::Out;
-use super::output::{FileKind, Output};
-use super::watch::Ended;
-use data::Format;
-use measure::Measured;
 use synthetic::Kind;
 
 /// The figures of all rounds are kept in memory.
@@ -75,7 +69,7 @@ pub(crate) struct Bench {
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
         conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
-    format: Option<Format>,
+    format: Option<BackendArg>,
     /// Make this many records [default: depends on the kind].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
         conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
@@ -98,20 +92,10 @@ pub(crate) struct Bench {
     /// Print no progress.
     #[arg(long)]
     quiet: bool,
-    /// Compare two results, or two builds: each is a file with what bench --json printed, or a program. A
-    /// program measures, with the other arguments, in turns with the other one. The exit code is 1 if NEW
-    /// delivers fewer records per second, beyond the noise of the rounds.
-    #[arg(long, value_names = ["OLD", "NEW"], num_args = 2, conflicts_with = "plot")]
+    /// Compare two results: each is a file with what bench --json printed, once or several times. The exit
+    /// code is 1 if NEW delivers fewer records per second, beyond the noise of the rounds.
+    #[arg(long, value_names = ["OLD", "NEW"], num_args = 2)]
     compare: Vec<PathBuf>,
-    /// Plot the activity of each stage over the last round, and the shares of the limits.
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Replace a plot that exists.
-    #[arg(long, requires = "plot")]
-    force: bool,
-    /// The share of a limit at which the plot has a line.
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.9", requires = "plot")]
-    goal: f64,
 }
 
 impl Bench {
@@ -119,52 +103,16 @@ impl Bench {
         if let [old, new] = &*self.compare {
             return self.compare([old, new]);
         }
-        // Fails now, rather than after minutes, if the file cannot be written.
-        let existing = Existing::replaced_if(self.force);
-        let plot =
-            self.plot.as_ref().map(|path| Output::check(path, FileKind::Plot, existing)).transpose()?;
         let mut out = Out::new(std::io::stdout().lock());
-        let mut jobs = Vec::new();
-        let wanted = match self.jobs()? {
-            Ended::Done(wanted) => wanted,
-            Ended::Stopped(code) => return Ok(code),
-        };
-        for job in wanted {
-            let work = |progress: &_| self.measure(&job, progress);
-            let one = match measured(self.quiet, &job.name, work)? {
-                Ended::Done(one) => one,
-                Ended::Stopped(code) => return Ok(code),
-            };
-            self.print(&one, &mut out)?;
-            jobs.push(one);
-        }
-        if let Some(plot) = plot {
-            plot.write(plot::draw(&jobs, self.goal).as_bytes())?;
+        for job in self.jobs()? {
+            let figures = measured(self.quiet, &job.name, |progress| self.measure(&job, progress))?;
+            match self.json {
+                true => writeln!(out, "{}", serde_json::to_string(&figures)?)?,
+                false => write!(out, "{}", report::of(&figures))?,
+            }
+            out.flush()?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
-    }
-
-    fn has_source(&self) -> bool {
-        !self.synthetic.is_empty() || self.input.source.is_given()
-    }
-
-    fn print(&self, measured: &Measured, out: &mut impl Write) -> anyhow::Result<()> {
-        let text = if self.json {
-            serde_json::to_string(&measured.figures)? + "\n"
-        } else {
-            report::of(&measured.figures)
-        };
-        out.write_all(text.as_bytes())?;
-        Ok(out.flush()?)
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "not a number")?;
-    if share > 0.0 && share <= 100.0 {
-        Ok(share)
-    } else {
-        Err("must be more than 0 and at most 100".to_owned())
     }
 }

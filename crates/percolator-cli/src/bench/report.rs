@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
+use indicatif::HumanFloatCount;
 use percolator_files::shown;
 use percolator_measure::{Limit, Stage};
 
 use super::figures::Figures;
-
-/// In columns.
-const WIDTH: usize = 100;
 
 /// The whole report of a job.
 pub(super) fn of(figures: &Figures) -> String {
@@ -62,7 +60,7 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     }
     write_stages(out, f)?;
     write_limits(out, f)?;
-    writeln!(out, "\n{}", wrapped(&sentence(f)))
+    writeln!(out, "\n  {}", sentence(f))
 }
 
 fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
@@ -107,7 +105,7 @@ fn write_limits(out: &mut String, f: &Figures) -> std::fmt::Result {
 }
 
 /// A limit's name, and its value.
-pub(super) fn described(limit: Limit, f: &Figures) -> (String, String) {
+fn described(limit: Limit, f: &Figures) -> (String, String) {
     let n = f.threads;
     let gb_s = |rate: f64| format!("{rate:.2} GB/s");
     let limits = &f.limits;
@@ -165,32 +163,9 @@ fn fewer_bytes(f: &Figures) -> &'static str {
     }
 }
 
-/// Wraps a text to the width of the tables, indented by two spaces.
-fn wrapped(text: &str) -> String {
-    let mut said = String::new();
-    let mut line = String::from(" ");
-    for word in text.split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > WIDTH {
-            said += &format!("{line}\n");
-            line = String::from(" ");
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    said + &line + "\n"
-}
-
 /// A whole number with thousands separators.
 pub(super) fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut said = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            said.push(',');
-        }
-        said.push(digit);
-    }
-    said
+    HumanFloatCount(number.round()).to_string()
 }
 
 #[cfg(test)]
@@ -198,18 +173,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_is_wider_than_the_tables() {
-        let text = wrapped(&"word and word ".repeat(30));
-        assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WIDTH));
-        assert!(text.lines().all(|line| line.starts_with("  ") && !line.starts_with("   ")));
-        assert_eq!(wrapped(&"x".repeat(200)).split_whitespace().count(), 1, "a word is not cut");
-    }
-
-    #[test]
     fn a_lane_that_waits_for_everybody_fits() {
         let waited = ["reader", "consumer", "device", "workers"].map(|whom| (whom, 0.246));
         let row = row_of("consumer cuda:15", [99_999_999.0, 1234.56, 0.016], &waited);
-        assert_eq!(row.len(), WIDTH, "{row}");
+        assert_eq!(row.len(), 100, "{row}");
     }
 
     #[test]

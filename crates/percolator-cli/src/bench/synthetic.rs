@@ -36,14 +36,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Raw256 => "raw256",
-            Kind::Small => "small",
-            Kind::Jpeg => "jpeg",
-            Kind::Bytes => "bytes",
-            Kind::Tokens => "tokens",
-        }
+    /// Its word among the arguments.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// The shape of a record that is an image, or is treated as one.
@@ -137,8 +132,8 @@ impl Kind {
         let shape = self.shape();
         let mut dice = Dice::new(index as u64);
         let data = match self {
-            Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width),
-            Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width), shape)?,
+            Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width)?,
+            Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width)?, shape)?,
             Kind::Bytes => tokens(&mut dice, shape.width / 2),
             Kind::Tokens => return Ok(example(&mut dice)),
         };

@@ -4,21 +4,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator_cluster::checkpoint::{CleanOptions, Cleaned, KEPT_MAX, Left};
+use percolator_cluster::checkpoint::{Archive, CleanOptions, Cleaned, KEPT_MAX, Left};
 use percolator_cluster::store::Id;
 use serde_json::{Value, json};
 
-use super::{Place, complain, id, ids, printable};
-use crate::exit;
-use crate::out::Out;
+use super::{Ids, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct Gc {
     #[command(flatten)]
-    place: Place,
-    /// Only these ids.
-    #[arg(value_name = "ID", value_parser = id)]
-    ids: Vec<Id>,
+    ids: Ids,
     /// Keep so many whole checkpoints of an id, the newest first [default: all that its record names]. Their
     /// files are read for that.
     #[arg(long, value_name = "N", value_parser = keep)]
@@ -34,45 +29,20 @@ pub(super) struct Gc {
     /// Remove nothing: say what would be removed.
     #[arg(long)]
     dry_run: bool,
-    /// Print a JSON array, with an object for each id.
-    #[arg(long)]
-    json: bool,
 }
 
 impl Gc {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let archive = self.place.open()?;
         let Gc { keep, spared, without_record, dry_run, .. } = *self;
         let options = CleanOptions { keep, spared, without_record, dry_run };
-        let ids = ids(&archive, &self.ids)?;
-        let mut out = Out::new(std::io::stdout().lock());
-        let (mut all, mut could_look, mut is_clean) = (Vec::new(), true, true);
-        for id in &ids {
-            let cleaned = match archive.clean(id, &options) {
-                Ok(cleaned) => cleaned,
-                Err(error) => {
-                    complain(id, error);
-                    could_look = false;
-                    continue;
-                }
-            };
-            is_clean &= match &cleaned.left {
-                None => true,
-                Some(Left::Held(_) | Left::NoRecord { .. } | Left::Unknown { .. }) => self.ids.is_empty(),
-                Some(_) => false,
-            };
-            match self.json {
-                true => all.push(as_json(&cleaned)),
-                false => say(&mut out, &cleaned, dry_run)?,
-            }
-        }
-        match self.json {
-            true => writeln!(out, "{:#}", Value::Array(all))?,
-            false if ids.is_empty() => writeln!(out, "there are no checkpoints")?,
-            false => {}
-        }
-        out.finish()?;
-        Ok(if could_look { exit::found(is_clean) } else { exit::failed() })
+        let are_all = self.ids.named.is_empty();
+        let is_clean = |cleaned: &Cleaned| match &cleaned.left {
+            None => true,
+            Some(Left::Held(_) | Left::NoRecord { .. } | Left::Unknown { .. }) => are_all,
+            Some(_) => false,
+        };
+        let clean = |archive: &Archive, id: &Id| archive.clean(id, &options);
+        self.ids.each(clean, is_clean, |out, cleaned| say(out, cleaned, dry_run), as_json)
     }
 }
 
@@ -104,7 +74,7 @@ fn reason(left: &Left) -> String {
     }
 }
 
-fn say(out: &mut impl Write, cleaned: &Cleaned, is_dry: bool) -> std::io::Result<()> {
+fn say(out: &mut dyn Write, cleaned: &Cleaned, is_dry: bool) -> std::io::Result<()> {
     let id = printable(cleaned.id.as_str());
     if let Some(left) = &cleaned.left {
         writeln!(out, "{id}: {}", printable(&reason(left)))?;

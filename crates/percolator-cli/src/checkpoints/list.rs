@@ -5,49 +5,22 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use percolator_cluster::checkpoint::{CheckpointRecord, Entry, Kept};
-use percolator_cluster::store::Id;
+use percolator_cluster::checkpoint::{Archive, CheckpointRecord, Entry, Kept};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Place, complain, id, ids, printable};
-use crate::exit;
-use crate::out::Out;
+use super::{Ids, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    place: Place,
-    /// Only these ids.
-    #[arg(value_name = "ID", value_parser = id)]
-    ids: Vec<Id>,
-    /// Print a JSON array, with an object for each id.
-    #[arg(long)]
-    json: bool,
+    ids: Ids,
 }
 
 impl List {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let archive = self.place.open()?;
-        let ids = ids(&archive, &self.ids)?;
-        let mut kept = Vec::new();
-        for id in &ids {
-            match archive.look(id) {
-                Ok(found) => kept.push(found),
-                Err(error) => complain(id, error),
-            }
-        }
-        let mut out = Out::new(std::io::stdout().lock());
         let now = SystemTime::now();
-        match self.json {
-            true => {
-                writeln!(out, "{:#}", Value::Array(kept.iter().map(|kept| as_json(kept, now)).collect()))?;
-            }
-            false if ids.is_empty() => writeln!(out, "there are no checkpoints")?,
-            false => kept.iter().try_for_each(|kept| say(&mut out, kept, now))?,
-        }
-        out.finish()?;
-        Ok(if kept.len() == ids.len() { exit::found(true) } else { exit::failed() })
+        self.ids.each(Archive::look, |_| true, |out, kept| say(out, kept, now), |kept| as_json(kept, now))
     }
 }
 
@@ -58,7 +31,7 @@ fn named(record: &CheckpointRecord) -> impl Iterator<Item = (&'static str, &Entr
     newest.chain(kept).chain(record.spared.iter().map(|entry| ("spared", entry)))
 }
 
-fn say(out: &mut impl Write, kept: &Kept, now: SystemTime) -> std::io::Result<()> {
+fn say(out: &mut dyn Write, kept: &Kept, now: SystemTime) -> std::io::Result<()> {
     write!(out, "{}", printable(kept.id.as_str()))?;
     match &kept.held {
         Some((by, _)) => writeln!(out, ": held by {by}")?,

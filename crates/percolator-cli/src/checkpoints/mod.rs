@@ -5,7 +5,7 @@ mod list;
 mod restore;
 mod verify;
 
-use std::io::{Write as _, stderr};
+use std::io::{self, Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,8 +14,11 @@ use clap::{Args, Subcommand};
 use percolator_cluster::checkpoint::Archive;
 use percolator_cluster::store::{FolderStore, Id};
 use percolator_files::shown;
+use serde_json::Value;
 
+use crate::exit;
 use crate::metadata::MetadataArgs;
+use crate::out::stdout;
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -29,7 +32,8 @@ enum What {
     List(list::List),
     /// Read every checkpoint, and compare its length, MD5 and SHA-256 with its record.
     ///
-    /// The exit code is 1 if one is not what was written; each is named, with the reason.
+    /// The exit code is 1 if one is not what was written, or an ID that is given has no record; each is
+    /// named, with the reason.
     Verify(verify::Verify),
     /// Write the newest checkpoint that is whole, or one part of it, to a file.
     ///
@@ -60,6 +64,60 @@ impl Place {
     }
 }
 
+/// The ids that are looked at, and how that is reported.
+#[derive(Debug, Args)]
+struct Ids {
+    #[command(flatten)]
+    place: Place,
+    /// Only these ids.
+    #[arg(value_name = "ID", value_parser = id)]
+    named: Vec<Id>,
+    /// Print a JSON array, with an object for each id.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Ids {
+    /// Looks at each id that was named, or at all there are, and reports what was found. The exit code says
+    /// whether all of it is fine.
+    fn each<T, E: Into<anyhow::Error>>(
+        &self,
+        look: impl Fn(&Archive, &Id) -> Result<T, E>,
+        is_fine: impl Fn(&T) -> bool,
+        say: impl Fn(&mut dyn Write, &T) -> io::Result<()>,
+        as_json: impl Fn(&T) -> Value,
+    ) -> anyhow::Result<ExitCode> {
+        let archive = self.place.open()?;
+        let ids = if self.named.is_empty() { all_ids(&archive)? } else { self.named.clone() };
+        let mut out = stdout();
+        let (mut all, mut could_look, mut are_fine) = (Vec::new(), true, true);
+        for id in &ids {
+            match look(&archive, id) {
+                Ok(found) => {
+                    are_fine &= is_fine(&found);
+                    match self.json {
+                        true => all.push(as_json(&found)),
+                        false => say(&mut out, &found)?,
+                    }
+                }
+                Err(error) => {
+                    complain(id, &error.into());
+                    could_look = false;
+                }
+            }
+        }
+        if self.json {
+            out.json(&all)?;
+        } else {
+            if ids.is_empty() {
+                writeln!(out, "there are no checkpoints")?;
+            }
+            out.finish()?;
+        }
+        Ok(if could_look { exit::found(are_fine) } else { exit::failed() })
+    }
+}
+
 impl Checkpoints {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.what {
@@ -76,11 +134,8 @@ fn id(text: &str) -> Result<Id, String> {
     Id::new(text).map_err(|error| error.to_string())
 }
 
-/// The ids that were named, or all there are. Keys that belong to none are said.
-fn ids(archive: &Archive, named: &[Id]) -> anyhow::Result<Vec<Id>> {
-    if !named.is_empty() {
-        return Ok(named.to_vec());
-    }
+/// All ids there are. Keys that belong to none are said.
+fn all_ids(archive: &Archive) -> anyhow::Result<Vec<Id>> {
     let found = archive.ids()?;
     for key in found.other_keys {
         let key = printable(&key);
@@ -90,8 +145,8 @@ fn ids(archive: &Archive, named: &[Id]) -> anyhow::Result<Vec<Id>> {
 }
 
 /// Says what is wrong with an id; the others go on.
-fn complain(id: &Id, error: impl Into<anyhow::Error>) {
-    let error = format!("{:#}", error.into());
+fn complain(id: &Id, error: &anyhow::Error) {
+    let error = format!("{error:#}");
     let _ = writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), printable(&error));
 }
 

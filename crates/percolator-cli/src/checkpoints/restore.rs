@@ -11,7 +11,7 @@ use percolator_files::shown;
 use serde_json::json;
 
 use super::{Place, id, printable};
-use crate::out::Out;
+use crate::out::stdout;
 use crate::output;
 
 #[derive(Debug, Args)]
@@ -47,26 +47,25 @@ impl Restore {
                 },
             )?;
         let (restored, bytes) = (&done.restored, done.bytes);
-        let mut out = Out::new(std::io::stdout().lock());
         if self.json {
             let origin = match restored.origin {
                 Origin::Newest(_) => "newest",
                 _ => "older",
             };
             let rejected = restored.rejected.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let found = json!({
+            stdout().json(&json!({
                 "id": self.id.as_str(),
                 "origin": origin,
                 "entry": restored.entry(),
                 "rejected": rejected,
                 "bytes": bytes,
-            });
-            writeln!(out, "{found:#}")?;
+            }))?;
         } else {
+            let mut out = stdout();
             writeln!(out, "{}", printable(&restored.to_string()))?;
             writeln!(out, "{bytes} bytes written to {}", shown::path(&self.out))?;
+            out.finish()?;
         }
-        out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,57 +4,25 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use percolator_cluster::checkpoint::Verified;
-use percolator_cluster::store::Id;
+use percolator_cluster::checkpoint::{Archive, Verified};
 use percolator_files::shown;
 use serde_json::{Value, json};
 
-use super::{Place, complain, id, ids, printable};
-use crate::exit;
-use crate::out::Out;
+use super::{Ids, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
     #[command(flatten)]
-    place: Place,
-    /// Only these ids. One that has no record is an error then.
-    #[arg(value_name = "ID", value_parser = id)]
-    ids: Vec<Id>,
-    /// Print a JSON array, with an object for each id.
-    #[arg(long)]
-    json: bool,
+    ids: Ids,
 }
 
 impl Verify {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let archive = self.place.open()?;
-        let ids = ids(&archive, &self.ids)?;
-        let mut out = Out::new(std::io::stdout().lock());
-        let (mut all, mut could_look, mut is_whole) = (Vec::new(), true, true);
-        for id in &ids {
-            let verified = match archive.verify(id) {
-                Ok(verified) => verified,
-                Err(error) => {
-                    complain(id, error);
-                    could_look = false;
-                    continue;
-                }
-            };
-            // A user who names an id expects a checkpoint.
-            let is_fine = verified.is_whole() && (self.ids.is_empty() || verified.kept.record.is_some());
-            is_whole &= is_fine;
-            match self.json {
-                true => all.push(as_json(&verified, is_fine)),
-                false => say(&mut out, &verified)?,
-            }
-        }
-        match self.json {
-            true => writeln!(out, "{:#}", Value::Array(all))?,
-            false if ids.is_empty() => writeln!(out, "there are no checkpoints")?,
-            false => {}
-        }
-        out.finish()?;
-        Ok(if could_look { exit::found(is_whole) } else { exit::failed() })
+        // A user who names an id expects a checkpoint.
+        let are_all = self.ids.named.is_empty();
+        let is_fine =
+            |verified: &Verified| verified.is_whole() && (are_all || verified.kept.record.is_some());
+        self.ids.each(Archive::verify, is_fine, say, |verified| as_json(verified, is_fine(verified)))
     }
 }
 
@@ -63,7 +31,7 @@ fn fault(error: &percolator_cluster::checkpoint::Fault) -> String {
     shown::with_sources(error)
 }
 
-fn say(out: &mut impl Write, verified: &Verified) -> std::io::Result<()> {
+fn say(out: &mut dyn Write, verified: &Verified) -> std::io::Result<()> {
     let (kept, id) = (&verified.kept, printable(verified.kept.id.as_str()));
     match &kept.record {
         None => writeln!(out, "{id}: there is no record")?,

@@ -24,7 +24,6 @@ use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::measured::measured;
 use crate::out::Out;
-use crate::watch::Ended;
 
 /// The least number of rounds: fewer tell nothing from noise.
 const ROUNDS_MIN: i64 = Ratio::VALUES_MIN as i64;
@@ -73,10 +72,7 @@ impl Doctor {
         options.samples = self.samples as usize;
         options.time_max = self.at_most;
         let examine = |progress: &_| Ok(examine(job, &options, progress)?);
-        let diagnosis = match measured(self.quiet, "examining", examine)? {
-            Ended::Done(diagnosis) => diagnosis,
-            Ended::Stopped(code) => return Ok(code),
-        };
+        let diagnosis = measured(self.quiet, "examining", examine)?;
         let stdout = std::io::stdout();
         let columns = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
         let mut out = Out::new(stdout.lock());

@@ -16,20 +16,19 @@ use percolator::feed::ConfigError;
 use percolator::order::World;
 use percolator::receipt::DataDigest;
 use percolator::source::IndexPlace;
-use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats};
+use percolator::{FeedBuilder, FeedError, Receipt, Snapshot};
 use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 
 use crate::args::{millis, seconds};
 use crate::consumer::Consumer;
+use crate::data_set::stdout;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::observe::{ObserveArgs, Observers};
 use crate::output::{self, FileKind, Output};
 use crate::stop::{Enough, Signals};
-
-use self::report::Report;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
@@ -185,19 +184,14 @@ impl Feed {
             (ended, taken_down) => ended.and(taken_down),
         };
         let stopped_by = signals.caught().map(|(name, _)| name);
-        let mut report = Report::new(&described.origin, &feed, trace, ended.as_ref().err(), stopped_by);
-        report.set("gpu_steps", gpu_steps.into());
+        let report =
+            report::json(&described.origin, &feed, trace, &gpu_steps, ended.as_ref().err(), stopped_by);
         if enough.is_hung() {
             // Its threads would be waited for, and the process ends without them.
             std::mem::forget(feed);
-        } else if ended.is_ok() && stopped_by.is_none() {
-            let budget = feed.memory_budget().total_bytes();
-            // The feed's memory is free now, so what is measured next fits in it.
-            drop(feed);
-            report.set("copy_shares", say_shares(&stats, budget, &mut out)?);
         }
         if self.json {
-            report.print()?;
+            stdout().json(&report)?;
         }
         ended?;
         out.finish()?;
@@ -405,28 +399,6 @@ fn index_place(text: &str) -> Result<IndexPlace, String> {
         "memory" => IndexPlace::Memory,
         folder => IndexPlace::Folder(folder.into()),
     })
-}
-
-/// Says how the feed's rates compare with those of this machine; returns the same for JSON.
-fn say_shares(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Result<serde_json::Value> {
-    let mut shares = Vec::new();
-    match report::written_share(stats, budget) {
-        Ok(share) => shares.push(share),
-        Err(bytes) => writeln!(
-            out,
-            "no share of this machine's copy rate is known: the {bytes} bytes to measure it cannot be \
-             allocated"
-        )?,
-    }
-    match report::gpu_shares(stats) {
-        Ok(of_gpus) => shares.extend(of_gpus),
-        // The run is none the worse.
-        Err(error) => writeln!(out, "no share of the GPUs' copy rates is known: {error:#}")?,
-    }
-    for share in &shares {
-        writeln!(out, "{share}")?;
-    }
-    Ok(shares.iter().map(report::CopyShare::as_json).collect())
 }
 
 #[cfg(test)]

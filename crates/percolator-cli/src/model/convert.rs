@@ -13,7 +13,7 @@ use percolator_tensorflow::convert::{
 };
 use serde_json::json;
 
-use super::work::{Ended, watched};
+use super::work::watched;
 use super::{How, check_prefix, printable, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -93,48 +93,41 @@ impl Convert {
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
-        let converted = watched(how.quiet, |progress| conversion.run(progress).map_err(with_force))?;
-        let summary = match converted {
-            Ended::Done(summary) => summary,
-            Ended::Stopped(code) => return Ok(code),
-        };
-        let mut out = stdout();
+        let summary = watched(how.quiet, |progress| conversion.run(progress).map_err(with_force))?;
         let (tensors, bytes) = (summary.tensors, summary.bytes);
         let left_out = conversion.left_out();
         if how.json {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
             let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
-            writeln!(out, "{done:#}")?;
-        } else {
-            writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
-            write_left_out(&conversion, &mut out)?;
+            return stdout().json(&done).map(|()| ExitCode::SUCCESS);
         }
+        let mut out = stdout();
+        writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
+        write_left_out(&conversion, &mut out)?;
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<ExitCode> {
-        let mut out = stdout();
         if how.json {
             let tensors =
                 conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
             let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
-            writeln!(out, "{plan:#}")?;
-        } else {
-            for tensor in conversion.tensors() {
-                if tensor.from == tensor.to {
-                    writeln!(out, "{}", printable(&tensor.from))?;
-                } else {
-                    writeln!(out, "{} -> {}", printable(&tensor.from), printable(&tensor.to))?;
-                }
-            }
-            write_left_out(conversion, &mut out)?;
-            let tensors = count(conversion.tensors().len(), "tensor");
-            writeln!(out, "{}: {tensors} would be written", shown::path(&self.to))?;
+            return stdout().json(&plan).map(|()| ExitCode::SUCCESS);
         }
+        let mut out = stdout();
+        for tensor in conversion.tensors() {
+            match tensor.from == tensor.to {
+                true => writeln!(out, "{}", printable(&tensor.from))?,
+                false => writeln!(out, "{} -> {}", printable(&tensor.from), printable(&tensor.to))?,
+            }
+        }
+        write_left_out(conversion, &mut out)?;
+        let tensors = count(conversion.tensors().len(), "tensor");
+        writeln!(out, "{}: {tensors} would be written", shown::path(&self.to))?;
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }

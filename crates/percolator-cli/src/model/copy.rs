@@ -15,7 +15,7 @@ use percolator_tensorflow::checkpoint::StateFile;
 use percolator_tensorflow::convert::{CopyOptions, Existing, Format, Model, copy_checkpoint};
 use serde_json::json;
 
-use super::work::{Ended, watched};
+use super::work::watched;
 use super::{How, check_prefix, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -70,26 +70,22 @@ impl Copy {
         }
         let existing = Existing::replaced_if(self.force);
         let options = CopyOptions { shards: self.shards.map(NonZeroUsize::get), existing };
-        let copied = watched(how.quiet, |progress| {
+        let summary = watched(how.quiet, |progress| {
             copy_checkpoint(checkpoint, &prefix, &options, progress).map_err(with_force)
         })?;
-        let summary = match copied {
-            Ended::Done(summary) => summary,
-            Ended::Stopped(code) => return Ok(code),
-        };
         if is_folder {
             name_as_latest(&self.to, &prefix)?;
         }
-        let mut out = stdout();
         let (tensors, bytes) = (summary.tensors, summary.bytes);
         if how.json {
             let prefix = prefix.to_string_lossy();
-            writeln!(out, "{:#}", json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes }))?;
-        } else {
-            let meta = if summary.has_graph { ", and the .meta file" } else { "" };
-            let tensors = count(tensors, "tensor");
-            writeln!(out, "{}: {tensors}, {bytes} bytes{meta}", shown::path(&prefix))?;
+            let done = json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes });
+            return stdout().json(&done).map(|()| ExitCode::SUCCESS);
         }
+        let mut out = stdout();
+        let meta = if summary.has_graph { ", and the .meta file" } else { "" };
+        let tensors = count(tensors, "tensor");
+        writeln!(out, "{}: {tensors}, {bytes} bytes{meta}", shown::path(&prefix))?;
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }

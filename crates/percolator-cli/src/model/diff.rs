@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::list::weight;
 use super::values::{Value, value};
-use super::work::{Ended, watched};
+use super::work::watched;
 use super::{How, printable, shape, stdout};
 use crate::exit;
 
@@ -72,10 +72,7 @@ struct Compared {
 impl Diff {
     pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
         let models = [Model::open(&self.one)?, Model::open(&self.other)?];
-        let compared = match watched(how.quiet, |progress| self.compare(&models, progress))? {
-            Ended::Done(compared) => compared,
-            Ended::Stopped(code) => return Ok(code),
-        };
+        let compared = watched(how.quiet, |progress| self.compare(&models, progress))?;
         let Compared { only, different, .. } = &compared;
         let is_same = different.is_empty() && only.iter().all(Vec::is_empty);
         if how.json { report_json(&compared) } else { report(&models, &compared) }?;
@@ -256,12 +253,9 @@ fn report_json(compared: &Compared) -> anyhow::Result<()> {
         })
         .collect();
     let [one, other] = &compared.only;
-    let mut out = stdout();
-    let found = json!({
+    stdout().json(&json!({
         "equal": compared.same, "different": different, "only_in_first": one, "only_in_second": other,
-    });
-    writeln!(out, "{found:#}")?;
-    out.finish()
+    }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `percolator model list`: the tensors of a model, as a table or with their digests.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::work::{Ended, watched};
+use super::work::watched;
 use super::{How, printable, shape, stdout};
 
 #[derive(Debug, Args)]
@@ -47,15 +46,8 @@ impl List {
             out.finish()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let listed = match watched(how.quiet, |progress| listed(&model, &order, progress))? {
-            Ended::Done(listed) => listed,
-            Ended::Stopped(code) => return Ok(code),
-        };
-        let mut out = stdout();
-        serde_json::to_writer_pretty(&mut out, &listed)?;
-        writeln!(out)?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        let listed = watched(how.quiet, |progress| listed(&model, &order, progress))?;
+        stdout().json(&listed).map(|()| ExitCode::SUCCESS)
     }
 }
 

@@ -11,7 +11,6 @@ mod verify;
 mod work;
 
 use std::fs;
-use std::io::{self, BufWriter, StdoutLock};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,7 +19,7 @@ use clap::{Args, Subcommand};
 use percolator_files::shown;
 use percolator_tensorflow::convert::ConvertError;
 
-use crate::out::Out;
+use crate::out::stdout;
 use crate::output;
 
 #[derive(Debug, Args)]
@@ -125,11 +124,6 @@ fn check_prefix(prefix: &Path) -> anyhow::Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// The standard output, buffered.
-fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
-    Out::new(BufWriter::new(io::stdout().lock()))
 }
 
 /// A name from a file, for a terminal.

@@ -12,7 +12,7 @@ use percolator_tensorflow::convert::{ConvertError, Format, Model, Progress};
 use serde_json::json;
 
 use super::list::weight;
-use super::work::{Ended, watched};
+use super::work::watched;
 use super::{How, stdout};
 use crate::exit;
 
@@ -38,10 +38,7 @@ impl Verify {
             Some(checkpoint) => of_checkpoint(checkpoint, progress),
             None => of_tensors(&model, progress),
         };
-        let verified = match watched(how.quiet, work)? {
-            Ended::Done(verified) => verified,
-            Ended::Stopped(code) => return Ok(code),
-        };
+        let verified = watched(how.quiet, work)?;
         report(&model, &verified, how)?;
         Ok(exit::found(verified.faults.is_empty()))
     }
@@ -50,15 +47,13 @@ impl Verify {
 fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
     let Verified { checksums, bytes, faults } = verified;
     let tensors = model.tensors().len();
-    let mut out = stdout();
     if how.json {
         let path = model.path().to_string_lossy();
-        let found = json!({
+        return stdout().json(&json!({
             "path": path, "tensors": tensors, "checksums": checksums, "bytes": bytes, "faults": faults,
-        });
-        writeln!(out, "{found:#}")?;
-        return out.finish();
+        }));
     }
+    let mut out = stdout();
     for fault in faults {
         writeln!(out, "{}", shown::message(fault))?;
     }

@@ -2,16 +2,15 @@
 
 use percolator::Progress;
 
-pub(super) use crate::watch::Ended;
 use crate::watch::{self, megabytes_per_second};
 
 /// Does work beside a progress bar. On SIGINT or SIGTERM, its progress is told to stop.
 pub(super) fn watched<T: Send>(
     is_quiet: bool,
     work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
-) -> anyhow::Result<Ended<T>> {
+) -> anyhow::Result<T> {
     let progress = Progress::new();
     let message =
         |progress: &Progress, took| format!("{:.1} MB/s", megabytes_per_second(progress.done(), took));
-    watch::watched(is_quiet, &progress, message, || work(&progress))
+    watch::watched(is_quiet, &progress, message, || work(&progress))?.done()
 }

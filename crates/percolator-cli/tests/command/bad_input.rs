@@ -31,10 +31,9 @@ enum Input {
     Text,
 }
 
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 8] = [
     Tool { words: "convert records IN OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool { words: "mean IN OUT --quiet", input: Input::Lmdb, keeps_output: true },
-    Tool { words: "inspect IN --grid OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool { words: "inspect IN --html OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool { words: "verify IN --repair OUT --quiet", input: Input::Lmdb, keeps_output: true },
     Tool {
@@ -43,9 +42,9 @@ const TOOLS: [Tool; 9] = [
         keeps_output: false,
     },
     Tool {
-        words: "bench --lmdb IN --plot OUT --batch-size 2 --seconds 0.01 --rounds 1 --quiet",
+        words: "bench --lmdb IN --batch-size 2 --seconds 0.01 --rounds 1 --quiet",
         input: Input::Lmdb,
-        keeps_output: true,
+        keeps_output: false,
     },
     Tool { words: "bench --compare IN IN", input: Input::Result, keeps_output: false },
     Tool {

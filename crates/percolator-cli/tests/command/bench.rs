@@ -14,7 +14,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::common;
 
-/// A folder for data and plots.
+/// A folder for data.
 struct Bench {
     folder: TempDir,
 }
@@ -69,8 +69,7 @@ impl Bench {
     /// The data sets that were made, by name.
     fn made(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.cache()) else { return Vec::new() };
-        let mut made: Vec<_> =
-            entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+        let mut made: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         made.sort();
         made
     }
@@ -339,58 +338,6 @@ fn people_get_a_table_and_a_sentence() {
     assert!(serde_json::from_str::<Value>(said.lines().next().unwrap()).is_err());
 }
 
-/// Checks that the tags of a document are balanced. Returns how often each occurs.
-#[track_caller]
-fn tags(document: &str) -> std::collections::BTreeMap<&str, usize> {
-    let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
-    for (at, _) in document.match_indices('<') {
-        let tag = &document[at + 1..at + document[at..].find('>').expect("a tag ends")];
-        assert!(!tag.contains('<'), "{tag}");
-        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
-        if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name));
-        } else {
-            *counts.entry(name).or_default() += 1;
-            assert!(tag.matches('"').count().is_multiple_of(2), "{tag}");
-            if !tag.ends_with('/') {
-                open.push(name);
-            }
-        }
-    }
-    assert!(open.is_empty(), "{open:?}");
-    counts
-}
-
-#[test]
-fn the_plot_is_a_picture_of_every_job() {
-    let bench = Bench::new();
-    let plot = bench.folder.path().join("plot.svg");
-    fs::write(&plot, "<svg what was there before, and is longer than the picture".repeat(10_000)).unwrap();
-    bench.json(&[
-        "--synthetic",
-        "small,tokens",
-        "--records",
-        "64",
-        "--plot",
-        "plot.svg",
-        "--goal",
-        "0.5",
-        "--force",
-    ]);
-    let picture = fs::read_to_string(&plot).unwrap();
-    let tags = tags(&picture);
-    assert_eq!((tags["svg"], tags["style"]), (1, 1));
-    assert_eq!(tags["line"], 4, "the limit and the goal, of two jobs");
-    // At least three rows and five bars per job.
-    assert!(tags["rect"] >= 16, "{tags:?}");
-    assert!(picture.contains("goal 50 %") && !picture.contains("NaN") && !picture.contains("inf"));
-    let hostile = bench.folder.path().join("a&b<c>\"d");
-    common::write_images(&hostile, 8, 3, 8, 8);
-    bench.json(&["--lmdb", hostile.to_str().unwrap(), "--plot", "hostile.svg"]);
-    let picture = fs::read_to_string(bench.folder.path().join("hostile.svg")).unwrap();
-    assert!(self::tags(&picture).len() > 4 && picture.contains("a&amp;b&lt;c&gt;&quot;d"));
-}
-
 #[test]
 fn data_are_the_same_bytes_when_they_are_made_twice() {
     let (one, other) = (Bench::new(), Bench::new());
@@ -448,7 +395,8 @@ fn what_a_run_that_was_cut_off_left_is_not_taken_for_data() {
     let bench = Bench::new();
     let args = ["--synthetic", "small", "--records", "20000"];
     let mut child = bench.command(&args).stdout(Stdio::null()).spawn().unwrap();
-    let is_under_way = || bench.made().iter().any(|path| path.extension().is_some_and(|end| end == "making"));
+    let is_under_way =
+        || bench.made().iter().any(|path| path.extension().is_some_and(|end| end == "percolator-converting"));
     common::process::settles(is_under_way, &true, "data are being made");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -483,13 +431,8 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     assert!(bench.fail(&with(&["--records", "0"]), 2).contains("--records"));
     assert!(bench.fail(&with(&["--rounds", "0"]), 2).contains("--rounds"));
     assert!(bench.fail(&with(&["--seconds", "-1"]), 2).contains("--seconds"));
-    assert!(bench.fail(&with(&["--goal", "0.5"]), 2).contains("--plot"));
-    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("must be more than 0"));
     assert!(bench.fail(&["--lmdb", "nowhere"], 2).contains("nowhere"));
     assert!(bench.fail(&["nowhere.prototxt"], 2).contains("nowhere.prototxt"));
-    assert!(
-        bench.fail(&with(&["--plot", "no/folder.svg"]), 2).contains("no/folder.svg: cannot write the plot: ")
-    );
     assert!(bench.fail(&with(&["--crop", "40"]), 2).contains("40"));
     assert!(bench.fail(&with(&["--devices", "tpu:0"]), 2).contains("tpu:0"));
     assert!(bench.fail(&with(&["--batch-size", "0"]), 2).contains("batch_size is 0"));
@@ -532,19 +475,4 @@ fn rounds_without_end_are_refused() {
             "{rounds}: {message}"
         );
     }
-}
-
-#[test]
-fn a_plot_follows_links_and_replaces_nothing_but_files() {
-    let bench = Bench::new();
-    let at = |name: &str| bench.folder.path().join(name);
-    fs::create_dir(at("elsewhere")).unwrap();
-    std::os::unix::fs::symlink("elsewhere/p.svg", at("p.svg")).unwrap();
-    let job = ["--synthetic", "small", "--records", "64", "--force", "--plot"];
-    bench.json(&[&job[..], &["p.svg"]].concat());
-    assert!(at("p.svg").is_symlink());
-    assert!(fs::read_to_string(at("elsewhere/p.svg")).unwrap().contains("<svg"));
-    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
-    let message = bench.fail(&[&job[..], &["fifo"]].concat(), 2);
-    assert!(message.contains("fifo: cannot write the plot: a FIFO is there"), "{message}");
 }

@@ -232,7 +232,7 @@ fn bad_input_is_refused() {
         ("list img/ list x --encode-type gif", "images are encoded as jpg or png"),
         ("list img/ list x --shards 0", "--shards"),
         ("list img/ list x --resize-height 5", "--resize-width <COLUMNS>"),
-        ("list img/ list x --gray=maybe", "it is true or false"),
+        ("list img/ list x --gray=maybe", "not a boolean"),
         ("records made x --example image", "names of two features"),
         ("cifar100 img x --label both", "possible values: fine, coarse"),
     ] {

@@ -85,7 +85,7 @@ fn what_is_left_of_an_output_is_said() {
         assert!(code == 2 && line.ends_with("; nothing is left of the copy"), "{kib}: {said}");
         assert_eq!(line.lines().count(), 1, "{said}");
     }
-    for tool in ["mean \"$1\" out", "inspect \"$1\" --grid out", "inspect \"$1\" --html out"] {
+    for tool in ["mean \"$1\" out", "inspect \"$1\" --html out"] {
         let Some((code, said)) = on_a_disk(4, &format!("\"$0\" {tool} --quiet{left}"), &[&data]) else {
             return;
         };

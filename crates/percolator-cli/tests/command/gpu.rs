@@ -18,7 +18,6 @@ fn the_command_says_how_long_a_gpu_waited() {
     assert!(said.contains("batches of 3x20x20x3 NHWC bf16"), "{said}");
     for device in ["cuda:0", "cuda:1"] {
         assert!(said.contains(&format!("{device} took 12 steps of ")), "{said}");
-        assert!(said.contains(&format!("{device} was copied to at ")), "{said}");
     }
 }
 

@@ -32,15 +32,6 @@ fn without_backtraces(command: &mut std::process::Command) {
     command.env("RUST_BACKTRACE", "0");
 }
 
-/// Writes a program of the shell.
-fn write_script(path: &std::path::Path, script: &str) {
-    let (read, mut write) = std::io::pipe().unwrap();
-    // It has room for any of them.
-    std::io::Write::write_all(&mut write, script.as_bytes()).unwrap();
-    drop(write);
-    write_program(path, read.into());
-}
-
 mod bad_input;
 mod bad_records;
 mod bench;

@@ -47,8 +47,6 @@ fn the_command_prints_what_the_plan_says() {
             "{arguments}"
         );
     }
-    let printed = json("--rebatch 2,1,1 --records 8 --batch 4 --json");
-    assert_eq!(printed, serde_json::json!({ "batches": [[0, 1], [2], [3], [4, 5], [6], [7]] }));
     let printed =
         json("--files 3,4,5 --per-replica-batch 3 --workers 3 --policy file --step 1 --replica 1 --json");
     assert_eq!((&printed["steps"], &printed["policy"]), (&serde_json::json!([[[6]]]), &Value::from("file")));
@@ -72,10 +70,6 @@ fn the_command_prints_a_step_that_no_memory_holds() {
     for (arguments, due) in [
         (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
         (format!("{many} --shuffle global"), "1000000000000 records in 1 file"),
-        (
-            "--records 1000000000000 --batch 1000000000000 --rebatch 1000000000000 --json".to_owned(),
-            "{\"batches\": [[0,1,",
-        ),
     ] {
         let script = format!("ulimit -v 1000000; exec \"$0\" plan {arguments}");
         let mut child = Command::new("sh")
@@ -106,11 +100,8 @@ fn the_command_refuses_what_cannot_be() {
             "--records 10 --global-batch-size 4 --step 18446744073709551615",
             "there is no step 18446744073709551615",
         ),
-        ("--records 10 --rebatch 1 --batch 3 --policy off", "cannot be used with"),
         ("--records 10 --global-batch-size 4 --replica 1", "there is no replica 1 in a job of 1"),
         ("--records 10", "give --global-batch-size or --per-replica-batch"),
-        ("--records 10 --rebatch 0,0 --batch 3", "batch sizes are all 0"),
-        ("--records 10 --rebatch 1 --batch 0", "--batch is 0"),
         ("--records 10 --global-batch-size 4 --shuffle window:0", "window:RECORDS (1 or more)"),
         ("--lmdb golden/none --global-batch-size 4", "golden/none: cannot open the database"),
         (

@@ -1,8 +1,9 @@
 //! Encodes images, as `cv::imencode` does by default.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
-use jpeg_encoder::{ColorType, SamplingFactor};
+use jpeg_encoder::SamplingFactor;
 use percolator_image::Planes;
 
 /// The quality with which OpenCV writes JPEG files.
@@ -46,32 +47,30 @@ impl Encoding {
 
     /// Appends the file of an image of 1 or 3 channels: grey, or blue, green and red.
     pub(super) fn encode(self, image: Planes<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-        let planes = image.bytes;
         let (height, width) = (image.shape.height, image.shape.width);
+        let planes: Vec<&[u8]> = image.bytes.chunks_exact(height * width).collect();
+        let (pixels, is_color) = match planes[..] {
+            [blue, green, red] => (interleaved([red, green, blue]), true),
+            _ => (image.bytes.to_vec(), false),
+        };
+        let failed = |error: &dyn Display| format!("it cannot be encoded: {error}");
         match self {
             Encoding::Jpeg => {
                 let side = |side: usize| u16::try_from(side).map_err(|_| "it is too large for a JPEG file");
-                let (pixels, color) = match planes.chunks_exact(height * width).collect::<Vec<_>>()[..] {
-                    [blue, green, red] => (interleaved([blue, green, red]), ColorType::Bgr),
-                    _ => (planes.to_vec(), ColorType::Luma),
-                };
+                let color =
+                    if is_color { jpeg_encoder::ColorType::Rgb } else { jpeg_encoder::ColorType::Luma };
                 let mut encoder = jpeg_encoder::Encoder::new(out, JPEG_QUALITY);
                 encoder.set_sampling_factor(SamplingFactor::F_2_2);
-                encoder
-                    .encode(&pixels, side(width)?, side(height)?, color)
-                    .map_err(|error| format!("it cannot be encoded: {error}"))
+                let encoded = encoder.encode(&pixels, side(width)?, side(height)?, color);
+                encoded.map_err(|error| failed(&error))
             }
             Encoding::Png => {
-                let (pixels, color) = match planes.chunks_exact(height * width).collect::<Vec<_>>()[..] {
-                    [blue, green, red] => (interleaved([red, green, blue]), png::ColorType::Rgb),
-                    _ => (planes.to_vec(), png::ColorType::Grayscale),
-                };
                 let side = |side: usize| u32::try_from(side).map_err(|_| "it is too large for a PNG file");
                 let mut encoder = png::Encoder::new(out, side(width)?, side(height)?);
-                encoder.set_color(color);
+                encoder.set_color(if is_color { png::ColorType::Rgb } else { png::ColorType::Grayscale });
                 encoder.set_compression(png::Compression::Fast);
                 let write = || encoder.write_header()?.write_image_data(&pixels);
-                write().map_err(|error| format!("it cannot be encoded: {error}"))
+                write().map_err(|error| failed(&error))
             }
         }
     }

@@ -1,13 +1,12 @@
 //! Why a conversion ended.
 
-use std::io;
 use std::path::PathBuf;
 
 use percolator_files::shown::{self, count};
 
 use super::report::Skipped;
 use crate::input::InputError;
-use crate::scan::THREADS_MAX;
+use crate::scan::ThreadsError;
 use crate::store::StoreError;
 
 /// Why a conversion ended early.
@@ -20,9 +19,9 @@ pub enum ConvertError {
     /// An output cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A thread cannot be started.
-    #[error("a thread cannot be started")]
-    Thread(#[source] io::Error),
+    /// There are no threads to work.
+    #[error(transparent)]
+    Threads(#[from] ThreadsError),
     /// It was [told to stop](super::Progress::stop).
     #[error("the conversion was stopped")]
     Stopped,
@@ -76,12 +75,6 @@ pub enum ConvertError {
         skipped: u64,
         /// The first of them that this run skipped.
         first: Option<Skipped>,
-    },
-    /// More threads are requested than [`THREADS_MAX`](crate::scan::THREADS_MAX).
-    #[error("{found} threads are too many; at most {THREADS_MAX} are allowed")]
-    TooManyThreads {
-        /// How many are requested.
-        found: usize,
     },
     /// There are more outputs than items.
     #[error("{}: {shards} shards cannot be made of {}", shown::path(path), count(*items, "item"))]

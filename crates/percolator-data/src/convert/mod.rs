@@ -34,11 +34,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use crate::input::Input;
-use crate::scan::THREADS_MAX;
+use crate::scan::ThreadsError;
 use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
+use crate::workers::Workers;
 
 pub use self::encode::{Encoding, UnknownEncoding};
 pub use self::error::ConvertError;
@@ -146,9 +146,7 @@ impl Convert {
     /// converted, or the progress was told to stop. Output that is written by then is kept, and the error
     /// says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
-        if let Some(found) = self.threads.filter(|&threads| threads > THREADS_MAX) {
-            return Err(ConvertError::TooManyThreads { found });
-        }
+        self.workers()?;
         let items = match self.shards {
             Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
@@ -218,7 +216,8 @@ impl Convert {
         Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }
     }
 
-    fn workers(&self) -> usize {
-        self.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+    /// Each has a job in its hands, one that waits for it, and one that is done.
+    fn workers(&self) -> Result<Workers, ThreadsError> {
+        Workers::new("convert", self.threads, 3)
     }
 }

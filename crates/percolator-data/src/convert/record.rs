@@ -7,6 +7,8 @@ use percolator::example::Example;
 use percolator::record::Datum;
 use prost::encoding::{WireType, bool, encode_key, encode_varint, float, int32};
 
+use crate::content::{only_bytes, only_int};
+
 /// What a store's records become. By default, they are copied unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordOptions {
@@ -112,12 +114,9 @@ impl ExampleNames {
         let example = Example::parse(value).map_err(|error| format!("it is no tf.train.Example: {error}"))?;
         let features = example.features();
         let lacks = |name: &str, what: &str| format!("its feature {name:?} is not {what}");
-        let image = features.get(&self.image).and_then(|feature| feature.bytes());
-        let image = image.filter(|images| images.len() == 1).and_then(|images| images.iter().next());
+        let image = features.get(&self.image).and_then(only_bytes);
         let image = image.ok_or_else(|| lacks(&self.image, "a string of bytes"))?;
-        let label = features.get(&self.label).and_then(|feature| feature.ints());
-        let label = label.filter(|labels| labels.len() == 1).and_then(|labels| labels.iter().next());
-        let label = label.and_then(|label| i32::try_from(label).ok());
+        let label = features.get(&self.label).and_then(only_int).and_then(|label| i32::try_from(label).ok());
         let label = label.ok_or_else(|| lacks(&self.label, "an integer of 32 bits"))?;
         ImageFileDecoder::new(ColorMode::Native).shape(image).map_err(|error| error.to_string())?;
         put_file(image, label, out);

@@ -109,7 +109,7 @@ impl<'a> Writing<'a> {
             let Some(shards) = &mut self.shards else { return Ok(()) };
             shards.turn_to(self.state.next, &self.place)?;
             let checked = value.map_err(str::to_owned).and_then(|(value, size)| {
-                self.convert.backend.check_key(item.key()).map_err(|error| error.to_string())?;
+                self.convert.backend.check_key(item.key())?;
                 check_size(self.convert.images.check_size, &mut self.state.size, size)?;
                 Ok(value)
             });

@@ -7,6 +7,8 @@ use percolator::source::SourceError;
 use percolator::transform::DecodeError;
 use percolator_files::shown;
 
+use crate::open::OpenError;
+
 /// Why an input cannot be read.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,9 @@ pub enum InputError {
         /// What there is no memory for.
         error: DecodeError,
     },
+    /// A path cannot be opened as a store.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// A list or a store cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),

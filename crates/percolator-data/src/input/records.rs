@@ -7,7 +7,7 @@ use percolator::record::Key;
 use percolator::source::SourceError;
 
 use super::{Input, InputError, Item, ItemReader};
-use crate::open::{DataSet, Kind, OpenError, no_use};
+use crate::open::{DataSet, Kind};
 use crate::scan::{Chunk, Feeder, Held, OnDamage, Selection, Unreadable};
 
 /// How many records are read at once.
@@ -50,25 +50,6 @@ impl Records {
     /// Whether the keys are the records' numbers, with at least eight digits.
     fn is_numbered(&self) -> bool {
         self.data.kind() == Kind::TfRecord
-    }
-}
-
-impl From<OpenError> for InputError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Source(error) => error.into(),
-            OpenError::Io { path, action, error, .. } => InputError::Io { path, action, error },
-            OpenError::NoUse { path, kind, option } => {
-                InputError::Format { path, found: no_use(kind, option) }
-            }
-            OpenError::Instead { path, thing } => {
-                InputError::Format { path, found: format!("it is {thing}") }
-            }
-            OpenError::Unknown { path, found } => InputError::Format { path, found },
-            OpenError::Model { path } => {
-                InputError::Format { path, found: "a model's files, which have no records".to_owned() }
-            }
-        }
     }
 }
 

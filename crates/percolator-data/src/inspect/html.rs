@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percolator_files::shown::count;
 
-use super::duplicates::Duplicates;
 use super::pictures::{Pixels, ShownPicture};
 use super::report::{LabelCount, Report};
+use super::text::text;
 
 /// The most bars of a chart. With more labels, neighbours share a bar.
 const BARS_MAX: usize = 400;
@@ -25,12 +25,6 @@ body { margin: 0 auto; max-width: 70rem; padding: 1.5rem 1rem 4rem; background: 
 h1 { font-size: 1.4rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem; border-bottom: 1px solid var(--line); }
 p { margin: .4rem 0; } .faint { color: var(--faint); } .bad { color: var(--bad); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.25rem; margin: .75rem 0; }
-dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: .15rem 1.25rem .15rem 0; text-align: left; font-weight: normal; }
-th { color: var(--faint); } td.number, th.number { text-align: right; }
-.wide { overflow-x: auto; }
 svg { display: block; width: 100%; height: 11rem; } rect { fill: var(--bar); }
 .scale { display: flex; justify-content: space-between; color: var(--faint); font-size: .85rem;
   border-top: 1px solid var(--line); }
@@ -39,7 +33,6 @@ pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-r
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7rem, 1fr)); gap: .75rem; }
 figure { margin: 0; } figure img { display: block; max-width: 100%; image-rendering: pixelated; }
 figcaption { font-size: .8rem; overflow-wrap: anywhere; }
-@media (max-width: 30rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; } }
 ";
 
 /// Makes the report's page, with these pictures. One that cannot be encoded is named instead.
@@ -49,44 +42,11 @@ pub fn html(report: &Report, pictures: &[ShownPicture]) -> String {
     let title = escaped(&report.path);
     let _ = writeln!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     let _ = writeln!(page, "<title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>");
-    facts(report, &mut page);
+    let _ = writeln!(page, "<pre id=\"report\">{}</pre>", escaped(&text(report)));
     sizes(report, &mut page);
-    images(report, &mut page);
     labels(report, &mut page);
-    features(report, &mut page);
-    duplicates(report, &mut page);
-    let _ = writeln!(page, "<h2>For a net</h2>\n<pre id=\"net\">{}</pre>", escaped(&report.net));
     shown(pictures, &mut page);
     page + "</html>\n"
-}
-
-fn facts(report: &Report, page: &mut String) {
-    let looked = match report.looked_at == report.records {
-        true => "all of them were looked at".to_owned(),
-        false => format!("{} of them, evenly spread, were looked at", report.looked_at),
-    };
-    let _ = writeln!(page, "<dl id=\"facts\">");
-    let mut fact = |name: &str, value: &str| {
-        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
-    };
-    fact("Kind", &format!("{} of {}", report.kind, report.content));
-    if report.files > 1 {
-        fact("Files", &report.files.to_string());
-    }
-    fact("Records", &format!("{}; {looked}", report.records));
-    fact("Bytes", &format!("{} of files, {} of values looked at", report.file_bytes, report.sizes.total));
-    if let Some(keys) = &report.keys {
-        fact("Keys", &format!("{}, from {} to {}", keys.pattern, keys.first, keys.last));
-    }
-    let _ = writeln!(page, "</dl>");
-    if let Some(first) = &report.first_damaged {
-        let damaged = match report.damaged {
-            1 => "1 record is damaged".to_owned(),
-            damaged => format!("{damaged} records are damaged"),
-        };
-        let _ =
-            writeln!(page, "<p class=\"bad\" id=\"damaged\">{}. The first: {}</p>", damaged, escaped(first));
-    }
 }
 
 /// A bar: how high it is, and what it says when it is pointed at.
@@ -141,68 +101,11 @@ fn sizes(report: &Report, page: &mut String) {
     chart("sizes", &bars, [&ends[0], &ends[1]], page);
 }
 
-fn images(report: &Report, page: &mut String) {
-    /// The most shapes that the page lists.
-    const ROWS_MAX: usize = 20;
-
-    if report.shapes.is_empty() {
-        return;
-    }
-    let _ = writeln!(page, "<h2>Images</h2>\n<div class=\"wide\"><table id=\"encodings\">");
-    let _ = writeln!(page, "<tr><th>stored as</th><th class=\"number\">records</th></tr>");
-    for count in &report.encodings {
-        let _ =
-            writeln!(page, "<tr><td>{}</td><td class=\"number\">{}</td></tr>", count.encoding, count.records);
-    }
-    let _ = writeln!(page, "</table>\n<table id=\"shapes\">");
-    let _ = writeln!(page, "<tr><th>channels, rows, columns</th><th class=\"number\">records</th></tr>");
-    for count in report.shapes.iter().take(ROWS_MAX) {
-        let _ =
-            writeln!(page, "<tr><td>{}</td><td class=\"number\">{}</td></tr>", count.shape, count.records);
-    }
-    let _ = writeln!(page, "</table></div>");
-    let more = report.shapes.len().saturating_sub(ROWS_MAX);
-    if more > 0 {
-        let _ = writeln!(page, "<p class=\"faint\">and {more} more shapes</p>");
-    }
-    if report.other_shapes > 0 {
-        let others = report.other_shapes;
-        let _ = writeln!(page, "<p class=\"faint\">and {others} images of yet other shapes</p>");
-    }
-}
-
+/// The chart of the labels, if there are several.
 fn labels(report: &Report, page: &mut String) {
-    let Some(labels) = &report.labels else { return };
+    let counts = report.labels.iter().flat_map(|labels| &labels.counts).copied().collect::<Vec<_>>();
+    let [first, .., last] = &counts[..] else { return };
     let _ = writeln!(page, "<h2>Labels</h2>");
-    let without = match labels.without {
-        0 => String::new(),
-        1 => " 1 record has no label.".to_owned(),
-        without => format!(" {without} records have no label."),
-    };
-    let counts = &labels.counts[..];
-    let [first, .., last] = counts else {
-        if let [only] = counts {
-            let _ = writeln!(page, "<p id=\"labels\">All are {}.{without}</p>", only.label);
-        }
-        return;
-    };
-    let (least, most) = counts
-        .iter()
-        .fold((u64::MAX, 0), |(least, most), count| (count.records.min(least), count.records.max(most)));
-    let _ = writeln!(
-        page,
-        "<p>{} labels from {} to {}, with {least} to {most} records each.{without}</p>",
-        counts.len(),
-        first.label,
-        last.label
-    );
-    if labels.others > 0 {
-        let _ = writeln!(
-            page,
-            "<p class=\"faint\">and {} of yet other labels</p>",
-            count(labels.others, "record")
-        );
-    }
     let together = counts.len().div_ceil(BARS_MAX);
     let bars: Vec<Bar> = counts.chunks(together).map(bar_of).collect();
     chart("labels", &bars, [&first.label.to_string(), &last.label.to_string()], page);
@@ -215,68 +118,6 @@ fn bar_of(counts: &[LabelCount]) -> Bar {
     let most = counts.iter().max_by_key(|count| count.records);
     let (label, height) = most.map_or((0, 0), |count| (count.label, count.records));
     Bar { height, says: format!("label {label}: {}", count(height, "record")) }
-}
-
-fn features(report: &Report, page: &mut String) {
-    if report.features.is_empty() {
-        return;
-    }
-    let _ = writeln!(page, "<h2>Features</h2>\n<div class=\"wide\"><table id=\"features\">");
-    let _ =
-        writeln!(page, "<tr><th>name</th><th>kind</th><th>values</th><th class=\"number\">records</th></tr>");
-    for feature in &report.features {
-        let values = match feature.values_min == feature.values_max {
-            true => feature.values_max.to_string(),
-            false => format!("{} to {}", feature.values_min, feature.values_max),
-        };
-        let (name, kinds, records) = (escaped(&feature.name), feature.kinds.join(", "), feature.records);
-        let _ = writeln!(
-            page,
-            "<tr><td>{name}</td><td>{kinds}</td><td>{values}</td><td class=\"number\">{records}</td></tr>"
-        );
-    }
-    let _ = writeln!(page, "</table></div>");
-    if report.other_features > 0 {
-        let (others, listed) = (report.other_features, report.features.len());
-        let said = format!("{others} more occurrences of features beyond the {listed} listed");
-        let _ = writeln!(page, "<p class=\"faint\">{said}</p>");
-    }
-}
-
-fn duplicates(report: &Report, page: &mut String) {
-    if report.same_values.is_none() && report.same_pixels.is_none() {
-        return;
-    }
-    let _ = writeln!(page, "<h2>Duplicates</h2>");
-    for (what, found) in [("values", &report.same_values), ("pixels", &report.same_pixels)] {
-        let Some(found) = found else { continue };
-        let _ = writeln!(page, "<p id=\"same-{what}\">{}</p>", escaped(&duplicates_text(what, found)));
-        for group in &found.listed {
-            let records: Vec<String> = group.records.iter().map(|number| format!("#{number}")).collect();
-            let more = group.count - group.records.len() as u64;
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let labels = if group.labels_differ { ": their labels differ" } else { "" };
-            let _ = writeln!(page, "<p class=\"faint\">{}{more}{labels}</p>", records.join(" "));
-        }
-        let more = found.groups - found.listed.len() as u64;
-        if more > 0 {
-            let _ = writeln!(page, "<p class=\"faint\">and {more} more groups</p>");
-        }
-    }
-}
-
-/// What is said of duplicates, in one line.
-pub(crate) fn duplicates_text(what: &str, found: &Duplicates) -> String {
-    let Duplicates { compared, groups, superfluous, groups_with_labels_that_differ, .. } = found;
-    match groups {
-        0 => format!("no {what} come twice among {}", count(*compared, "record")),
-        _ => format!(
-            "{superfluous} of {} have {what} that an earlier record has ({}, \
-             {groups_with_labels_that_differ} of them with different labels)",
-            count(*compared, "record"),
-            count(*groups, "group")
-        ),
-    }
 }
 
 fn shown(pictures: &[ShownPicture], page: &mut String) {

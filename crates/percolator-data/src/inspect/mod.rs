@@ -4,8 +4,9 @@
 //! tally        what one record says, worked out on all threads, and put together in order
 //!   v          keys, features, duplicates: what is kept of the records; report: what becomes of it
 //! net          the layer that would read the data set
-//! pictures     a few records decoded: sheet (PNG, with font) and html show them
-//! record       one record by itself; terminal: its image in a terminal
+//! text, html   the report to be read
+//! pictures     a few records decoded, which html shows
+//! record       one record by itself
 //! ```
 //!
 //! Memory is bounded for any data set: 2^20 labels, 1000 shapes, 1000 features, and the hashes of 2^23
@@ -13,21 +14,18 @@
 
 mod duplicates;
 mod features;
-mod font;
 mod html;
 mod keys;
 mod net;
 mod pictures;
 mod record;
 mod report;
-mod sheet;
 mod tally;
-mod terminal;
+mod text;
 
 use std::num::NonZeroUsize;
 
 use percolator::decoder::ImageFileDecoder;
-use percolator_files::shown;
 
 use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
@@ -43,8 +41,7 @@ pub use self::keys::key_text;
 pub use self::pictures::{PICTURES_MAX, PictureOptions, Pixels, ShownPicture, pictures};
 pub use self::record::{FieldText, Record, RecordError, Which, record};
 pub use self::report::{EncodingCount, LabelCount, Labels, Report, ShapeCount, SizeCount, Sizes};
-pub use self::sheet::sheet;
-pub use self::terminal::half_blocks;
+pub use self::text::{INTERLEAVED, text};
 
 /// How many records are read.
 #[derive(Clone, Copy, Debug)]
@@ -65,24 +62,6 @@ impl Default for InspectOptions {
     }
 }
 
-/// Why there is no report.
-#[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
-pub enum InspectError {
-    /// The data set cannot be scanned.
-    #[error(transparent)]
-    Scan(#[from] ScanError),
-    /// An image cannot be made.
-    #[error("cannot encode the PNG file")]
-    Png(#[from] png::EncodingError),
-    /// There is no image to show.
-    #[error("{}: there is no image among the records that were looked at", shown::path(path))]
-    NoImages {
-        /// The data set.
-        path: std::path::PathBuf,
-    },
-}
-
 /// Looks at a data set.
 ///
 /// ```no_run
@@ -98,13 +77,9 @@ pub enum InspectError {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read, or there is no memory to decode an image. A record that
+/// [`ScanError`] if the data set cannot be read, or there is no memory to decode an image. A record that
 /// can be read, and not decoded, is counted.
-pub fn inspect(
-    data: &DataSet,
-    options: &InspectOptions,
-    progress: &Progress,
-) -> Result<Report, InspectError> {
+pub fn inspect(data: &DataSet, options: &InspectOptions, progress: &Progress) -> Result<Report, ScanError> {
     struct State {
         decoder: ImageFileDecoder,
         features: FeatureTally,

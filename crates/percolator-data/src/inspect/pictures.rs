@@ -4,7 +4,6 @@ use percolator::batch::ImageShape;
 use percolator::decoder::{ImageFileDecoder, RecordCause};
 use percolator::record::{Image, Pixels as Elements};
 
-use super::InspectError;
 use crate::content::{ChannelOrder, Content, Label, Values, caught};
 use crate::open::DataSet;
 use crate::scan::{self, Event, OnDamage, Progress, Scan, ScanError, Seen, Selection};
@@ -62,13 +61,12 @@ impl Default for PictureOptions {
 ///
 /// # Errors
 ///
-/// [`InspectError`] if the data set cannot be read, no record has an image, or there is no memory to decode
-/// one.
+/// [`ScanError`] if the data set cannot be read, or there is no memory to decode an image.
 pub fn pictures(
     data: &DataSet,
     options: &PictureOptions,
     progress: &Progress,
-) -> Result<Vec<ShownPicture>, InspectError> {
+) -> Result<Vec<ShownPicture>, ScanError> {
     let values = Values::find(data, options.content, progress)?;
     values.check_one_image(data)?;
     let records = scan::count(data, progress)?;
@@ -88,9 +86,6 @@ pub fn pictures(
             Ok(())
         },
     )?;
-    if pictures.iter().all(|picture| picture.shape.is_none()) {
-        return Err(InspectError::NoImages { path: data.path().to_owned() });
-    }
     Ok(pictures)
 }
 
@@ -169,7 +164,7 @@ impl Pixels {
     }
 
     /// The image with other sides.
-    pub(crate) fn sampled(&self, width: usize, height: usize) -> Self {
+    fn sampled(&self, width: usize, height: usize) -> Self {
         // The first and the last source pixel of a new one, which covers at least one.
         let covered = |place: usize, new: usize, old: usize| {
             let first = place * old / new;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use percolator::decoder::ImageFileDecoder;
 use percolator::example::{Example, Feature, Features, SequenceExample};
 use percolator::record::{Datum, Key};
-use percolator::source::{Cursor, Source, SourceError};
+use percolator::source::{Cursor, Entry, Source, SourceError};
 use percolator_files::shown;
 use serde::Serialize;
 
@@ -110,26 +110,15 @@ impl Which {
 ///
 /// [`RecordError`].
 pub fn record(data: &DataSet, which: &Which) -> Result<Record, RecordError> {
-    let found = find(data, which)?;
-    Ok(Record { image_feature: data.image_feature().map(ToOwned::to_owned), ..found })
-}
-
-fn find(data: &DataSet, which: &Which) -> Result<Record, RecordError> {
-    match which {
+    let (key, records) = match which {
         Which::Number(number, key) => match at(data, *number)? {
-            Ok(record) => Ok(record),
-            Err(records) => {
-                let path = data.path().to_owned();
-                let missing = || RecordError::Missing { path, key: Key(key.clone()), records: Some(records) };
-                with_key(data, key)?.ok_or_else(missing)
-            }
+            Ok(record) => return Ok(record),
+            Err(records) => (key, Some(records)),
         },
-        Which::Key(key) => {
-            let path = data.path().to_owned();
-            let missing = || RecordError::Missing { path, key: Key(key.clone()), records: None };
-            with_key(data, key)?.ok_or_else(missing)
-        }
-    }
+        Which::Key(key) => (key, None),
+    };
+    let missing = || RecordError::Missing { path: data.path().to_owned(), key: Key(key.clone()), records };
+    with_key(data, key)?.ok_or_else(missing)
 }
 
 /// The record at a position, or else the number of all records.
@@ -151,7 +140,7 @@ fn at(data: &DataSet, number: u64) -> Result<Result<Record, u64>, SourceError> {
             before += 1;
         }
         if before == number
-            && let Some(record) = next(&mut *cursor, &**source, Some(number))?
+            && let Some(record) = next(data, &mut *cursor, &**source, Some(number))?
         {
             return Ok(Ok(record));
         }
@@ -161,7 +150,7 @@ fn at(data: &DataSet, number: u64) -> Result<Result<Record, u64>, SourceError> {
 
 fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
     if let Some(leveldb) = data.leveldb() {
-        let record = next(&mut *leveldb.range(Some(key), None)?, leveldb, None)?;
+        let record = next(data, &mut *leveldb.range(Some(key), None)?, leveldb, None)?;
         return Ok(record.filter(|record| record.key == key));
     }
     let is_sorted = data.kind() == Kind::Lmdb;
@@ -170,7 +159,7 @@ fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
         let mut cursor = source.cursor()?;
         while let Some(entry) = cursor.advance()? {
             if entry.key() == key {
-                return Ok(Some(Record::new(Some(number), entry.key(), entry.value(), &**source)));
+                return Ok(Some(Record::new(data, Some(number), &entry, &**source)));
             }
             if is_sorted && entry.key() > key {
                 return Ok(None);
@@ -182,23 +171,23 @@ fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
 }
 
 fn next(
+    data: &DataSet,
     cursor: &mut dyn Cursor,
     source: &dyn Source,
     number: Option<u64>,
 ) -> Result<Option<Record>, SourceError> {
-    let entry = cursor.advance()?;
-    Ok(entry.map(|entry| Record::new(number, entry.key(), entry.value(), source)))
+    Ok(cursor.advance()?.map(|entry| Record::new(data, number, &entry, source)))
 }
 
 impl Record {
-    fn new(number: Option<u64>, key: &[u8], value: &[u8], source: &dyn Source) -> Self {
+    fn new(data: &DataSet, number: Option<u64>, entry: &Entry<'_>, source: &dyn Source) -> Self {
         Record {
             number,
-            key: key.to_owned(),
-            value: value.to_owned(),
+            key: entry.key().to_owned(),
+            value: entry.value().to_owned(),
             source: source.path().to_owned(),
-            content: Content::of_value(value),
-            image_feature: None,
+            content: Content::of_value(entry.value()),
+            image_feature: data.image_feature().map(ToOwned::to_owned),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why there is no mean.
 
-use std::io;
+use std::path::{Path, PathBuf};
 
 use percolator::batch::{ImageShape, RecordCause};
 use percolator::record::Key;
@@ -19,27 +19,13 @@ pub enum MeanError {
     #[error("{}: record {number}, key {key}: {cause}", shown::path(path))]
     Record {
         /// The data set.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// The record's number.
         number: u64,
         /// Its key.
         key: Key,
         /// What is wrong with it.
         cause: Box<RecordCause>,
-    },
-    /// A record has no image.
-    #[error(
-        "{}: record {number}, key {key}: there is no image in it; a mean needs Caffe's Datums, or \
-         tf.train.Examples with a feature of one JPEG or PNG file",
-        shown::path(path)
-    )]
-    NoImage {
-        /// The data set.
-        path: std::path::PathBuf,
-        /// The record's number.
-        number: u64,
-        /// Its key.
-        key: Key,
     },
     /// A record's shape is not the first one's.
     #[error(
@@ -53,7 +39,7 @@ pub enum MeanError {
     )]
     Shape {
         /// The data set.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// The record's number.
         number: u64,
         /// Its key.
@@ -67,7 +53,7 @@ pub enum MeanError {
     #[error("{}: there is no record, so there is no mean", shown::path(path))]
     Empty {
         /// The data set.
-        path: std::path::PathBuf,
+        path: PathBuf,
     },
     /// The mean image would be larger than a `BlobProto` of Caffe can be.
     #[error("a mean image of {shape} does not fit Caffe's BlobProto")]
@@ -75,12 +61,11 @@ pub enum MeanError {
         /// Its shape.
         shape: ImageShape,
     },
-    /// The file cannot be written.
-    #[error("{}: cannot write the mean: {error}", shown::path(path))]
-    Write {
-        /// The file.
-        path: std::path::PathBuf,
-        /// The error.
-        error: io::Error,
-    },
+}
+
+impl MeanError {
+    pub(super) fn record(path: &Path, number: u64, key: &[u8], cause: RecordCause) -> Self {
+        let (path, key) = (path.to_owned(), Key(key.to_owned()));
+        MeanError::Record { path, number, key, cause: Box::new(cause) }
+    }
 }

@@ -11,12 +11,10 @@ mod sums;
 mod work;
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 
 use percolator::ColorMode;
 use percolator::batch::ImageShape;
 use percolator::proto::BlobProto;
-use percolator_files::whole_file;
 use prost::Message as _;
 use serde::Serialize;
 
@@ -93,7 +91,7 @@ pub struct ChannelMean {
 ///
 /// let data = DataSet::open("train_lmdb")?;
 /// let mean = mean(&data, &MeanOptions::default(), &Progress::new())?;
-/// mean.save("mean.binaryproto")?;
+/// std::fs::write("mean.binaryproto", mean.to_binaryproto()?)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -134,17 +132,6 @@ impl Mean {
             ..BlobProto::default()
         };
         Ok(blob.encode_to_vec())
-    }
-
-    /// Writes that file. It is whole, or absent.
-    ///
-    /// # Errors
-    ///
-    /// [`MeanError::TooLarge`] and [`MeanError::Write`].
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), MeanError> {
-        let path = path.as_ref();
-        let bytes = self.to_binaryproto()?;
-        whole_file::write(path, &[&bytes]).map_err(|error| MeanError::Write { path: path.to_owned(), error })
     }
 
     /// The channels' means as lines of a Caffe layer's `transform_param`, in the order of its channels.

@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 
 use percolator::batch::ImageShape;
-use percolator::decoder::ImageFileDecoder;
+use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
 use percolator::record::{Key, Pixels};
 
 use super::sums::{Decoded, EXACT_MAX, Exact, Running};
 use super::{ChannelMean, Mean, MeanError, MeanOptions};
-use crate::content::Values;
+use crate::content::{Picture, Values};
 use crate::open::DataSet;
 use crate::scan::{Event, Progress, Scan, ScanError, Seen};
 
@@ -121,24 +121,14 @@ impl Work<'_> {
         seen: Seen<'_>,
         use_it: impl FnOnce(percolator::record::Image<'_>) -> Added,
     ) -> Result<Added, MeanError> {
-        let (path, number) = (self.data.path().to_owned(), seen.number);
-        let key = || Key(seen.key.to_owned());
-        let failed = |cause, path| MeanError::Record { path, number, key: key(), cause: Box::new(cause) };
-        let parts = match self.values.parts(seen.value) {
-            Ok(parts) => parts,
-            Err(cause) => return Err(failed(cause, path)),
-        };
-        let Some(picture) = parts.picture else {
-            return Err(MeanError::NoImage { path, number, key: key() });
-        };
-        let image = match picture.decode(decoder) {
-            Ok(image) => image,
-            Err(cause) => return Err(failed(cause, path)),
-        };
+        let failed = |cause| MeanError::record(self.data.path(), seen.number, seen.key, cause);
+        let picture = picture_of(&self.values, seen.value).map_err(failed)?;
+        let image = picture.decode(decoder).map_err(failed)?;
         let (found, first) = (image.shape, self.first);
         let fits = if self.options.only_channels { found.channels == first.channels } else { found == first };
         if !fits {
-            return Err(MeanError::Shape { path, number, key: key(), found, first });
+            let (path, key) = (self.data.path().to_owned(), Key(seen.key.to_owned()));
+            return Err(MeanError::Shape { path, number: seen.number, key, found, first });
         }
         Ok(use_it(image))
     }
@@ -187,18 +177,21 @@ pub(super) fn first_image(
     values: &Values,
     options: &MeanOptions,
 ) -> Result<ImageShape, MeanError> {
-    let path = || data.path().to_owned();
     for source in data.sources() {
         let mut cursor = source.cursor().map_err(ScanError::from)?;
         let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };
-        let key = || Key(entry.key().to_owned());
-        let failed =
-            |cause| MeanError::Record { path: path(), number: 0, key: key(), cause: Box::new(cause) };
-        let picture = values.parts(entry.value()).map_err(failed)?.picture;
-        let picture = picture.ok_or_else(|| MeanError::NoImage { path: path(), number: 0, key: key() })?;
+        let failed = |cause| MeanError::record(data.path(), 0, entry.key(), cause);
+        let picture = picture_of(values, entry.value()).map_err(failed)?;
         return Ok(picture.decode(&mut decoder(options)).map_err(failed)?.shape);
     }
-    Err(MeanError::Empty { path: path() })
+    Err(MeanError::Empty { path: data.path().to_owned() })
+}
+
+/// The image of a record.
+fn picture_of<'a>(values: &Values, value: &'a [u8]) -> Result<Picture<'a>, RecordCause> {
+    const NONE: &str = "there is no image in it; a mean needs Caffe's Datums, or tf.train.Examples with a \
+                        feature of one JPEG or PNG file";
+    values.parts(value)?.picture.ok_or_else(|| DecodeFailure::new(NONE).into_cause())
 }
 
 /// A sum divided by a count, rounded once. Caffe divides two floats; if both are exact, the result is the

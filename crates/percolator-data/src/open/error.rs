@@ -23,63 +23,36 @@ pub enum OpenError {
         /// What to do about it; may be empty.
         hint: &'static str,
     },
-    /// Something is there that is no data set.
-    #[error(
-        "{}: no data set: found {found}; a data set is an LMDB (a folder with data.mdb), a LevelDB (a folder \
-         with CURRENT), TFRecord files, or a text file whose lines are an image's name and a label",
-        shown::path(path)
-    )]
-    Unknown {
-        /// The path.
-        path: PathBuf,
-        /// What is there.
-        found: String,
-    },
-    /// Something is there that is no data set, and it is known what.
-    #[error("{}: no data set: it is {thing}", shown::path(path))]
-    Instead {
+    /// Something is there that is no data set, or for which an option has no use.
+    #[error("{}: {message}", shown::path(path))]
+    Refused {
         /// The path.
         path: PathBuf,
         /// What is there, and what to do about it.
-        thing: String,
-    },
-    /// A model's files are there, where records are needed.
-    #[error(
-        "{}: a model's files, which have no records; `percolator inspect` and `percolator model` read them",
-        shown::path(path)
-    )]
-    Model {
-        /// The path.
-        path: PathBuf,
-    },
-    /// An option is given for which a data set of this kind has no use.
-    #[error("{}: {}", shown::path(path), no_use(*kind, option))]
-    NoUse {
-        /// The path.
-        path: PathBuf,
-        /// What is there.
-        kind: super::Kind,
-        /// What the option is for.
-        option: &'static str,
+        message: String,
     },
     /// The data set itself cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-/// Says what an option is for, and that it is not for this kind.
-pub(crate) fn no_use(kind: super::Kind, option: &str) -> String {
-    format!("{option}, and this is of the kind {kind}: leave it out")
+impl OpenError {
+    pub(super) fn refused(path: &Path, message: impl Into<String>) -> Self {
+        OpenError::Refused { path: path.to_owned(), message: message.into() }
+    }
 }
 
 /// What is at a path that is no data set.
-pub(super) fn unknown(path: &Path, found: String) -> OpenError {
-    let wanted = [Kind::Lmdb, Kind::LevelDb, Kind::TfRecord, Kind::List];
-    let path = path.to_owned();
-    match what::instead_of(&wanted, &path) {
-        Some(thing) => OpenError::Instead { path, thing: thing.to_string() },
-        None => OpenError::Unknown { path, found },
-    }
+pub(super) fn unknown(path: &Path, found: &str) -> OpenError {
+    const WANTED: [Kind; 4] = [Kind::Lmdb, Kind::LevelDb, Kind::TfRecord, Kind::List];
+    let message = match what::instead_of(&WANTED, path) {
+        Some(thing) => format!("no data set: it is {thing}"),
+        None => format!(
+            "no data set: found {found}; a data set is an LMDB (a folder with data.mdb), a LevelDB (a folder \
+             with CURRENT), TFRecord files, or a text file whose lines are an image's name and a label"
+        ),
+    };
+    OpenError::refused(path, message)
 }
 
 pub(super) fn cannot(path: &Path, action: &'static str, error: io::Error) -> OpenError {

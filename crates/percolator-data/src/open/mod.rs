@@ -19,11 +19,10 @@ use percolator_files::what as things;
 use percolator_files::{glob, input_file};
 use serde::Serialize;
 
-use self::error::cannot;
+use self::error::{cannot, unknown};
 use self::what::{What, what_file, what_folder};
 
 pub use self::error::OpenError;
-pub(crate) use self::error::no_use;
 
 /// How the records of a data set are stored.
 #[non_exhaustive]
@@ -126,7 +125,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], except for [`OpenError::Model`].
+    /// [`OpenError`].
     pub fn find(&self, path: impl AsRef<Path>) -> Result<Found, OpenError> {
         let path = path.as_ref();
         let is_model = || Ok(Found::Model(path.to_owned()));
@@ -139,10 +138,7 @@ impl OpenOptions {
                 What::Model => return is_model(),
                 What::Records(kind) => kind,
             },
-            Ok(_) => {
-                let found = "something other than a file or a folder".to_owned();
-                return Err(OpenError::Unknown { path: path.to_owned(), found });
-            }
+            Ok(_) => return Err(unknown(path, "something other than a file or a folder")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if with_ending(path, ".index").is_file() {
                     return is_model();
@@ -150,7 +146,7 @@ impl OpenOptions {
                 if !glob::is_pattern(path.as_os_str()) {
                     // A link may be there.
                     return Err(match things::instead_of(&[], path) {
-                        Some(thing) => OpenError::Instead { path: path.to_owned(), thing: thing.to_string() },
+                        Some(thing) => OpenError::refused(path, format!("no data set: it is {thing}")),
                         None => cannot(path, "find it", error),
                     });
                 }
@@ -169,7 +165,11 @@ impl OpenOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<DataSet, OpenError> {
         match self.find(path)? {
             Found::DataSet(data) => Ok(data),
-            Found::Model(path) => Err(OpenError::Model { path }),
+            Found::Model(path) => Err(OpenError::refused(
+                &path,
+                "a model's files, which have no records; `percolator inspect` and `percolator model` read \
+                 them",
+            )),
         }
     }
 
@@ -219,7 +219,10 @@ impl OpenOptions {
             (self.log_gaps == LogGaps::Allow, Kind::LevelDb, "gaps in logs are those of a LevelDB"),
         ];
         match is_of_another_kind.into_iter().find(|&(is_given, of, _)| is_given && of != kind) {
-            Some((_, _, option)) => Err(OpenError::NoUse { path: path.to_owned(), kind, option }),
+            Some((_, _, option)) => {
+                let message = format!("{option}, and this is of the kind {kind}: leave it out");
+                Err(OpenError::refused(path, message))
+            }
             None => Ok(()),
         }
     }

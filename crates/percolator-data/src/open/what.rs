@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use percolator_files::what::{self, Thing};
 use percolator_files::{input_file, shown};
 use percolator_tfrecord::{Reader, TfRecordError};
 
@@ -38,7 +39,7 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
     let mut names: Vec<_> = names.map_err(|error| cannot(path, "read the folder", error))?;
     names.sort_unstable();
     if names.is_empty() {
-        return Err(unknown(path, "an empty folder".to_owned()));
+        return Err(unknown(path, "an empty folder"));
     }
     let mut visible = names.iter().filter(|name| !name.as_bytes().starts_with(b"."));
     let files = visible.clone().map(|name| path.join(name)).filter(|file| file.is_file());
@@ -50,7 +51,7 @@ pub(super) fn what_folder(path: &Path) -> Result<What, OpenError> {
     }
     let first = visible.next().map(|name| format!(", such as {}", shown::path(Path::new(name))));
     let found = format!("a folder of {} other files{}", names.len(), first.unwrap_or_default());
-    Err(unknown(path, found))
+    Err(unknown(path, &found))
 }
 
 /// The most files of a folder that are opened to find out what they are.
@@ -58,9 +59,6 @@ const FILES_TRIED_MAX: usize = 16;
 
 pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
     const HEAD_BYTES: u64 = 4096;
-    /// Where an LMDB's first page has its magic number, and that number.
-    const LMDB_MAGIC: (std::ops::Range<usize>, [u8; 4]) = (16..20, [0xde, 0xc0, 0xef, 0xbe]);
-
     let mut head = Vec::new();
     File::options()
         .read(true)
@@ -68,7 +66,8 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
         .open(path)
         .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
         .map_err(|error| cannot(path, "read the file", error))?;
-    if ends_with(path, &[".mdb"]) || head.get(LMDB_MAGIC.0) == Some(&LMDB_MAGIC.1) {
+    let is_lmdb = || Thing::at(path).is_some_and(|thing| thing.kind() == what::Kind::Lmdb);
+    if ends_with(path, &[".mdb"]) || is_lmdb() {
         return Ok(What::Records(Kind::Lmdb));
     }
     let endings = [".safetensors", ".npz", ".npy", ".index", ".meta", "saved_model.pb", "saved_model.pbtxt"];
@@ -84,7 +83,7 @@ pub(super) fn what_file(path: &Path, bytes: u64) -> Result<What, OpenError> {
         return Ok(What::Records(Kind::ImageList));
     }
     let start = head[..head.len().min(16)].escape_ascii();
-    Err(unknown(path, format!("a file of {bytes} bytes that begins with \"{start}\"")))
+    Err(unknown(path, &format!("a file of {bytes} bytes that begins with \"{start}\"")))
 }
 
 /// Whether a file's first record can be a TFRecord's, or its name says that it is.

@@ -58,8 +58,6 @@ pub(crate) enum Held<'a> {
 /// A recycled buffer of a few records.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Its place among all chunks.
-    pub(super) place: u64,
     bytes: Vec<u8>,
     items: Vec<Item>,
     records: u64,
@@ -76,7 +74,7 @@ const BYTES_KEPT_MAX: usize = 16 << 20;
 impl Chunk {
     /// A chunk that is full with so many records.
     pub(crate) fn with_records(records_max: u64) -> Self {
-        Chunk { place: 0, bytes: Vec::new(), items: Vec::new(), records: 0, records_max }
+        Chunk { bytes: Vec::new(), items: Vec::new(), records: 0, records_max }
     }
 
     pub(super) fn clear(&mut self) {

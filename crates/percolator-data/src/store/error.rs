@@ -1,32 +1,10 @@
 //! Why a store cannot be written.
 
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use percolator_files::shown;
 use percolator_leveldb::table::BuildError;
-
-use super::Backend;
-
-/// A key that a store cannot have.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "its key has {found} bytes, and a key of {} {backend} has {} to {}: use other names, or another kind of \
-     store",
-    if *backend == Backend::Lmdb { "an" } else { "a" },
-    allowed.start(),
-    allowed.end()
-)]
-pub struct KeyError {
-    /// The kind of store.
-    pub backend: Backend,
-    /// The key's length.
-    pub found: usize,
-    /// The lengths that a key may have.
-    pub allowed: RangeInclusive<usize>,
-}
 
 /// Why a store cannot be written.
 #[non_exhaustive]
@@ -125,7 +103,7 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
         /// What is wrong with the key.
-        cause: KeyError,
+        cause: String,
     },
     /// The database library refused.
     #[error("{}: {call} failed: {error}{}", shown::path(path), hint(*error))]

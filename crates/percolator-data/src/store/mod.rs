@@ -32,7 +32,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::error::{KeyError, StoreError};
+pub use self::error::StoreError;
 pub use self::lmdb::LmdbMark;
 pub use self::new_store::NewStore;
 pub(crate) use self::partial::{LABELS, SKIPPED, STATE};
@@ -99,8 +99,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`KeyError`] if it cannot.
-    pub fn check_key(self, key: &[u8]) -> Result<(), KeyError> {
+    /// What is wrong with the key.
+    pub fn check_key(self, key: &[u8]) -> Result<(), String> {
         let allowed = match self {
             Backend::Lmdb => 1..=LMDB_KEY_BYTES_MAX,
             Backend::LevelDb => 0..=LEVELDB_KEY_BYTES_MAX,
@@ -108,7 +108,14 @@ impl Backend {
         };
         match allowed.contains(&key.len()) {
             true => Ok(()),
-            false => Err(KeyError { backend: self, found: key.len(), allowed }),
+            false => Err(format!(
+                "its key has {} bytes, and a key of {} {self} has {} to {}: use other names, or another kind \
+                 of store",
+                key.len(),
+                if self == Backend::Lmdb { "an" } else { "a" },
+                allowed.start(),
+                allowed.end()
+            )),
         }
     }
 }

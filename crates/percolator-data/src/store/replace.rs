@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percolator_files::input_file;
+use percolator_files::what::{Kind, Thing};
 use percolator_files::whole_file::{Existing, rename_to_free};
 use percolator_tfrecord::Reader;
 
@@ -113,7 +114,8 @@ fn not_database(path: &Path) -> Result<Option<String>, StoreError> {
         }
         is_empty = false;
     }
-    let is_database = is_empty || is_lmdb(&path.join("data.mdb")) || names_manifest(path);
+    let is_lmdb = Thing::at(&path.join("data.mdb")).is_some_and(|thing| thing.kind() == Kind::Lmdb);
+    let is_database = is_empty || is_lmdb || names_manifest(path);
     Ok((!is_database).then(|| "it is a folder with neither an LMDB nor a LevelDB".to_owned()))
 }
 
@@ -127,19 +129,6 @@ fn is_of_database(name: &str) -> bool {
         || endings.iter().any(|ending| {
             name.strip_suffix(ending).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         })
-}
-
-/// Whether a file starts as an LMDB does: with a page whose content starts with LMDB's number.
-fn is_lmdb(path: &Path) -> bool {
-    const PAGE_HEAD_BYTES: u64 = 16;
-    const NUMBER: u32 = 0xbeef_c0de;
-
-    let mut found = [0; 4];
-    let file = input_file::open(path);
-    file.is_ok_and(|(file, _)| {
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, PAGE_HEAD_BYTES).is_ok()
-            && u32::from_le_bytes(found) == NUMBER
-    })
 }
 
 /// Whether a folder has the file CURRENT of a LevelDB, and the manifest that it names.

@@ -43,30 +43,18 @@ pub enum RepairError {
         /// Why.
         cause: StoreError,
     },
-    /// No record is whole.
-    #[error("{}: no record of it is whole, so there is no copy", shown::path(path))]
-    Nothing {
-        /// The data set.
+    /// No record is whole, or the copy would be in the place of something else.
+    #[error("{}: {message}", shown::path(path))]
+    Refused {
+        /// The data set, or the copy's path.
         path: PathBuf,
+        /// Why, and what to do about it.
+        message: &'static str,
     },
-    /// The copy of a list would replace something else.
-    #[error(
-        "{}: it is no list of images, so it is not replaced: give the copy another path",
-        shown::path(path)
-    )]
-    NoList {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The copy would take the place of the data set, or lie in it.
-    #[error(
-        "{}: this is the data set itself, or would be a part of it: give the copy another path",
-        shown::path(path)
-    )]
-    Same {
-        /// The path.
-        path: PathBuf,
-    },
+}
+
+fn refused(path: &Path, message: &'static str) -> RepairError {
+    RepairError::Refused { path: path.to_owned(), message }
 }
 
 /// Where a copy is written.
@@ -115,7 +103,7 @@ pub fn repair(
         Ok::<(), RepairError>(())
     })?;
     if verified.whole == 0 {
-        return Err(RepairError::Nothing { path: data.path().to_owned() });
+        return Err(refused(data.path(), "no record of it is whole, so there is no copy"));
     }
     copy.finish()?;
     Ok(Repaired { written: verified.whole, verified })
@@ -130,24 +118,29 @@ impl Copy {
         };
         let is_among = data.kind() == Kind::TfRecord && percolator_tfrecord::is_among(out, "", data.path());
         if is_among || data.sources().iter().any(|source| is_same(source.path())) || is_same(data.path()) {
-            return Err(RepairError::Same { path: out.to_owned() });
+            return Err(refused(
+                out,
+                "this is the data set itself, or would be a part of it: give the copy another path",
+            ));
         }
         let backend = match data.kind() {
             Kind::Lmdb => Backend::Lmdb,
             Kind::LevelDb => Backend::LevelDb,
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
-                let path = out.to_owned();
                 existing.check(out).map_err(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => StoreError::Exists { path: out.to_owned() }.into(),
                     _ => unwritten(out, error),
                 })?;
                 // One of the images, perhaps.
                 if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
-                    return Err(RepairError::NoList { path });
+                    return Err(refused(
+                        out,
+                        "it is no list of images, so it is not replaced: give the copy another path",
+                    ));
                 }
                 whole_file::check(out).map_err(|error| unwritten(out, error))?;
-                return Ok(Copy::List { path, text: Vec::new(), existing });
+                return Ok(Copy::List { path: out.to_owned(), text: Vec::new(), existing });
             }
         };
         let created = NewStore::create(out, backend, existing);
@@ -175,11 +168,11 @@ impl Copy {
             Copy::Store(store) => store.finish().map_err(removed),
             Copy::List { path, text, existing } => {
                 let written = whole_file::write_over(&path, &[&text], existing);
-                let refused = |error: io::Error| match error.kind() {
+                let failed = |error: io::Error| match error.kind() {
                     io::ErrorKind::AlreadyExists => StoreError::Exists { path },
                     _ => StoreError::io(&path, "write the list")(error),
                 };
-                written.map_err(|error| removed(refused(error)))
+                written.map_err(|error| removed(failed(error)))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use percolator::net::NetState;
 use percolator::{Net, source::ImageList};
 use percolator_data::inspect::{
-    InspectOptions, PictureOptions, Record, Report, Which, inspect, pictures, record, sheet,
+    InspectOptions, PictureOptions, Record, Report, Which, inspect, pictures, record,
 };
 use percolator_data::scan::Progress;
 use percolator_data::{ChannelOrder, Content, DataSet, Kind, PictureEncoding};
@@ -157,19 +157,14 @@ fn a_record_is_found_by_number_and_by_key() {
 }
 
 #[test]
-fn a_sheet_shows_every_picture() {
+fn records_without_images_are_shown_without() {
     let data = DataSet::open(golden("jpg_mixed_lmdb")).unwrap();
     let nine = PictureOptions { count: 9, ..PictureOptions::default() };
     let shown = pictures(&data, &nine, &Progress::new()).unwrap();
     assert!(
         shown.len() == 9 && shown.iter().all(|picture| picture.pixels.is_ok() && picture.label.is_some())
     );
-    let drawn = sheet(&shown);
-    let file = drawn.to_png().unwrap();
-    let mut decoder = percolator::decoder::ImageFileDecoder::default();
-    let image = decoder.decode(&file).unwrap();
-    assert_eq!((image.shape.width, image.shape.height), (drawn.width, drawn.height));
     let sequence = DataSet::open(crate::common::data("tensorflow/sequence.tfrecord")).unwrap();
-    let error = pictures(&sequence, &nine, &Progress::new()).unwrap_err().to_string();
-    assert!(error.contains("there is no image among"), "{error}");
+    let shown = pictures(&sequence, &nine, &Progress::new()).unwrap();
+    assert!(!shown.is_empty() && shown.iter().all(|picture| picture.pixels == Ok(None)));
 }

@@ -12,6 +12,6 @@ mod figures;
 mod results;
 
 pub use self::comparison::{Comparison, Row, Side, Verdict};
-pub use self::error::{LineError, ResultsError};
+pub use self::error::ResultsError;
 pub use self::figures::RoundFigures;
 pub use self::results::{JobResult, Results};

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
-use percolator_files::shown;
+use percolator_files::{input_file, shown};
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::Value;
 
-use super::error::{LineError, ResultsError};
+use super::error::ResultsError;
 use super::figures::RoundFigures;
 
 /// The results of several jobs.
@@ -68,29 +68,13 @@ const SETUP: [&str; 11] = [
 ];
 
 /// The most bytes of a file with results.
-pub(super) const BYTES_MAX: u64 = 64 << 20;
+const BYTES_MAX: u64 = 64 << 20;
 
 /// One line of JSON.
 #[derive(Deserialize)]
 struct Line {
     job: String,
-    rounds: usize,
-    /// Versions before 0.1.0 leave it out.
-    each_round: Option<Vec<RoundFigures>>,
-}
-
-/// The figures of a line of one round.
-#[derive(Deserialize)]
-struct OnlyRound {
-    records_per_s: Median,
-    cpu_s_per_1000: f64,
-    first_batch_ms: f64,
-    share_of: BTreeMap<String, f64>,
-}
-
-#[derive(Deserialize)]
-struct Median {
-    median: f64,
+    each_round: Vec<RoundFigures>,
 }
 
 impl Results {
@@ -100,14 +84,10 @@ impl Results {
     ///
     /// [`ResultsError`].
     pub fn load(path: &Path) -> Result<Self, ResultsError> {
-        let failed = |source| ResultsError::Io { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        File::open(path).map_err(failed)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > BYTES_MAX {
-            return Err(ResultsError::TooLong { path: path.to_owned() });
-        }
-        let text = String::from_utf8(bytes)
-            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let read = input_file::read(path, BYTES_MAX).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        });
+        let text = read.map_err(|source| ResultsError::Io { path: path.to_owned(), source })?;
         let mut results = Results::default();
         results.add(&text, &shown::path(path).to_string())?;
         match results.jobs.is_empty() {
@@ -154,24 +134,12 @@ impl Results {
     }
 }
 
-fn read(line: &str) -> Result<JobResult, LineError> {
+fn read(line: &str) -> Result<JobResult, serde_json::Error> {
     let figures: Value = serde_json::from_str(line)?;
-    let Line { job, rounds, each_round } = Line::deserialize(&figures)?;
-    let rounds = match each_round {
-        Some(each_round) if each_round.is_empty() => return Err(LineError::NoRounds),
-        Some(each_round) => each_round,
-        None if rounds != 1 => return Err(LineError::Medians { rounds }),
-        None => {
-            let only = OnlyRound::deserialize(&figures)?;
-            vec![RoundFigures {
-                records_per_s: only.records_per_s.median,
-                cpu_s_per_1000: only.cpu_s_per_1000,
-                first_batch_ms: only.first_batch_ms,
-                limits: BTreeMap::new(),
-                share_of: only.share_of,
-            }]
-        }
-    };
+    let Line { job, each_round: rounds } = Line::deserialize(&figures)?;
+    if rounds.is_empty() {
+        return Err(serde_json::Error::custom("its each_round is empty"));
+    }
     let setup = SETUP.into_iter().filter_map(|name| Some((name.to_owned(), said(figures.get(name)?))));
     Ok(JobResult { job, setup: setup.collect(), rounds })
 }
@@ -236,20 +204,6 @@ mod tests {
         assert_eq!(swept.partner(&one.jobs()[0]).unwrap().setup["threads"], "4");
         assert_eq!(swept.partner(&other.jobs()[0]), None, "three have its name");
         assert!(one.partner(&other.jobs()[0]).is_some(), "only one has its name");
-    }
-
-    #[test]
-    fn results_without_their_rounds_are_of_use_if_there_was_one() {
-        let mut old = line("a", &[]);
-        old.as_object_mut().unwrap().remove("each_round");
-        let figures = old.as_object_mut().unwrap();
-        figures.extend(round(7.0).as_object().unwrap().clone());
-        figures.insert("records_per_s".to_owned(), json!({ "min": 7.0, "median": 7.0, "max": 7.0 }));
-        figures.insert("rounds".to_owned(), json!(1));
-        assert_eq!(read(&old.to_string()).unwrap().rounds[0].records_per_s, 7.0);
-        old["rounds"] = json!(3);
-        let error = read(&old.to_string()).unwrap_err().to_string();
-        assert!(error.contains("each of its 3 rounds"), "{error}");
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::num::NonZeroUsize;
 
 use percolator::Progress;
 use percolator::batch::ImageShape;
-use percolator::decoder::{ImageFileDecoder, image_of};
-use percolator::example::{Example, ExampleImage, Feature, Features, ImageShapeFrom};
+use percolator::decoder::{ImageFileDecoder, RecordCause, image_of};
 use percolator::record::{Datum, Image, Pixels};
 use percolator::source::{IndexPlace, Source, SourceError};
 use percolator::transform::DecodeError;
@@ -171,7 +170,7 @@ fn look(
             let Some(entry) = cursor.advance()? else { break };
             match sample(&mut decoder, job.records(), entry.value(), &mut samples.order) {
                 Ok(sample) => run.push(sample),
-                Err(reason) => samples.bad.push((position, reason)),
+                Err(cause) => samples.bad.push((position, cause.to_string())),
             }
         }
         samples.runs.push(run);
@@ -184,66 +183,26 @@ fn sample(
     records: &Records,
     value: &[u8],
     order: &mut PixelOrder,
-) -> Result<Sample, String> {
-    if let Records::Examples(image) = records {
-        return of_example(decoder, image, value, order);
-    }
-    let datum = Datum::parse(value).map_err(|error| error.to_string())?;
+) -> Result<Sample, RecordCause> {
+    let (datum, is_interleaved) = match records {
+        Records::Examples(image) => (image.datum(value)?, image.is_interleaved()),
+        _ => (Datum::parse(value)?, false),
+    };
     if let (false, Ok(Image { shape, pixels: Pixels::U8(bytes) })) = (datum.encoded, datum.image()) {
         order.add(shape, bytes);
     }
-    Ok(Sample::of(datum.label, image_of(&datum, decoder).map_err(|error| error.to_string())?))
-}
-
-fn of_example(
-    decoder: &mut ImageFileDecoder,
-    image: &ExampleImage,
-    value: &[u8],
-    order: &mut PixelOrder,
-) -> Result<Sample, String> {
-    let features = Example::parse(value).map_err(|error| error.to_string())?.features();
-    let label = image.label_name().map_or(Ok(0), |name| label_of(name, &features))?;
-    let name = image.feature_name();
-    let found = features.get(name);
-    let bytes = found.and_then(Feature::bytes).and_then(|list| list.iter().next());
-    let Some(from) = image.shape_from() else {
-        let file = bytes.ok_or_else(|| is_not(name, "an image's file"))?;
-        return Ok(Sample::of(label, decoder.decode(file).map_err(|error| error.to_string())?.into()));
-    };
-    let shape = match from {
-        ImageShapeFrom::Feature(name) => shape_of(name, &features, image.is_interleaved())?,
-        ImageShapeFrom::Fixed(shape) => *shape,
-        _ => return Err(is_not(name, "an image of a shape that is known here")),
-    };
-    let sides = [shape.channels, shape.height, shape.width];
-    let elements = sides.iter().fold(1_usize, |elements, side| elements.saturating_mul(*side));
-    let wanted = |found: usize| match found == elements {
-        true => Ok(()),
-        false => {
-            Err(format!("the feature {name:?} has {found} pixels, and an image of {shape} has {elements}"))
+    let image = image_of(&datum, decoder)?;
+    match image {
+        image if !is_interleaved => Ok(Sample::of(datum.label, image)),
+        Image { shape, pixels: Pixels::U8(bytes) } => {
+            let of = |channel| bytes.iter().skip(channel).step_by(shape.channels);
+            let moments = |channel| Moments::of(of(channel).map(|&byte| f64::from(byte)));
+            let channels = (0..shape.channels).map(moments).collect();
+            Ok(Sample { label: datum.label, shape, is_bytes: true, channels })
         }
-    };
-    if let Some(bytes) = bytes {
-        wanted(bytes.len())?;
-        order.add(shape, bytes);
-        return Ok(match image.is_interleaved() {
-            true => {
-                let of = |channel| bytes.iter().skip(channel).step_by(shape.channels);
-                let moments = |channel| Moments::of(of(channel).map(|&byte| f64::from(byte)));
-                let channels = (0..shape.channels).map(moments).collect();
-                Sample { label, shape, is_bytes: true, channels }
-            }
-            false => Sample::of(label, Image { shape, pixels: Pixels::U8(bytes) }),
-        });
-    }
-    let floats = found.and_then(Feature::floats).ok_or_else(|| is_not(name, "an image's pixels"))?;
-    let floats: Vec<f32> = floats.iter().collect();
-    wanted(floats.len())?;
-    if image.is_interleaved() {
         // The decoder refuses them, so they are no image of the feed's.
-        return Err(DecodeError::InterleavedFloats.to_string());
+        Image { pixels: Pixels::F32(_), .. } => Err(DecodeError::InterleavedFloats.into()),
     }
-    Ok(Sample { label, shape, is_bytes: false, channels: of_planes(&floats, shape, f64::from) })
 }
 
 /// The moments of each channel of an image whose channels lie one after the other.
@@ -252,33 +211,10 @@ fn of_planes<T: Copy>(pixels: &[T], shape: ImageShape, level: impl Fn(T) -> f64)
     pixels.chunks(plane).map(|plane| Moments::of(plane.iter().map(|&pixel| level(pixel)))).collect()
 }
 
-fn is_not(feature: &str, what: &str) -> String {
-    format!("the feature {feature:?} is not {what}")
-}
-
-fn label_of(name: &str, features: &Features<'_>) -> Result<i32, String> {
-    let number = features.get(name).and_then(Feature::ints).and_then(|list| list.iter().next());
-    let label = number.and_then(|label| i32::try_from(label).ok());
-    label.ok_or_else(|| is_not(name, "a label of 32 bits"))
-}
-
-/// The shape of raw pixels, which lists its sides as the pixels lie.
-fn shape_of(name: &str, features: &Features<'_>, is_interleaved: bool) -> Result<ImageShape, String> {
-    let list = features.get(name).and_then(Feature::ints);
-    let sides: Option<Vec<usize>> = list.and_then(|list| {
-        list.iter().map(|side| usize::try_from(side).ok().filter(|side| *side > 0)).collect()
-    });
-    match sides.as_deref() {
-        Some(&[height, width, channels]) if is_interleaved => Ok(ImageShape { channels, height, width }),
-        Some(&[channels, height, width]) => Ok(ImageShape { channels, height, width }),
-        _ => Err(is_not(name, "an image's shape")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use percolator::ColorMode;
-    use percolator::example::ExampleWriter;
+    use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
 
     use super::*;
 
@@ -289,12 +225,13 @@ mod tests {
         example.floats("image", [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
         let sample_of = |image: &ExampleImage| {
             let mut decoder = ImageFileDecoder::new(ColorMode::default());
-            of_example(&mut decoder, image, &example.to_bytes(), &mut PixelOrder::default())
+            let records = Records::Examples(image.clone());
+            sample(&mut decoder, &records, &example.to_bytes(), &mut PixelOrder::default())
         };
         let planes = sample_of(&ExampleImage::raw("image", shape.clone())).unwrap();
         assert_eq!(planes.channels.len(), 3);
         let reason = sample_of(&ExampleImage::interleaved("image", shape)).unwrap_err();
-        assert_eq!(reason, DecodeError::InterleavedFloats.to_string());
+        assert_eq!(reason, DecodeError::InterleavedFloats.into());
     }
 
     #[test]

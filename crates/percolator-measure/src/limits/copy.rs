@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percolator::device::PageMemory;
 
-use super::{buffer, together, touched};
+use super::{buffer, together};
 
 /// Measures the rate at which `threads` threads together copy memory that no cache holds, in bytes written a
 /// second.
@@ -15,13 +15,6 @@ use super::{buffer, together, touched};
 #[must_use]
 pub fn copy_bytes_per_second(threads: usize, time: Duration) -> f64 {
     together::per_second(threads, time, |_number| copies(buffer(threads), buffer(threads)))
-}
-
-/// Measures the rate at which this thread copies `bytes` bytes of memory, in bytes written a second, as
-/// [`copy_bytes_per_second`] does. It allocates twice that many bytes, and returns 0 if it cannot.
-#[must_use]
-pub fn copy_bytes_per_second_of(bytes: usize, time: Duration) -> f64 {
-    together::per_second(1, time, |_number| copies(touched(bytes), touched(bytes)))
 }
 
 /// Copies repeatedly; does nothing if either buffer is missing.

@@ -22,7 +22,7 @@ mod together;
 
 use percolator::device::PageMemory;
 
-pub use copy::{copy_bytes_per_second, copy_bytes_per_second_of};
+pub use copy::copy_bytes_per_second;
 pub use decode::decodes_per_second;
 pub use fresh::fresh_bytes_per_second;
 pub use read::PageCache;
@@ -36,12 +36,7 @@ fn buffer(threads: usize) -> Option<PageMemory> {
     const COPY_BYTES: usize = 128 << 20;
     const THREAD_BYTES_MIN: usize = 32 << 20;
 
-    touched((COPY_BYTES / threads.max(1)).max(THREAD_BYTES_MIN))
-}
-
-/// Memory of `bytes` bytes that was written to.
-fn touched(bytes: usize) -> Option<PageMemory> {
-    let mut memory = PageMemory::new(bytes).ok()?;
+    let mut memory = PageMemory::new((COPY_BYTES / threads.max(1)).max(THREAD_BYTES_MIN)).ok()?;
     memory.bytes_mut().fill(1);
     Some(memory)
 }

@@ -1,6 +1,6 @@
 //! Threads that do the same work at the same time.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::channel;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -16,94 +16,42 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
     set_up: impl Fn(usize) -> Pass + Sync,
 ) -> f64 {
     let others = threads.max(1) - 1;
-    let line = Line::default();
     std::thread::scope(|scope| {
-        let (line, set_up) = (&line, &set_up);
-        // None starts if this thread returns or panics before it starts them.
-        let starter = Starter(line);
-        let one = move |number| {
-            let ready = Ready(line);
-            let mut pass = set_up(number);
-            drop(ready);
-            if line.is_started() { rate_of(time, &mut pass) } else { 0.0 }
-        };
-        let mut started = Vec::with_capacity(others);
+        let set_up = &set_up;
+        // A thread drops its sender when it is ready, or has panicked.
+        let (ready, are_ready) = channel::<()>();
+        // None starts if this thread returns or panics before it starts them: that drops their senders.
+        let (mut starts, mut started) = (Vec::with_capacity(others), Vec::with_capacity(others));
         for number in 0..others {
-            match Builder::new().spawn_scoped(scope, move || one(number)) {
+            let (start, is_started) = channel();
+            let ready = ready.clone();
+            let one = move || {
+                let mut pass = set_up(number);
+                drop(ready);
+                if is_started.recv().is_ok() { rate_of(time, &mut pass) } else { 0.0 }
+            };
+            match Builder::new().spawn_scoped(scope, one) {
                 Ok(thread) => started.push(thread),
                 Err(error) => {
                     tracing::warn!(%error, threads, "a measuring thread cannot be started");
                     return 0.0;
                 }
             }
+            starts.push(start);
         }
         let mut pass = set_up(others);
-        line.wait_for(others);
-        starter.start();
+        drop(ready);
+        // Nothing is sent: this ends with the last sender.
+        let _ = are_ready.recv();
+        for start in starts {
+            let _ = start.send(());
+        }
         let own = rate_of(time, &mut pass);
         let rates = started
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         own + rates.sum::<f64>()
     })
-}
-
-/// Where threads wait until all of them are ready.
-#[derive(Default)]
-struct Line {
-    state: Mutex<LineState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct LineState {
-    ready: usize,
-    /// Whether they start or give up; `None` while they wait.
-    start: Option<bool>,
-}
-
-/// A thread that gets ready. When this is dropped, even in a panic, the thread counts as ready and is no
-/// longer waited for.
-struct Ready<'a>(&'a Line);
-
-impl Drop for Ready<'_> {
-    fn drop(&mut self) {
-        self.0.change(|state| state.ready += 1);
-    }
-}
-
-/// The thread that starts the others. If this is dropped before, they give up.
-struct Starter<'a>(&'a Line);
-
-impl Starter<'_> {
-    fn start(self) {
-        self.0.change(|state| state.start = Some(true));
-    }
-}
-
-impl Drop for Starter<'_> {
-    fn drop(&mut self) {
-        self.0.change(|state| _ = state.start.get_or_insert(false));
-    }
-}
-
-impl Line {
-    /// Waits for the start; returns whether there is one.
-    fn is_started(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = self.changed.wait_while(state, |state| state.start.is_none());
-        wait.unwrap_or_else(PoisonError::into_inner).start.unwrap_or(false)
-    }
-
-    fn wait_for(&self, threads: usize) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_while(state, |state| state.ready < threads));
-    }
-
-    fn change(&self, change: impl FnOnce(&mut LineState)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]

@@ -56,9 +56,3 @@ fn a_record_that_cannot_be_decoded_is_named() {
     assert_eq!(error.id.index, 1);
     assert!(error.to_string().contains("00000001"), "{error}");
 }
-
-#[test]
-fn what_there_is_no_memory_for_has_no_rate() {
-    assert!(limits::copy_bytes_per_second_of(1, Duration::ZERO) > 0.0);
-    assert_eq!(limits::copy_bytes_per_second_of(usize::MAX / 4, Duration::ZERO).to_bits(), 0);
-}

@@ -196,230 +196,148 @@ pub(crate) fn visit(numbers: &Numbers, mut each: impl FnMut(&'static Family, &La
     }
 }
 
-/// A family of one number without a label of its own.
-macro_rules! one {
-    ($kind:ident $name:literal, $help:literal, $of:expr) => {
-        Family { name: $name, kind: Kind::$kind, help: $help, series: &[Series { label: None, of: $of }] }
+/// Where a number is, and how it is kept: `Lane Count records`.
+macro_rules! number {
+    (Budget) => {
+        Of::Budget
+    };
+    ($of:ident $number:ident $($field:ident).+) => {
+        Of::$of(|all| Number::$number(&mut all.$($field).+))
     };
 }
 
-/// A family of several numbers, told apart by a label.
-macro_rules! each {
-    ($kind:ident $name:literal, $help:literal, $label:literal: { $($value:literal => $of:expr),+ $(,)? }) => {
-        Family {
-            name: $name,
-            kind: Kind::$kind,
-            help: $help,
-            series: &[$(Series { label: Some(($label, $value)), of: $of }),+],
-        }
+/// A family of one number without a label of its own, or of several numbers, told apart by a label.
+macro_rules! family {
+    ($kind:ident $name:literal, $help:literal, $($number:tt)+) => {
+        family!(@ $kind $name, $help, Series { label: None, of: number!($($number)+) })
+    };
+    ($kind:ident $name:literal, $help:literal; $label:literal
+        $($value:literal => $of:ident $number:ident $($field:ident).+),+) => {
+        family!(@ $kind $name, $help,
+            $(Series { label: Some(($label, $value)), of: number!($of $number $($field).+) }),+)
+    };
+    (@ $kind:ident $name:literal, $help:literal, $($series:expr),+) => {
+        Family { name: $name, kind: Kind::$kind, help: $help, series: &[$($series),+] }
     };
 }
 
 /// All metrics, in the order in which they are written: along the way of a record.
 pub const FAMILIES: &[Family] = &[
-    one!(
-        Gauge "percolator_elapsed_seconds",
-        "Time since the feed was built, until its last lane ended.",
-        Of::Feed(|all| Number::Time(&mut all.stats.elapsed))
-    ),
-    one!(
-        Gauge "percolator_paused",
-        "1 while the feed is paused, otherwise 0.",
-        Of::Feed(|all| Number::Flag(&mut all.is_paused))
-    ),
-    one!(
-        Gauge "percolator_ended",
-        "1 once all lanes of the feed have ended, before that 0.",
-        Of::Feed(|all| Number::Flag(&mut all.has_ended))
-    ),
-    one!(
-        Counter "percolator_reader_records_total",
-        "Records that the reader has dealt to lanes.",
-        Of::Feed(|all| Number::Count(&mut all.stats.reader.records))
-    ),
-    one!(
-        Counter "percolator_reader_value_bytes_total",
+    family!(Gauge "percolator_elapsed_seconds", "Time since the feed was built, until its last lane ended.",
+        Feed Time stats.elapsed),
+    family!(Gauge "percolator_paused", "1 while the feed is paused, otherwise 0.",
+        Feed Flag is_paused),
+    family!(Gauge "percolator_ended", "1 once all lanes of the feed have ended, before that 0.",
+        Feed Flag has_ended),
+    family!(Counter "percolator_reader_records_total", "Records that the reader has dealt to lanes.",
+        Feed Count stats.reader.records),
+    family!(Counter "percolator_reader_value_bytes_total",
         "Bytes of the values of those records, as they are stored.",
-        Of::Feed(|all| Number::Count(&mut all.stats.reader.value_bytes))
-    ),
-    one!(
-        Counter "percolator_reader_passes_total",
-        "Complete passes over the source.",
-        Of::Feed(|all| Number::Count(&mut all.stats.reader.passes))
-    ),
-    one!(
-        Counter "percolator_reader_undelivered_records_total",
+        Feed Count stats.reader.value_bytes),
+    family!(Counter "percolator_reader_passes_total", "Complete passes over the source.",
+        Feed Count stats.reader.passes),
+    family!(Counter "percolator_reader_undelivered_records_total",
         "Records whose lane had ended while others continued.",
-        Of::Feed(|all| Number::Count(&mut all.stats.reader.undelivered))
-    ),
-    each!(
-        Counter "percolator_reader_waits_total",
-        "The reader's waits: for a lane to return a run (free), to be resumed (resume).",
-        "on": {
-            "free" => Of::Feed(|all| Number::Count(&mut all.stats.reader.waits_for_free.count)),
-            "resume" => Of::Feed(|all| Number::Count(&mut all.stats.reader.waits_for_resume.count)),
-        }
-    ),
-    each!(
-        Counter "percolator_reader_waits_seconds_total",
-        "Time of the reader's waits.",
-        "on": {
-            "free" => Of::Feed(|all| Number::Time(&mut all.stats.reader.waits_for_free.time)),
-            "resume" => Of::Feed(|all| Number::Time(&mut all.stats.reader.waits_for_resume.time)),
-        }
-    ),
-    each!(
-        Gauge "percolator_queue_runs",
-        "Runs of records in a lane's two queues: to be used (full), to be filled (free). The others are in \
-         use.",
-        "queue": {
-            "full" => Of::Lane(|lane| Number::Size(&mut lane.runs.full)),
-            "free" => Of::Lane(|lane| Number::Size(&mut lane.runs.free)),
-        }
-    ),
-    one!(
-        Gauge "percolator_queue_capacity_runs",
+        Feed Count stats.reader.undelivered),
+    family!(Counter "percolator_reader_waits_total",
+        "The reader's waits: for a lane to return a run (free), to be resumed (resume).";
+        "on"
+        "free" => Feed Count stats.reader.waits_for_free.count,
+        "resume" => Feed Count stats.reader.waits_for_resume.count),
+    family!(Counter "percolator_reader_waits_seconds_total",
+        "Time of the reader's waits.";
+        "on"
+        "free" => Feed Time stats.reader.waits_for_free.time,
+        "resume" => Feed Time stats.reader.waits_for_resume.time),
+    family!(Gauge "percolator_queue_runs",
+        "Runs of records in a lane's two queues: to be used (full), to be filled (free). The others are \
+         in use.";
+        "queue"
+        "full" => Lane Size runs.full,
+        "free" => Lane Size runs.free),
+    family!(Gauge "percolator_queue_capacity_runs",
         "Runs of records that circulate between the reader and a lane.",
-        Of::Lane(|lane| Number::Size(&mut lane.runs.capacity))
-    ),
-    one!(
-        Gauge "percolator_worker_threads",
-        "Worker threads, including those that stand by.",
-        Of::Feed(|all| Number::Size(&mut all.stats.workers.threads))
-    ),
-    one!(
-        Counter "percolator_worker_thread_seconds_total",
+        Lane Size runs.capacity),
+    family!(Gauge "percolator_worker_threads", "Worker threads, including those that stand by.",
+        Feed Size stats.workers.threads),
+    family!(Counter "percolator_worker_thread_seconds_total",
         "Time that all worker threads together have existed.",
-        Of::Feed(|all| Number::Time(&mut all.stats.workers.time))
-    ),
-    one!(
-        Gauge "percolator_worker_active_threads",
-        "Worker threads that are active.",
-        Of::Feed(|all| Number::Size(&mut all.stats.workers.active))
-    ),
-    one!(
-        Gauge "percolator_worker_queue_tasks",
+        Feed Time stats.workers.time),
+    family!(Gauge "percolator_worker_active_threads", "Worker threads that are active.",
+        Feed Size stats.workers.active),
+    family!(Gauge "percolator_worker_queue_tasks",
         "Tasks that no worker has taken yet: runs, and what the reader offloads.",
-        Of::Feed(|all| Number::Size(&mut all.stats.workers.queued))
-    ),
-    one!(
-        Gauge "percolator_worker_queue_capacity_tasks",
-        "The room for such tasks.",
-        Of::Feed(|all| Number::Size(&mut all.stats.workers.queue_capacity))
-    ),
-    one!(
-        Counter "percolator_worker_runs_total",
-        "Runs of records that workers have taken.",
-        Of::Feed(|all| Number::Count(&mut all.stats.workers.runs))
-    ),
-    one!(
-        Counter "percolator_worker_offloaded_tasks_total",
+        Feed Size stats.workers.queued),
+    family!(Gauge "percolator_worker_queue_capacity_tasks", "The room for such tasks.",
+        Feed Size stats.workers.queue_capacity),
+    family!(Counter "percolator_worker_runs_total", "Runs of records that workers have taken.",
+        Feed Count stats.workers.runs),
+    family!(Counter "percolator_worker_offloaded_tasks_total",
         "Groups of compressed blocks that workers have unpacked ahead of the reader.",
-        Of::Feed(|all| Number::Count(&mut all.stats.workers.offloaded))
-    ),
-    each!(
-        Counter "percolator_worker_waits_total",
-        "Waits of all workers together for records, including those that stand by.",
-        "on": { "records" => Of::Feed(|all| Number::Count(&mut all.stats.workers.waits_for_records.count)) }
-    ),
-    each!(
-        Counter "percolator_worker_waits_seconds_total",
-        "Time of these waits, of all workers together.",
-        "on": { "records" => Of::Feed(|all| Number::Time(&mut all.stats.workers.waits_for_records.time)) }
-    ),
-    each!(
-        Counter "percolator_lane_waits_total",
-        "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its device \
-         to be done with one, for the workers, for other lanes to complete a step.",
-        "on": {
-            "records" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_records.count)),
-            "free" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_free.count)),
-            "device" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_device.count)),
-            "workers" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_workers.count)),
-            "lanes" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_lanes.count)),
-        }
-    ),
-    each!(
-        Counter "percolator_lane_waits_seconds_total",
-        "Time of a lane's waits.",
-        "on": {
-            "records" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_records.time)),
-            "free" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_free.time)),
-            "device" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_device.time)),
-            "workers" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_workers.time)),
-            "lanes" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_lanes.time)),
-        }
-    ),
-    each!(
-        Gauge "percolator_ring_batches",
-        "Batches of a lane's ring: being filled, complete and waiting for the consumer (ready), held by it. \
-         The others are free.",
-        "state": {
-            "filling" => Of::Lane(|lane| Number::Size(&mut lane.filling)),
-            "ready" => Of::Lane(|lane| Number::Size(&mut lane.ready)),
-            "held" => Of::Lane(|lane| Number::Size(&mut lane.held)),
-        }
-    ),
-    one!(
-        Gauge "percolator_ring_capacity_batches",
-        "Batches in a lane's ring.",
-        Of::Lane(|lane| Number::Size(&mut lane.ring))
-    ),
-    one!(
-        Counter "percolator_ring_growths_total",
+        Feed Count stats.workers.offloaded),
+    family!(Counter "percolator_worker_waits_total",
+        "Waits of all workers together for records, including those that stand by.";
+        "on"
+        "records" => Feed Count stats.workers.waits_for_records.count),
+    family!(Counter "percolator_worker_waits_seconds_total",
+        "Time of these waits, of all workers together.";
+        "on"
+        "records" => Feed Time stats.workers.waits_for_records.time),
+    family!(Counter "percolator_lane_waits_total",
+        "A lane's waits: for the reader's records, for its consumer to drop a batch (free), for its \
+         device to be done with one, for the workers, for other lanes to complete a step.";
+        "on"
+        "records" => Lane Count waits_for_records.count,
+        "free" => Lane Count waits_for_free.count,
+        "device" => Lane Count waits_for_device.count,
+        "workers" => Lane Count waits_for_workers.count,
+        "lanes" => Lane Count waits_for_lanes.count),
+    family!(Counter "percolator_lane_waits_seconds_total",
+        "Time of a lane's waits.";
+        "on"
+        "records" => Lane Time waits_for_records.time,
+        "free" => Lane Time waits_for_free.time,
+        "device" => Lane Time waits_for_device.time,
+        "workers" => Lane Time waits_for_workers.time,
+        "lanes" => Lane Time waits_for_lanes.time),
+    family!(Gauge "percolator_ring_batches",
+        "Batches of a lane's ring: being filled, complete and waiting for the consumer (ready), held by \
+         it. The others are free.";
+        "state"
+        "filling" => Lane Size filling,
+        "ready" => Lane Size ready,
+        "held" => Lane Size held),
+    family!(Gauge "percolator_ring_capacity_batches", "Batches in a lane's ring.",
+        Lane Size ring),
+    family!(Counter "percolator_ring_growths_total",
         "Batches that were larger than any before, so that their memory had to grow.",
-        Of::Lane(|lane| Number::Count(&mut lane.growths))
-    ),
-    one!(
-        Counter "percolator_bad_records_total",
-        "Bad records in the batches that the consumer has taken.",
-        Of::Lane(|lane| Number::Count(&mut lane.bad_records))
-    ),
-    one!(
-        Counter "percolator_batches_total",
-        "Batches that the consumer has taken.",
-        Of::Lane(|lane| Number::Count(&mut lane.batches))
-    ),
-    one!(
-        Counter "percolator_records_total",
-        "Records in those batches.",
-        Of::Lane(|lane| Number::Count(&mut lane.records))
-    ),
-    one!(
-        Counter "percolator_pixel_bytes_total",
-        "Bytes of their pixels, as the consumer sees them.",
-        Of::Lane(|lane| Number::Count(&mut lane.pixel_bytes))
-    ),
-    one!(
-        Counter "percolator_host_bytes_total",
+        Lane Count growths),
+    family!(Counter "percolator_bad_records_total", "Bad records in the batches that the consumer has taken.",
+        Lane Count bad_records),
+    family!(Counter "percolator_batches_total", "Batches that the consumer has taken.",
+        Lane Count batches),
+    family!(Counter "percolator_records_total", "Records in those batches.",
+        Lane Count records),
+    family!(Counter "percolator_pixel_bytes_total", "Bytes of their pixels, as the consumer sees them.",
+        Lane Count pixel_bytes),
+    family!(Counter "percolator_host_bytes_total",
         "Bytes that those batches take up on the host: what is copied to another device.",
-        Of::Lane(|lane| Number::Count(&mut lane.host_bytes))
-    ),
-    each!(
-        Counter "percolator_consumer_waits_total",
-        "The consumer's waits for a batch, except those during which it held all of them.",
-        "on": { "batch" => Of::Lane(|lane| Number::Count(&mut lane.waits_for_batch.count)) }
-    ),
-    each!(
-        Counter "percolator_consumer_waits_seconds_total",
-        "Time of these waits.",
-        "on": { "batch" => Of::Lane(|lane| Number::Time(&mut lane.waits_for_batch.time)) }
-    ),
-    one!(
-        Gauge "percolator_next_epoch",
-        "The epoch of a lane's next step, from 0.",
-        Of::Step(|step| Number::Count(&mut step.epoch))
-    ),
-    one!(
-        Gauge "percolator_next_step",
-        "A lane's next step in its epoch, from 0.",
-        Of::Step(|step| Number::Count(&mut step.step))
-    ),
-    one!(
-        Gauge "percolator_memory_budget_bytes",
+        Lane Count host_bytes),
+    family!(Counter "percolator_consumer_waits_total",
+        "The consumer's waits for a batch, except those during which it held all of them.";
+        "on"
+        "batch" => Lane Count waits_for_batch.count),
+    family!(Counter "percolator_consumer_waits_seconds_total",
+        "Time of these waits.";
+        "on"
+        "batch" => Lane Time waits_for_batch.time),
+    family!(Gauge "percolator_next_epoch", "The epoch of a lane's next step, from 0.",
+        Step Count epoch),
+    family!(Gauge "percolator_next_step", "A lane's next step in its epoch, from 0.",
+        Step Count step),
+    family!(Gauge "percolator_memory_budget_bytes",
         "Memory that the feed uses beside the page cache, by holder.",
-        Of::Budget
-    ),
+        Budget),
 ];
 
 #[cfg(test)]

@@ -33,9 +33,8 @@ pub(super) struct Events<W> {
     devices: HashMap<(u64, u64), String>,
     /// What was done for each batch.
     flows: Flows,
-    /// The places of batches that are being filled, by lane, and of those at a device, by its name.
-    filling: HashMap<(u64, u64), Rows>,
-    at_device: HashMap<(u64, String), Rows>,
+    /// The places of batches, by feed.
+    rows: HashMap<(u64, Owner), Rows>,
     /// Where the batches in use are.
     alive: BTreeMap<BatchName, Place>,
 }
@@ -46,6 +45,13 @@ struct Place {
     stage: Stage,
     track: u64,
     since: Duration,
+}
+
+/// Whose place it is: that of a lane, whose batch is being filled, or of a device, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Lane(u64),
+    Device(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +89,7 @@ impl<W: Write> Events<W> {
             tracks: BATCH_TRACKS,
             devices: HashMap::new(),
             flows: Flows::default(),
-            filling: HashMap::new(),
-            at_device: HashMap::new(),
+            rows: HashMap::new(),
             alive: BTreeMap::new(),
         };
         for (group, name) in [(THREADS, "threads"), (LANES, "lanes"), (DEVICES, "devices")] {
@@ -145,9 +150,7 @@ impl<W: Write> Events<W> {
 
     fn moment(&mut self, name: &str, at: Duration, batch: BatchName, of: &Fields) -> io::Result<()> {
         if name == "begun" {
-            let track = self.lane_row(batch, at)?;
-            self.alive.insert(batch, Place { stage: Stage::Filled, track, since: at });
-            return Ok(());
+            return self.put(batch, Stage::Filled, at);
         }
         let Some(place) = self.alive.remove(&batch) else {
             // A batch that was begun before the trace.
@@ -158,10 +161,7 @@ impl<W: Write> Events<W> {
         };
         self.place(batch, place, at, of, false)?;
         match name {
-            "ready" => {
-                let track = self.device_row(batch, at)?;
-                self.alive.insert(batch, Place { stage: Stage::Ready, track, since: at });
-            }
+            "ready" => self.put(batch, Stage::Ready, at)?,
             "taken" => {
                 self.alive.insert(batch, Place { stage: Stage::Held, since: at, ..place });
             }
@@ -185,11 +185,9 @@ impl<W: Write> Events<W> {
         let track_of_group = (stage.group(), track);
         self.slice(track_of_group, stage.name(), (since, at), of, is_unfinished)?;
         self.step(track_of_group, batch, (since, at));
-        if stage == Stage::Filled {
-            self.filling.entry((batch.feed, batch.lane)).or_default().leave(track, at);
-        } else if stage == Stage::Held || is_unfinished {
-            let device = self.device_of(batch);
-            self.at_device.entry((batch.feed, device)).or_default().leave(track, at);
+        if stage != Stage::Ready || is_unfinished {
+            let owner = self.owner(batch, stage);
+            self.rows.entry((batch.feed, owner)).or_default().leave(track, at);
         }
         Ok(())
     }
@@ -220,40 +218,31 @@ impl<W: Write> Events<W> {
         self.devices.get(&(batch.feed, batch.lane)).cloned().unwrap_or_else(|| "device".to_owned())
     }
 
-    fn lane_row(&mut self, batch: BatchName, from: Duration) -> io::Result<u64> {
-        let (next, mut made) = (self.tracks, None);
-        let rows = self.filling.entry((batch.feed, batch.lane)).or_default();
-        let track = rows.take(from, |number| {
-            made = Some(number);
-            next
-        });
-        if let Some(number) = made {
-            self.tracks += 1;
-            let BatchName { feed, lane, .. } = batch;
-            let name = format!("feed {feed}, lane {lane}, {}, filled {number}", self.device_of(batch));
-            self.name("thread_name", LANES, track, &name)?;
+    fn owner(&self, batch: BatchName, stage: Stage) -> Owner {
+        match stage {
+            Stage::Filled => Owner::Lane(batch.lane),
+            Stage::Ready | Stage::Held => Owner::Device(self.device_of(batch)),
         }
-        Ok(track)
     }
 
-    fn device_row(&mut self, batch: BatchName, from: Duration) -> io::Result<u64> {
+    /// Puts a batch on a track of its lane or its device that is free, or on a new one.
+    fn put(&mut self, batch: BatchName, stage: Stage, since: Duration) -> io::Result<()> {
         let (next, mut made) = (self.tracks, None);
-        let device = self.device_of(batch);
-        let rows = self.at_device.entry((batch.feed, device.clone())).or_default();
-        let track = rows.take(from, |number| {
+        let owner = self.owner(batch, stage);
+        let rows = self.rows.entry((batch.feed, owner)).or_default();
+        let track = rows.take(since, |number| {
             made = Some(number);
             next
         });
-        if let Some(number) = made {
-            self.tracks += 1;
-            self.name(
-                "thread_name",
-                DEVICES,
-                track,
-                &format!("feed {}, {device}, batch {number}", batch.feed),
-            )?;
-        }
-        Ok(track)
+        self.alive.insert(batch, Place { stage, track, since });
+        let Some(number) = made else { return Ok(()) };
+        self.tracks += 1;
+        let (BatchName { feed, lane, .. }, device) = (batch, self.device_of(batch));
+        let name = match stage {
+            Stage::Filled => format!("feed {feed}, lane {lane}, {device}, filled {number}"),
+            Stage::Ready | Stage::Held => format!("feed {feed}, {device}, batch {number}"),
+        };
+        self.name("thread_name", stage.group(), track, &name)
     }
 
     fn slice(

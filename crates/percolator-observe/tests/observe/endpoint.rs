@@ -47,13 +47,13 @@ fn the_numbers_of_a_feed_are_served_while_it_runs() {
     assert_eq!(before, 400);
     drop(train);
     // Nothing changes any more: what is served is what the feed says.
-    let found = scrape(&format!("http://{address}")).unwrap();
+    let found = scrape(&format!("http://{address}"), None).unwrap();
     assert_eq!(found, [("train".to_owned(), Numbers::of(&watch))]);
-    assert_eq!(scrape(&format!("http://{address}/metrics/")).unwrap(), found);
+    assert_eq!(scrape(&format!("http://{address}/metrics/"), None).unwrap(), found);
     feeds.put("test", watch);
-    assert_eq!(scrape(&format!("http://{address}/")).unwrap().len(), 2);
+    assert_eq!(scrape(&format!("http://{address}/"), None).unwrap().len(), 2);
     feeds.remove("train");
-    assert_eq!(scrape(&format!("http://{address}/")).unwrap()[0].0, "test");
+    assert_eq!(scrape(&format!("http://{address}/"), None).unwrap()[0].0, "test");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_address_that_is_taken_is_named() {
 
 #[test]
 fn an_endpoint_that_has_no_feed_is_refused_with_a_reason() {
-    let of = |url: &str| shown::with_sources(&scrape(url).unwrap_err());
+    let of = |url: &str| shown::with_sources(&scrape(url, None).unwrap_err());
     for url in ["", "127.0.0.1:9464", "http://", "https://127.0.0.1:9464", "file:///etc/passwd"] {
         assert!(of(url).contains("http://HOST:PORT"), "{url}");
     }

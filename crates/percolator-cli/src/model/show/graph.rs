@@ -23,12 +23,11 @@ const JSON_VALUES_MAX: usize = 4 << 20;
 
 /// Prints graphs.
 pub(super) fn show(graphs: &Graphs, chosen: &[&MetaGraph], how: How) -> anyhow::Result<()> {
-    let mut out = stdout();
     if how.json {
         let mut budget = JSON_VALUES_MAX;
         let found = chosen.iter().map(|graph| graph_json(graph, &mut budget));
         let found = found.collect::<anyhow::Result<Vec<_>>>()?;
-        let found = match graphs {
+        return stdout().json(&match graphs {
             Graphs::Alone(graph) => {
                 json!({ "path": graph.path().to_string_lossy(), "meta_graphs": found })
             }
@@ -37,10 +36,9 @@ pub(super) fn show(graphs: &Graphs, chosen: &[&MetaGraph], how: How) -> anyhow::
                 "schema_version": model.schema_version(),
                 "meta_graphs": found,
             }),
-        };
-        writeln!(out, "{found:#}")?;
-        return out.finish();
+        });
     }
+    let mut out = stdout();
     if let Graphs::Saved(model) = graphs {
         write_model(model, &mut out)?;
     }

@@ -134,10 +134,7 @@ fn show_json(checkpoint: &Checkpoint, objects: &ObjectGraph) -> anyhow::Result<(
             })
         })
         .collect();
-    let mut out = stdout();
-    let found = json!({
+    stdout().json(&json!({
         "path": checkpoint.prefix().to_string_lossy(), "objects": found, "paths_left_out": paths.left_out,
-    });
-    writeln!(out, "{found:#}")?;
-    out.finish()
+    }))
 }

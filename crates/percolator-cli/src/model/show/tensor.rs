@@ -58,14 +58,10 @@ pub(super) fn list_json(model: &Model) -> anyhow::Result<()> {
         json!({ "name": info.name, "dtype": info.data_type.name(), "shape": info.shape })
     };
     let tensors: Vec<_> = by_name(model).into_iter().map(tensor).collect();
-    let mut out = stdout();
-    let format = model.format().name();
-    let found = json!({
+    stdout().json(&json!({
         "path": model.path().to_string_lossy(),
-        "format": format,
+        "format": model.format().name(),
         "metadata": model.metadata(),
         "tensors": tensors,
-    });
-    writeln!(out, "{found:#}")?;
-    out.finish()
+    }))
 }

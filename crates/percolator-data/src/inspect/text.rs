@@ -1,9 +1,11 @@
 //! A report as lines of text. What a list leaves out is counted at its end.
 
-use std::io::{self, Write};
+use std::fmt::{Result, Write as _};
 
-use percolator_data::inspect::{Duplicates, LabelCount, Labels, Report};
 use percolator_files::shown::{self, count};
+
+use super::duplicates::Duplicates;
+use super::report::{LabelCount, Labels, Report};
 
 /// The most lines for labels, and for shapes.
 const LABELS_MAX: usize = 20;
@@ -12,11 +14,20 @@ const SHAPES_MAX: usize = 8;
 const BAR: u64 = 20;
 
 /// What is said of raw images in another order than a Datum's.
-pub(crate) const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side \
+pub const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side \
      (HxWxC, what tobytes of an image stores), and a Datum has them channel by channel (CxHxW): write them \
      transposed";
 
-pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+/// Returns the report as lines of text.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(report, &mut text);
+    text
+}
+
+fn write(report: &Report, out: &mut String) -> Result {
     writeln!(out, "{}: {} of {}", shown::message(&report.path), report.kind, report.content)?;
     if report.files > 1 {
         writeln!(out, "  files      {}", report.files)?;
@@ -75,7 +86,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n{}", report.net.trim_end())
 }
 
-fn write_features(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn write_features(report: &Report, out: &mut String) -> Result {
     for feature in &report.features {
         let (name, kinds) = (shown::message(&feature.name), feature.kinds.join(", "));
         let values = match feature.values_min == feature.values_max {
@@ -96,7 +107,7 @@ fn write_features(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// A line for each label if they are few; otherwise the most and the least frequent.
-fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
+fn write_labels(labels: &Labels, out: &mut String) -> Result {
     let counts = &labels.counts;
     let (Some(first), Some(last)) = (counts.first(), counts.last()) else { return Ok(()) };
     writeln!(out, "  labels     {}, from {} to {}", counts.len(), first.label, last.label)?;
@@ -126,9 +137,7 @@ fn write_labels(labels: &Labels, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io::Result<()> {
-    /// The most groups that are listed.
-    const GROUPS_MAX: usize = 5;
+fn write_duplicates(what: &str, found: &Duplicates, out: &mut String) -> Result {
     /// The most records that are listed of a group.
     const MEMBERS_MAX: usize = 8;
 
@@ -143,7 +152,7 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io:
         count(found.groups, "group"),
         found.groups_with_labels_that_differ
     )?;
-    for group in found.listed.iter().take(GROUPS_MAX) {
+    for group in &found.listed {
         let records: Vec<String> = group.records.iter().take(MEMBERS_MAX).map(u64::to_string).collect();
         let more = match group.count - records.len() as u64 {
             0 => String::new(),
@@ -152,7 +161,7 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut impl Write) -> io:
         let labels = if group.labels_differ { " (their labels differ)" } else { "" };
         writeln!(out, "             records {}{more}{labels}", records.join(", "))?;
     }
-    let more = found.groups.saturating_sub(GROUPS_MAX as u64);
+    let more = found.groups - found.listed.len() as u64;
     if more > 0 {
         writeln!(out, "             and {more} more groups")?;
     }

@@ -1,15 +1,53 @@
-//! Two results side by side, for people.
+//! `percolator bench --compare`: two results side by side.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
 
+use anyhow::ensure;
 use percolator_files::shown;
 use percolator_measure::Ratio;
-use percolator_measure::compare::{Comparison, Row, Verdict};
+use percolator_measure::compare::{Comparison, Results, Row, Verdict};
 
-use crate::bench::report::grouped;
+use super::Bench;
+use super::report::grouped;
+use crate::exit;
+use crate::out::stdout;
+
+impl Bench {
+    /// Compares; the exit code is 1 if the new one is slower beyond the noise.
+    pub(super) fn compare(&self, paths: [&Path; 2]) -> anyhow::Result<ExitCode> {
+        let measures = !self.synthetic.is_empty() || self.input.source.is_given();
+        ensure!(!measures, "--compare measures nothing: leave out what to measure");
+        let [old, new] = [Results::load(paths[0])?, Results::load(paths[1])?];
+        let names = paths.map(|path| shown::path(path).to_string());
+        let mut out = stdout();
+        let (mut is_well, mut compared) = (true, 0);
+        for one in old.jobs() {
+            let Some(other) = new.partner(one) else { continue };
+            let names = [&*names[0], &*names[1]];
+            let Some(comparison) = Comparison::of(names, one, other) else { continue };
+            compared += 1;
+            is_well &= comparison.records_per_s.verdict != Verdict::Worse;
+            let text = if self.json { serde_json::to_string(&comparison)? } else { table(&comparison) };
+            writeln!(out, "{text}")?;
+        }
+        out.finish()?;
+        ensure!(compared > 0, "{} and {}: the two have no job in common", names[0], names[1]);
+        for (results, others, name) in [(&old, &new, &names[0]), (&new, &old, &names[1])] {
+            for one in results.jobs().iter().filter(|one| others.partner(one).is_none()) {
+                let job = shown::message(&one.job);
+                // Even if nobody reads this.
+                let _ = writeln!(std::io::stderr(), "percolator: only {name} has the job {job}");
+            }
+        }
+        Ok(exit::found(is_well))
+    }
+}
 
 /// A job's figures side by side, 100 columns wide at most, but for names of files.
-pub(super) fn table(compared: &Comparison) -> String {
+fn table(compared: &Comparison) -> String {
     let mut said = String::new();
     // Writing to a string cannot fail.
     let _ = write(compared, &mut said);
