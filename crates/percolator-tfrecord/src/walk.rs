@@ -348,6 +348,6 @@ fn read_at(file: &mut OpenFile, plain: &PlainFile, into: &mut [u8], at: u64) -> 
     })
 }
 
-fn failed(plain: &PlainFileFile, error: &io::Error) -> TfRecordError {
+fn failed(plain: &PlainFile, error: &io::Error) -> TfRecordError {
     TfRecordError::io(&plain.path, "read the file", error)
 }
