@@ -49,7 +49,7 @@ const NOT_READ: [&str; 22] = [
 /// Whether a type is one of these, or lies in one.
 fn is_not_read(type_name: &str) -> bool {
     let rest = |name: &&str| type_name.strip_prefix(".tensorflow.")?.strip_prefix(*name);
-    NOT_READ.iter().filter_map(|name| rest(&name)).any(|rest| rest.is_empty() || rest.starts_with('.'))
+    NOT_READ.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Leaves out of messages what nothing reads, and makes numbers of enums.
@@ -74,7 +74,7 @@ fn cut(scope: &str, messages: &mut Vec<DescriptorProto>) {
     messages.retain(|message| {
         // Of a map, an entry without a value.
         let is_map = message.options.as_ref().is_some_and(|options| options.map_entry());
-        !is_not_read(&path_of(message)) && !(is_map && message.field.len() < 2)
+        !(is_not_read(&path_of(message)) || is_map && message.field.len() < 2)
     });
 }
 
