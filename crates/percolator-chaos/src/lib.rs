@@ -122,15 +122,16 @@ impl Chaos {
     /// [transfer](Fault::transfer), [submit](Fault::submit), [arrival](Fault::arrival),
     /// [release](Fault::release), [last use](Fault::last_use).
     ///
-    /// Batches are numbered as they are submitted to the device. [`Batch::transfer`](percolator::Batch::transfer)
-    /// is then of another type; [`Batch::cuda`](percolator::Batch::cuda) stays as it was.
+    /// Batches are numbered as they are submitted to the device.
+    /// [`Batch::transfer`](percolator::Batch::transfer) is then of another type;
+    /// [`Batch::cuda`](percolator::Batch::cuda) stays as it was.
     #[must_use]
     pub fn device(&self, device: Device) -> Device {
         Device::from_backend(Arc::new(ChaosBackend::new(device, &self.state)))
     }
 
-    /// Wraps an iterator over [batches](Fault::batch) or steps, such as a [`Lane`](percolator::Lane): its consumer
-    /// may then be slow, stick, panic or leave.
+    /// Wraps an iterator over [batches](Fault::batch) or steps, such as a [`Lane`](percolator::Lane): its
+    /// consumer may then be slow, stick, panic or leave.
     #[must_use]
     pub fn consumer<I: IntoIterator>(&self, batches: I) -> Consumer<I::IntoIter> {
         Consumer::new(batches.into_iter(), &self.state)
