@@ -59,15 +59,21 @@ impl SelectiveMaker for Positions {
 
 #[test]
 fn what_is_made_comes_step_by_step_in_the_order_of_the_lanes() {
-    let mut feed = over(images("made", 6)).devices(hosts(2)).batch_size(2).epochs(1).build().unwrap();
+    let feed = || over(images("made", 6)).devices(hosts(2)).batch_size(2).epochs(1).build().unwrap();
+    let positions = |batch: &Batch| batch.records().iter().map(|record| record.index).collect::<Vec<_>>();
+    let due = |step: Vec<Batch>| -> Vec<_> {
+        step.iter().map(|batch| (positions(batch), vec!["label".to_owned()])).collect()
+    };
+    let due: Vec<Vec<_>> = feed().steps().map(|step| due(step.unwrap())).collect();
+    let mut feed = feed();
     let error = MadeBatches::of(&mut feed, Positions::new()).err().unwrap().to_string();
     assert!(error.contains("has 2 lanes, and tensors() is for one"), "{error}");
     let error = MadeSteps::of(&mut feed, 3, Positions::new()).err().unwrap().to_string();
     assert!(error.contains("has 2 lane(s), but tensors_on() was given 3 device(s)"), "{error}");
     let steps = MadeSteps::of(&mut feed, 2, Positions::new()).unwrap().only(["label"]).unwrap();
     let made: Vec<Vec<_>> = steps.map(Result::unwrap).collect();
-    let due = |positions: &[u64]| (positions.to_vec(), vec!["label".to_owned()]);
-    assert_eq!(made, [vec![due(&[0, 1]), due(&[2, 3])], vec![due(&[4]), due(&[5])]]);
+    assert_eq!(made, due);
+    assert_eq!(made.len(), 2);
 }
 
 #[test]

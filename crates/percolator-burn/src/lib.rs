@@ -53,7 +53,7 @@ mod loader;
 mod tensors;
 
 pub use error::BurnError;
-pub use feed::{BurnFeed, TensorSteps, TensorStepsOn};
+pub use feed::{BurnFeed, TensorMaker, TensorSteps, TensorStepsOn};
 pub use loader::FeedLoader;
 pub use tensors::{BurnBatch, Tensors};
 

@@ -14,8 +14,8 @@ pub enum CandleError {
     /// The feed ended with an error.
     #[error(transparent)]
     Feed(#[from] FeedError),
-    /// A field of a batch was asked for as something that it is not. Nothing in this crate returns it: it is
-    /// here so that a training loop can use `?` on batches as well.
+    /// There is no such field, or a field of a batch was asked for as something that it is not: a training
+    /// loop can use `?` on batches as well.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// A CUDA device refused to wait for a batch.

@@ -67,7 +67,7 @@ mod tensors;
 
 pub use batch::CandleBatch;
 pub use error::CandleError;
-pub use feed::{CandleFeed, TensorSteps, TensorStepsOn};
+pub use feed::{CandleFeed, TensorMaker, TensorSteps, TensorStepsOn};
 pub use tensors::Tensors;
 
 /// The README's code compiles.

@@ -57,7 +57,7 @@ mod tensors;
 mod torch;
 
 pub use error::TchError;
-pub use steps::{TchFeed, TensorSteps, TensorStepsOn};
+pub use steps::{TchFeed, TensorMaker, TensorSteps, TensorStepsOn};
 pub use tensors::{TchBatch, Tensors};
 
 /// The README's code compiles.
