@@ -58,16 +58,21 @@ pub fn digest_watched(
 /// A run to be hashed, and the position of its first record.
 type Part = (u64, Run);
 
-/// The digest of the parts that follow each other from the start, and of parts after them.
+/// The digest of the parts that follow each other from the start, and of parts after them: as many as some
+/// hashers got through while another one hashed the part before.
 struct Hashed {
     digest: DataDigest,
     later: BTreeMap<u64, DataDigest>,
-    /// Set if the data were written to in the meantime.
+    /// Set if the data were written to in the meantime: then the pass ends.
     changed: Option<SourceError>,
 }
 
 impl Hashed {
     fn add(&mut self, first: u64, part: DataDigest) {
+        if self.changed.is_some() {
+            // A part is missing, and all after it would wait for it.
+            return;
+        }
         self.later.insert(first, part);
         while let Some(next) = self.later.remove(&self.digest.contents().records()) {
             self.digest.append(next);
@@ -116,55 +121,50 @@ fn of_source(
         // If no hasher could be started, this thread must not wait for one.
         drop((parts, give_back));
         let mut runs = 0;
-        let is_whole = walk(source, progress, |part| {
+        let is_whole = walk(source, |part| {
+            count(&part.1, progress);
+            if progress.is_stopped() || hashed.lock().changed.is_some() {
+                return None;
+            }
             if is_alone {
                 hash(&part);
-                return part.1;
+                return Some(part.1);
             }
             let _ = sender.send(part);
             if runs < 2 * threads {
                 runs += 1;
-                return Run::with_capacity(RUN_RECORDS);
+                return Some(Run::with_capacity(RUN_RECORDS));
             }
-            free.recv().unwrap_or_else(|_| Run::with_capacity(RUN_RECORDS))
+            Some(free.recv().unwrap_or_else(|_| Run::with_capacity(RUN_RECORDS)))
         });
         drop(sender);
         is_whole
     })?;
     let Hashed { digest, changed, .. } = hashed.into_inner();
     match changed {
-        _ if !is_whole => Ok(None),
+        _ if progress.is_stopped() && !is_whole => Ok(None),
         Some(changed) => Err(changed),
         None => Ok(Some(digest)),
     }
 }
 
 /// Reads a source from its first record on and hands its records over in runs, each in exchange for an empty
-/// one. Whether it got to the end: the progress may be told to stop.
-fn walk(
-    source: &dyn Source,
-    progress: &Progress,
-    mut hand_over: impl FnMut(Part) -> Run,
-) -> Result<bool, SourceError> {
+/// one. Returns `false` if `hand_over` ended the pass before the last of them.
+fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Option<Run>) -> Result<bool, SourceError> {
     let mut cursor = source.cursor()?;
     cursor.seek(0)?;
     let (mut run, mut first, mut index) = (Run::with_capacity(RUN_RECORDS), 0, 0);
     while let Some(entry) = cursor.advance()? {
         if run.value_bytes() >= RUN_BYTES || run.len() >= RUN_RECORDS {
-            if progress.is_stopped() {
-                return Ok(false);
-            }
-            count(&run, progress);
-            run = hand_over((first, run));
+            let Some(next) = hand_over((first, run)) else { return Ok(false) };
+            run = next;
             run.clear();
             first = index;
         }
         run.push(RecordId { epoch: 0, index }, entry);
         index += 1;
     }
-    count(&run, progress);
-    hand_over((first, run));
-    Ok(true)
+    Ok(hand_over((first, run)).is_some())
 }
 
 fn count(run: &Run, progress: &Progress) {
