@@ -297,9 +297,24 @@ impl Device {
         self.backend.name()
     }
 
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
     /// Its backend, for one that wraps it.
+    ///
+    /// # Safety
+    ///
+    /// A lane keeps promises to the [`Transfer`]s of its device, and devices rely on them. Whoever makes a
+    /// transfer by this backend must keep them in its place:
+    ///
+    /// - the memory of a submitted batch is not freed before the transfer is dropped, and the transfer is
+    ///   dropped, not forgotten;
+    /// - the memory is not written between a submission and the end of the transfer's last use;
+    /// - no batch is submitted before the last use of the one before has ended.
     #[must_use]
-    pub fn backend(&self) -> &dyn Backend {
+    #[expect(unsafe_code, reason = "what a device relies on is the caller's to keep")]
+    pub unsafe fn backend_to_wrap(&self) -> &dyn Backend {
         &*self.backend
     }
 

@@ -279,7 +279,7 @@ impl ResolvedFeed {
             near,
             batches: LaneBatches {
                 layout: self.layout.clone(),
-                first: self.layout.clone(),
+                first_layout: self.layout.clone(),
                 capacity: self.capacity,
                 pads,
             },

@@ -46,7 +46,7 @@ impl Prefetcher {
             }
         }
         if bad.is_empty() {
-            self.batches.layout = self.batches.first.clone();
+            self.batches.layout = self.batches.first_layout.clone();
             return Ok(Front::Good(bad));
         }
         Ok(Front::Bad(bad))
@@ -57,7 +57,7 @@ impl Prefetcher {
     /// resumed run does not know them.
     fn layout_of(&self, record: &Record<'_>) -> Result<Arc<BatchLayout>, Box<RecordError>> {
         let layout = self.processor.layout(record, &self.batches.layout)?;
-        if layout.rows() > 1 && layout != self.batches.first {
+        if layout.rows() > 1 && layout != self.batches.first_layout {
             self.processor.check_good(record, layout.fields())?;
         }
         Ok(layout)
@@ -68,7 +68,7 @@ impl Prefetcher {
     pub(super) fn why_no_room(&self, run: &Lease, decided: usize, error: FeedError) -> FeedError {
         let is_memory = matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. }));
         let Some(record) =
-            run.get(decided).filter(|_| is_memory && self.batches.layout != self.batches.first)
+            run.get(decided).filter(|_| is_memory && self.batches.layout != self.batches.first_layout)
         else {
             return error;
         };
@@ -93,7 +93,7 @@ impl Prefetcher {
 
     /// Makes a batch of only bad records, with the layout of the source's first.
     pub(super) fn begin_and_close(&mut self, end: Option<StepEnd>) {
-        self.batches.layout = self.batches.first.clone();
+        self.batches.layout = self.batches.first_layout.clone();
         match self.begin() {
             Ok(()) => self.close_batch(end),
             Err(error) => self.fail(error),

@@ -109,10 +109,10 @@ pub(crate) struct Prefetcher {
 
 /// What the batches of a lane are like.
 pub(crate) struct LaneBatches {
-    /// The layout and capacity of a batch: at first according to the source's first good record (`first`),
-    /// later according to the first good record of the batch before.
+    /// The layout and capacity of a batch: at first according to the source's first good record
+    /// (`first_layout`), later according to the first good record of the batch before.
     pub(crate) layout: Arc<BatchLayout>,
-    pub(crate) first: Arc<BatchLayout>,
+    pub(crate) first_layout: Arc<BatchLayout>,
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
     pub(crate) pads: bool,

@@ -200,17 +200,13 @@ impl<'a> Dealer<'a> {
         let source = &self.shared.key.source;
         // A run of one record takes over a large value together with its buffer.
         let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
-            true => self.deal(turn, step, 1, |run| match cursor.give(id, run) {
-                true => Ok(()),
-                false => {
-                    let message = "its cursor says that the value fills a buffer, and does not give it; one \
-                                   that wraps another cursor must pass on `give`";
-                    Err(SourceError::Broken {
-                        path: source.clone(),
-                        index: id.index,
-                        message: message.into(),
-                    })
+            true => self.deal(turn, step, 1, |run| {
+                if cursor.give(id, run) && run.len() == 1 {
+                    return Ok(());
                 }
+                let message = "its cursor says that the value fills a buffer, and does not give it; one that \
+                               wraps another cursor must pass on `give`";
+                Err(SourceError::Broken { path: source.clone(), index: id.index, message: message.into() })
             }),
             false => self.deal(turn, step, 1, |run| {
                 let room = run.make_room(&entry);

@@ -35,8 +35,10 @@ impl VerifiesLater {
         VerifiesLater { pool: helpers.map(Pool::new), of_blocks: true }
     }
 
-    /// The part of the promise that covers values. Blocks are verified by the cursor, which needs no help.
-    pub(super) fn of_values() -> Self {
+    /// The part of the promise that covers values with checksums of their own. Blocks are verified by the
+    /// cursor, which needs no help: for a source that combines the records of several.
+    #[must_use]
+    pub fn of_values(self) -> Self {
         VerifiesLater { pool: None, of_blocks: false }
     }
 

@@ -79,8 +79,8 @@ impl<'a> Entry<'a> {
     ///
     /// # Panics
     ///
-    /// If the block of the other record has not been verified yet: no cursor that callers can open leaves
-    /// that to them.
+    /// If the block of the other record has not been verified yet: only a cursor that was
+    /// [promised](super::VerifiesLater) more than [values](super::VerifiesLater::of_values) leaves that.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
         assert!(other.unverified.is_none(), "nobody verifies the block of a companion");
@@ -90,12 +90,13 @@ impl<'a> Entry<'a> {
 
     /// A record whose bytes cannot be used. The known part of its value is for messages only. Only a cursor
     /// whose caller [verifies later](super::VerifiesLater) may return it.
-    #[must_use]
-    pub fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
+    pub(crate) fn damaged(key: &'a [u8], value: &'a [u8], damage: &'a SourceError) -> Self {
         Entry { damage: Some(damage), ..Entry::borrowed(key, value) }
     }
 
-    /// The same record with another value, which is the cursor's. What is wrong with the record stays.
+    /// The same record with another value, which is the cursor's. What is wrong with the record stays. A
+    /// checksum that was deferred goes with the former value: a cursor that changes values does not pass on
+    /// entries of a [deferring cursor](super::Source::deferring_cursor), unless it means to damage them.
     #[must_use]
     pub fn with_value(self, value: &'a [u8]) -> Self {
         let Entry { companion, damage, number, .. } = self;
@@ -110,8 +111,7 @@ impl<'a> Entry<'a> {
 
     /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a
     /// run. Only a cursor whose caller [verifies later](super::VerifiesLater) may return it.
-    #[must_use]
-    pub fn whole(self) -> Self {
+    pub(crate) fn whole(self) -> Self {
         Entry { is_whole: true, ..self }
     }
 

@@ -65,9 +65,9 @@ const NOT_WRITTEN: u64 = 0;
 /// A source of records, opened for reading.
 ///
 /// A source is cheap to share; each [`Cursor`] reads it independently. Path, records and cursor are all that
-/// a source must have; the other methods let it do more: be found by position, name its files, read ahead,
-/// lend, and leave checksums to the workers. The crate's own sources have nothing beyond them, so a source
-/// that wraps another one can pass everything on.
+/// a source must have; the other methods let it do more: be found by position, name its files, read ahead.
+/// A feed asks the crate's own sources nothing beyond them, so a source that wraps another one can pass
+/// everything on.
 pub trait Source: Send + Sync + fmt::Debug {
     /// The source's path, which names it in messages and in the registry.
     fn path(&self) -> &Path;
@@ -153,7 +153,8 @@ pub trait Source: Send + Sync + fmt::Debug {
         Files::of([self.path()])
     }
 
-    /// The sources that it joins, if it has no records of its own.
+    /// The sources that it joins, if it has no records of its own. A source that joins it then works with
+    /// these, and not with it. None of them may lead back here.
     fn parts(&self) -> &[Arc<dyn Source>] {
         &[]
     }
@@ -173,7 +174,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// The newest commit to the source: a number that every commit changes, and that stays the same if the
     /// source cannot be written to while it is read. A feed that has counted the records compares this with
     /// the [commit of the cursor](Cursor::commit) that reads them, and ends with [`SourceError::Committed`]
-    /// if they differ. `None`, the default, compares nothing.
+    /// if they differ. `None`, the default, compares nothing. Override this and the cursor's method, or
+    /// neither.
     ///
     /// # Errors
     ///
@@ -185,7 +187,9 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// Opens a [cursor](Self::cursor) for a feed, whose workers verify deferred checksums before they use the
     /// values. By default, the cursor verifies everything itself.
     ///
-    /// A source that wraps another one passes the promise on, and its cursor passes on [`Cursor::give`].
+    /// A source that wraps another one may pass the promise on if its cursor passes on the entries as they
+    /// are, and [`Cursor::give`]. One that reads or changes values leaves this method as it is: nobody has
+    /// verified them yet.
     ///
     /// # Errors
     ///
@@ -269,7 +273,8 @@ pub trait Cursor {
 
     /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
     /// that a large value is not copied. A reader asks for it only if the entry says that its value [fills a
-    /// buffer](Entry::is_whole). The entry's bytes are gone afterwards. Returns `false` if nothing was added.
+    /// buffer](Entry::is_whole), as entries of the crate's own cursors may. The entry's bytes are gone
+    /// afterwards. Returns `false` if nothing was added.
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         let _ = (id, run);
         false

@@ -125,9 +125,10 @@ impl Source for Paired {
 
     /// Only values are left to the caller: the contents of two blocks are compared, so each is verified
     /// first.
-    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        let cursor = |source: &dyn Source| source.deferring_cursor(VerifiesLater::of_values());
-        Ok(self.pair(cursor(&*self.first)?, cursor(&*self.second)?))
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        let promise = promise.of_values();
+        let first = self.first.deferring_cursor(promise.clone())?;
+        Ok(self.pair(first, self.second.deferring_cursor(promise)?))
     }
 }
 

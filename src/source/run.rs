@@ -179,7 +179,7 @@ impl Run {
     ///
     /// If the run has a record, if the value is not in the buffer, or if the key is longer than what the
     /// buffer has before the value: it goes there.
-    pub fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
+    pub(crate) fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
         assert!(self.places.is_empty(), "a run takes a buffer for its first record");
         assert!(
             key.len() <= value.start && value.start <= value.end && value.end <= buffer.len(),

@@ -105,18 +105,27 @@ fn a_source_that_cannot_go_back_is_read_once() {
     assert_eq!(records, [4, 4, 2]);
 }
 
-/// Passes on all that another source can do for a feed, or forgets `give`.
+/// Passes on what nobody has verified yet, and values that fill a buffer.
 #[derive(Debug)]
 struct PassingOn {
     inner: TfRecord,
-    gives: bool,
+    gives: Gives,
     /// How many values its cursors gave.
     given: Arc<AtomicUsize>,
 }
 
+/// How a wrapper has `give`.
+#[derive(Clone, Copy, Debug)]
+enum Gives {
+    On,
+    Nothing,
+    /// Says that it gave, and did not.
+    InWords,
+}
+
 struct PassingOnCursor {
     inner: Box<dyn Cursor>,
-    gives: bool,
+    gives: Gives,
     given: Arc<AtomicUsize>,
 }
 
@@ -149,9 +158,9 @@ impl Cursor for PassingOnCursor {
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        let is_given = self.gives && self.inner.give(id, run);
+        let is_given = matches!(self.gives, Gives::On) && self.inner.give(id, run);
         self.given.fetch_add(usize::from(is_given), Ordering::Relaxed);
-        is_given
+        is_given || matches!(self.gives, Gives::InWords)
     }
 }
 
@@ -162,19 +171,33 @@ fn a_wrapper_gives_large_values_on_and_one_that_forgets_it_is_an_error_that_says
     let mut writer = TfRecordWriter::create(&path, Compression::Plain).unwrap();
     (0..5).for_each(|index| writer.write(&vec![index; 200_000]).unwrap());
     writer.finish().unwrap();
-    let wrapped = |gives| {
-        let inner = TfRecord::options().access(Access::Read).open(&path).unwrap();
+    let wrapped = |access, gives| {
+        let inner = TfRecord::options().access(access).open(&path).unwrap();
         PassingOn { inner, gives, given: Arc::default() }
     };
-    let all = wrapped(true);
+    let all = wrapped(Access::Read, Gives::On);
     let given = all.given.clone();
     for (batch, index) in feed(all).batch_size(1).build().unwrap().into_iter().zip(0_u8..) {
         assert!(batch.unwrap().get::<u8>("data").unwrap().iter().all(|&byte| byte == index));
     }
     assert_eq!(given.load(Ordering::Relaxed), 5);
-    let forgotten = feed(wrapped(false)).batch_size(1).build().unwrap().into_iter().next().unwrap();
-    let message = forgotten.unwrap_err().to_string();
-    assert!(message.contains("record 0") && message.contains("must pass on `give`"), "{message}");
+    let error = |source| {
+        let batches = feed(source).batch_size(1).build().unwrap();
+        batches.into_iter().find_map(Result::err).unwrap().to_string()
+    };
+    for gives in [Gives::Nothing, Gives::InWords] {
+        let message = error(wrapped(Access::Read, gives));
+        assert!(message.contains("record 0") && message.contains("must pass on `give`"), "{message}");
+    }
+    // What a wrapper passes on without a look is verified all the same.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    for access in [Access::Mapped, Access::Read] {
+        let message = error(wrapped(access, Gives::On));
+        assert!(message.contains("record 2") && message.contains("checksum"), "{message}");
+    }
 }
 
 /// The first records of another source, whose cursors have all of them.

@@ -1,19 +1,21 @@
 //! A device whose calls and events may fail.
 
+#![expect(unsafe_code, reason = "a wrapped device relies on what a lane promises")]
+
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::TransparentWrapper;
 use parking_lot::Mutex;
+use percolator::batch::HostMemory;
+use percolator::device::{Backend, Capacity, Device, DeviceError, Event, HostBatch, Transfer};
+use percolator::transform::DeviceTransform;
 
 use crate::fault::{Effect, Place};
 use crate::memory::{CountedMemory, Watch};
 use crate::state::{State, pass};
-use percolator::batch::HostMemory;
-use percolator::device::{Backend, Capacity, Device, DeviceError, Event, HostBatch, Transfer};
-use percolator::transform::DeviceTransform;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many of each were requested.
 #[derive(Debug, Default)]
@@ -55,6 +57,13 @@ impl ChaosBackend {
         let (name, counts) = (inner.name(), Counts::default());
         ChaosBackend { inner, shared: Arc::new(Shared { name, state: state.clone(), counts }) }
     }
+
+    fn inner(&self) -> &dyn Backend {
+        // SAFETY: the transfers made by it are those within `ChaosTransfer`, one in each, which passes every
+        // call of its lane on, never says that a last use is over before the inner one does, and is dropped
+        // with the inner one in it. So the lane's promises hold for the inner one as well.
+        unsafe { self.inner.backend_to_wrap() }
+    }
 }
 
 impl Backend for ChaosBackend {
@@ -69,7 +78,7 @@ impl Backend for ChaosBackend {
             bytes,
             message,
         })?;
-        let memory = self.inner.backend().host_memory(bytes)?;
+        let memory = self.inner().host_memory(bytes)?;
         Ok(Box::new(CountedMemory::new(memory, &self.shared.state)))
     }
 
@@ -80,21 +89,21 @@ impl Backend for ChaosBackend {
             bytes: capacity.bytes,
             message,
         })?;
-        let inner = self.inner.backend().transfer(capacity)?;
+        let inner = self.inner().transfer(capacity)?;
         Ok(Box::new(ChaosTransfer::new(inner, &self.shared)))
     }
 
     fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
-        let inner = Device::from_backend(self.inner.backend().transforming(transform)?);
+        let inner = Device::from_backend(self.inner().transforming(transform)?);
         Ok(Arc::new(ChaosBackend { inner, shared: self.shared.clone() }))
     }
 
     fn has_own_memory(&self) -> bool {
-        self.inner.backend().has_own_memory()
+        self.inner().has_own_memory()
     }
 
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
-        self.inner.backend().free_bytes()
+        self.inner().free_bytes()
     }
 
     /// Those whose own end is reached are asked of the inner device together.
@@ -114,12 +123,12 @@ impl Backend for ChaosBackend {
                 Err(error) => return Some((place, Err(error))),
             }
         }
-        let (at, outcome) = self.inner.backend().first_unused(&mut inner.into_iter())?;
+        let (at, outcome) = self.inner().first_unused(&mut inner.into_iter())?;
         Some((asked[at], outcome))
     }
 
     fn numa_node(&self) -> Option<usize> {
-        self.inner.backend().numa_node()
+        self.inner().numa_node()
     }
 }
 

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
+use percolator::batch::HostMemory;
+use percolator::device::HostBatch;
 use twox_hash::XxHash3_128;
 
 use crate::state::State;
-use percolator::batch::HostMemory;
-use percolator::device::HostBatch;
 
 /// Memory of the inner device.
 #[derive(Debug)]

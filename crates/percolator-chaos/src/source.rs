@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::fault::{Effect, Place};
-use crate::splitmix::{SplitMix, fold};
-use crate::state::State;
 use percolator::record::RecordId;
 use percolator::source::{
     Cursor, Entry, Files, HeldBytes, Identity, IndexPlace, Passes, Run, Source, SourceError, SpareBuffers,
     VerifiesLater,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::fault::{Effect, Place};
+use crate::splitmix::{SplitMix, fold};
+use crate::state::State;
 
 /// Separates the bytes of damaged records from all other draws of a seed.
 const DAMAGE: u64 = 0x6461_6d61_6765;

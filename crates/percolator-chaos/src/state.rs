@@ -1,11 +1,12 @@
 //! What the wrappers of one [`Chaos`](crate::Chaos) share: which faults have struck, what is stuck, what is
 //! alive.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::fault::{Effect, Faults, Place};
 use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fault::{Effect, Faults, Place};
 
 /// What is alive of the things that a [`Chaos`](crate::Chaos) made.
 #[non_exhaustive]

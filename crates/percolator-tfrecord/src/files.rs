@@ -14,7 +14,7 @@ use percolator_files::whole_file::{self, kind_of};
 
 use crate::error::TfRecordError;
 
-/// The endings of files that are kept beside records: those that this crate keeps there, or once kept, files
+/// The endings of files that are kept beside records: those that Percolator keeps there, or once kept, files
 /// that are being written and their locks, outputs of runs that found another file at their paths; the lists
 /// that a conversion writes, TensorFlow Datasets' descriptions, indexes of other readers, checksums, and
 /// pages.

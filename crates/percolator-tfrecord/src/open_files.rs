@@ -17,10 +17,10 @@ use crate::error::TfRecordError;
 /// 1,024 open files.
 const KEPT_MAX: usize = 256;
 
-/// A cursor's file, while it is open.
+/// A walk's file, while it is open.
 type Slot = Mutex<Option<Arc<File>>>;
 
-/// The files that were opened last. The cursors own them: a file is closed with its cursor.
+/// The files that were opened last. The walks own them: a file is closed with its walk.
 static KEPT: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Opens a path that must be a regular file, without waiting for a pipe.
@@ -49,7 +49,7 @@ pub(crate) fn open_again(path: &Path, state: FileState) -> Result<File, TfRecord
     Err(TfRecordError::Changed { file: path.to_owned(), was: state.bytes, found })
 }
 
-/// A cursor's file. It is opened when needed, and may be closed between two uses.
+/// A walk's file. It is opened when needed, and may be closed between two uses.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFile(Option<Arc<Slot>>);
 

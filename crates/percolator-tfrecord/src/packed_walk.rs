@@ -36,7 +36,7 @@ pub struct PackedWalk {
     room: usize,
     /// The length of the data of the record that was read last.
     data_bytes: usize,
-    /// Where the buffer comes from and goes to, if several cursors share it.
+    /// Where the buffer comes from and goes to, if several walks share it.
     spare: Option<Rc<SpareBuffers>>,
     /// Why there is no next record: after damage, nothing says where one starts.
     error: Option<TfRecordError>,

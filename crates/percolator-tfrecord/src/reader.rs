@@ -23,6 +23,8 @@ use crate::walk::PlainWalk;
 #[derive(Debug)]
 pub struct Reader {
     walk: Walk,
+    /// What ended it, which is not the record's own.
+    error: Option<TfRecordError>,
 }
 
 #[derive(Debug)]
@@ -30,6 +32,25 @@ enum Walk {
     Mapped(PlainWalk, Arc<FileMap>),
     Read(PlainWalk),
     Packed(PackedWalk),
+}
+
+impl Walk {
+    fn advance(&mut self) -> Result<Option<&[u8]>, TfRecordError> {
+        match self {
+            Walk::Mapped(walk, map) => {
+                let Some(frame) = walk.step(Some(map))? else { return Ok(None) };
+                let data = map.data(frame);
+                map.check(data)?;
+                Ok(Some(data))
+            }
+            Walk::Read(walk) => {
+                let Some(frame) = walk.step(None)? else { return Ok(None) };
+                walk.read(frame)?;
+                Ok(Some(walk.data()))
+            }
+            Walk::Packed(walk) => Ok(walk.step()?.map(|_| walk.data())),
+        }
+    }
 }
 
 impl Reader {
@@ -53,7 +74,7 @@ impl Reader {
             },
             RecordFile::Packed(packed) => Walk::Packed(PackedWalk::new(packed, 0)),
         };
-        Reader { walk }
+        Reader { walk, error: None }
     }
 
     /// Reads the next record; `None` past the last one.
@@ -63,20 +84,15 @@ impl Reader {
     /// [`TfRecordError::Data`] if the checksum of the record's data is wrong: the next call reads the record
     /// behind it. Any other error is returned again.
     pub fn advance(&mut self) -> Result<Option<&[u8]>, TfRecordError> {
-        match &mut self.walk {
-            Walk::Mapped(walk, map) => {
-                let Some(frame) = walk.step(Some(map))? else { return Ok(None) };
-                let data = map.data(frame);
-                map.check(data)?;
-                Ok(Some(data))
-            }
-            Walk::Read(walk) => {
-                let Some(frame) = walk.step(None)? else { return Ok(None) };
-                walk.read(frame)?;
-                Ok(Some(walk.data()))
-            }
-            Walk::Packed(walk) => Ok(walk.step()?.map(|_| walk.data())),
+        if let Some(error) = &self.error {
+            return Err(error.clone());
         }
+        let Reader { walk, error } = self;
+        walk.advance().inspect_err(|found| {
+            if !matches!(found, TfRecordError::Data { .. }) {
+                *error = Some(found.clone());
+            }
+        })
     }
 }
 

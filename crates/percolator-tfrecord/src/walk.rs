@@ -55,7 +55,7 @@ struct Read {
     room: usize,
     /// Where the data of the record that was read last are.
     place: Place,
-    /// Where the buffers come from and go to, if several cursors share them.
+    /// Where the buffers come from and go to, if several walks share them.
     spare: Option<Rc<SpareBuffers>>,
     has_left: bool,
 }

@@ -7,12 +7,10 @@
 //! threads share has [`Touches`], which fail a scenario if nothing orders two of them.
 
 #[cfg(shuttle)]
-#[path = "../../../tests/model/sync.rs"]
 mod model;
 #[cfg(not(shuttle))]
 mod real;
 #[cfg(shuttle)]
-#[path = "../../../tests/model/touches.rs"]
 mod touches;
 
 #[cfg(shuttle)]
