@@ -16,9 +16,9 @@ pub(crate) struct Deadline {
 }
 
 /// An error after which it may be worth trying again.
-pub(crate) trait MayPass: Display {
+pub(crate) trait TryAgain: Display {
     /// Whether what was asked for may succeed later.
-    fn may_pass(&self) -> bool;
+    fn is_tried_again(&self) -> bool;
 }
 
 impl Deadline {
@@ -26,27 +26,38 @@ impl Deadline {
         Deadline { start: Instant::now(), patience }
     }
 
-    pub(crate) fn waited(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
     pub(crate) fn left(&self) -> Duration {
-        self.patience.saturating_sub(self.waited())
+        self.patience.saturating_sub(self.elapsed())
     }
 
     /// Repeats what may succeed later. It must be such that doing it twice is as good as once: what was asked
     /// for may have happened.
-    pub(crate) fn patiently<T, E: MayPass>(&self, work: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    pub(crate) fn patiently<T, E: TryAgain>(&self, work: impl Fn() -> Result<T, E>) -> Result<T, E> {
+        self.patiently_as(None, work)
+    }
+
+    /// The same. Warnings name the worker, if one is given.
+    pub(crate) fn patiently_as<T, E: TryAgain>(
+        &self,
+        worker: Option<&str>,
+        work: impl Fn() -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut pauses = Pauses::default();
         loop {
-            let pause = pauses.next();
-            match work() {
-                Err(error) if error.may_pass() && self.left() > pause => {
-                    warn!(%error, "it did not succeed: trying again");
-                    thread::sleep(pause);
-                }
+            let error = match work() {
+                Err(error) if error.is_tried_again() => error,
                 done => return done,
+            };
+            let pause = pauses.next();
+            if self.left() <= pause {
+                return Err(error);
             }
+            warn!(worker, %error, "it did not succeed: trying again");
+            thread::sleep(pause);
         }
     }
 }

@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::Checkpoint;
 use super::copy_buffer::{CopyBuffer, Counted};
 use super::error::CheckpointError;
-use super::hash::{Summing, Sums};
+use super::hash::{Summing, Sums, sums_beside};
 use crate::store::{Id, NewFile, Store, StoreError};
 
-/// So many bytes are written before it is asked whether to stop. The sums are of those before them meanwhile.
-const WRITE_BYTES: usize = 1 << 20;
+/// So many bytes are written before it is asked whether to stop.
+const WRITE_BYTES: usize = 8 << 20;
 
 /// A file that is whole, and that no record names yet.
 pub(super) struct Written {
@@ -59,11 +59,7 @@ pub(super) fn copy<S: Checkpoint>(
     Ok(lock_held)
 }
 
-/// Works with the state under its lock. Returns how long that was held.
-pub(super) fn under_lock<S>(
-    state: &RwLock<S>,
-    work: impl FnOnce(&S) -> io::Result<()>,
-) -> io::Result<Duration> {
+fn under_lock<S>(state: &RwLock<S>, work: impl FnOnce(&S) -> io::Result<()>) -> io::Result<Duration> {
     let locked = state.read();
     let start = Instant::now();
     let done = work(&locked);
@@ -73,20 +69,43 @@ pub(super) fn under_lock<S>(
 }
 
 impl Target<'_> {
-    /// Writes what `hand_over` hands over, which returns for how long the state was locked.
-    pub(super) fn write(
-        &self,
-        hand_over: impl FnOnce(&mut dyn Write) -> io::Result<Duration>,
-    ) -> Result<Written, CheckpointError> {
+    fn check(&self) -> Result<(), CheckpointError> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(CheckpointError::Ended),
+            false => Ok(()),
+        }
+    }
+
+    fn error(&self, error: io::Error) -> CheckpointError {
+        StoreError::new("write a checkpoint to", &self.store.place(), error).into()
+    }
+
+    /// Writes what was copied.
+    pub(super) fn write_copy(&self, bytes: &[u8], lock_held: Duration) -> Result<Written, CheckpointError> {
+        let mut file = self.store.create(self.id, self.uuid)?;
+        let write = || {
+            for bytes in bytes.chunks(WRITE_BYTES) {
+                self.check()?;
+                file.write_all(bytes).map_err(|error| self.error(error))?;
+            }
+            self.may_appear.store(true, Ordering::Relaxed);
+            file.finish().map_err(CheckpointError::from)
+        };
+        let (sums, written) = sums_beside(bytes, write).map_err(CheckpointError::thread)?;
+        written?;
+        Ok(Written { uuid: self.uuid, sums, lock_held })
+    }
+
+    /// Writes the state under its lock.
+    pub(super) fn write_held<S: Checkpoint>(&self, state: &RwLock<S>) -> Result<Written, CheckpointError> {
         let mut file = self.store.create(self.id, self.uuid)?;
         let summing = Summing::start().map_err(CheckpointError::thread)?;
         let mut summed = Summed { file: &mut *file, summing, stop: self.stop, is_store: false };
-        let lock_held = match hand_over(&mut summed) {
+        let done = under_lock(state, |state| state.write(&mut summed));
+        let lock_held = match done {
             Ok(held) => held,
             Err(_) if self.stop.load(Ordering::Relaxed) => return Err(CheckpointError::Ended),
-            Err(error) if summed.is_store => {
-                return Err(StoreError::new("write a checkpoint to", &self.store.place(), error).into());
-            }
+            Err(error) if summed.is_store => return Err(self.error(error)),
             Err(error) => return Err(state_error(error)),
         };
         let sums = summed.summing.finish();
@@ -112,8 +131,6 @@ impl Write for Summed<'_> {
         }
         let bytes = &bytes[..bytes.len().min(WRITE_BYTES)];
         let written = self.file.write(bytes).inspect_err(|_| self.is_store = true)?;
-        // The caller takes that for an error.
-        self.is_store = written == 0;
         self.summing.update(&bytes[..written]);
         Ok(written)
     }

@@ -26,6 +26,18 @@ pub(super) struct Sums {
     pub(super) bytes: u64,
 }
 
+/// Sums bytes while `work` is done with them.
+pub(super) fn sums_beside<T>(bytes: &[u8], work: impl FnOnce() -> T) -> io::Result<(Sums, T)> {
+    thread::scope(|scope| {
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        let md5 = named("checkpoint:md5").spawn_scoped(scope, || hexadecimal(Md5::digest(bytes)))?;
+        let sha256 = named("checkpoint:sha256").spawn_scoped(scope, || hexadecimal(Sha256::digest(bytes)))?;
+        let done = work();
+        let sum = |thread: thread::ScopedJoinHandle<'_, String>| thread.join().expect("sums do not panic");
+        Ok((Sums { md5: sum(md5), sha256: sum(sha256), bytes: bytes.len() as u64 }, done))
+    })
+}
+
 /// A thread that sums, and the way to it.
 type SumThread = (Sender<Arc<Vec<u8>>>, JoinHandle<String>);
 
@@ -100,20 +112,16 @@ mod tests {
 
     #[test]
     fn sums_are_the_same_in_pieces_and_at_once() {
-        let sums = |bytes: &[u8], piece: usize| {
+        let abc = sums_beside(b"abc", || 7).unwrap();
+        assert_eq!(abc.0.md5, "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(abc.0.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!((abc.0.bytes, abc.1), (3, 7));
+        let bytes: Vec<u8> = (0..251).cycle().take(20 * PIECE_BYTES + 5).collect();
+        let (due, ()) = sums_beside(&bytes, || ()).unwrap();
+        for piece in [1 << 12, 777_777, PIECE_BYTES, usize::MAX] {
             let mut summing = Summing::start().unwrap();
             bytes.chunks(piece.min(bytes.len())).for_each(|piece| summing.update(piece));
-            summing.finish()
-        };
-        let abc = sums(b"abc", 1);
-        assert_eq!(abc.md5, "900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(abc.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!(abc.bytes, 3);
-        let bytes: Vec<u8> = (0..251).cycle().take(20 * PIECE_BYTES + 5).collect();
-        let (md5, sha256) = (hexadecimal(Md5::digest(&bytes)), hexadecimal(Sha256::digest(&bytes)));
-        let due = Sums { md5, sha256, bytes: bytes.len() as u64 };
-        for piece in [1 << 12, 777_777, PIECE_BYTES, usize::MAX] {
-            assert_eq!(sums(&bytes, piece), due);
+            assert_eq!(summing.finish(), due);
         }
         assert_eq!(Summing::start().unwrap().finish().md5, "d41d8cd98f00b204e9800998ecf8427e");
     }

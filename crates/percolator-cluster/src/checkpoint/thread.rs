@@ -15,7 +15,7 @@ use super::checkpointer::{Mode, Options};
 use super::copy_buffer::CopyBuffer;
 use super::entry::{Entry, Writer, nanoseconds};
 use super::error::CheckpointError;
-use super::files::{Target, Written, copy, under_lock};
+use super::files::{Target, Written, copy};
 use super::protocol::{Protocol, Put};
 use super::running::Shared;
 use crate::metadata::MetadataError;
@@ -203,10 +203,10 @@ impl<S: Checkpoint> Thread<S> {
         let (store, id) = (&*self.protocol.store, &self.protocol.id);
         let target = Target { store, id, uuid, stop: &self.shared.stop, may_appear: AtomicBool::new(false) };
         let write = || match options.mode {
-            Mode::Hold => target.write(|to| under_lock(state, |state| state.write(to))),
+            Mode::Hold => target.write_held(state),
             Mode::Copy => {
                 let lock_held = copy(state, buffer, options.state_bytes)?;
-                target.write(|to| to.write_all(buffer.bytes()).map(|()| lock_held))
+                target.write_copy(buffer.bytes(), lock_held)
             }
         };
         let written = catch_unwind(AssertUnwindSafe(write))

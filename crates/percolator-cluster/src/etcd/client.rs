@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::endpoint::{Connection, Endpoint, check_version, within};
 use super::failure::{Attempts, Failure, Trouble};
 use super::options::EtcdOptions;
-use super::rpc::{Answer, AuthenticateRequest, Question, StatusRequest, StatusResponse};
+use super::rpc::{Answer, AuthenticateRequest, StatusRequest, Unary};
 use super::runtime::{Lost, Runtime};
 use super::session::{Session, Token};
 
@@ -91,12 +91,12 @@ impl Client {
 
     /// Connects to an endpoint, logs in, and checks the version.
     pub(crate) fn connect(&self) -> Result<(), Failure> {
-        let nothing = |_| -> BoxFuture<Option<StatusResponse>, Status> { Box::pin(ready(Ok(None))) };
-        self.call(move |calls| async move { calls.request(Repeat::Allowed, &nothing).await.map(drop) })
+        let nothing = |_| -> BoxFuture<(), Status> { Box::pin(ready(Ok(()))) };
+        self.call(move |calls| async move { calls.request(Repeat::Allowed, &nothing).await })
     }
 
     /// Asks one question.
-    pub(crate) fn ask<Q: Question>(&self, repeat: Repeat, question: Q) -> Result<Q::Answer, Failure> {
+    pub(crate) fn ask<Q: Unary>(&self, repeat: Repeat, question: Q) -> Result<Q::Answer, Failure> {
         self.call(move |calls| async move { calls.ask(repeat, &question).await })
     }
 
@@ -119,7 +119,7 @@ impl Client {
 
 impl Calls {
     /// Asks one question, of one endpoint after the other.
-    pub(crate) async fn ask<Q: Question>(&self, repeat: Repeat, question: &Q) -> Result<Q::Answer, Failure> {
+    pub(crate) async fn ask<Q: Unary>(&self, repeat: Repeat, question: &Q) -> Result<Q::Answer, Failure> {
         let make = |session: Session| -> BoxFuture<Q::Answer, Status> {
             let question = question.clone();
             Box::pin(async move { session.ask(question).await })

@@ -3,14 +3,18 @@
 use std::io;
 use std::process;
 use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 
-use tokio::runtime::{self, Builder};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
-/// The runtime of the thread. Dropping it ends both, and what is still under way.
+/// The thread and its runtime. Dropping it ends both, and what is still under way.
 #[derive(Debug)]
 pub(super) struct Runtime {
-    /// `None` only in the drop.
-    runtime: Option<runtime::Runtime>,
+    handle: Handle,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
     process: u32,
 }
@@ -31,9 +35,15 @@ pub(super) enum Lost {
 
 impl Runtime {
     pub(super) fn start() -> io::Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(1).thread_name("etcd").enable_all().build()?;
-        Ok(Runtime { runtime: Some(runtime), process: process::id() })
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
+            let _ = runtime.block_on(stopped);
+            // A name may still be being resolved: that is not waited for.
+            runtime.shutdown_background();
+        })?;
+        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread), process: process::id() })
     }
 
     /// Does `work` on the thread, and blocks this one until it is done. The work must end by itself.
@@ -41,11 +51,11 @@ impl Runtime {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Lost> {
-        let Some(runtime) = self.runtime.as_ref().filter(|_| !self.is_forked()) else {
+        if self.is_forked() {
             return Err(Lost::Forked { process: self.process });
-        };
+        }
         let (sender, receiver) = mpsc::sync_channel(1);
-        runtime.spawn(async move {
+        self.handle.spawn(async move {
             let _ = sender.send(work.await);
         });
         receiver.recv().map_err(|_| Lost::Dropped)
@@ -58,11 +68,14 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        match self.runtime.take() {
-            // The thread is not here.
-            Some(runtime) if self.is_forked() => std::mem::forget(runtime),
-            // A name may still be being resolved: that is not waited for.
-            runtime => drop(runtime.map(runtime::Runtime::shutdown_background)),
+        if self.is_forked() {
+            // Whoever is told, or waited for, is not here.
+            std::mem::forget((self.stop.take(), self.thread.take()));
+            return;
+        }
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
@@ -99,7 +112,7 @@ mod tests {
     #[test]
     fn it_ends_with_work_under_way() {
         let runtime = Runtime::start().unwrap();
-        runtime.runtime.as_ref().unwrap().spawn(std::future::pending::<()>());
+        runtime.handle.spawn(std::future::pending::<()>());
         drop(runtime);
     }
 }

@@ -8,11 +8,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::rpc::Question;
-use crate::metadata::{OPERATIONS_MAX, VALUE_BYTES_MAX};
-
-/// The most bytes of an answer: the records of all conditions, each as large as etcd takes them by default.
-const ANSWER_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
+use super::rpc::{Question, Streamed, Unary};
 
 /// What says who asks.
 pub(super) type Token = MetadataValue<Ascii>;
@@ -26,35 +22,36 @@ pub(crate) struct Session {
 
 impl Session {
     /// Asks one question.
-    pub(crate) async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Status> {
+    pub(crate) async fn ask<Q: Unary>(&self, question: Q) -> Result<Q::Answer, Status> {
         self.send(self.request(question)).await
     }
 
     /// The same, also where a member knows of no leader.
-    pub(super) async fn ask_any_member<Q: Question>(&self, question: Q) -> Result<Q::Answer, Status> {
+    pub(super) async fn ask_any_member<Q: Unary>(&self, question: Q) -> Result<Q::Answer, Status> {
         self.send(self.request_of_any_member(question)).await
     }
 
     /// Asks questions one after the other. Returns what will be answered, and what is answered first.
-    pub(crate) async fn ask_on<Q: Question>(
+    pub(crate) async fn ask_on<Q: Streamed>(
         &self,
         questions: impl Stream<Item = Q> + Send + 'static,
     ) -> Result<(Streaming<Q::Answer>, Q::Answer), Status> {
         let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
-        let asked = self.etcd().await?.streaming(self.request(questions), path, codec).await;
+        let asked = self.etcd::<Q>().await?.streaming(self.request(questions), path, codec).await;
         let mut answers = asked?.into_inner();
         let first = answers.message().await?;
         let first = first.ok_or_else(|| Status::unavailable("the stream ended without an answer"))?;
         Ok((answers, first))
     }
 
-    async fn send<Q: Question>(&self, question: Request<Q>) -> Result<Q::Answer, Status> {
+    async fn send<Q: Unary>(&self, question: Request<Q>) -> Result<Q::Answer, Status> {
         let (path, codec) = (PathAndQuery::from_static(Q::METHOD), ProstCodec::<Q, Q::Answer>::default());
-        self.etcd().await?.unary(question, path, codec).await.map(Response::into_inner)
+        self.etcd::<Q>().await?.unary(question, path, codec).await.map(Response::into_inner)
     }
 
-    async fn etcd(&self) -> Result<Grpc<Channel>, Status> {
-        let mut etcd = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+    /// The connection, which takes answers to such a question.
+    async fn etcd<Q: Question>(&self) -> Result<Grpc<Channel>, Status> {
+        let mut etcd = Grpc::new(self.channel.clone()).max_decoding_message_size(Q::ANSWER_BYTES_MAX);
         etcd.ready().await.map_err(|error| Status::from_error(error.into()))?;
         Ok(etcd)
     }

@@ -9,7 +9,7 @@ use percolator_proof::ProofError;
 
 use super::keys::BlockId;
 use crate::metadata::MetadataError;
-use crate::patience::MayPass;
+use crate::patience::TryAgain;
 
 /// Why blocks cannot be leased, or a leased feed has ended.
 #[non_exhaustive]
@@ -134,7 +134,7 @@ pub enum LeaseError {
     /// The feed has ended with an error.
     #[error(transparent)]
     Of(#[from] FeedError),
-    /// The receipts of the job cannot be read, or are not of one run.
+    /// The receipts of the job cannot be merged.
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
     /// The receipts of the job cannot be verified.
@@ -157,8 +157,8 @@ impl LeaseError {
     }
 }
 
-impl MayPass for LeaseError {
-    fn may_pass(&self) -> bool {
+impl TryAgain for LeaseError {
+    fn is_tried_again(&self) -> bool {
         self.may_pass()
     }
 }

@@ -101,7 +101,8 @@ impl Leases {
         let resolved = builder.receipts(true).blocks(taker).resolve()?;
         let record = job_of(&resolved, &options)?;
         let deadline = Deadline::after(options.patience);
-        let board = deadline.patiently(|| Board::join(metadata.clone(), &job, record.clone()))?;
+        let board =
+            deadline.patiently_as(Some(&name), || Board::join(metadata.clone(), &job, record.clone()))?;
         let worker = Arc::new(Worker::join(board, name, options.clone())?);
         // No other thread has it yet.
         let _ = joined.set(worker.clone());

@@ -176,7 +176,7 @@ impl Worker {
         let next = Mutex::default();
         // Who died and was started again at once finds its own name, until its former lease has ended.
         let lease = Deadline::after(options.patience)
-            .patiently(|| register(&board, &name, &who, options.ttl, &mut next.lock()))?;
+            .patiently_as(Some(&name), || register(&board, &name, &who, options.ttl, &mut next.lock()))?;
         let (lease, state, take_failed) = (Mutex::new(Arc::new(lease)), Mutex::default(), Mutex::default());
         Ok(Worker { board, name, who, options, lease, state, changed: Condvar::new(), take_failed })
     }

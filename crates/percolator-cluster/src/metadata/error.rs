@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::records::LeaseId;
-use crate::patience::MayPass;
+use crate::patience::TryAgain;
 
 /// Why records cannot be read or changed.
 #[non_exhaustive]
@@ -81,8 +81,8 @@ pub enum MetadataError {
     },
 }
 
-impl MayPass for MetadataError {
-    fn may_pass(&self) -> bool {
+impl TryAgain for MetadataError {
+    fn is_tried_again(&self) -> bool {
         matches!(self, MetadataError::Unreachable { .. })
     }
 }

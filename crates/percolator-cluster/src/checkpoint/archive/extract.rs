@@ -44,7 +44,7 @@ impl Write for Target {
     }
 }
 
-/// Copies a checkpoint, or a part of it, into a new file. Returns the file, and its bytes.
+/// Copies a checkpoint, or a part of it, into a new file. Returns the file, and how many bytes it has.
 fn copy(
     from: &mut dyn Read,
     id: &Id,

@@ -149,7 +149,7 @@ impl FolderOptions {
         let place = format!("the folder {}", shown::path(folder.as_ref()));
         let (deadline, bytes_max) = (Deadline::after(self.patience), self.bytes_max);
         let opened = self.open_at(folder.as_ref(), &place, deadline);
-        opened.map_err(|fault| fault.at(&place, "open the records", deadline.waited(), bytes_max))
+        opened.map_err(|fault| fault.at(&place, "open the records", deadline.elapsed(), bytes_max))
     }
 
     fn open_at(self, folder: &Path, place: &str, deadline: Deadline) -> Result<FolderMetadata, Fault> {
@@ -242,7 +242,7 @@ impl FolderMetadata {
         what: &'static str,
         deadline: Deadline,
     ) -> Result<T, MetadataError> {
-        found.map_err(|fault| fault.at(&self.place, what, deadline.waited(), self.options.bytes_max))
+        found.map_err(|fault| fault.at(&self.place, what, deadline.elapsed(), self.options.bytes_max))
     }
 }
 

@@ -5,15 +5,34 @@
 //! field numbers and types. Fields that are left out here are skipped when they come, and have their defaults
 //! where they are not sent. What came after etcd 3.3 says so, and an older one may leave it out.
 
+#[cfg(test)]
+mod tests;
+
 use prost::{Enumeration, Message, Oneof};
+
+use crate::metadata::{OPERATIONS_MAX, VALUE_BYTES_MAX};
+
+/// The most bytes of an answer with records: those of all conditions, each as large as etcd takes them by
+/// default.
+const RECORDS_BYTES_MAX: usize = OPERATIONS_MAX * (VALUE_BYTES_MAX / 2 * 3);
+/// The most bytes of any other answer: what tonic takes by default.
+const OTHER_BYTES_MAX: usize = 4 << 20;
 
 /// A message that is sent to one of etcd's methods.
 pub(crate) trait Question: Message + Clone + 'static {
     /// The path of the method.
     const METHOD: &'static str;
+    /// The most bytes that an answer may have.
+    const ANSWER_BYTES_MAX: usize;
     /// What it answers with.
     type Answer: Answer + Message + Default;
 }
+
+/// One that is asked once, and answered once.
+pub(crate) trait Unary: Question {}
+
+/// One that is asked on a stream, and answered on another.
+pub(crate) trait Streamed: Question {}
 
 /// What says which cluster it comes from.
 pub(crate) trait Answer: Send + 'static {
@@ -22,11 +41,14 @@ pub(crate) trait Answer: Send + 'static {
 }
 
 macro_rules! methods {
-    ($($method:literal: $question:ty => $answer:ty,)*) => { $(
+    ($($kind:ident $method:literal: $question:ty => $answer:ty, $bytes_max:expr;)*) => { $(
         impl Question for $question {
             const METHOD: &'static str = concat!("/etcdserverpb.", $method);
+            const ANSWER_BYTES_MAX: usize = $bytes_max;
             type Answer = $answer;
         }
+
+        impl $kind for $question {}
 
         impl Answer for $answer {
             fn header(&self) -> Option<&ResponseHeader> {
@@ -37,15 +59,15 @@ macro_rules! methods {
 }
 
 methods! {
-    "KV/Range": RangeRequest => RangeResponse,
-    "KV/Txn": TxnRequest => TxnResponse,
-    "Watch/Watch": WatchRequest => WatchResponse,
-    "Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse,
-    "Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse,
-    "Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse,
-    "Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse,
-    "Maintenance/Status": StatusRequest => StatusResponse,
-    "Auth/Authenticate": AuthenticateRequest => AuthenticateResponse,
+    Unary "KV/Range": RangeRequest => RangeResponse, RECORDS_BYTES_MAX;
+    Unary "KV/Txn": TxnRequest => TxnResponse, RECORDS_BYTES_MAX;
+    Streamed "Watch/Watch": WatchRequest => WatchResponse, RECORDS_BYTES_MAX;
+    Unary "Lease/LeaseGrant": LeaseGrantRequest => LeaseGrantResponse, OTHER_BYTES_MAX;
+    Unary "Lease/LeaseRevoke": LeaseRevokeRequest => LeaseRevokeResponse, OTHER_BYTES_MAX;
+    Streamed "Lease/LeaseKeepAlive": LeaseKeepAliveRequest => LeaseKeepAliveResponse, OTHER_BYTES_MAX;
+    Unary "Lease/LeaseTimeToLive": LeaseTimeToLiveRequest => LeaseTimeToLiveResponse, OTHER_BYTES_MAX;
+    Unary "Maintenance/Status": StatusRequest => StatusResponse, OTHER_BYTES_MAX;
+    Unary "Auth/Authenticate": AuthenticateRequest => AuthenticateResponse, OTHER_BYTES_MAX;
 }
 
 /// A stream with its first answer.
@@ -56,9 +78,9 @@ impl<S: Send + 'static, A: Answer> Answer for (S, A) {
 }
 
 /// No answer, where nothing was asked but a connection.
-impl<A: Answer> Answer for Option<A> {
+impl Answer for () {
     fn header(&self) -> Option<&ResponseHeader> {
-        self.as_ref()?.header()
+        None
     }
 }
 
@@ -147,7 +169,7 @@ pub(crate) enum Operation {
     DeleteRange(DeleteRangeRequest),
 }
 
-/// It has another message in place of the range for what changes something.
+/// The answer to a look-up. The answer to a put or a removal is another message, which is skipped.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
