@@ -33,7 +33,7 @@ pub trait Maker {
     fn make(&self, batch: Batch) -> Result<Self::Made, Self::Error>;
 }
 
-/// A maker that can leave fields out: one that copies them, or that one of them stops.
+/// A maker that can leave fields out: one to which a field that nobody needs has a cost, such as a copy.
 pub trait SelectiveMaker: Maker<Error: From<FieldError>> {
     /// Leaves out all fields but these.
     fn only(&mut self, fields: Vec<String>);
@@ -58,8 +58,8 @@ pub struct MadeSteps<'a, M> {
 pub struct MadeBatches<'a, M>(MadeSteps<'a, M>);
 
 impl<'a, M: Maker> MadeSteps<'a, M> {
-    /// Begins with the next step of a feed, whose lanes have so many devices. The maker is asked for once
-    /// they are known to be as many.
+    /// Begins with the next step of a feed, whose lanes have so many devices. `maker` is called once it is
+    /// known that there is one for each.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl<M: Maker> Iterator for MadeSteps<'_, M> {
 impl<M: Maker> std::iter::FusedIterator for MadeSteps<'_, M> {}
 
 impl<'a, M: Maker> MadeBatches<'a, M> {
-    /// Begins with the next step of a feed. The maker is asked for once the feed is known to have one lane.
+    /// Begins with the next step of a feed. `maker` is called once it is known that the feed has one lane.
     ///
     /// # Errors
     ///
