@@ -1,5 +1,5 @@
-//! Internals that `benches/`, `tests/` and `percolator bench` use. Not part of the interface; may change at
-//! any time.
+//! Internals that benches, `percolator-fuzz` and the tests of `percolator-proof` use by themselves. Not part
+//! of the interface; may change at any time.
 
 use std::path::Path;
 use std::sync::Arc;

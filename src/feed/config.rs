@@ -308,16 +308,17 @@ pub enum ConfigError {
         /// The number of devices.
         devices: usize,
     },
-    /// A feed of several lanes was asked for the tensors of one.
-    #[error("the feed has {lanes} lanes, and tensors() is for one: use tensors_on(), with a device for each")]
-    TensorsOfLanes {
+    /// A feed of several lanes was asked for the batches of its only one.
+    #[error(
+        "the feed has {lanes} lanes, and the batches of one were asked for: ask for the steps of all lanes, \
+         with a device for each"
+    )]
+    BatchesOfOneLane {
         /// The number of lanes.
         lanes: usize,
     },
     /// There is not one device for each lane.
-    #[error(
-        "the feed has {lanes} lane(s), but tensors_on() was given {devices} device(s): give one for each"
-    )]
+    #[error("the feed has {lanes} lane(s), but {devices} device(s) were given: give one for each")]
     DevicesOfLanes {
         /// The number of lanes.
         lanes: usize,

@@ -168,8 +168,13 @@ impl From<BatchFault> for FeedError {
 }
 
 impl FeedError {
-    /// Turns a panic of `who` into an error: code of the caller is called while a feed is built.
-    pub(crate) fn of_panic<T>(
+    /// Turns a panic of `who` into an error, for work that calls the caller's own code, such as a source: a
+    /// feed that is built, or a pass over its source. What the work has changed must not be used after that.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError::BuildPanicked`] if the work panics; otherwise its own error.
+    pub fn of_panic<T>(
         who: impl FnOnce() -> String,
         work: impl FnOnce() -> Result<T, FeedError>,
     ) -> Result<T, FeedError> {

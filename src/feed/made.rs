@@ -33,7 +33,7 @@ pub trait Maker {
     fn make(&self, batch: Batch) -> Result<Self::Made, Self::Error>;
 }
 
-/// A maker that can leave fields out.
+/// A maker that can leave fields out: one to which a field that nobody needs has a cost, such as a copy.
 pub trait SelectiveMaker: Maker<Error: From<FieldError>> {
     /// Leaves out all fields but these.
     fn only(&mut self, fields: Vec<String>);
@@ -58,16 +58,22 @@ pub struct MadeSteps<'a, M> {
 pub struct MadeBatches<'a, M>(MadeSteps<'a, M>);
 
 impl<'a, M: Maker> MadeSteps<'a, M> {
-    /// Begins with the next step of a feed, whose lanes have so many devices.
+    /// Begins with the next step of a feed, whose lanes have so many devices. `maker` is called once it is
+    /// known that there is one for each.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::DevicesOfLanes`] if there is not one device for each lane.
-    pub fn of(feed: &'a mut Feed, devices: usize, maker: M) -> Result<Self, FeedError> {
+    /// [`ConfigError::DevicesOfLanes`] if there is not one device for each lane; the error of `maker`.
+    pub fn of(
+        feed: &'a mut Feed,
+        devices: usize,
+        maker: impl FnOnce(&Feed) -> Result<M, M::Error>,
+    ) -> Result<Self, M::Error> {
         let lanes = feed.spec().devices.len();
         if devices != lanes {
-            return Err(ConfigError::DevicesOfLanes { lanes, devices }.into());
+            return Err(FeedError::from(ConfigError::DevicesOfLanes { lanes, devices }).into());
         }
+        let maker = maker(feed)?;
         let fields = feed.layout().fields().to_vec();
         Ok(MadeSteps { fields, steps: feed.steps(), maker, is_checked: false, has_ended: false })
     }
@@ -132,15 +138,18 @@ impl<M: Maker> Iterator for MadeSteps<'_, M> {
 impl<M: Maker> std::iter::FusedIterator for MadeSteps<'_, M> {}
 
 impl<'a, M: Maker> MadeBatches<'a, M> {
-    /// Begins with the next step of a feed.
+    /// Begins with the next step of a feed. `maker` is called once it is known that the feed has one lane.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::TensorsOfLanes`] if the feed has several lanes.
-    pub fn of(feed: &'a mut Feed, maker: M) -> Result<Self, FeedError> {
+    /// [`ConfigError::BatchesOfOneLane`] if the feed has several lanes; the error of `maker`.
+    pub fn of(
+        feed: &'a mut Feed,
+        maker: impl FnOnce(&Feed) -> Result<M, M::Error>,
+    ) -> Result<Self, M::Error> {
         match feed.spec().devices.len() {
             1 => MadeSteps::of(feed, 1, maker).map(MadeBatches),
-            lanes => Err(ConfigError::TensorsOfLanes { lanes }.into()),
+            lanes => Err(FeedError::from(ConfigError::BatchesOfOneLane { lanes }).into()),
         }
     }
 

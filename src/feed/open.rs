@@ -13,9 +13,8 @@ use crate::bad::{BadAction, BadRecords, Quarantine};
 use crate::decoder::WorkerSetup;
 use crate::decoder::example::ExampleFront;
 use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
-use crate::source::Files;
-use crate::source::Source;
 use crate::source::paired::Paired;
+use crate::source::{Files, Source};
 use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
 use crate::workers::processor::{OnBad, Processor};
 

@@ -36,7 +36,6 @@ pub use self::schedule::{JobWorker, Ranks, Schedule, ShuffleSpec};
 pub use self::sharding::AutoShardPolicy;
 pub use self::share::ReplicaShare;
 pub use self::shuffle::Shuffle;
-pub(crate) use self::text::shortened;
 pub(crate) use self::world::MEMBERS_MAX;
 pub use self::world::{InputContext, World};
 

@@ -8,6 +8,7 @@ use super::sharding::{Files, Shard, ShardName};
 use super::world::MEMBERS_MAX;
 use super::{AutoShardPolicy, OrderError, Plan, Shuffle, World};
 use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
+use percolator_files::shown;
 
 const POLICIES: [(AutoShardPolicy, &str); 5] = [
     (AutoShardPolicy::Auto, "auto"),
@@ -154,7 +155,9 @@ impl Plan {
             let facts = facts.filter(|fact| fact.split(' ').next().is_some_and(&is_compared));
             facts.map(str::to_owned).collect::<Vec<_>>()
         });
-        let fact = |facts: &[String], number| shortened(facts.get(number).map_or("nothing", String::as_str));
+        let fact = |facts: &[String], number| {
+            shown::shortened(facts.get(number).map_or("nothing", String::as_str)).into_owned()
+        };
         let number = (0..ours.len().max(others.len())).find(|&at| ours.get(at) != others.get(at))?;
         Some((fact(&ours, number), fact(&others, number)))
     }
@@ -210,16 +213,6 @@ impl Plan {
             return Err(wrong(facts, &format!("more than the {most} places that are possible")));
         }
         plan.with_rest(Some(rest)).map_err(|error| wrong(facts, &error.to_string()))
-    }
-}
-
-/// The front of a fact, for a message: a list of files may be long.
-pub(crate) fn shortened(fact: &str) -> String {
-    const SHOWN: usize = 80;
-
-    match fact.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &fact[..end]),
-        None => fact.to_owned(),
     }
 }
 

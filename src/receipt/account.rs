@@ -9,8 +9,8 @@ use super::sketch::Sketch;
 /// What was delivered of one epoch: which records, in a [`Digest`] and a sketch; the contents of those whose
 /// bytes were hashed; the steps that each replica was given; and the records that were bad.
 ///
-/// [`Receipt::epochs`](super::Receipt::epochs) has those of a run. Another one, to which the records that are
-/// [due](Self::add) were added, tells [which records differ](Self::beyond).
+/// [`Receipt::epochs`](super::Receipt::epochs) has those of a run. [`beyond`](Self::beyond) names the records
+/// by which it differs from an account of what was [due](Self::add).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochAccount {
     pub(super) epoch: u64,

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::{fmt, str::FromStr};
 
 use super::{Digest, ReceiptError, file, one_line};
-use crate::order::shortened;
 use crate::receipt::content::ContentHash;
 use crate::source::{FIRST, Identity, LAST, Run};
 use percolator_files::checked_text::{TextFault, TextReader, TextWriter};
+use percolator_files::shown;
 
 /// A digest of the contents of all records of a data set. Receipts that keep
 /// [contents](crate::FeedBuilder::receipt_contents) are compared with it. `percolator_proof::digest` makes
@@ -178,9 +178,8 @@ impl FromStr for DataDigest {
         while let Some(line) = facts.next_if("each") {
             let hashes = line.as_bytes().chunks(HEX_DIGITS).map(low_hash).collect::<Option<Vec<_>>>();
             let Some(hashes) = hashes else {
-                return Err(
-                    facts.fault_before("\"each ...\" with 16 hexadecimal digits a record", &shortened(line))
-                );
+                let wanted = "\"each ...\" with 16 hexadecimal digits a record";
+                return Err(facts.fault_before(wanted, &shown::shortened(line)));
             };
             each.get_or_insert_default().extend(hashes);
         }

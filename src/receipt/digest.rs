@@ -59,8 +59,8 @@ impl Digest {
         Digest { sum: self.low().into(), ..self }
     }
 
-    /// The digest of these records, each `times` times as often. Added to another digest, a negative one
-    /// takes them out.
+    /// The digest of these records, each `times` times as often. With a negative number, it takes them
+    /// out of a digest to which it is added.
     #[must_use]
     pub fn times(self, times: i64) -> Self {
         Digest {

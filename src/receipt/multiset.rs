@@ -74,7 +74,6 @@ impl Multiset {
     }
 }
 
-/// `0..469 470..472*2`: 470 and 471 occur twice.
 impl fmt::Display for Multiset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (Range { start, end }, times)) in self.ranges().enumerate() {

@@ -4,7 +4,7 @@
 
 use percolator::batch::FieldError;
 use percolator::feed::{MadeBatches, MadeSteps, Maker, SelectiveMaker};
-use percolator::{Batch, FeedError, Field};
+use percolator::{Batch, Feed, FeedError, Field};
 
 use crate::lanes::{hosts, images, over};
 
@@ -66,11 +66,14 @@ fn what_is_made_comes_step_by_step_in_the_order_of_the_lanes() {
     };
     let due: Vec<Vec<_>> = feed().steps().map(|step| due(step.unwrap())).collect();
     let mut feed = feed();
-    let error = MadeBatches::of(&mut feed, Positions::new()).err().unwrap().to_string();
-    assert!(error.contains("has 2 lanes, and tensors() is for one"), "{error}");
-    let error = MadeSteps::of(&mut feed, 3, Positions::new()).err().unwrap().to_string();
-    assert!(error.contains("has 2 lane(s), but tensors_on() was given 3 device(s)"), "{error}");
-    let steps = MadeSteps::of(&mut feed, 2, Positions::new()).unwrap().only(["label"]).unwrap();
+    let none_is_made = |_: &Feed| -> Result<Positions, Fault> { panic!("the lanes were not checked") };
+    let error = MadeBatches::of(&mut feed, none_is_made).err().unwrap().to_string();
+    assert!(error.contains("has 2 lanes, and the batches of one were asked for"), "{error}");
+    let error = MadeSteps::of(&mut feed, 3, none_is_made).err().unwrap().to_string();
+    assert!(error.contains("has 2 lane(s), but 3 device(s) were given"), "{error}");
+    let refused = MadeSteps::of(&mut feed, 2, |_| Err::<Positions, _>(Fault::Refused("it".to_owned())));
+    assert_eq!(refused.err().unwrap().to_string(), "not it");
+    let steps = MadeSteps::of(&mut feed, 2, |_| Ok(Positions::new())).unwrap().only(["label"]).unwrap();
     let made: Vec<Vec<_>> = steps.map(Result::unwrap).collect();
     assert_eq!(made, due);
     assert_eq!(made.len(), 2);
@@ -79,19 +82,21 @@ fn what_is_made_comes_step_by_step_in_the_order_of_the_lanes() {
 #[test]
 fn what_cannot_be_made_ends_the_steps() {
     let mut feed = over(images("made", 6)).batch_size(2).epochs(1).build().unwrap();
-    let unknown = MadeBatches::of(&mut feed, Positions::new()).unwrap().only(["labels"]).err().unwrap();
+    let unknown =
+        MadeBatches::of(&mut feed, |_| Ok(Positions::new())).unwrap().only(["labels"]).err().unwrap();
     assert!(unknown.to_string().starts_with("there is no field \"labels\""), "{unknown}");
     // Nothing is taken before the fields were checked.
-    let mut refused = MadeBatches::of(&mut feed, Positions { refused: "label", ..Positions::new() }).unwrap();
+    let mut refused =
+        MadeBatches::of(&mut feed, |_| Ok(Positions { refused: "label", ..Positions::new() })).unwrap();
     assert_eq!(refused.next().unwrap().unwrap_err().to_string(), "not label");
     assert!(refused.next().is_none());
-    let mut made = MadeBatches::of(&mut feed, Positions { bad: 3, ..Positions::new() }).unwrap();
+    let mut made = MadeBatches::of(&mut feed, |_| Ok(Positions { bad: 3, ..Positions::new() })).unwrap();
     assert_eq!(made.next().unwrap().unwrap().0, [0, 1]);
     assert_eq!(made.snapshot().unwrap().next(0).unwrap().step, 1);
     assert_eq!(made.next().unwrap().unwrap_err().to_string(), "not 3");
     assert!(made.next().is_none() && made.take_receipt().is_none());
     let _lanes = feed.take_lanes().unwrap();
-    let mut steps = MadeBatches::of(&mut feed, Positions::new()).unwrap();
+    let mut steps = MadeBatches::of(&mut feed, |_| Ok(Positions::new())).unwrap();
     assert!(matches!(steps.next(), Some(Err(Fault::Feed(FeedError::LanesTaken)))));
     assert!(steps.next().is_none());
 }

@@ -11,7 +11,7 @@ use percolator::{DeviceError, Dtype, FeedError};
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum BurnError {
-    /// The feed ended with an error, or cannot be built.
+    /// The feed ended with an error, cannot be built, or has another number of lanes than there are devices.
     #[error(transparent)]
     Feed(#[from] FeedError),
     /// A field of a batch was asked for as something that it is not. Nothing in this crate returns it: it is

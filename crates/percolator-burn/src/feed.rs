@@ -31,7 +31,7 @@ pub trait BurnFeed {
     ///
     /// # Errors
     ///
-    /// [`BurnError::Feed`] if the feed has several lanes.
+    /// [`BurnError::Feed`] if the feed has several lanes, for which [`tensors_on`](Self::tensors_on) is.
     fn tensors(&mut self, device: &Device) -> Result<TensorSteps<'_>, BurnError>;
 
     /// Returns an iterator over the steps of all lanes: each has the tensors of the next batch of every lane,
@@ -46,11 +46,11 @@ pub trait BurnFeed {
 
 impl BurnFeed for Feed {
     fn tensors(&mut self, device: &Device) -> Result<TensorSteps<'_>, BurnError> {
-        Ok(MadeBatches::of(self, TensorMaker(vec![device.clone()]))?)
+        MadeBatches::of(self, |_| Ok(TensorMaker(vec![device.clone()])))
     }
 
     fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, BurnError> {
-        Ok(MadeSteps::of(self, devices.len(), TensorMaker(devices.to_vec()))?)
+        MadeSteps::of(self, devices.len(), |_| Ok(TensorMaker(devices.to_vec())))
     }
 }
 

@@ -11,7 +11,7 @@ use percolator::{DeviceError, Dtype, FeedError};
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum CandleError {
-    /// The feed ended with an error.
+    /// The feed ended with an error, or has another number of lanes than there are devices.
     #[error(transparent)]
     Feed(#[from] FeedError),
     /// There is no such field, or a field of a batch was asked for as something that it is not: a training

@@ -36,8 +36,8 @@ pub trait CandleFeed {
     ///
     /// # Errors
     ///
-    /// [`CandleError::Feed`] if the feed has several lanes; [`CandleError::NotBuilt`] if this build has no
-    /// such device.
+    /// [`CandleError::Feed`] if the feed has several lanes, for which [`tensors_on`](Self::tensors_on) is;
+    /// [`CandleError::NotBuilt`] if this build has no such device.
     fn tensors(&mut self, device: &Device) -> Result<TensorSteps<'_>, CandleError>;
 
     /// Returns an iterator over the steps of all lanes: each has the tensors of the next batch of every lane,
@@ -53,11 +53,11 @@ pub trait CandleFeed {
 
 impl CandleFeed for Feed {
     fn tensors(&mut self, device: &Device) -> Result<TensorSteps<'_>, CandleError> {
-        Ok(MadeBatches::of(self, TensorMaker::new(std::slice::from_ref(device))?)?)
+        MadeBatches::of(self, |_| TensorMaker::new(std::slice::from_ref(device)))
     }
 
     fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, CandleError> {
-        Ok(MadeSteps::of(self, devices.len(), TensorMaker::new(devices)?)?)
+        MadeSteps::of(self, devices.len(), |_| TensorMaker::new(devices))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The processes of a job agree over MPI or over NCCL: each a
+//! The processes of a job agree over MPI or over NCCL. Each is a
 //! [`Collective`](percolator_distribute::Collective), for [`percolator_distribute`].
 //!
 //! A round is one exchange of 256 bytes; a round of more than 28 words is two. All processes get all numbers,

@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// The most characters shown of a word.
 const WORD_MAX: usize = 200;
+/// The most characters shown of a line beside which another one is shown.
+const COMPARED_MAX: usize = 80;
 /// The most characters shown of a path or a line; longer ones lose their middle.
 const PATH_MAX: usize = 1000;
 /// The most characters shown of a whole message.
@@ -76,9 +78,19 @@ pub fn shell_text(text: &str) -> impl Display {
 
 /// The front of a word, to be quoted.
 pub fn front(word: &str) -> Cow<'_, str> {
-    match word.char_indices().nth(WORD_MAX) {
-        Some((end, _)) => format!("{}...", &word[..end]).into(),
-        None => word.into(),
+    front_of(word, WORD_MAX)
+}
+
+/// The front of a line, to be quoted beside another one, or beside what was expected: a line of a file may
+/// list a whole data set.
+pub fn shortened(line: &str) -> Cow<'_, str> {
+    front_of(line, COMPARED_MAX)
+}
+
+fn front_of(text: &str, characters_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters_max) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
     }
 }
 
@@ -185,6 +197,8 @@ mod tests {
         assert_eq!(message(&long).to_string(), long);
         assert_eq!(front("short"), "short");
         assert_eq!(front(&long).len(), WORD_MAX + 3);
+        assert_eq!(shortened(&"ü".repeat(COMPARED_MAX)), "ü".repeat(COMPARED_MAX));
+        assert_eq!(shortened(&"ü".repeat(COMPARED_MAX + 1)), "ü".repeat(COMPARED_MAX) + "...");
         assert_eq!(quoted(b"a\0\"").to_string(), r#""a\x00\"""#);
         assert!(quoted(&[0; 190_000]).to_string().ends_with("\"... (of 190000 bytes)"));
     }

@@ -47,10 +47,10 @@ const TYPES: &[(i32, &str, &str, Option<&str>)] = &[
 ];
 
 // The V1 numbers of those that read data.
-pub(super) const DATA: i32 = 5;
-pub(super) const HDF5_DATA: i32 = 9;
-pub(super) const IMAGE_DATA: i32 = 12;
-pub(super) const WINDOW_DATA: i32 = 24;
+pub(super) const V1_DATA: i32 = 5;
+pub(super) const V1_HDF5_DATA: i32 = 9;
+pub(super) const V1_IMAGE_DATA: i32 = 12;
+pub(super) const V1_WINDOW_DATA: i32 = 24;
 
 /// The number of a V1 type, by its V1 name.
 pub(super) fn v1_named(name: &str) -> Option<i32> {
@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!((of_v1(0), of_v1(40), TYPES.len()), (None, None, 39));
         assert_eq!((of_v1(5), of_v1(21), of_v1(35)), (Some("Data"), Some("SoftmaxWithLoss"), Some("AbsVal")));
-        assert_eq!((of_v0("images"), of_v0("padding")), (Some(IMAGE_DATA), None));
+        assert_eq!((of_v0("images"), of_v0("padding")), (Some(V1_IMAGE_DATA), None));
     }
 
     #[test]

@@ -86,22 +86,23 @@ const V1: &str = "V1LayerParameter";
 pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
     check_blobs("Data", layer, notes, 1)?;
     let param = layer.data_param.clone().unwrap_or_default();
-    let fault = |field, v0, error| (notes.place(&[(DATA, field), (V0, v0)]), error);
+    let placed = |field, v0, fault| (notes.place(&[(DATA, field), (V0, v0)]), fault);
     let batch_size = batch_size("data_param.batch_size", param.batch_size())
-        .map_err(|error| fault("batch_size", "batchsize", error))?;
-    let path = path("data_param.source", param.source()).map_err(|error| fault("source", "source", error))?;
+        .map_err(|fault| placed("batch_size", "batchsize", fault))?;
+    let path =
+        path("data_param.source", param.source()).map_err(|fault| placed("source", "source", fault))?;
     let source = match param.backend() {
         0 => LayerSource::LevelDb { path },
         1 => LayerSource::Lmdb { path },
         found => {
-            let error = format!("unknown database backend {found}: allowed are LEVELDB (0) and LMDB (1)");
-            return Err(fault("backend", "", error));
+            let fault = format!("unknown database backend {found}: allowed are LEVELDB (0) and LMDB (1)");
+            return Err(placed("backend", "", fault));
         }
     };
     let transform = transform(layer, notes)?;
     if transform.force_color && transform.force_gray {
-        let error = "cannot set both force_color and force_gray".to_owned();
-        return Err((notes.place(&[(TRANSFORM, "force_gray")]), error));
+        let fault = "cannot set both force_color and force_gray".to_owned();
+        return Err((notes.place(&[(TRANSFORM, "force_gray")]), fault));
     }
     let mut warnings = ignored::of_data(&param, notes);
     warnings.extend(ignored::of_other_kinds_than_data(layer, notes));
@@ -113,12 +114,12 @@ pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked
 pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
     check_blobs("ImageData", layer, notes, 2)?;
     let param = layer.image_data_param.clone().unwrap_or_default();
-    let fault = |field, v0, error| (notes.place(&[(IMAGE_DATA, field), (V0, v0)]), error);
+    let placed = |field, v0, fault| (notes.place(&[(IMAGE_DATA, field), (V0, v0)]), fault);
     let batch_size = batch_size("image_data_param.batch_size", param.batch_size())
-        .map_err(|error| fault("batch_size", "batchsize", error))?;
+        .map_err(|fault| placed("batch_size", "batchsize", fault))?;
     let list =
-        path("image_data_param.source", param.source()).map_err(|error| fault("source", "source", error))?;
-    check_size(&param).map_err(|(field, error)| fault(field, field, error))?;
+        path("image_data_param.source", param.source()).map_err(|fault| placed("source", "source", fault))?;
+    check_size(&param).map_err(|(field, fault)| placed(field, field, fault))?;
     let mut transform = transform(layer, notes)?;
     let mut warnings = ignored::of_image_data(&param, notes);
     warnings.extend(ignored::of_image_transform(&transform, notes));
@@ -148,23 +149,23 @@ fn check_blobs(
     let found = layer.propagate_down.len();
     if found > 0 && found != bottoms {
         let at = notes.place(&[(LAYER, "propagate_down")]);
-        let error = format!(
+        let fault = format!(
             "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the \
              layer has {bottoms} bottom blobs; leave it out"
         );
-        return Err((at, error));
+        return Err((at, fault));
     }
     let article = if kind.starts_with('I') { "an" } else { "a" };
     if bottoms > 0 {
         let at = notes.place(&[(LAYER, "bottom"), (V1, "bottom")]);
-        let error = format!("{article} {kind} layer takes 0 bottom blobs as input, found {bottoms}");
-        return Err((at, error));
+        let fault = format!("{article} {kind} layer takes 0 bottom blobs as input, found {bottoms}");
+        return Err((at, fault));
     }
     if !(tops_min..=2).contains(&tops) {
         let at = notes.place(&[(LAYER, "top"), (V1, "top")]);
         let least = if tops_min < 2 { "at least 1 and at most " } else { "" };
-        let error = format!("{article} {kind} layer produces {least}2 top blobs as output, found {tops}");
-        return Err((at, error));
+        let fault = format!("{article} {kind} layer produces {least}2 top blobs as output, found {tops}");
+        return Err((at, fault));
     }
     Ok(())
 }
@@ -179,11 +180,11 @@ pub(super) fn check_counts(
     let (found, tops) = (layer.loss_weight.len(), layer.top.len());
     if found > 0 && found != tops && has_weights() {
         let at = notes.place(&[(LAYER, "loss_weight"), (V1, "loss_weight")]);
-        let error = format!(
+        let fault = format!(
             "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer \
              has {tops} top blobs; leave it out"
         );
-        return Err((at, error));
+        return Err((at, fault));
     }
     let found = layer.param.len();
     if found > 0 {
@@ -191,11 +192,11 @@ pub(super) fn check_counts(
         // What is beside a V0 layer has no effect.
         let of_others = [(V0, "blobs_lr"), (V0, "weight_decay"), (LAYER, "param")];
         let at = notes.place(&[&of_others[..], &of_v1].concat());
-        let error = format!(
+        let fault = format!(
             "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out \
              (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
         );
-        return Err((at, error));
+        return Err((at, fault));
     }
     Ok(())
 }
@@ -213,8 +214,8 @@ fn batch_size(field: &str, found: u32) -> Result<usize, String> {
 fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<Option<usize>, Fault> {
     match layer.data_param.as_ref().and_then(|param| param.prefetch) {
         Some(0) => {
-            let error = "data_param.prefetch is 0: allowed are 1 batch or more, and 4 are the default";
-            Err((notes.place(&[(DATA, "prefetch")]), error.to_owned()))
+            let fault = "data_param.prefetch is 0: allowed are 1 batch or more, and 4 are the default";
+            Err((notes.place(&[(DATA, "prefetch")]), fault.to_owned()))
         }
         found => Ok(found.map(|batches| usize::try_from(batches).unwrap_or(usize::MAX))),
     }
@@ -229,19 +230,19 @@ fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, String)> 
     let (new_height, new_width) = (param.new_height(), param.new_width());
     if (new_height == 0) != (new_width == 0) {
         let set = if new_height > 0 { "new_height" } else { "new_width" };
-        let error = format!(
+        let fault = format!(
             "current implementation requires new_height and new_width to be set at the same time: found \
              {new_height} and {new_width}"
         );
-        return Err((set, error));
+        return Err((set, fault));
     }
     let channels: u64 = if param.is_color() { 3 } else { 1 };
     let elements = u64::from(new_height).saturating_mul(u64::from(new_width)).saturating_mul(channels);
     if elements > u64::from(BLOB_ELEMENTS_MAX) {
-        let error = format!(
+        let fault = format!(
             "images of {new_height}x{new_width} are too large: allowed are {BLOB_ELEMENTS_MAX} elements"
         );
-        return Err(("new_height", error));
+        return Err(("new_height", fault));
     }
     Ok(())
 }
@@ -288,13 +289,13 @@ fn transform(layer: &LayerParameter, notes: &LayerNotes) -> Result<TransformSpec
     let mean_file = match &param.mean_file {
         Some(file) if !param.mean_value.is_empty() => {
             let (file, values) = (clip(file), param.mean_value.len());
-            let error = format!(
+            let fault = format!(
                 "cannot specify mean_file and mean_value at the same time: found \"{file}\" and {values} \
                  mean_value"
             );
-            return Err((at(), error));
+            return Err((at(), fault));
         }
-        Some(file) => Some(path("transform_param.mean_file", file).map_err(|error| (at(), error))?),
+        Some(file) => Some(path("transform_param.mean_file", file).map_err(|fault| (at(), fault))?),
         None => None,
     };
     Ok(TransformSpec {

@@ -148,7 +148,7 @@ impl Net {
         let state = state.matcher();
         for layer in self.all_layers() {
             let at = layer.info.notes.at;
-            if state.keeps(layer.layer).map_err(|error| self.layer_error(&layer, at, error))? {
+            if state.keeps(layer.layer).map_err(|fault| self.layer_error(&layer, at, fault))? {
                 kept.push(layer);
             }
         }
@@ -219,7 +219,7 @@ impl Net {
         };
         let checked = checked
             .and_then(|checked| layer::check_counts(layer, notes, || !are_weights_moved()).map(|()| checked));
-        let checked = checked.map_err(|(at, error)| self.layer_error(&kept, at, error))?;
+        let checked = checked.map_err(|(at, fault)| self.layer_error(&kept, at, fault))?;
         warnings.extend(checked.warnings);
         let warnings = warnings.into_iter().map(|(at, kind)| self.warning(at, Some(kept.name()), kind));
         Ok(DataLayer {

@@ -140,7 +140,7 @@ fn v0_to_v1(
         note_what_v0_misplaces(&v0, v1_type, notes, ignored);
     }
     match v1_type {
-        Some(kinds::DATA) => {
+        Some(kinds::V1_DATA) => {
             layer.data_param = Some(DataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
@@ -148,7 +148,7 @@ fn v0_to_v1(
                 ..DataParameter::default()
             });
         }
-        Some(kinds::IMAGE_DATA) => {
+        Some(kinds::V1_IMAGE_DATA) => {
             layer.image_data_param = Some(ImageDataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
@@ -159,14 +159,14 @@ fn v0_to_v1(
                 ..ImageDataParameter::default()
             });
         }
-        Some(kinds::HDF5_DATA) => {
+        Some(kinds::V1_HDF5_DATA) => {
             layer.hdf5_data_param = Some(Hdf5DataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
                 ..Hdf5DataParameter::default()
             });
         }
-        Some(kinds::WINDOW_DATA) => layer.window_data_param = Some(v0_window(v0)),
+        Some(kinds::V1_WINDOW_DATA) => layer.window_data_param = Some(v0_window(v0)),
         _ => {}
     }
     Ok(layer)
@@ -180,20 +180,20 @@ fn note_what_v0_misplaces(
     notes: &LayerNotes,
     ignored: &mut Vec<Ignored>,
 ) {
-    use kinds::{DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA};
+    use kinds::{V1_DATA, V1_HDF5_DATA, V1_IMAGE_DATA, V1_WINDOW_DATA};
     let Some(kind) = kinds::v0_name(v1_type) else { return };
     let fields: [(_, _, &[i32]); 11] = [
-        ("source", v0.source.is_some(), &[DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA]),
-        ("batchsize", v0.batchsize.is_some(), &[DATA, HDF5_DATA, IMAGE_DATA, WINDOW_DATA]),
-        ("rand_skip", v0.rand_skip.is_some(), &[DATA, IMAGE_DATA]),
-        ("shuffle_images", v0.shuffle_images.is_some(), &[IMAGE_DATA]),
-        ("new_height", v0.new_height.is_some(), &[IMAGE_DATA]),
-        ("new_width", v0.new_width.is_some(), &[IMAGE_DATA]),
-        ("det_fg_threshold", v0.det_fg_threshold.is_some(), &[WINDOW_DATA]),
-        ("det_bg_threshold", v0.det_bg_threshold.is_some(), &[WINDOW_DATA]),
-        ("det_fg_fraction", v0.det_fg_fraction.is_some(), &[WINDOW_DATA]),
-        ("det_context_pad", v0.det_context_pad.is_some(), &[WINDOW_DATA]),
-        ("det_crop_mode", v0.det_crop_mode.is_some(), &[WINDOW_DATA]),
+        ("source", v0.source.is_some(), &[V1_DATA, V1_HDF5_DATA, V1_IMAGE_DATA, V1_WINDOW_DATA]),
+        ("batchsize", v0.batchsize.is_some(), &[V1_DATA, V1_HDF5_DATA, V1_IMAGE_DATA, V1_WINDOW_DATA]),
+        ("rand_skip", v0.rand_skip.is_some(), &[V1_DATA, V1_IMAGE_DATA]),
+        ("shuffle_images", v0.shuffle_images.is_some(), &[V1_IMAGE_DATA]),
+        ("new_height", v0.new_height.is_some(), &[V1_IMAGE_DATA]),
+        ("new_width", v0.new_width.is_some(), &[V1_IMAGE_DATA]),
+        ("det_fg_threshold", v0.det_fg_threshold.is_some(), &[V1_WINDOW_DATA]),
+        ("det_bg_threshold", v0.det_bg_threshold.is_some(), &[V1_WINDOW_DATA]),
+        ("det_fg_fraction", v0.det_fg_fraction.is_some(), &[V1_WINDOW_DATA]),
+        ("det_context_pad", v0.det_context_pad.is_some(), &[V1_WINDOW_DATA]),
+        ("det_crop_mode", v0.det_crop_mode.is_some(), &[V1_WINDOW_DATA]),
     ];
     let misplaced = fields.iter().filter(|(_, there, types)| *there && !types.contains(&v1_type));
     ignored.extend(misplaced.map(|&(field, _, _)| {
@@ -249,9 +249,9 @@ fn move_transform(layer: &mut V1LayerParameter) {
         };
     }
     match layer.r#type() {
-        kinds::DATA => move_out_of!(layer.data_param),
-        kinds::IMAGE_DATA => move_out_of!(layer.image_data_param),
-        kinds::WINDOW_DATA => move_out_of!(layer.window_data_param),
+        kinds::V1_DATA => move_out_of!(layer.data_param),
+        kinds::V1_IMAGE_DATA => move_out_of!(layer.image_data_param),
+        kinds::V1_WINDOW_DATA => move_out_of!(layer.window_data_param),
         _ => {}
     }
 }

@@ -1,7 +1,6 @@
 //! Makes the digest of a data set, in one pass that all processors hash.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -12,7 +11,6 @@ use percolator::record::RecordId;
 use percolator::source::{Passes, Run, Source, SourceError};
 use percolator::{FeedBuilder, FeedError};
 use percolator_files::Progress;
-use percolator_files::shown::panic_message;
 
 /// The limits of a run.
 const RUN_BYTES: usize = 256 << 10;
@@ -41,18 +39,15 @@ pub fn digest_watched(
     detail: DigestDetail,
     progress: &Progress,
 ) -> Result<Option<DataDigest>, FeedError> {
+    let source = feed.open_source()?;
     let pass = || {
-        let source = feed.open_source()?;
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
         Ok(of_source(&*source, detail, progress)?)
     };
     // The source may be the caller's own.
-    catch_unwind(AssertUnwindSafe(pass)).unwrap_or_else(|panic| {
-        let (who, message) = ("the source".to_owned(), panic_message(&*panic));
-        Err(FeedError::BuildPanicked { who, message })
-    })
+    FeedError::of_panic(|| "the source".to_owned(), pass)
 }
 
 /// A run to be hashed, and the position of its first record.

@@ -85,6 +85,10 @@ impl ProofError {
         ProofError::Order { name: name.to_owned(), error }
     }
 
+    pub(crate) fn too_many_epochs(name: &str, epoch: u64, allowed: usize) -> Self {
+        ProofError::TooManyEpochs { name: name.to_owned(), epoch, allowed }
+    }
+
     pub(crate) fn no_memory(records: usize) -> Self {
         ProofError::Memory { records: records as u64 }
     }

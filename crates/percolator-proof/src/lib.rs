@@ -16,10 +16,11 @@
 //! - what was delivered of each epoch ([`EpochAccount`](percolator::receipt::EpochAccount)), and an account
 //!   of what was due, which names the records by which the two differ;
 //! - what should have come ([`Plan`](percolator::order::Plan));
-//! - what a feed would read ([`FeedBuilder::open_source`](percolator::FeedBuilder::open_source)), of which
-//!   the core hashes each part, as a lane does
-//!   ([`DataDigest::of_run`](percolator::receipt::DataDigest::of_run)). So a receipt and a digest cannot
-//!   differ by how they were made.
+//! - what a feed would read ([`FeedBuilder::open_source`](percolator::FeedBuilder::open_source)).
+//!
+//! The core also hashes each part of what is read, as a lane does
+//! ([`DataDigest::of_run`](percolator::receipt::DataDigest::of_run)): so a receipt and a digest cannot differ
+//! by how they were made.
 
 mod coverage;
 mod digest;

@@ -8,7 +8,8 @@ use tch::{Device, Kind};
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TchError {
-    /// The feed has ended with an error: for a bad record, it names the file, the key and the record.
+    /// The feed has ended with an error, or has another number of lanes than there are devices. For a bad
+    /// record, the error names the file, the key and the record.
     #[error(transparent)]
     Feed(Box<FeedError>),
     /// A field of a batch was asked for as something that it is not. Nothing in this crate returns it: it is

@@ -30,8 +30,8 @@ pub trait TchFeed {
     ///
     /// # Errors
     ///
-    /// [`TchError`] if the feed has several lanes, if torch does not have the device, or if a field has a
-    /// type that tch does not have.
+    /// [`TchError`] if the feed has several lanes, for which [`tensors_on`](Self::tensors_on) is, if torch
+    /// does not have the device, or if a field has a type that tch does not have.
     fn tensors(&mut self, device: Device) -> Result<TensorSteps<'_>, TchError>;
 
     /// Returns an iterator over the steps of all lanes, the tensors of each on a device of torch's: lane `n`
@@ -46,13 +46,11 @@ pub trait TchFeed {
 
 impl TchFeed for Feed {
     fn tensors(&mut self, device: Device) -> Result<TensorSteps<'_>, TchError> {
-        let maker = TensorMaker::new(self, &[device])?;
-        Ok(MadeBatches::of(self, maker)?)
+        MadeBatches::of(self, |feed| TensorMaker::new(feed, &[device]))
     }
 
     fn tensors_on(&mut self, devices: &[Device]) -> Result<TensorStepsOn<'_>, TchError> {
-        let maker = TensorMaker::new(self, devices)?;
-        Ok(MadeSteps::of(self, devices.len(), maker)?)
+        MadeSteps::of(self, devices.len(), |feed| TensorMaker::new(feed, devices))
     }
 }
 

@@ -50,9 +50,9 @@ fn several_lanes_have_a_device_each() {
         let (plain, learns) = (Device::flex(), Device::flex().autodiff());
         let mut feed_of_two = feed().build().unwrap();
         let wrong = feed_of_two.tensors(&plain).map(drop).unwrap_err().to_string();
-        assert!(wrong.contains("has 2 lanes, and tensors() is for one"), "{wrong}");
+        assert!(wrong.contains("has 2 lanes, and the batches of one were asked for"), "{wrong}");
         let wrong = feed_of_two.tensors_on(std::slice::from_ref(&plain)).map(drop).unwrap_err().to_string();
-        assert!(wrong.contains("has 2 lane(s), but tensors_on() was given 1 device(s)"), "{wrong}");
+        assert!(wrong.contains("has 2 lane(s), but 1 device(s) were given"), "{wrong}");
         let mut all = Vec::new();
         for step in feed_of_two.tensors_on(&[plain, learns]).unwrap() {
             for tensors in step.unwrap() {

@@ -125,18 +125,21 @@ fn lanes_and_devices_must_be_as_many() {
     let error = feed.tensors(&CPU).map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the feed has 2 lanes, and tensors() is for one: use tensors_on(), with a device for each"
+        "the feed has 2 lanes, and the batches of one were asked for: ask for the steps of all lanes, with a \
+         device for each"
     );
     for devices in [&[][..], &[CPU], &[CPU, CPU, CPU]] {
         let error = feed.tensors_on(devices).map(|_| ()).unwrap_err().to_string();
         let given = devices.len();
-        assert_eq!(
-            error,
-            format!(
-                "the feed has 2 lane(s), but tensors_on() was given {given} device(s): give one for each"
-            )
-        );
+        let wanted = format!("the feed has 2 lane(s), but {given} device(s) were given: give one for each");
+        assert_eq!(error, wanted);
     }
+    // The lanes come first: another device would not help.
+    let metal = Device::Metal(MetalDevice);
+    let error = feed.tensors(&metal).map(|_| ()).unwrap_err();
+    assert!(matches!(error, CandleError::Feed(_)), "{error}");
+    let error = feed.tensors_on(std::slice::from_ref(&metal)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, CandleError::Feed(_)), "{error}");
     assert_eq!(feed.tensors_on(&[CPU, CPU]).unwrap().next().unwrap().unwrap().len(), 2);
 }
 

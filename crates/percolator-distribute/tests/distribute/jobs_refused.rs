@@ -5,9 +5,8 @@
 
 use percolator::order::{InputContext, OrderError, World};
 use percolator::{FeedBuilder, Shuffle};
-use percolator_distribute::Process;
 use percolator_distribute::{
-    DistributeError, InputOptions, InputReplicationMode, InputWorker, InputWorkers, distribute,
+    DistributeError, InputOptions, InputReplicationMode, InputWorker, InputWorkers, Process, distribute,
     distribute_from_fn,
 };
 

@@ -223,7 +223,7 @@ impl<'a> Audit<'a> {
                         let counts = match self.counts.entry(record.epoch) {
                             Slot::Occupied(counts) => counts.into_mut(),
                             Slot::Vacant(_) if held == self.epochs_max => {
-                                return Err(too_many_epochs(name, epoch, held));
+                                return Err(ProofError::too_many_epochs(name, epoch, held));
                             }
                             Slot::Vacant(vacant) => vacant.insert(counts_of(self.records)?),
                         };
@@ -255,10 +255,6 @@ fn check_records(names: [&str; 2], [one, other]: [u64; 2]) -> Result<(), ProofEr
         true => Ok(()),
         false => Err(ProofError::differ("data set", names, (says(one), says(other)))),
     }
-}
-
-fn too_many_epochs(name: &str, epoch: u64, allowed: usize) -> ProofError {
-    ProofError::TooManyEpochs { name: name.to_owned(), epoch, allowed }
 }
 
 /// A counter for each record of the data set, whose number a receipt states.

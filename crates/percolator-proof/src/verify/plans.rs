@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use percolator::receipt::{EpochAccount, Multiset};
 
-use super::{Audit, Party, too_many_epochs};
+use super::{Audit, Party};
 use crate::ProofError;
 use crate::coverage::Counts;
 use crate::progress::{EpochProgress, PartyProgress};
@@ -84,7 +84,7 @@ impl Audit<'_> {
                 if self.has_ended(party, of)? || self.resumes_with_nothing(party, of)? {
                     let epochs = party.plan.epochs_in(of);
                     if epochs.end() - epochs.start() >= self.epochs_max as u64 {
-                        return Err(too_many_epochs(party.name, of, self.epochs_max));
+                        return Err(ProofError::too_many_epochs(party.name, of, self.epochs_max));
                     }
                     without.extend(epochs);
                 }

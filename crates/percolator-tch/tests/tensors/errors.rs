@@ -15,13 +15,13 @@ fn several_lanes_need_a_device_each() {
     let error = feed.tensors(Device::Cpu).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the feed has 2 lanes, and tensors() is for one: use tensors_on(), with a device for each"
+        "the feed has 2 lanes, and the batches of one were asked for: ask for the steps of all lanes, with a \
+         device for each"
     );
+    // The lanes come first: another device would not help.
+    assert_eq!(feed.tensors(Device::Vulkan).unwrap_err(), error);
     let error = feed.tensors_on(&[Device::Cpu]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the feed has 2 lane(s), but tensors_on() was given 1 device(s): give one for each"
-    );
+    assert_eq!(error.to_string(), "the feed has 2 lane(s), but 1 device(s) were given: give one for each");
     let due = FeedError::from(ConfigError::DevicesOfLanes { lanes: 2, devices: 0 });
     assert_eq!(feed.tensors_on(&[]).unwrap_err(), TchError::from(due));
     assert_eq!(feed.tensors_on(&[Device::Cpu; 2]).unwrap().count(), 1, "nothing was lost");

@@ -22,8 +22,8 @@ use std::path::Path;
 use percolator_leveldb::table::{TableCursor, TableError, Verify};
 use prost::Message as _;
 
-use super::entry::Header;
 use super::error::CheckpointError;
+use super::header::Header;
 use super::slices::{self, Extent};
 use super::strings::CHECKSUM_BYTES;
 use crate::DataType;
@@ -317,8 +317,7 @@ impl<'a> Reader<'a> {
         let entry = entry.filter(|entry| entry.slices.iter().all(|slice| slice.extent.len() <= AXES_MAX));
         self.raw = entry
             .ok_or_else(|| self.error(key, "it is malformed: no message of the kind that an index has"))?;
-        let bytes = self.raw.slices.iter().map(slice_bytes).fold(0, usize::saturating_add);
-        self.slice_bytes_left = self.slice_bytes_left.checked_sub(bytes).ok_or_else(|| {
+        self.slice_bytes_left = left_beside(&self.raw.slices, self.slice_bytes_left).ok_or_else(|| {
             self.error(
                 key,
                 format!("the slices take more than {SLICES_PER_BYTE} times the bytes of the index"),
@@ -487,10 +486,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the memory that a slice of an entry takes.
-fn slice_bytes(slice: &TensorSliceProto) -> usize {
-    let extents = slice.extent.len().saturating_mul(size_of::<tensor_slice_proto::Extent>());
-    extents.saturating_add(size_of::<TensorSliceProto>())
+/// Returns what is left of so many bytes of memory beside the slices of an entry; `None` if these take more.
+fn left_beside(slices: &[TensorSliceProto], bytes: usize) -> Option<usize> {
+    let taken = slices.iter().map(|slice| {
+        let extents = slice.extent.len().saturating_mul(size_of::<tensor_slice_proto::Extent>());
+        extents.saturating_add(size_of::<TensorSliceProto>())
+    });
+    bytes.checked_sub(taken.fold(0, usize::saturating_add))
 }
 
 /// Returns how many bytes elements may take in a data file.
@@ -507,5 +509,20 @@ fn stored_bytes(data_type: DataType, count: usize) -> Option<std::ops::RangeIncl
         // TensorFlow reads nothing where nothing is.
         (_, None) if count == 0 => Some(0..=CHECKSUM_BYTES as u64),
         (_, None) => Some(count.checked_add(CHECKSUM_BYTES).and_then(bytes)?..=i64::MAX.cast_unsigned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_take_as_much_memory_as_is_left() {
+        let slice = |axes| TensorSliceProto { extent: vec![tensor_slice_proto::Extent::default(); axes] };
+        let slices = [slice(1), slice(0)];
+        assert_eq!(left_beside(&slices, 73), Some(1));
+        assert_eq!(left_beside(&slices, 72), Some(0));
+        assert_eq!(left_beside(&slices, 71), None);
+        assert_eq!(left_beside(&[], 0), Some(0));
     }
 }

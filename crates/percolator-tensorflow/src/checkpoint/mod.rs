@@ -2,9 +2,9 @@
 //! files (`model.data-00000-of-00001`).
 
 mod data;
-mod entry;
 mod error;
 mod find;
+mod header;
 mod index;
 mod load;
 mod manager;

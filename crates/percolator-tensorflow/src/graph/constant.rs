@@ -136,7 +136,7 @@ impl<'a> Constant<'a> {
         self.read(Some(most), CONSTANT_BYTES_MAX)
     }
 
-    /// Reads the value, or its first elements, as a tensor of one axis.
+    /// Reads the value; its first elements as a tensor of one axis, if `most` is given.
     fn read(&self, most: Option<usize>, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
         let found = self.proto.dtype;
         let data_type = self.data_type().ok_or(ConstantError::Type { found })?;

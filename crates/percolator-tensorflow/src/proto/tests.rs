@@ -52,6 +52,16 @@ fn is_not_read(type_name: &str) -> bool {
     NOT_READ.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// The names of messages, and of those that lie in them.
+fn names(scope: &str, messages: &[DescriptorProto]) -> Vec<String> {
+    let with_nested = |message: &DescriptorProto| {
+        let name = format!("{scope}.{}", message.name());
+        let nested = names(&name, &message.nested_type);
+        [vec![name], nested].concat()
+    };
+    messages.iter().flat_map(with_nested).collect()
+}
+
 /// Leaves out of messages what nothing reads, and makes numbers of enums.
 fn cut(scope: &str, messages: &mut Vec<DescriptorProto>) {
     let path_of = |message: &DescriptorProto| format!("{scope}.{}", message.name());
@@ -157,6 +167,17 @@ fn what_is_generated_is_current() {
     assert!(is_current, "tensorflow.rs is not what proto/tensorflow.proto generates; {how}");
     let is_current = std::fs::read(descriptors_file).unwrap() == descriptors;
     assert!(is_current, "tensorflow.bin is not what proto/tensorflow.proto describes; {how}");
+}
+
+#[test]
+fn what_is_not_read_is_in_the_schema() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let descriptors = protox::compile(["tensorflow.proto"], [folder]).expect("the schema is valid");
+    let files = descriptors.file.iter().filter(|file| file.package() == "tensorflow");
+    let found: Vec<_> = files.flat_map(|file| names(".tensorflow", &file.message_type)).collect();
+    for name in NOT_READ {
+        assert!(found.contains(&format!(".tensorflow.{name}")), "the schema has no {name}");
+    }
 }
 
 #[test]

@@ -195,7 +195,7 @@ mod tests {
         let first = BLOCK_BYTES as u64;
         for (left, due) in [(0, first), (first, first), (2 * first, 2 * first), (whole - 1, whole - 1)] {
             let error = read_while_changed(left).unwrap_err();
-            let said = format!("it had {whole} bytes when it was opened, and ended after {due}");
+            let said = format!("/changed: it had {whole} bytes when it was opened, and ended after {due}");
             assert!(error.to_string().contains(&said), "{error}");
         }
         for left in [whole, whole + 10] {
