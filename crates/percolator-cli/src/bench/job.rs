@@ -47,7 +47,7 @@ impl Bench {
             format!("making {}: record {} of {}", self.job_name(kind), progress.done(), progress.total())
         };
         let progress = Progress::new();
-        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))?.done()
+        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
     }
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
