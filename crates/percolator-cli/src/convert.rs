@@ -359,7 +359,7 @@ impl OutputArgs {
             convert = convert.threads(threads.get().into());
         }
         let (progress, start) = (Progress::new(), Instant::now());
-        let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?.done()?;
+        let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?;
         let print = if self.json { print_json } else { print };
         print(&summary, start.elapsed())?;
         Ok(exit::found(summary.skipped == 0 || self.keep_going))

@@ -103,7 +103,7 @@ impl DataArgs {
         work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
         let progress = Progress::new();
-        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))?.done()
+        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))
     }
 
     /// Checks that an output file can be written, before there is anything to write.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::{SourceArgs, StateArgs, TransformArgs};
 use crate::data_set::stdout;
 use crate::output::{self, FileKind, Output};
-use crate::watch::{Ended, rate, watched};
+use crate::watch::{rate, watched};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
@@ -70,10 +70,7 @@ impl Digest {
             let digest = digest_watched(&described.feed, detail, &progress)?;
             digest.context("stopped before the end, so there is no digest")
         };
-        let digest = match watched(self.quiet, &progress, rate, hash)? {
-            Ended::Done(digest) => digest,
-            Ended::Stopped(code) => return Ok(code),
-        };
+        let digest = watched(self.quiet, &progress, rate, hash)?;
         let path = shown::path(&described.origin);
         ensure!(digest.contents().records() > 0, "{path}: there is no record, so there is no digest");
         if let Some(out) = out {

@@ -39,6 +39,7 @@ mod verify;
 mod verify_run;
 mod watch;
 mod watch_url;
+mod wrap;
 
 use std::io::Write as _;
 use std::process::ExitCode;

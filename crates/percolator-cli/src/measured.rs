@@ -15,5 +15,5 @@ pub(super) fn measured<T: Send>(
     let progress = Progress::new();
     let message =
         |progress: &Progress, _: Duration| format!("{name}: run {} of {}", progress.done(), progress.total());
-    watched(is_quiet, &progress, message, || measure(&progress))?.done()
+    watched(is_quiet, &progress, message, || measure(&progress))
 }

@@ -215,7 +215,7 @@ impl Xlnet {
         let mut first_record = None;
         let message = |progress: &Progress, took| rate(progress, took, &mut first_record);
         let prepare = || Ok(xlnet::prepare(&options, &progress)?);
-        let summary = watched(self.quiet, &progress, message, prepare)?.done()?;
+        let summary = watched(self.quiet, &progress, message, prepare)?;
         let mut out = stdout();
         match self.json {
             true => writeln!(out, "{}", facts(&summary))?,

@@ -19,14 +19,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often a line says how far the work is, if there is no terminal to show a bar on.
 const LINE: Duration = Duration::from_secs(10);
 
-/// What became of the work.
-#[derive(Debug)]
-pub(super) enum Ended<T> {
-    Done(T),
-    /// A signal ended it; the code to exit with.
-    Stopped(ExitCode),
-}
-
 /// A signal ended the work, and the user knows it; the code to exit with.
 #[derive(Debug)]
 pub(super) struct Stopped(pub(super) ExitCode);
@@ -39,24 +31,15 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-impl<T> Ended<T> {
-    /// What the work gave, or [`Stopped`] as an error.
-    pub(super) fn done(self) -> anyhow::Result<T> {
-        match self {
-            Ended::Done(done) => Ok(done),
-            Ended::Stopped(code) => Err(Stopped(code).into()),
-        }
-    }
-}
-
 /// Does work beside a progress bar with a message, which is made of the progress and the time since the
-/// start. On SIGINT or SIGTERM, the progress is told to stop.
+/// start. On SIGINT or SIGTERM, the progress is told to stop; if that ends the work, the error is
+/// [`Stopped`].
 pub(super) fn watched<T: Send>(
     is_quiet: bool,
     progress: &Progress,
     message: impl FnMut(&Progress, Duration) -> String,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
-) -> anyhow::Result<Ended<T>> {
+) -> anyhow::Result<T> {
     watched_and_said(is_quiet, progress, message, |_| work())
 }
 
@@ -66,7 +49,7 @@ pub(super) fn watched_and_said<T: Send>(
     progress: &Progress,
     mut message: impl FnMut(&Progress, Duration) -> String,
     work: impl FnOnce(&Lines) -> anyhow::Result<T> + Send,
-) -> anyhow::Result<Ended<T>> {
+) -> anyhow::Result<T> {
     let signals = Signals::catch()?;
     let measured = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
         .context("the progress bar's template")?;
@@ -124,9 +107,9 @@ pub(super) fn watched_and_said<T: Send>(
                 "percolator: {signal}: {}",
                 shown::message(&format!("{error:#}"))
             );
-            Ok(Ended::Stopped(ExitCode::from(code)))
+            Err(Stopped(ExitCode::from(code)).into())
         }
-        (done, _) => done.map(Ended::Done),
+        (done, _) => done,
     }
 }
 
@@ -207,8 +190,7 @@ mod tests {
             steps.set_done(2);
             Ok("value")
         };
-        let ended = watched(true, &steps, |_, _| String::new(), work).unwrap();
-        assert!(matches!(ended, Ended::Done("value")), "{ended:?}");
+        assert_eq!(watched(true, &steps, |_, _| String::new(), work).unwrap(), "value");
         assert_eq!(steps.done(), 2);
         // Without a signal, nothing has asked it to end.
         let failed = || -> anyhow::Result<()> { anyhow::bail!("no disk") };

@@ -13,21 +13,15 @@ use percolator_files::shown;
 use super::photos::Photos;
 use super::synthetic::Kind;
 
-/// Increase it when the same photographs would give other records, so that data made by an older program are
-/// not used.
-const VERSION: u32 = 3;
+/// Increase it when the same photographs would give other records, or other files of them, so that data made
+/// by an older program are not used.
+const VERSION: u32 = 4;
 
 /// The number of records that are made together, on all cores.
 const CHUNK: usize = 256;
 
-/// The name of a kind of database.
-pub(super) fn name_of(backend: Backend) -> &'static str {
-    match backend {
-        Backend::LevelDb => "leveldb",
-        Backend::TfRecord => "tfrecord",
-        _ => "lmdb",
-    }
-}
+/// A block of a LevelDB ends with this many bytes: LevelDB's default.
+const BLOCK_BYTES: u32 = 4 << 10;
 
 /// A database in which each record is a function of its index.
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +39,18 @@ impl Data {
             || format!("cannot keep data in {}: choose another folder with --cache", shown::path(cache));
         std::fs::create_dir_all(cache).with_context(said)?;
         let photos = Photos::open()?;
-        let (kind, backend) = (self.kind.name(), name_of(self.backend));
+        let (kind, backend) = (self.kind.name(), self.backend.name());
         let path = cache.join(format!("{kind}-{backend}-{}-v{VERSION}-{:016x}", self.records, photos.hash()));
         let mut is_waiting = false;
         while !path.exists() {
-            match NewStore::create(&path, self.backend, Existing::Refuse) {
+            match self.start(&path) {
                 Ok(store) => {
                     self.check_space(cache)?;
                     self.write(store, &photos, progress)
                         .with_context(|| format!("cannot make {}", shown::path(&path)))?;
                 }
-                // Another run has just made it.
-                Err(StoreError::Exists { .. }) => {}
+                // Another run has just made it. A link that leads nowhere is an error, below.
+                Err(StoreError::Exists { .. }) if path.exists() => {}
                 Err(StoreError::InUse { .. }) => {
                     if !std::mem::replace(&mut is_waiting, true) {
                         let path = shown::path(&path);
@@ -73,6 +67,13 @@ impl Data {
             }
         }
         Ok(path)
+    }
+
+    fn start(&self, path: &Path) -> Result<NewStore, StoreError> {
+        match self.backend {
+            Backend::LevelDb => NewStore::leveldb_with_blocks(path, BLOCK_BYTES, Existing::Refuse),
+            other => NewStore::create(path, other, Existing::Refuse),
+        }
     }
 
     /// Writes all records, in order.
@@ -99,8 +100,8 @@ impl Data {
         let bytes = match self.backend {
             // A value on its own pages, and its node in a leaf.
             Backend::Lmdb => record.next_multiple_of(PAGE) + 64,
-            // Two lengths and two checksums, or its place in a block.
-            _ => record + 64,
+            // Two lengths and two checksums, or a block of its own and the block's place in the index.
+            _ => record + 96,
         };
         FIXED.saturating_add((bytes as u64).saturating_mul(self.records as u64))
     }
@@ -131,6 +132,17 @@ pub(super) fn default_cache() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_an_error() {
+        let cache = tempfile::tempdir().unwrap();
+        let data = Data { kind: Kind::Small, backend: Backend::Lmdb, records: 2 };
+        let path = data.prepare(cache.path(), &Progress::new()).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        let error = data.prepare(cache.path(), &Progress::new()).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(StoreError::Exists { .. })), "{error:#}");
+    }
 
     #[test]
     fn data_take_no_more_room_than_is_checked() {

@@ -9,8 +9,9 @@ use percolator_files::shown;
 use percolator_measure::Job;
 
 use super::Bench;
-use super::data::{Data, default_cache, name_of};
+use super::data::{Data, default_cache};
 use super::synthetic::Kind;
+use crate::convert::BackendArg;
 use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
@@ -47,15 +48,15 @@ impl Bench {
             format!("making {}: record {} of {}", self.job_name(kind), progress.done(), progress.total())
         };
         let progress = Progress::new();
-        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))?.done()
+        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
     }
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
         let InputArgs { state, transform: set, pipeline, .. } = &self.input;
-        let mut described = Described::of_sources([match self.backend() {
-            Backend::LevelDb => SourceSpec::leveldb(path),
-            Backend::TfRecord => SourceSpec::tfrecord(path),
-            _ => SourceSpec::lmdb(path),
+        let mut described = Described::of_sources([match self.format.unwrap_or_default() {
+            BackendArg::Lmdb => SourceSpec::lmdb(path),
+            BackendArg::LevelDb => SourceSpec::leveldb(path),
+            BackendArg::TfRecord => SourceSpec::tfrecord(path),
         }])?;
         let dtype = kind.dtype();
         // Bytes that stay bytes have neither mean nor scale.
@@ -85,7 +86,7 @@ impl Bench {
     fn job_name(&self, kind: Kind) -> String {
         match self.backend() {
             Backend::Lmdb => kind.name(),
-            other => format!("{}-{}", kind.name(), name_of(other)),
+            other => format!("{}-{}", kind.name(), other.name()),
         }
     }
 

@@ -7,6 +7,7 @@ use percolator_files::shown;
 use percolator_measure::{Limit, Stage};
 
 use super::figures::Figures;
+use crate::wrap::{WIDTH, wrapped};
 
 /// The whole report of a job.
 pub(super) fn of(figures: &Figures) -> String {
@@ -60,7 +61,7 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     }
     write_stages(out, f)?;
     write_limits(out, f)?;
-    writeln!(out, "\n  {}", sentence(f))
+    writeln!(out, "\n{}", wrapped("  ", &sentence(f), WIDTH))
 }
 
 fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
@@ -176,7 +177,7 @@ mod tests {
     fn a_lane_that_waits_for_everybody_fits() {
         let waited = ["reader", "consumer", "device", "workers"].map(|whom| (whom, 0.246));
         let row = row_of("consumer cuda:15", [99_999_999.0, 1234.56, 0.016], &waited);
-        assert_eq!(row.len(), 100, "{row}");
+        assert_eq!(row.len(), WIDTH, "{row}");
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Ids {
                     are_fine &= is_fine(&found);
                     match self.json {
                         true => all.push(as_json(&found)),
-                        false => say(&mut out, &found)?,
+                        // At once: the next id may take long.
+                        false => say(&mut out, &found).and_then(|()| out.flush())?,
                     }
                 }
                 Err(error) => {

@@ -4,10 +4,9 @@ use percolator_files::shown::{self, count};
 use percolator_measure::doctor::{Binds, Diagnosis, Pipeline, Trial, TrialVerdict};
 
 use super::options;
+use crate::wrap::{self, WIDTH};
 
-/// The most columns, and how many there are without a terminal.
-const WIDTH: usize = 100;
-/// The least: a narrower terminal wraps the lines itself.
+/// The least columns: a narrower terminal wraps the lines itself.
 const WIDTH_MIN: usize = 30;
 
 /// How wide the text is on a terminal of so many columns, or without one.
@@ -118,22 +117,7 @@ impl Lines {
 
     /// Adds a text after what begins its first line; the others are indented as much.
     fn wrapped(&mut self, begin: &str, text: &str) {
-        let indent = " ".repeat(begin.len().min(4));
-        let mut line = begin.to_owned();
-        let mut is_empty = true;
-        for word in text.split(' ') {
-            if !is_empty && line.chars().count() + 1 + word.chars().count() > self.width {
-                self.whole(&line);
-                line.clone_from(&indent);
-                is_empty = true;
-            }
-            if !is_empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            is_empty = false;
-        }
-        self.whole(&line);
+        self.text += &wrap::wrapped(begin, text, self.width);
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Inspect {
         value_parser = clap::value_parser!(u64).range(1..=PICTURES_MAX))]
     pictures: u64,
     /// Show one record: the one with this number if it is a number without leading zeros, otherwise the one
-    /// with this key.
+    /// with this key. Its image is drawn if the output is a terminal.
     #[arg(long, value_name = "KEY|N", conflicts_with_all = ["all", "html"])]
     record: Option<OsString>,
     /// Write the record's image to this file.

@@ -1,12 +1,13 @@
-//! One record: as text, and its image as a file.
+//! One record: as text, and its image in the terminal or as a file.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use percolator_data::DataSet;
-use percolator_data::inspect::{self, Which, key_text};
+use percolator_data::inspect::{self, Pixels, Which, key_text};
 use percolator_files::shown;
 use serde_json::{Map, Value, json};
 
@@ -46,6 +47,12 @@ pub(super) fn show(
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = stdout();
+    if how.out.is_none()
+        && let Some((columns, lines)) = room()
+        && let Some(Ok((_, _, pixels))) = record.image(how.channels.into())
+    {
+        write!(out, "{}", half_blocks(&pixels, columns, lines))?;
+    }
     let number = record.number.map(|number| format!("record {number}, ")).unwrap_or_default();
     writeln!(out, "{}: {number}key \"{}\"", shown::path(&record.source), key_text(&record.key))?;
     writeln!(out, "  {:16} {}, {} bytes", "value", record.content, record.value.len())?;
@@ -57,4 +64,55 @@ pub(super) fn show(
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The columns and lines for a picture, if the output goes to a terminal: the text has room below it.
+fn room() -> Option<(usize, usize)> {
+    const TEXT_LINES: usize = 12;
+    const LINES_MIN: usize = 8;
+
+    let out = std::io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out))?.ok();
+    // A terminal that does not know its size says 0.
+    let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    let (columns, lines): (usize, usize) =
+        size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()));
+    Some((columns, lines.saturating_sub(TEXT_LINES).max(LINES_MIN)))
+}
+
+/// Draws a picture: each character is two pixels, one above the other, in 24-bit colours. Each line ends with
+/// the colours reset.
+fn half_blocks(pixels: &Pixels, columns: usize, lines: usize) -> String {
+    let fitted = pixels.fitted(columns, 2 * lines);
+    let mut drawn = String::new();
+    for pair in fitted.rgb.chunks(2 * 3 * fitted.width) {
+        let (upper, lower) = pair.split_at(3 * fitted.width);
+        let mut below = lower.chunks_exact(3);
+        for above in upper.chunks_exact(3) {
+            // Writing to a string cannot fail.
+            let _ = write!(drawn, "\x1b[38;2;{};{};{}m", above[0], above[1], above[2]);
+            if let Some(below) = below.next() {
+                let _ = write!(drawn, "\x1b[48;2;{};{};{}m", below[0], below[1], below[2]);
+            }
+            drawn.push('\u{2580}');
+        }
+        drawn += "\x1b[0m\n";
+    }
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_rows_are_a_line() {
+        let rgb = (0..9).flat_map(|n| [n, 100, 200]).collect();
+        let drawn = half_blocks(&Pixels { width: 3, height: 3, rgb }, 3, 2);
+        let lines: Vec<_> = drawn.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("\x1b[38;2;0;100;200m\x1b[48;2;3;100;200m\u{2580}"), "{drawn:?}");
+        assert!(lines[1].starts_with("\x1b[38;2;6;100;200m\u{2580}"), "{drawn:?}");
+        assert!(lines.iter().all(|line| line.matches('\u{2580}').count() == 3 && line.ends_with("\x1b[0m")));
+    }
 }

@@ -12,5 +12,5 @@ pub(super) fn watched<T: Send>(
     let progress = Progress::new();
     let message =
         |progress: &Progress, took| format!("{:.1} MB/s", megabytes_per_second(progress.done(), took));
-    watch::watched(is_quiet, &progress, message, || work(&progress))?.done()
+    watch::watched(is_quiet, &progress, message, || work(&progress))
 }

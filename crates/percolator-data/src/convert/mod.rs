@@ -146,7 +146,7 @@ impl Convert {
     /// converted, or the progress was told to stop. Output that is written by then is kept, and the error
     /// says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
-        self.workers()?;
+        let workers = self.workers()?;
         let items = match self.shards {
             Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
@@ -175,7 +175,7 @@ impl Convert {
             Some(state) => state.check(place.folder(), items, self.shards.map_or(1, NonZeroU32::get))?,
             None => place.clear()?,
         }
-        Writing::start(self, items, place, state, about)?.run(progress, paths)
+        Writing::start(self, items, place, state, about)?.run(&workers, progress, paths)
     }
 
     /// Refuses to replace what is read.

@@ -10,7 +10,7 @@ use super::error::ConvertError;
 use super::maker::{Maker, Size, Unmade};
 use super::{Convert, Progress};
 use crate::input::{InputError, Item, ItemReader};
-use crate::workers::Job;
+use crate::workers::{Job, Workers};
 
 /// The most items of a job, and the bytes of work with which it is full.
 const ITEMS_MAX: usize = 64;
@@ -43,10 +43,11 @@ impl Made {
     }
 }
 
-/// Converts the items from number `from` on, and gives the results to `write`, in order. Ends with the first
-/// error of either side, or when the progress is told to stop.
+/// Converts the items from number `from` on with these workers, and gives the results to `write`, in order.
+/// Ends with the first error of either side, or when the progress is told to stop.
 pub(super) fn run(
     convert: &Convert,
+    workers: &Workers,
     from: u64,
     progress: &Progress,
     mut write: impl FnMut(&Made) -> Result<(), ConvertError>,
@@ -76,7 +77,10 @@ pub(super) fn run(
         for (items, result) in jobs {
             let bytes = spare.try_recv().unwrap_or_default();
             let made = items.and_then(|items| made_of(items, bytes, &mut maker));
-            let _ = result.send(made);
+            // Once the taker has left, no more results are wanted.
+            if result.send(made).is_err() {
+                break;
+            }
         }
     };
     let take = |made: Result<Made, InputError>| -> Result<(), ConvertError> {
@@ -86,7 +90,7 @@ pub(super) fn run(
         let _ = used.send(made.bytes);
         if progress.is_stopped() { Err(ConvertError::Stopped) } else { Ok(()) }
     };
-    convert.workers()?.run(read, worker, take)?.map(drop)
+    workers.run(read, worker, take)?.map(drop)
 }
 
 /// Reads the items of a job; those before an error come with it.

@@ -14,6 +14,7 @@ use super::shards::Shards;
 use super::state::State;
 use super::{Convert, ConvertError, Progress};
 use crate::store::{LABELS, Output, Place, SKIPPED, StoreError};
+use crate::workers::Workers;
 
 /// Where the outputs will be.
 #[derive(Debug)]
@@ -88,12 +89,17 @@ impl<'a> Writing<'a> {
     }
 
     /// Converts all items, and gives the outputs their names.
-    pub(super) fn run(mut self, progress: &Progress, paths: Paths) -> Result<Summary, ConvertError> {
+    pub(super) fn run(
+        mut self,
+        workers: &Workers,
+        progress: &Progress,
+        paths: Paths,
+    ) -> Result<Summary, ConvertError> {
         progress.set_done_before(self.state.next);
         progress.set_skipped(self.state.skipped);
         let (convert, from) = (self.convert, self.state.next);
         let written = match self.shards {
-            Some(_) => pipeline::run(convert, from, progress, |made| self.write(made, progress)),
+            Some(_) => pipeline::run(convert, workers, from, progress, |made| self.write(made, progress)),
             None => Ok(()),
         };
         let done = written.and_then(|()| self.complete());

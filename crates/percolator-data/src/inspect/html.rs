@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use percolator_files::shown::count;
 
 use super::pictures::{Pixels, ShownPicture};
-use super::report::{LabelCount, Report};
-use super::text::text;
+use super::report::{LabelCount, Labels, Report};
+use super::text::{IN_PAGE, listed};
 
 /// The most bars of a chart. With more labels, neighbours share a bar.
 const BARS_MAX: usize = 400;
@@ -42,7 +42,7 @@ pub fn html(report: &Report, pictures: &[ShownPicture]) -> String {
     let title = escaped(&report.path);
     let _ = writeln!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     let _ = writeln!(page, "<title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>");
-    let _ = writeln!(page, "<pre id=\"report\">{}</pre>", escaped(&text(report)));
+    let _ = writeln!(page, "<pre id=\"report\">{}</pre>", escaped(&listed(report, IN_PAGE)));
     sizes(report, &mut page);
     labels(report, &mut page);
     shown(pictures, &mut page);
@@ -103,7 +103,7 @@ fn sizes(report: &Report, page: &mut String) {
 
 /// The chart of the labels, if there are several.
 fn labels(report: &Report, page: &mut String) {
-    let counts = report.labels.iter().flat_map(|labels| &labels.counts).copied().collect::<Vec<_>>();
+    let Some(Labels { counts, .. }) = &report.labels else { return };
     let [first, .., last] = &counts[..] else { return };
     let _ = writeln!(page, "<h2>Labels</h2>");
     let together = counts.len().div_ceil(BARS_MAX);

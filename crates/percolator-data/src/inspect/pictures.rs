@@ -57,7 +57,8 @@ impl Default for PictureOptions {
     }
 }
 
-/// Decodes images that are evenly spread over the data set. There are fewer if there are fewer records.
+/// Decodes images that are evenly spread over the data set. There are fewer if there are fewer records, and
+/// none if no record has an image.
 ///
 /// # Errors
 ///
@@ -86,6 +87,9 @@ pub fn pictures(
             Ok(())
         },
     )?;
+    if pictures.iter().all(|picture| picture.pixels == Ok(None)) {
+        pictures.clear();
+    }
     Ok(pictures)
 }
 

@@ -7,11 +7,22 @@ use percolator_files::shown::{self, count};
 use super::duplicates::Duplicates;
 use super::report::{LabelCount, Labels, Report};
 
-/// The most lines for labels, and for shapes.
+/// The most lines for labels.
 const LABELS_MAX: usize = 20;
-const SHAPES_MAX: usize = 8;
 /// The longest bar.
 const BAR: u64 = 20;
+
+/// The most that is listed of shapes, of groups of duplicates, and of the records of such a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    shapes: usize,
+    groups: usize,
+    members: usize,
+}
+
+const IN_TEXT: Most = Most { shapes: 8, groups: 5, members: 8 };
+/// A page has more room.
+pub(super) const IN_PAGE: Most = Most { shapes: 20, groups: 20, members: 20 };
 
 /// What is said of raw images in another order than a Datum's.
 pub const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels lay side by side \
@@ -21,13 +32,18 @@ pub const INTERLEAVED: &str = "they look scrambled: as if each pixel's channels 
 /// Returns the report as lines of text.
 #[must_use]
 pub fn text(report: &Report) -> String {
+    listed(report, IN_TEXT)
+}
+
+/// The same, with lists of such lengths.
+pub(super) fn listed(report: &Report, most: Most) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write(report, &mut text);
+    let _ = write(report, most, &mut text);
     text
 }
 
-fn write(report: &Report, out: &mut String) -> Result {
+fn write(report: &Report, most: Most, out: &mut String) -> Result {
     writeln!(out, "{}: {} of {}", shown::message(&report.path), report.kind, report.content)?;
     if report.files > 1 {
         writeln!(out, "  files      {}", report.files)?;
@@ -59,14 +75,14 @@ fn write(report: &Report, out: &mut String) -> Result {
         let names = report.image_features.join(", ");
         writeln!(out, "             in {}", shown::message(&names))?;
     }
-    for count in report.shapes.iter().take(SHAPES_MAX) {
+    for count in report.shapes.iter().take(most.shapes) {
         writeln!(out, "  shape      {} of {}", count.records, count.shape)?;
     }
     if report.is_interleaved {
         writeln!(out, "             {INTERLEAVED}")?;
     }
-    if report.shapes.len() > SHAPES_MAX {
-        writeln!(out, "             and {} more shapes", report.shapes.len() - SHAPES_MAX)?;
+    if report.shapes.len() > most.shapes {
+        writeln!(out, "             and {} more shapes", report.shapes.len() - most.shapes)?;
     }
     if report.other_shapes > 0 {
         writeln!(out, "             and {} images of other shapes", report.other_shapes)?;
@@ -80,7 +96,7 @@ fn write(report: &Report, out: &mut String) -> Result {
     }
     for (what, found) in [("values", &report.same_values), ("pixels", &report.same_pixels)] {
         if let Some(found) = found {
-            write_duplicates(what, found, out)?;
+            write_duplicates(what, found, most, out)?;
         }
     }
     writeln!(out, "\n{}", report.net.trim_end())
@@ -137,10 +153,7 @@ fn write_labels(labels: &Labels, out: &mut String) -> Result {
     Ok(())
 }
 
-fn write_duplicates(what: &str, found: &Duplicates, out: &mut String) -> Result {
-    /// The most records that are listed of a group.
-    const MEMBERS_MAX: usize = 8;
-
+fn write_duplicates(what: &str, found: &Duplicates, most: Most, out: &mut String) -> Result {
     if found.groups == 0 {
         return writeln!(out, "  duplicates no {what} come twice among {}", count(found.compared, "record"));
     }
@@ -152,8 +165,9 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut String) -> Result 
         count(found.groups, "group"),
         found.groups_with_labels_that_differ
     )?;
-    for group in &found.listed {
-        let records: Vec<String> = group.records.iter().take(MEMBERS_MAX).map(u64::to_string).collect();
+    let listed = &found.listed[..found.listed.len().min(most.groups)];
+    for group in listed {
+        let records: Vec<String> = group.records.iter().take(most.members).map(u64::to_string).collect();
         let more = match group.count - records.len() as u64 {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -161,7 +175,7 @@ fn write_duplicates(what: &str, found: &Duplicates, out: &mut String) -> Result 
         let labels = if group.labels_differ { " (their labels differ)" } else { "" };
         writeln!(out, "             records {}{more}{labels}", records.join(", "))?;
     }
-    let more = found.groups - found.listed.len() as u64;
+    let more = found.groups - listed.len() as u64;
     if more > 0 {
         writeln!(out, "             and {more} more groups")?;
     }

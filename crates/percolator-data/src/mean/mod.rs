@@ -91,7 +91,8 @@ pub struct ChannelMean {
 ///
 /// let data = DataSet::open("train_lmdb")?;
 /// let mean = mean(&data, &MeanOptions::default(), &Progress::new())?;
-/// std::fs::write("mean.binaryproto", mean.to_binaryproto()?)?;
+/// // The file gets its name once it is whole.
+/// percolator_files::whole_file::write("mean.binaryproto".as_ref(), &[&mean.to_binaryproto()?[..]])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

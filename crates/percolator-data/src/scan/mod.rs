@@ -212,7 +212,10 @@ impl Scan {
                     let _ = used.send(chunk);
                     Ok(results)
                 });
-                let _ = result.send(results);
+                // Once the taker has left, no more results are wanted.
+                if result.send(results).is_err() {
+                    break;
+                }
             }
             state
         };

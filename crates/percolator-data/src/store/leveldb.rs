@@ -17,7 +17,7 @@ use super::batch::Batch;
 use super::manifest::Manifest;
 use super::{Backend, Mark, StoreError, StoreWriter};
 
-/// A block ends with this many bytes, as in Caffe's databases.
+/// A block ends with this many bytes, as in Caffe's databases, unless others are wanted.
 const BLOCK_BYTES: u32 = 64 << 10;
 
 /// The memory with which a batch makes a table. Small tables make a slow database.
@@ -50,6 +50,7 @@ pub(super) struct LevelDbWriter {
     /// The sequence number of the last record.
     sequence: u64,
     batch: Batch,
+    block_bytes: u32,
 }
 
 impl LevelDbWriter {
@@ -75,7 +76,14 @@ impl LevelDbWriter {
     fn of(folder: &Path, manifest: Manifest, tables: Vec<TableFile>, sequence: u64) -> Self {
         let largest = tables.iter().map(TableFile::last_user_key).max().unwrap_or_default().to_vec();
         let batch = Batch::default();
-        LevelDbWriter { folder: folder.to_owned(), manifest, tables, largest, sequence, batch }
+        let (folder, block_bytes) = (folder.to_owned(), BLOCK_BYTES);
+        LevelDbWriter { folder, manifest, tables, largest, sequence, batch, block_bytes }
+    }
+
+    /// Ends blocks with this many bytes.
+    pub(super) fn with_blocks(mut self, block_bytes: u32) -> Self {
+        self.block_bytes = block_bytes;
+        self
     }
 
     /// Writes the batch as a table.
@@ -85,8 +93,8 @@ impl LevelDbWriter {
         let path = path(&self.folder, &table);
         let failed = |action| StoreError::io(&path, action);
         let file = File::create(&path).map_err(failed("create the table"))?;
-        let options =
-            TableOptions { block_bytes: BLOCK_BYTES, keys: Keys::Tagged, ..TableOptions::default() };
+        let block_bytes = self.block_bytes;
+        let options = TableOptions { block_bytes, keys: Keys::Tagged, ..TableOptions::default() };
         let (mut sequence, mut largest) = (self.sequence, Vec::new());
         let write = || -> Result<(), BuildError> {
             let mut builder = TableBuilder::new(BufWriter::new(&file), options);

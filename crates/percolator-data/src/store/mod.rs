@@ -61,6 +61,16 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// Its name, as it is parsed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Lmdb => "lmdb",
+            Backend::LevelDb => "leveldb",
+            Backend::TfRecord => "tfrecord",
+        }
+    }
+
     /// Starts a store at a path where nothing is.
     ///
     /// # Errors

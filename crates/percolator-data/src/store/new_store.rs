@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::leveldb::LevelDbWriter;
 use super::place::{Earlier, Output, Place, followed};
 use super::{Backend, Existing, StoreError, StoreWriter};
 
@@ -40,13 +41,38 @@ impl NewStore {
     /// [`StoreError::Exists`] or [`StoreError::NotAStore`] if something is there that is not to be replaced.
     /// [`StoreError`] if no store can be written there.
     pub fn create(path: &Path, backend: Backend, existing: Existing) -> Result<Self, StoreError> {
+        Self::start(path, existing, |store| backend.create(store))
+    }
+
+    /// Starts a LevelDB that will have this path, and whose blocks end with so many bytes, in place of
+    /// Caffe's 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn leveldb_with_blocks(
+        path: &Path,
+        block_bytes: u32,
+        existing: Existing,
+    ) -> Result<Self, StoreError> {
+        let create = |store: &Path| -> Result<Box<dyn StoreWriter>, StoreError> {
+            Ok(Box::new(LevelDbWriter::create(store)?.with_blocks(block_bytes)))
+        };
+        Self::start(path, existing, create)
+    }
+
+    fn start(
+        path: &Path,
+        existing: Existing,
+        create: impl FnOnce(&Path) -> Result<Box<dyn StoreWriter>, StoreError>,
+    ) -> Result<Self, StoreError> {
         let path = followed(path);
         let earlier = match existing {
             Existing::Refuse => Earlier::Refuse,
             Existing::Replace => Earlier::Remove,
         };
         let place = Place::take(&path, vec![Output::store(0, path.clone())], existing, earlier)?;
-        let writer = backend.create(&place.store(0));
+        let writer = create(&place.store(0));
         let mut store = NewStore { place: Some(place), writer: None, records: 0 };
         store.writer = Some(writer?);
         Ok(store)

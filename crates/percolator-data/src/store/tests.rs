@@ -31,6 +31,25 @@ fn read(backend: Backend, path: &Path) -> Records {
     records
 }
 
+#[test]
+fn a_leveldb_has_blocks_as_small_as_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = [1_u32 << 10, 64 << 10].map(|block_bytes| {
+        let path = folder.path().join(block_bytes.to_string());
+        let mut store = NewStore::leveldb_with_blocks(&path, block_bytes, Existing::Refuse).unwrap();
+        (0..200).for_each(|number| store.put(format!("{number:08}").as_bytes(), &[7; 1000]).unwrap());
+        store.finish().unwrap();
+        let files = fs::read_dir(&path).unwrap().map(Result::unwrap);
+        let tables = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "ldb"));
+        let bytes: u64 = tables.map(|file| file.metadata().unwrap().len()).sum();
+        (read(Backend::LevelDb, &path), bytes)
+    });
+    let [(records, bytes), (wanted, fewer)] = made;
+    assert!(records.len() == 200 && records == wanted);
+    // A hundred blocks, each with its checksum and its place in the index, and not four.
+    assert!(bytes > fewer + 2000, "{bytes}, {fewer}");
+}
+
 /// What a store of this kind has after these records were put.
 fn wanted(backend: Backend, records: &Records) -> Records {
     match backend {

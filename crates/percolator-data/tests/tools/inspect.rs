@@ -157,7 +157,7 @@ fn a_record_is_found_by_number_and_by_key() {
 }
 
 #[test]
-fn records_without_images_are_shown_without() {
+fn pictures_are_shown_if_there_are_any() {
     let data = DataSet::open(golden("jpg_mixed_lmdb")).unwrap();
     let nine = PictureOptions { count: 9, ..PictureOptions::default() };
     let shown = pictures(&data, &nine, &Progress::new()).unwrap();
@@ -166,5 +166,5 @@ fn records_without_images_are_shown_without() {
     );
     let sequence = DataSet::open(crate::common::data("tensorflow/sequence.tfrecord")).unwrap();
     let shown = pictures(&sequence, &nine, &Progress::new()).unwrap();
-    assert!(!shown.is_empty() && shown.iter().all(|picture| picture.pixels == Ok(None)));
+    assert!(shown.is_empty(), "{shown:?}");
 }
