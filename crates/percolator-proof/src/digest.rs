@@ -117,10 +117,10 @@ fn of_source(
         drop((parts, give_back));
         let mut runs = 0;
         let is_whole = walk(source, |part| {
-            count(&part.1, progress);
             if progress.is_stopped() || hashed.lock().changed.is_some() {
                 return None;
             }
+            count(&part.1, progress);
             if is_alone {
                 hash(&part);
                 return Some(part.1);

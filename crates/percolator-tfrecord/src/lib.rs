@@ -11,8 +11,8 @@
 //! - [`Reader`]: the records of a file, one after the other.
 //! - [`TfRecordWriter`]: a file that is complete or absent; [`write_record`] appends a record to any writer.
 //! - [`files()`]: which files a path means: a file, a folder or a pattern.
-//! - [`RecordFile`]: an open file, for readers of your own: [`PlainWalk`] and [`PackedWalk`] go from record to
-//!   record, return to a place, and give their buffers away. [`FileMap`] holds the bytes of a mapped file.
+//! - [`RecordFile`]: an open file, for readers of your own. [`PlainWalk`] and [`PackedWalk`] go from record
+//!   to record, return to a place, and give their buffers away. [`FileMap`] holds the bytes of a mapped file.
 //! - [`frame_around`] and [`read_frame`]: the frame of one record, for files that grow while they are read.
 //!
 //! ```
