@@ -405,7 +405,6 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
         let said = String::from_utf8_lossy(&output.stdout);
         if said.contains("what held the others up") {
             assert!(output.status.success(), "{megabytes} MB: {output:?}");
-            assert!(said.contains("written at") || said.contains("cannot be allocated"), "{said}");
             fed += 1;
         } else {
             refused += 1;

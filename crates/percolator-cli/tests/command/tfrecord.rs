@@ -130,7 +130,7 @@ fn nothing_is_written_among_the_records() {
         "feed --tfrecord files --epochs 1 --snapshot files/s",
         "feed --tfrecord files --epochs 1 --trace files/trace",
         "mean files files/mean.binaryproto",
-        "inspect files/p* --html files/pictures.html",
+        "inspect files/p* --html files/page",
         "inspect files --html files/report",
         "verify files/part-* --repair files/part-clean",
         "verify files --repair files/clean",
