@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use percolator::Progress;
 use percolator_data::store::{Backend, Existing, NewStore, StoreError};
 use percolator_files::parallel::try_map;
@@ -23,6 +23,9 @@ const CHUNK: usize = 256;
 /// A block of a LevelDB ends with this many bytes: LevelDB's default.
 const BLOCK_BYTES: u32 = 4 << 10;
 
+/// What to do where data cannot be kept.
+const ELSEWHERE: &str = "choose another folder with --cache";
+
 /// A database in which each record is a function of its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
@@ -35,8 +38,7 @@ impl Data {
     /// Returns the database in this folder. If it is missing, it is made first; if another run makes it, that
     /// is waited for.
     pub(super) fn prepare(&self, cache: &Path, progress: &Progress) -> anyhow::Result<PathBuf> {
-        let said =
-            || format!("cannot keep data in {}: choose another folder with --cache", shown::path(cache));
+        let said = || format!("cannot keep data in {}: {ELSEWHERE}", shown::path(cache));
         std::fs::create_dir_all(cache).with_context(said)?;
         let photos = Photos::open()?;
         let (kind, backend) = (self.kind.name(), self.backend.name());
@@ -49,8 +51,11 @@ impl Data {
                     self.write(store, &photos, progress)
                         .with_context(|| format!("cannot make {}", shown::path(&path)))?;
                 }
-                // Another run has just made it. A link that leads nowhere is an error, below.
-                Err(StoreError::Exists { .. }) if path.exists() => {}
+                // Another run has just made it.
+                Err(StoreError::Exists { .. }) if path.exists() || !path.is_symlink() => {}
+                Err(StoreError::Exists { .. }) => {
+                    bail!("{}: a link that leads nowhere; remove it, or {ELSEWHERE}", shown::path(&path));
+                }
                 Err(StoreError::InUse { .. }) => {
                     if !std::mem::replace(&mut is_waiting, true) {
                         let path = shown::path(&path);
@@ -141,7 +146,11 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         let error = data.prepare(cache.path(), &Progress::new()).unwrap_err();
-        assert!(matches!(error.downcast_ref(), Some(StoreError::Exists { .. })), "{error:#}");
+        let due = format!(
+            "{}: a link that leads nowhere; remove it, or choose another folder with --cache",
+            shown::path(&path)
+        );
+        assert_eq!(error.to_string(), due);
     }
 
     #[test]
