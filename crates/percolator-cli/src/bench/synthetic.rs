@@ -132,8 +132,8 @@ impl Kind {
         let shape = self.shape();
         let mut dice = Dice::new(index as u64);
         let data = match self {
-            Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width)?,
-            Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width)?, shape)?,
+            Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width),
+            Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width), shape)?,
             Kind::Bytes => tokens(&mut dice, shape.width / 2),
             Kind::Tokens => return Ok(example(&mut dice)),
         };
