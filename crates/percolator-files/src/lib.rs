@@ -6,6 +6,7 @@
 //! - [`input_file`]: inputs that cannot hang or fill the memory.
 //! - [`Access`]: whether a file is mapped or read; by default, its file system decides.
 //! - [`file_id`]: which file it is, whatever its path, and whether it is unchanged.
+//! - [`IoCause`]: the system's error as the cause of errors that are cloned and compared.
 //! - [`KeptMaps`]: how many files of the process may stay mapped.
 //! - [`SpareBuffers`]: buffers that readers of several files share.
 //! - [`glob`]: which files a pattern names.
@@ -28,6 +29,7 @@ pub mod file_lock;
 pub mod folder_turn;
 pub mod glob;
 pub mod input_file;
+mod io_cause;
 mod kept_maps;
 pub mod parallel;
 mod progress;
@@ -37,6 +39,7 @@ pub mod what;
 pub mod whole_file;
 
 pub use self::access::{Access, Reading};
+pub use self::io_cause::IoCause;
 pub use self::kept_maps::KeptMaps;
 pub use self::progress::Progress;
 pub use self::spare_buffers::{Buffers, SpareBuffers};
