@@ -1,5 +1,6 @@
 //! Errors of a transform: it cannot be made, or it cannot be applied to a record.
 
+use super::MeanImageError;
 use crate::base::shape::{Dtype, ImageShape};
 
 /// Why a [`Transform`](crate::Transform) cannot be made, or cannot be applied to a record.
@@ -24,11 +25,8 @@ pub enum TransformError {
     },
 
     /// The mean file does not hold a mean image.
-    #[error("{message}")]
-    MeanFile {
-        /// The file, and what is wrong with it.
-        message: String,
-    },
+    #[error(transparent)]
+    MeanFile(#[from] MeanImageError),
 
     /// A batch of bytes is requested together with a mean, which bytes cannot represent.
     #[error("u8 output takes no mean, found {found}; f32, f16 and bf16 output take one")]

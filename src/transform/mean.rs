@@ -9,6 +9,7 @@ use prost::Message as _;
 
 use crate::base::shape::ImageShape;
 use crate::proto::BlobProto;
+use percolator_files::IoCause;
 use percolator_files::input_file;
 use percolator_files::shown;
 use percolator_files::what;
@@ -58,20 +59,21 @@ impl TryFrom<MeanPixels> for MeanImage {
 
 /// Why a [`MeanImage`] cannot be made.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MeanImageError {
     /// An error with this file.
-    #[error("mean file {}: {error}", shown::path(path))]
+    #[error("mean file {}", shown::path(path))]
     File {
         /// The file.
         path: PathBuf,
         /// The error.
+        #[source]
         error: Box<MeanImageError>,
     },
 
     /// The file cannot be opened or read.
-    #[error("cannot be read: {0}")]
-    Read(io::Error),
+    #[error("cannot be read")]
+    Read(#[source] IoCause),
 
     /// The file is larger than Caffe reads.
     #[error("may have at most {FILE_BYTES_MAX} bytes, found more")]
@@ -85,8 +87,8 @@ pub enum MeanImageError {
     },
 
     /// The bytes are not a `BlobProto`.
-    #[error("not a BlobProto: {0}")]
-    Parse(prost::DecodeError),
+    #[error("not a BlobProto")]
+    Parse(#[source] prost::DecodeError),
 
     /// The blob is not one image.
     #[error("must have 3 dimensions, or 4 of which the first is 1, each at least 1, found {found:?}")]
@@ -182,7 +184,7 @@ impl fmt::Debug for MeanImage {
 fn read(path: &Path) -> Result<Vec<u8>, MeanImageError> {
     input_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => MeanImageError::TooLarge,
-        _ => MeanImageError::Read(error),
+        _ => MeanImageError::Read(error.into()),
     })
 }
 
@@ -209,6 +211,8 @@ fn image_shape(found: Vec<i64>) -> Result<ImageShape, MeanImageError> {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
     use crate::proto::BlobShape;
 
@@ -270,11 +274,15 @@ mod tests {
     fn an_error_names_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mean.binaryproto");
-        let missing = MeanImage::open(&path).unwrap_err().to_string();
-        assert!(missing.contains("mean.binaryproto: cannot be read: "), "{missing}");
+        let missing = MeanImage::open(&path).unwrap_err();
+        let said = shown::with_sources(&missing);
+        assert!(said.contains("mean.binaryproto: cannot be read: "), "{said}");
+        // The file, that it cannot be read, and why.
+        let cause: &io::Error = missing.source().unwrap().source().unwrap().downcast_ref().unwrap();
+        assert_eq!(cause.kind(), io::ErrorKind::NotFound);
 
         std::fs::write(&path, [0xff; 4]).unwrap();
-        let garbage = MeanImage::open(&path).unwrap_err().to_string();
+        let garbage = shown::with_sources(&MeanImage::open(&path).unwrap_err());
         assert!(garbage.contains("mean.binaryproto: not a BlobProto: "), "{garbage}");
 
         std::fs::write(&path, legacy().encode_to_vec()).unwrap();

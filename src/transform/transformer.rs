@@ -84,10 +84,7 @@ impl Transformer {
             return Err(TransformError::Dtype { dtype });
         }
         let mean_image = match mean_image {
-            Some(MeanChoice::File(path)) => Some(
-                MeanImage::open(root.join(path))
-                    .map_err(|error| TransformError::MeanFile { message: error.to_string() })?,
-            ),
+            Some(MeanChoice::File(path)) => Some(MeanImage::open(root.join(path))?),
             Some(MeanChoice::Image(image)) => Some(image),
             None => None,
         };
