@@ -5,31 +5,31 @@ use std::path::PathBuf;
 use super::data::KIND as DIGEST;
 use percolator_files::caller::words;
 use percolator_files::checked_text::TextFault;
-use percolator_files::shown;
+use percolator_files::{IoCause, shown};
 
 /// A receipt or a digest cannot be read or written, or receipts cannot be merged.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
     /// A file cannot be read.
-    #[error("{}: cannot read this {kind}: {message}", shown::path(path))]
+    #[error("{}: cannot read this {kind}", shown::path(path))]
     Read {
         /// A receipt, or a digest.
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's error message.
-        message: String,
+        /// The operating system's error.
+        source: IoCause,
     },
     /// A file cannot be written. The previous file is untouched.
-    #[error("{}: cannot write the {kind}: {message}", shown::path(path))]
+    #[error("{}: cannot write the {kind}", shown::path(path))]
     Write {
         /// A receipt, or a digest.
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's error message.
-        message: String,
+        /// The operating system's error.
+        source: IoCause,
     },
     /// A text is larger than the largest file that is read. The previous file is untouched.
     #[error(

@@ -55,7 +55,7 @@ pub(super) fn save(
     whole_file::write(path, &[text.as_bytes()]).map_err(|error| ReceiptError::Write {
         kind,
         path: path.to_owned(),
-        message: error.to_string(),
+        source: error.into(),
     })
 }
 
@@ -86,7 +86,7 @@ pub(super) fn load<T: FromStr<Err = TextFault>>(
             path: path.to_owned(),
             fault,
         }),
-        Err(error) => Err(ReceiptError::Read { kind, path: path.to_owned(), message: error.to_string() }),
+        Err(error) => Err(ReceiptError::Read { kind, path: path.to_owned(), source: error.into() }),
     }
 }
 

@@ -6,21 +6,21 @@ use crate::order::OrderError;
 use crate::receipt::ReceiptError;
 use percolator_files::caller::words;
 use percolator_files::checked_text::TextFault;
-use percolator_files::shown;
+use percolator_files::{IoCause, shown};
 
 /// A snapshot cannot be taken, read or resumed from.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// A file cannot be read or written.
-    #[error("{}: cannot {action} the snapshot: {message}", shown::path(path))]
+    #[error("{}: cannot {action} the snapshot", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,
         /// What was being done.
         action: &'static str,
-        /// The operating system's error message.
-        message: String,
+        /// The operating system's error, or one of that kind.
+        source: IoCause,
     },
     /// The snapshot is larger than the largest file that is read. The previous file is untouched.
     #[error(

@@ -105,7 +105,7 @@ impl Snapshot {
         bounds: Bounds,
     ) -> Result<(), SnapshotError> {
         let text = receipt.text_for(receipt_path, bounds.receipt).map_err(SnapshotError::Receipt)?;
-        let place = from_folder_of(path, receipt_path).map_err(|error| unwritable(path, &error))?;
+        let place = from_folder_of(path, receipt_path).map_err(|error| unwritable(path, error))?;
         self.write(path, &Carried { place, text }.to_text(), bounds)
     }
 
@@ -116,7 +116,7 @@ impl Snapshot {
             return Err(SnapshotError::TooLarge { path: path.to_owned(), found, allowed });
         }
         whole_file::write(path, &[text.as_bytes(), behind.as_bytes()])
-            .map_err(|error| unwritable(path, &error))
+            .map_err(|error| unwritable(path, error))
     }
 
     /// Reads a snapshot from a file. A receipt that an interrupted
@@ -144,7 +144,7 @@ impl Snapshot {
         let path = path.as_ref();
         let (snapshot, carried) = load(path, BOUNDS)?;
         if let Some(Carried { place, text }) = carried {
-            let snapshot_place = place_of(path).map_err(|error| unwritable(path, &error))?;
+            let snapshot_place = place_of(path).map_err(|error| unwritable(path, error))?;
             let place = folder_of(&snapshot_place).join(place);
             let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
             let receipt: Receipt = text.parse().map_err(of_text)?;
@@ -176,7 +176,7 @@ fn elsewhere(path: &Path, place: &Path) -> SnapshotError {
          create an empty file there, and resume again",
         shown::path(place)
     );
-    SnapshotError::Io { path: path.to_owned(), action: "complete", message }
+    SnapshotError::Io { path: path.to_owned(), action: "complete", source: io::Error::other(message).into() }
 }
 
 /// Checks that the snapshot and the receipt are two files.
@@ -200,14 +200,15 @@ fn from_folder_of(path: &Path, other: &Path) -> io::Result<PathBuf> {
 
 fn load(path: &Path, bounds: Bounds) -> Result<(Snapshot, Option<Carried>), SnapshotError> {
     let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying()).map_err(|error| {
-        SnapshotError::Io { path: path.to_owned(), action: "read", message: error.to_string() }
+        SnapshotError::Io { path: path.to_owned(), action: "read", source: error.into() }
     })?;
     let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
     let (snapshot, carried) = split(text_of(KIND, &bytes).map_err(of_text)?);
     let (found, allowed) = (snapshot.len() as u64, bounds.snapshot);
     if found > allowed {
         let message = format!("its snapshot has {found} bytes, but at most {allowed} are read");
-        return Err(SnapshotError::Io { path: path.to_owned(), action: "read", message });
+        let source = io::Error::new(io::ErrorKind::FileTooLarge, message).into();
+        return Err(SnapshotError::Io { path: path.to_owned(), action: "read", source });
     }
     let parsed = read(snapshot).and_then(|snapshot| Ok((snapshot, carried.map(Carried::read).transpose()?)));
     parsed.map_err(of_text)
@@ -222,8 +223,8 @@ fn split(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> SnapshotError {
-    SnapshotError::Io { path: path.to_owned(), action: "write", message: error.to_string() }
+fn unwritable(path: &Path, error: io::Error) -> SnapshotError {
+    SnapshotError::Io { path: path.to_owned(), action: "write", source: error.into() }
 }
 
 impl Carried {
@@ -277,6 +278,8 @@ fn decoded(text: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
     use crate::order::{BatchSize, Job, World};
     use crate::receipt::{Ledger, ReceiptError};
@@ -392,7 +395,8 @@ mod tests {
         let bounds = Bounds { snapshot: found, receipt: 1 << 20 };
         snapshot.carry(&path, &receipt, &receipt_path, bounds).unwrap();
         assert_eq!(load(&path, bounds).unwrap().0, snapshot);
-        let error = load(&path, Bounds { snapshot: found - 1, ..bounds }).err().unwrap().to_string();
+        let error = load(&path, Bounds { snapshot: found - 1, ..bounds }).err().unwrap();
+        let error = shown::with_sources(&error);
         let said = format!("its snapshot has {found} bytes, but at most {} are read", found - 1);
         assert!(error.contains(&said), "{error}");
     }
@@ -420,7 +424,9 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let (snapshot, receipt) = run(7);
         let error = snapshot.save_with_receipt(at("s"), &receipt, at("none/r")).unwrap_err();
-        assert!(error.to_string().contains("none/r: cannot write the receipt"), "{error}");
+        assert!(error.to_string().ends_with("none/r: cannot write the receipt"), "{error}");
+        let cause: &io::Error = error.source().unwrap().downcast_ref().unwrap();
+        assert_eq!(cause.kind(), io::ErrorKind::NotFound);
         assert_eq!(Snapshot::recover(at("s")).unwrap_err(), error);
         fs::create_dir(at("none")).unwrap();
         assert_eq!(Snapshot::recover(at("s")).unwrap(), snapshot);
@@ -481,7 +487,7 @@ mod tests {
         for place in [receipt_path.clone(), Path::new("..").join(name).join("r"), "link/r".into()] {
             let carried = Carried { place, text: receipt.to_string() };
             snapshot.write(&path, &carried.to_text(), BOUNDS).unwrap();
-            let error = Snapshot::recover(&path).unwrap_err().to_string();
+            let error = shown::with_sources(&Snapshot::recover(&path).unwrap_err());
             assert!(error.contains("is not in its folder, and where no file is"), "{error}");
             assert!(!receipt_path.exists());
             // The error says what to do.

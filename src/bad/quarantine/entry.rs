@@ -61,7 +61,7 @@ impl Quarantined {
     /// [`QuarantineError`] if the file cannot be read, is damaged, or names no bad records.
     pub fn read(file: impl AsRef<Path>) -> Result<Vec<Quarantined>, QuarantineError> {
         let path = file.as_ref();
-        let io = |error| QuarantineError::io(path, "read it", &error);
+        let io = |error| QuarantineError::io(path, "read it", error);
         let (file, bytes) = input_file::open(path).map_err(io)?;
         let mut entries = Vec::new();
         read_entries(path, &file, 0..bytes, |entry| {
@@ -184,19 +184,19 @@ pub(super) fn read_entries(
             Ok(end) => {
                 let entry = Entry::parse(&data);
                 let kept = found(entry.ok_or_else(|| not_one("names no bad record".to_owned()))?);
-                kept.map_err(|error| QuarantineError::io(path, "read it", &error.into()))?;
+                kept.map_err(|error| QuarantineError::io(path, "read it", error.into()))?;
                 part.start = end;
             }
             Err(FrameFault::Cut) => {
                 // A truncated record with nothing whole before it may be a user's own file.
-                let io = |error| QuarantineError::io(path, "read it", &error);
+                let io = |error| QuarantineError::io(path, "read it", error);
                 if part.start == 0 && !begins_with_entry(file, part.end).map_err(io)? {
                     return Err(not_one("is none".to_owned()));
                 }
                 break;
             }
             Err(FrameFault::Damaged(what)) => return Err(not_one(what.to_owned())),
-            Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", &error)),
+            Err(FrameFault::Io(error)) => return Err(QuarantineError::io(path, "read it", error)),
         }
     }
     Ok(part.start)

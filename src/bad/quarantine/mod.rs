@@ -22,7 +22,7 @@ use super::BadRecord;
 use crate::base::sync::Mutex;
 use crate::source::Record;
 use percolator_files::whole_file::{self, kind_of};
-use percolator_files::{file_lock, shown};
+use percolator_files::{IoCause, file_lock, shown};
 use percolator_messages::example::{features_head, string_head};
 use percolator_tfrecord::frame_around;
 
@@ -38,14 +38,14 @@ const OPENED_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuarantineError {
     /// The operating system refuses.
-    #[error("the quarantine file {}: cannot {action}: {message}", shown::path(path))]
+    #[error("the quarantine file {}: cannot {action}", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,
         /// What failed.
         action: &'static str,
-        /// The operating system's message.
-        message: String,
+        /// The operating system's error, or one of that kind.
+        source: IoCause,
     },
     /// Another writer holds its lock, and makes no progress.
     #[error(
@@ -76,8 +76,8 @@ pub enum QuarantineError {
 }
 
 impl QuarantineError {
-    fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
-        QuarantineError::Io { path: path.to_owned(), action, message: error.to_string() }
+    fn io(path: &Path, action: &'static str, error: io::Error) -> Self {
+        QuarantineError::Io { path: path.to_owned(), action, source: error.into() }
     }
 }
 
@@ -115,7 +115,7 @@ impl Quarantine {
     /// Checks that the file can be written or created: hours later, at the first bad record, would be too
     /// late.
     pub(crate) fn at(path: &Path) -> Result<Self, QuarantineError> {
-        let error = |error: io::Error| QuarantineError::io(path, "use it", &error);
+        let error = |error: io::Error| QuarantineError::io(path, "use it", error);
         let refused = |kind, message: String| Err(error(io::Error::new(kind, message)));
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => {
@@ -199,7 +199,7 @@ impl Quarantine {
         for _ in 0..OPENED_MAX {
             let file = self.open(known)?;
             self.lock(&file)?;
-            let cannot_look = |error| QuarantineError::io(&self.path, "look at it", &error);
+            let cannot_look = |error| QuarantineError::io(&self.path, "look at it", error);
             let named = match std::fs::metadata(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 found => Some(id(found.map_err(cannot_look)?)),
@@ -210,7 +210,7 @@ impl Quarantine {
             *known = KnownEntries::default();
         }
         let error = io::Error::other("each time that it is opened, another file has its name");
-        Err(QuarantineError::io(&self.path, "add a record to it", &error))
+        Err(QuarantineError::io(&self.path, "add a record to it", error))
     }
 
     /// Waits for the file's lock, which others hold while they add a record.
@@ -219,7 +219,7 @@ impl Quarantine {
         match file_lock::lock(file, self.patience, bytes) {
             Ok(true) => Ok(()),
             Ok(false) => Err(QuarantineError::Locked { path: self.path.clone(), waited: self.patience }),
-            Err(error) => Err(QuarantineError::io(&self.path, "lock it", &error)),
+            Err(error) => Err(QuarantineError::io(&self.path, "lock it", error)),
         }
     }
 
@@ -229,13 +229,13 @@ impl Quarantine {
             return Ok(file.clone());
         }
         let file = to_add().create(true).open(&self.path);
-        let file = file.map_err(|error| QuarantineError::io(&self.path, "open it", &error))?;
+        let file = file.map_err(|error| QuarantineError::io(&self.path, "open it", error))?;
         Ok(known.file.insert(Arc::new(file)).clone())
     }
 
     /// Reads what was added since the last time, and cuts off an incomplete record.
     fn learn(&self, known: &mut KnownEntries, file: &File) -> Result<(), QuarantineError> {
-        let io = |error| QuarantineError::io(&self.path, "read it", &error);
+        let io = |error| QuarantineError::io(&self.path, "read it", error);
         let bytes = file.metadata().map_err(io)?.len();
         if bytes < known.end {
             // It was emptied.
@@ -248,7 +248,7 @@ impl Quarantine {
         })?;
         known.end = end;
         if end < bytes {
-            file.set_len(end).map_err(|error| QuarantineError::io(&self.path, "shorten it", &error))?;
+            file.set_len(end).map_err(|error| QuarantineError::io(&self.path, "shorten it", error))?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Quarantine {
         if let Err(error) = written {
             // The part that was written is not a record.
             let _ = file.set_len(known.end);
-            return Err(QuarantineError::io(&self.path, "add a record to it", &error));
+            return Err(QuarantineError::io(&self.path, "add a record to it", error));
         }
         known.end = end;
         Ok(())
@@ -291,6 +291,7 @@ impl Quarantine {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::error::Error as _;
     use std::thread;
 
     use super::*;
@@ -315,8 +316,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "needs the system's files")]
     fn a_file_that_cannot_be_written_is_an_error_before_there_is_a_bad_record() {
-        let error = Quarantine::at(Path::new("/proc/bad.tfrecord")).unwrap_err().to_string();
-        assert!(error.starts_with("the quarantine file /proc/bad.tfrecord: cannot use it: "), "{error}");
+        let error = Quarantine::at(Path::new("/proc/bad.tfrecord")).unwrap_err();
+        assert_eq!(error.to_string(), "the quarantine file /proc/bad.tfrecord: cannot use it");
+        assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()), "{error:?}");
     }
 
     #[test]
