@@ -91,10 +91,9 @@ impl FeedControl {
         let Controlled { roster, memory_limit, .. } = &*self.0;
         if threads > roster.governor().threads() {
             self.budget_of(threads).check(memory_limit.as_ref())?;
-            roster.grow(threads).map_err(|error| FeedError::Thread {
-                name: "worker".to_owned(),
-                message: error.to_string(),
-            })?;
+            roster
+                .grow(threads)
+                .map_err(|error| FeedError::Thread { name: "worker".to_owned(), source: error.into() })?;
         }
         // None is started once the work has ended.
         let threads = threads.min(roster.governor().threads());

@@ -16,6 +16,7 @@ use crate::reader::ReaderError;
 use crate::snapshot::SnapshotError;
 use crate::source::{Damage, SourceError};
 use crate::transform::TransformError;
+use percolator_files::{IoCause, shown};
 
 /// An error that ends a feed. Every lane gets it once. If the data caused it, it comes after the batches of
 /// all steps before it; otherwise after those that were complete.
@@ -29,11 +30,11 @@ pub enum FeedError {
     #[error(transparent)]
     Net(#[from] NetError),
     /// The feed of a net's layer could not be built.
-    #[error("{layer}: {error}")]
+    #[error("{layer}: {}", shown::with_sources(&**error))]
     Layer {
         /// The net's file, the place in it, and the layer.
         layer: String,
-        /// What is wrong. It is part of the message, so the error does not repeat it as its source.
+        /// What is wrong. It is part of the message, with its causes, so it is not the source as well.
         error: Box<FeedError>,
     },
     /// The run cannot resume from the given snapshot, or no snapshot of it can be taken.
@@ -75,12 +76,12 @@ pub enum FeedError {
         message: String,
     },
     /// A thread could not be started.
-    #[error("cannot start the thread {name}: {message}")]
+    #[error("cannot start the thread {name}")]
     Thread {
         /// The thread.
         name: String,
-        /// The operating system's message.
-        message: String,
+        /// The operating system's error.
+        source: IoCause,
     },
     /// Somebody cancelled the feed.
     #[error("the feed was cancelled")]

@@ -80,7 +80,7 @@ impl ResolvedFeed {
             }
         };
         let workers = Workers::start(queue, governor.clone(), &self.processor, &meters, near, feed, lost)
-            .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
+            .map_err(|error| FeedError::Thread { name: "worker".to_owned(), source: error.into() })?;
         let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
         let watch = readers[0].watch();
         let (facts, records) = of_source(|| Ok((Arc::new(self.facts()), self.source.records())))?;
@@ -340,6 +340,6 @@ fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, Fee
     let thread = thread::Builder::new()
         .name(name.clone())
         .spawn(move || prefetcher.run_to_end(thread_name, through_sender, &empties_receiver))
-        .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
+        .map_err(|error| FeedError::Thread { name, source: error.into() })?;
     Ok(PrefetchThread { stop, through, empties, thread, keeps_batches })
 }

@@ -86,8 +86,7 @@ impl FeedBuilder {
             finish(&place, built);
         };
         if let Err(error) = thread::Builder::new().name("build".to_owned()).spawn(run) {
-            let (name, message) = ("build".to_owned(), error.to_string());
-            finish(&built, Err(FeedError::Thread { name, message }));
+            finish(&built, Err(FeedError::Thread { name: "build".to_owned(), source: error.into() }));
         }
         Building(built)
     }

@@ -5,6 +5,7 @@ use super::frontier::Clearance;
 use super::{ConsumerGone, Prefetcher};
 use crate::feed::FeedError;
 use crate::record::StepId;
+use percolator_files::shown;
 
 /// Why a lane begins no more batches, and what comes after those that it has begun.
 pub(super) enum Ending {
@@ -37,7 +38,7 @@ impl Prefetcher {
                 },
                 Clearance::NotYet => break,
                 Clearance::Over(error) => {
-                    tracing::info!(%error, "the feed ends");
+                    tracing::info!(error = %shown::with_sources(&error), "the feed ends");
                     self.abandon();
                     return Ok(Some(Err(error)));
                 }
@@ -49,11 +50,11 @@ impl Prefetcher {
                     if !self.state.submitted.is_empty() {
                         return Ok(None);
                     }
-                    tracing::info!(%error, "the lane ends; the others continue");
+                    tracing::info!(error = %shown::with_sources(error), "the lane ends; the others continue");
                     return Ok(Some(Err(error.clone())));
                 }
                 if self.feed.first_error.set(error.clone()) {
-                    tracing::info!(%error, "the feed ends");
+                    tracing::info!(error = %shown::with_sources(error), "the feed ends");
                 }
                 Ok(Some(Err(self.feed.first_error.get().unwrap_or_else(|| error.clone()))))
             }

@@ -193,6 +193,8 @@ impl Drop for LaneFrontier {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::io;
+
     use super::*;
 
     fn step(step: u64) -> StepId {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     fn said(name: &str) -> FeedError {
-        FeedError::Thread { name: name.to_owned(), message: String::new() }
+        FeedError::Thread { name: name.to_owned(), source: io::Error::other("on purpose").into() }
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::panic_message;
 use crate::order::OrderError;
 use crate::source::{Source, SourceError};
+use percolator_files::IoCause;
 
 /// What can end a reader, or prevent it from starting.
 #[non_exhaustive]
@@ -139,12 +140,12 @@ pub enum ReaderError {
         allowed: usize,
     },
     /// The thread could not be started.
-    #[error("{key}: cannot start the reader's thread: {message}")]
+    #[error("{key}: cannot start the reader's thread")]
     Thread {
         /// The reader.
         key: String,
-        /// The operating system's message.
-        message: String,
+        /// The operating system's error.
+        source: IoCause,
     },
     /// The source panicked while it was opened or read.
     #[error("{key}: the reader panicked: {message}; this is a bug in the source")]

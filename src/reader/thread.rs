@@ -20,6 +20,7 @@ use crate::base::sync::{Condvar, Mutex, panic_message, thread};
 use crate::base::trace;
 use crate::order::Ranks;
 use crate::source::{Run, Source, SourceError};
+use percolator_files::shown;
 
 /// The value bytes that make a run worth a queue operation: small records are handed over together up to this
 /// size, large ones alone. The first record is taken as typical.
@@ -234,10 +235,7 @@ impl ReaderThread {
                 // The thread owns the source, so that observers do not keep a database open.
                 move || shared.run(&*source, gate_timeout, helpers)
             })
-            .map_err(|error| ReaderError::Thread {
-                key: shared.key.to_string(),
-                message: error.to_string(),
-            })?;
+            .map_err(|error| ReaderError::Thread { key: shared.key.to_string(), source: error.into() })?;
         Ok(ReaderThread { shared, thread: Some(thread) })
     }
 
@@ -422,7 +420,7 @@ impl Shared {
         if let Err(error) = outcome
             && self.first_error.set(error.clone())
         {
-            tracing::info!(%error, "the reader stops");
+            tracing::info!(error = %shown::with_sources(&error), "the reader stops");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Errors as exceptions. The classes are Python's own: `percolator/_errors.py`.
+//! Errors as exceptions, whose messages have the errors' causes. The classes are Python's own:
+//! `percolator/_errors.py`.
 
 use std::error::Error;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn reason_of(error: &FeedError) -> String {
         FeedError::Layer { error, .. } => reason_of(error),
         FeedError::Record(error) => error.cause.to_string(),
         error => {
-            let message = error.to_string();
+            let message = shown::with_sources(error);
             let file = error.file().map(|file| format!("{}: ", shown::path(file)));
             let rest = file.and_then(|file| message.strip_prefix(&file).map(str::to_owned));
             rest.unwrap_or(message)
@@ -78,7 +79,7 @@ pub(crate) fn feed(py: Python<'_>, error: &FeedError) -> PyErr {
         return all_held(py, *held, &format!("lane {lane} ({device}), after {waited:.1?}: "));
     }
     let place = Place { file: error.file(), key: error.key(), record: error.record() };
-    exception(py, class_of(error), &error.to_string(), &reason_of(error).to_string(), &place)
+    exception(py, class_of(error), &shown::with_sources(error), &reason_of(error), &place)
 }
 
 /// A wait of a consumer that holds all batches itself.
@@ -98,12 +99,12 @@ pub(crate) fn source(py: Python<'_>, error: SourceError) -> PyErr {
 }
 
 pub(crate) fn snapshot(py: Python<'_>, error: &SnapshotError) -> PyErr {
-    plain(py, "SnapshotError", &error.to_string())
+    plain(py, "SnapshotError", &shown::with_sources(error))
 }
 
 /// Receipts that cannot be read, written, merged or verified.
-pub(crate) fn receipt(py: Python<'_>, error: &dyn Error) -> PyErr {
-    plain(py, "ReceiptError", &error.to_string())
+pub(crate) fn receipt(py: Python<'_>, error: &(dyn Error + 'static)) -> PyErr {
+    plain(py, "ReceiptError", &shown::with_sources(error))
 }
 
 /// A text that is no receipt.
@@ -112,7 +113,7 @@ pub(crate) fn no_receipt(py: Python<'_>, message: &str) -> PyErr {
 }
 
 pub(crate) fn device(py: Python<'_>, error: &DeviceError) -> PyErr {
-    plain(py, "DeviceError", &error.to_string())
+    plain(py, "DeviceError", &shown::with_sources(error))
 }
 
 pub(crate) fn field(py: Python<'_>, error: &FieldError) -> PyErr {
@@ -126,7 +127,7 @@ pub(crate) fn unknown_field(py: Python<'_>, error: &FieldError) -> PyErr {
 
 /// An error of a net's file.
 pub(crate) fn net(py: Python<'_>, error: &FeedError, path: &Path) -> PyErr {
-    let (message, reason) = (error.to_string(), reason_of(error));
+    let (message, reason) = (shown::with_sources(error), reason_of(error));
     let reason = reason.strip_prefix(&format!("{}: ", shown::path(path))).unwrap_or(&reason);
     let place = Place { file: error.file().or(Some(path)), key: error.key(), record: error.record() };
     exception(py, class_of(error), &message, reason, &place)

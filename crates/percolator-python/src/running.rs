@@ -206,8 +206,7 @@ pub(crate) fn start<T: Send + 'static>(
         drop(of_thread);
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    let thread =
-        thread.map_err(|error| FeedError::Thread { name: name.to_owned(), message: error.to_string() })?;
+    let thread = thread.map_err(|error| FeedError::Thread { name: name.to_owned(), source: error.into() })?;
     *work.0.get_anywhere().lock() = Some(thread);
     Ok(Made(receiver))
 }
