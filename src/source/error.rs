@@ -1,6 +1,6 @@
 //! What can be wrong with a source, one of its records or one of its files.
 
-use std::fmt;
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -177,9 +177,10 @@ impl From<TfRecordError> for SourceError {
 
 impl SourceError {
     /// Creates the error of a caller-implemented source, from the source's path and a message or another
-    /// error.
-    pub fn other(path: impl Into<PathBuf>, message: impl fmt::Display) -> Self {
-        SourceError::Other { path: path.into(), message: message.to_string() }
+    /// error, whose causes become part of the message.
+    pub fn other(path: impl Into<PathBuf>, message: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let message: Box<dyn Error + Send + Sync> = message.into();
+        SourceError::Other { path: path.into(), message: shown::with_sources(&*message) }
     }
 
     /// Returns the file or folder in which something was found, if that is one.
@@ -213,5 +214,22 @@ impl SourceError {
     pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
         let (path, message) = (path.to_owned(), error.to_string());
         SourceError::Io { path, action, message, kind: error.kind(), code: error.raw_os_error() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the line is dead")]
+    struct Dead(#[source] io::Error);
+
+    #[test]
+    fn the_error_of_a_callers_source_is_said_with_its_causes() {
+        let said = |error: SourceError| error.to_string();
+        let dead = Dead(io::Error::other("no carrier"));
+        assert_eq!(said(SourceError::other("remote", dead)), "remote: the line is dead: no carrier");
+        assert_eq!(said(SourceError::other("remote", "it ended")), "remote: it ended");
     }
 }

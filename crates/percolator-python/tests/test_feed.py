@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,22 @@ def test_receipts_prove_an_epoch(numbers: str, tmp_path: Path) -> None:
     assert feed(numbers).receipt() is None
     with pytest.raises(percolator.ReceiptError):
         percolator.verify([])
+
+
+def test_a_file_that_cannot_be_read_or_written_says_why(numbers: str, tmp_path: Path) -> None:
+    running = feed(numbers, epochs=1, receipts=True)
+    receipt = running.receipt()
+    assert receipt is not None
+    missing = tmp_path / "no" / "such"
+    why = os.strerror(errno.ENOENT)
+    with pytest.raises(percolator.SnapshotError, match=f"cannot read the snapshot: {why}"):
+        percolator.Snapshot.load(missing)
+    with pytest.raises(percolator.SnapshotError, match=f"cannot write the snapshot: {why}"):
+        running.snapshot().save(missing)
+    with pytest.raises(percolator.ReceiptError, match=f"cannot read this receipt: {why}"):
+        percolator.Receipt.load(missing)
+    with pytest.raises(percolator.ReceiptError, match=f"cannot write the receipt: {why}"):
+        receipt.save(missing)
 
 
 def test_a_spec_is_a_feed(numbers: str) -> None:
