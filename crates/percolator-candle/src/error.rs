@@ -3,6 +3,7 @@
 use candle_core::DType;
 use percolator::batch::FieldError;
 use percolator::{DeviceError, Dtype, FeedError};
+use percolator_files::shown;
 
 /// What can be wrong with a feed, with a device, or with what was asked for.
 ///
@@ -26,11 +27,12 @@ pub enum CandleError {
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
     /// candle could not make a tensor.
-    #[error("cannot make a tensor of {array:?}: {error}")]
+    #[error("cannot make a tensor of {array:?}")]
     Copy {
         /// The array of the batch.
         array: String,
-        /// candle's error. It is part of the message, so the error does not repeat it as its source.
+        /// candle's error.
+        #[source]
         error: Box<candle_core::Error>,
     },
     /// There is no such tensor.
@@ -106,12 +108,12 @@ impl CandleError {
     }
 }
 
-/// For training loops that return candle's errors.
+/// For training loops that return candle's errors. Those keep only what an error says, so it says its causes.
 impl From<CandleError> for candle_core::Error {
     fn from(error: CandleError) -> Self {
         match error {
             CandleError::Candle(error) => error,
-            error => candle_core::Error::wrap(error),
+            error => candle_core::Error::wrap(shown::with_sources(&error)),
         }
     }
 }

@@ -119,6 +119,13 @@ fn a_device_that_this_build_has_not_is_refused_at_once() {
 }
 
 #[test]
+fn an_error_of_candles_says_the_causes_that_it_cannot_keep() {
+    let missing = percolator::Snapshot::load("/no/such/snapshot").unwrap_err();
+    let said = candle_core::Error::from(CandleError::from(FeedError::from(missing))).to_string();
+    assert!(said.starts_with("/no/such/snapshot: cannot read the snapshot: "), "{said}");
+}
+
+#[test]
 fn lanes_and_devices_must_be_as_many() {
     let devices = (0..2).map(percolator::Device::host);
     let mut feed = feed().devices(devices).build().unwrap();
