@@ -194,7 +194,7 @@ pub use net::Net;
 #[doc(inline)]
 pub use order::{LastBatch, Shuffle};
 #[doc(inline)]
-pub use percolator_files::Progress;
+pub use percolator_files::{IoCause, Progress};
 #[doc(inline)]
 pub use percolator_net::proto;
 #[doc(inline)]
