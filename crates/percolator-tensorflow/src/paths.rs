@@ -4,17 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub(crate) use percolator_files::input_file::open as open_regular;
+pub(crate) use percolator_files::whole_file::folder_of;
 
 /// Returns a path with a text appended to it. Unlike `set_extension`, it replaces nothing.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut whole = OsString::from(path);
     whole.push(suffix);
     whole.into()
-}
-
-/// Returns the folder that a path is in. The parent of a bare name is the empty path, which cannot be opened.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -216,15 +216,7 @@ impl CheckpointError {
 
 /// Displays a name, in quotes, without control characters, and no longer than is useful.
 pub(crate) fn quoted(name: &str) -> String {
-    /// The most characters shown.
-    const CHARACTERS_MAX: usize = 200;
-    match name.char_indices().nth(CHARACTERS_MAX) {
-        None => format!("{name:?}"),
-        Some((end, _)) => {
-            let front = name.get(..end).unwrap_or_default();
-            format!("{front:?}... (of {} bytes)", name.len())
-        }
-    }
+    format!("{:?}", shown::front(name))
 }
 
 fn near_names(near: &[String]) -> String {

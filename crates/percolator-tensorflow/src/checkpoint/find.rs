@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator_files::shown;
+use percolator_files::{input_file, shown};
 
 use super::error::CheckpointError;
 use crate::paths::{folder_of, open_regular, with_suffix};
@@ -27,15 +27,7 @@ pub(super) fn paths(given: &Path) -> (PathBuf, PathBuf) {
 
 /// Reads the index whole.
 pub(super) fn read_index(prefix: &Path, index: &Path) -> Result<Vec<u8>, CheckpointError> {
-    let read = || {
-        let (file, bytes) = open_regular(index)?;
-        let mut found = Vec::new();
-        let room = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        found.try_reserve_exact(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        file.take(bytes).read_to_end(&mut found)?;
-        Ok(found)
-    };
-    read().map_err(|error: io::Error| match error.kind() {
+    input_file::read(index, u64::MAX).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => why_missing(prefix, index),
         _ => CheckpointError::io(index, "read the index", &error),
     })

@@ -11,7 +11,7 @@ use super::constant::ConstantError;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
-    /// A file cannot be read.
+    /// A file cannot be read, or is larger than a message can be.
     #[error("{}: cannot be read", shown::path(.path))]
     Io {
         /// The file.
@@ -39,16 +39,6 @@ pub enum GraphError {
     Chunked {
         /// The file with the first chunk's list.
         path: PathBuf,
-    },
-    /// The file is larger than a message can be.
-    #[error("{}: {found} bytes, where protobuf allows {allowed} in a message", shown::path(.path))]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The most that a message may have.
-        allowed: u64,
     },
     /// The file has no bytes.
     #[error("{}: the file is empty: it was cut, or never written", shown::path(.path))]
@@ -188,10 +178,6 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    pub(super) fn io(path: &Path, error: io::Error) -> Self {
-        GraphError::Io { path: path.to_owned(), error }
-    }
-
     pub(super) fn damaged(path: &Path, fault: String) -> Self {
         GraphError::Damaged { path: path.to_owned(), fault }
     }

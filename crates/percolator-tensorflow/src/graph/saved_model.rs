@@ -8,6 +8,7 @@ use prost::bytes::Bytes;
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
+use crate::paths::folder_of;
 use crate::proto;
 
 /// The meta graphs of a model as bytes, which are parts of the model's.
@@ -52,12 +53,8 @@ impl SavedModel {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, GraphError> {
         let given = folder.as_ref();
         if given.is_file() {
-            let folder = match given.parent() {
-                Some(folder) if !folder.as_os_str().is_empty() => folder,
-                _ => Path::new("."),
-            };
             let is_text = given.extension().is_some_and(|extension| extension == "pbtxt");
-            return Self::read(folder, given.to_owned(), is_text);
+            return Self::read(folder_of(given), given.to_owned(), is_text);
         }
         let [chunked, binary, text] =
             ["saved_model.cpb", "saved_model.pb", "saved_model.pbtxt"].map(|name| given.join(name));

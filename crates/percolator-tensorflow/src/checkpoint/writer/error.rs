@@ -108,14 +108,5 @@ impl WriteError {
 
 /// A tensor's name for a message, quoted.
 pub(super) fn quoted(name: &[u8]) -> String {
-    const NAME_MAX: usize = 200;
-
-    match std::str::from_utf8(name) {
-        Ok(text) if text.chars().count() <= NAME_MAX => format!("{text:?}"),
-        _ => {
-            let front = name.get(..NAME_MAX).unwrap_or(name);
-            let more = if front.len() < name.len() { "..." } else { "" };
-            format!("\"{}\"{more}", front.escape_ascii())
-        }
-    }
+    str::from_utf8(name).map_or_else(|_| shown::quoted(name).to_string(), crate::checkpoint::error::quoted)
 }
