@@ -34,8 +34,11 @@ pub(super) fn read_index(prefix: &Path, index: &Path) -> Result<Vec<u8>, Checkpo
 }
 
 fn why_missing(prefix: &Path, index: &Path) -> CheckpointError {
-    if let Some(file) = first_format(prefix) {
-        return CheckpointError::V1 { file };
+    if let Some(index) = first_format(prefix) {
+        let message = "this is a checkpoint of TensorFlow's first format (V1), which has no index; restore \
+                       it in TensorFlow and save it with \
+                       tf.compat.v1.train.Saver(write_version=SaverDef.V2)";
+        return CheckpointError::Index { index, message: message.to_owned() };
     }
     CheckpointError::Missing { index: index.to_owned(), remedy: remedy(prefix) }
 }

@@ -228,7 +228,7 @@ pub(super) fn read_header<'i>(
     cursor.open(bytes, Verify::AtOnce).map_err(table)?;
     if !cursor.advance().map_err(table)? || !cursor.key().is_empty() {
         let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
-        return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
+        return Err(CheckpointError::Index { index: path.to_owned(), message: message.to_owned() });
     }
     Ok((Header::read(path, cursor.value_bytes())?, cursor))
 }
