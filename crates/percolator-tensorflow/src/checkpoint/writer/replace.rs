@@ -174,13 +174,12 @@ fn check_name(prefix: &Path) -> Result<(), WriteError> {
     if ends_in_name(prefix) {
         return Ok(());
     }
-    let message = "it has no name after the last `/`: add one, such as `model`";
-    Err(WriteError::Prefix { prefix: prefix.to_owned(), message })
+    Err(WriteError::refused(prefix, "it has no name after the last `/`: add one, such as `model`"))
 }
 
 /// Checks that a caller's checkpoint can have this prefix.
 pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
-    let refused = |message| Err(WriteError::Prefix { prefix: prefix.to_owned(), message });
+    let refused = |message: &str| Err(WriteError::refused(prefix, message));
     check_name(prefix)?;
     let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
     if name.ends_with(PREVIOUS.as_bytes()) {
