@@ -20,31 +20,13 @@ pub enum GraphError {
         #[source]
         error: io::Error,
     },
-    /// The folder has no model.
-    #[error(
-        "{}: neither saved_model.pb nor saved_model.pbtxt is there: give the folder of a SavedModel",
-        shown::path(.folder)
-    )]
-    NoSavedModel {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The model is stored in chunks.
-    #[error(
-        "{}: models stored in chunks are not supported, and TensorFlow would read this one and not a \
-         saved_model.pb beside it: save the model without tf.saved_model.SaveOptions(\
-         experimental_image_format=True)",
-        shown::path(.path)
-    )]
-    Chunked {
-        /// The file with the first chunk's list.
+    /// No model that can be read is there: none at all, one in chunks, an empty file, or another message.
+    #[error("{}: {fault}", shown::path(.path))]
+    NoModel {
+        /// The file or folder.
         path: PathBuf,
-    },
-    /// The file has no bytes.
-    #[error("{}: the file is empty: it was cut, or never written", shown::path(.path))]
-    Empty {
-        /// The file.
-        path: PathBuf,
+        /// What is there, and what to do.
+        fault: String,
     },
     /// Bytes are not the message that should be there.
     #[error("{}: not a {message}, or damaged: {fault}", shown::path(.path))]
@@ -69,18 +51,6 @@ pub enum GraphError {
         column: usize,
         /// What is wrong.
         fault: String,
-    },
-    /// The file holds another message than the caller takes it for.
-    #[error("{}: holds a {found}, not a {wanted}: {remedy}", shown::path(.path))]
-    OtherMessage {
-        /// The file.
-        path: PathBuf,
-        /// What it holds.
-        found: &'static str,
-        /// What should be there.
-        wanted: &'static str,
-        /// What to do.
-        remedy: &'static str,
     },
     /// No meta graph has exactly these tags.
     #[error(
@@ -178,6 +148,10 @@ pub enum GraphError {
 }
 
 impl GraphError {
+    pub(super) fn no_model(path: &Path, fault: &str) -> Self {
+        GraphError::NoModel { path: path.to_owned(), fault: fault.to_owned() }
+    }
+
     pub(super) fn damaged(path: &Path, fault: String) -> Self {
         GraphError::Damaged { path: path.to_owned(), fault }
     }

@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
         .map_err(|error| GraphError::Io { path: path.to_owned(), error })?;
     // A single line break would be an empty text; it is the rest of a truncated file.
     if bytes.trim_ascii().is_empty() {
-        return Err(GraphError::Empty { path: path.to_owned() });
+        return Err(GraphError::no_model(path, "the file is empty: it was cut, or never written"));
     }
     Ok(bytes.into())
 }

@@ -60,12 +60,19 @@ impl SavedModel {
             ["saved_model.cpb", "saved_model.pb", "saved_model.pbtxt"].map(|name| given.join(name));
         // In TensorFlow's order.
         if chunked.exists() {
-            return Err(GraphError::Chunked { path: chunked });
+            let fault = "models stored in chunks are not supported, and TensorFlow would read this one and \
+                         not a saved_model.pb beside it: save the model without \
+                         tf.saved_model.SaveOptions(experimental_image_format=True)";
+            return Err(GraphError::no_model(&chunked, fault));
         }
         match (binary.exists(), text.exists()) {
             (true, _) => Self::read(given, binary, false),
             (false, true) => Self::read(given, text, true),
-            (false, false) => Err(GraphError::NoSavedModel { folder: given.to_owned() }),
+            (false, false) => {
+                let fault = "neither saved_model.pb nor saved_model.pbtxt is there: give the folder of a \
+                             SavedModel";
+                Err(GraphError::no_model(given, fault))
+            }
         }
     }
 
