@@ -50,7 +50,9 @@ pub enum ConstantError {
 }
 
 impl<'a> Constant<'a> {
-    pub(super) fn new(proto: &'a TensorProto) -> Self {
+    /// Returns the tensor that a message stores.
+    #[must_use]
+    pub fn new(proto: &'a TensorProto) -> Self {
         Constant { proto }
     }
 

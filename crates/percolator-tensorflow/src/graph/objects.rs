@@ -28,48 +28,6 @@ pub struct SavedObject<'a> {
     proto: &'a proto::SavedObject,
 }
 
-/// What an object is.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug)]
-pub enum ObjectKind<'a> {
-    /// An object of a class, by its identifier: `_generic_user_object`, `trackable_list_wrapper`.
-    User(&'a str),
-    /// A file of the folder `assets`, by its number among the graph's [assets](super::MetaGraph::assets).
-    Asset(i32),
-    /// A function of Python, with the names of the graph's functions that it became.
-    Function(&'a [String]),
-    /// A variable.
-    Variable(&'a proto::SavedVariable),
-    /// One function of the graph.
-    ConcreteFunction(&'a str),
-    /// A constant, by the name of its node.
-    Constant(&'a str),
-    /// A resource, a table for one, by its device.
-    Resource(&'a str),
-    /// A tensor that a function has captured.
-    Captured(&'a str),
-    /// The model does not say.
-    Unknown,
-}
-
-impl ObjectKind<'_> {
-    /// Returns what it is, in a word or two.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            ObjectKind::User(_) => "object",
-            ObjectKind::Asset(_) => "asset",
-            ObjectKind::Function(_) => "function",
-            ObjectKind::Variable(_) => "variable",
-            ObjectKind::ConcreteFunction(_) => "concrete function",
-            ObjectKind::Constant(_) => "constant",
-            ObjectKind::Resource(_) => "resource",
-            ObjectKind::Captured(_) => "captured tensor",
-            ObjectKind::Unknown => "unknown",
-        }
-    }
-}
-
 impl<'a> SavedObject<'a> {
     /// Returns its number among the model's objects.
     #[must_use]
@@ -77,23 +35,12 @@ impl<'a> SavedObject<'a> {
         self.number
     }
 
-    /// Returns what it is.
+    /// Returns what it is; `None` if the model does not say. An asset has its number among the graph's
+    /// [assets](super::MetaGraph::assets), and a function of Python the names of the graph's functions that it
+    /// became.
     #[must_use]
-    pub fn kind(&self) -> ObjectKind<'a> {
-        use saved_object::Kind as K;
-        match &self.proto.kind {
-            Some(K::UserObject(user)) => ObjectKind::User(&user.identifier),
-            Some(K::Asset(asset)) => ObjectKind::Asset(asset.asset_file_def_index),
-            Some(K::Function(function)) => ObjectKind::Function(&function.concrete_functions),
-            Some(K::Variable(variable)) => ObjectKind::Variable(variable),
-            Some(K::BareConcreteFunction(function)) => {
-                ObjectKind::ConcreteFunction(&function.concrete_function_name)
-            }
-            Some(K::Constant(constant)) => ObjectKind::Constant(&constant.operation),
-            Some(K::Resource(resource)) => ObjectKind::Resource(&resource.device),
-            Some(K::CapturedTensor(captured)) => ObjectKind::Captured(&captured.name),
-            None => ObjectKind::Unknown,
-        }
+    pub fn kind(&self) -> Option<&'a saved_object::Kind> {
+        self.proto.kind.as_ref()
     }
 
     /// Returns the name that the program registered its class under; empty if under none.
