@@ -138,31 +138,19 @@ pub enum ConvertError {
     },
     /// A checkpoint cannot be read.
     #[error(transparent)]
-    Checkpoint(Box<CheckpointError>),
+    Checkpoint(#[from] CheckpointError),
     /// The file `checkpoint` of a folder cannot be read.
     #[error(transparent)]
-    State(Box<StateError>),
+    State(#[from] StateError),
     /// The graph of a SavedModel, whose variables are looked for, cannot be read.
     #[error(transparent)]
     Graph(Box<GraphError>),
     /// A checkpoint cannot be written.
     #[error(transparent)]
-    Write(Box<WriteError>),
+    Write(WriteError),
     /// [`Progress::stop`](percolator_files::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,
-}
-
-impl From<CheckpointError> for ConvertError {
-    fn from(error: CheckpointError) -> Self {
-        ConvertError::Checkpoint(Box::new(error))
-    }
-}
-
-impl From<StateError> for ConvertError {
-    fn from(error: StateError) -> Self {
-        ConvertError::State(Box::new(error))
-    }
 }
 
 impl From<GraphError> for ConvertError {
@@ -175,7 +163,7 @@ impl From<WriteError> for ConvertError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Exists { prefix } => ConvertError::Exists { path: prefix },
-            error => ConvertError::Write(Box::new(error)),
+            error => ConvertError::Write(error),
         }
     }
 }
