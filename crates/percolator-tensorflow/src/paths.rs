@@ -13,6 +13,19 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     whole.into()
 }
 
+/// The most data files that a checkpoint has: their numbers have five digits.
+pub(crate) const SHARDS_MAX: usize = 99_999;
+
+/// Returns the path of one of a checkpoint's data files.
+pub(crate) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
+    with_suffix(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
+}
+
+/// Returns the path of a checkpoint's index.
+pub(crate) fn index_path(prefix: &Path) -> PathBuf {
+    with_suffix(prefix, ".index")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -22,6 +35,6 @@ mod tests {
         for (path, folder) in [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("a/", "."), ("", ".")] {
             assert_eq!(folder_of(Path::new(path)), Path::new(folder), "{path}");
         }
-        assert_eq!(with_suffix(Path::new("a/b.c"), ".index"), Path::new("a/b.c.index"));
+        assert_eq!(index_path(Path::new("a/b.c")), Path::new("a/b.c.index"));
     }
 }

@@ -270,6 +270,9 @@ impl<'a> Tensor<'a> {
     }
 }
 
+/// The most axes of a tensor, which is TensorFlow's own limit.
+pub(crate) const AXES_MAX: usize = 254;
+
 /// Returns the number of elements of a shape, or `None` if it is no number. An extent of 0 makes it 0,
 /// whatever the others are.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use percolator_files::{input_file, shown};
 
 use super::error::CheckpointError;
-use crate::paths::{folder_of, open_regular, with_suffix};
+use crate::paths::{folder_of, index_path, open_regular};
 
 const INDEX: &str = ".index";
 
@@ -21,7 +21,7 @@ pub(super) fn paths(given: &Path) -> (PathBuf, PathBuf) {
         Some(prefix) if !prefix.is_empty() && !prefix.ends_with(b"/") => {
             (PathBuf::from(OsStr::from_bytes(prefix)), given.to_owned())
         }
-        _ => (given.to_owned(), with_suffix(given, INDEX)),
+        _ => (given.to_owned(), index_path(given)),
     }
 }
 

@@ -29,10 +29,8 @@ use super::strings::CHECKSUM_BYTES;
 use crate::DataType;
 use crate::proto::tensor_shape_proto::Dim;
 use crate::proto::{BundleEntryProto, TensorShapeProto, TensorSliceProto, tensor_slice_proto};
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 
-/// The most axes that TensorFlow's tensors have.
-pub(super) const AXES_MAX: usize = 254;
 /// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
 /// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
 /// after sixteen entries, so its own take 16 times as many at most; other writers may repeat it more seldom.

@@ -4,9 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::shape::RANK_MAX;
 use crate::proto::TensorProto;
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 use crate::{DataType, Tensor, TensorError};
 
 /// The most bytes of a constant's value, unless a caller [allows more](Constant::value_within): 1 GiB. It
@@ -69,14 +68,14 @@ impl<'a> Constant<'a> {
     /// [`ConstantError::NoValue`] if they are not those of a value.
     pub fn shape(&self) -> Result<Vec<usize>, ConstantError> {
         let refused = |found: &str| {
-            let allowed = format!("a value has up to {RANK_MAX} axes, and extents of 0 or more");
+            let allowed = format!("a value has up to {AXES_MAX} axes, and extents of 0 or more");
             ConstantError::NoValue(format!("the value has {found}, but {allowed}"))
         };
         let Some(shape) = &self.proto.tensor_shape else { return Ok(Vec::new()) };
         if shape.unknown_rank {
             return Err(refused("an unknown rank"));
         }
-        if shape.dim.len() > RANK_MAX {
+        if shape.dim.len() > AXES_MAX {
             return Err(refused(&format!("{} axes", shape.dim.len())));
         }
         let extent = |size: i64| usize::try_from(size).map_err(|_| refused(&format!("the extent {size}")));

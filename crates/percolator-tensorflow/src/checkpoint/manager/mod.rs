@@ -12,8 +12,8 @@ use self::listed::Listed;
 pub use self::options::{ManagerOptions, ManagerRules};
 pub use self::saved::{NotRemoved, Saved};
 use super::state::{StateError, StateFile};
-use super::writer::{CheckpointWriter, index_path, new_prefix, previous_prefix, remove, remove_unfinished};
-use crate::paths::{folder_of, with_suffix};
+use super::writer::{CheckpointWriter, new_prefix, previous_prefix, remove, remove_unfinished};
+use crate::paths::{folder_of, index_path, with_suffix};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;

@@ -9,7 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use percolator_files::{input_file, whole_file};
 
 pub use self::error::StateError;
-use super::writer::{index_path, new_prefix, previous_prefix};
+use super::writer::{new_prefix, previous_prefix};
+use crate::paths::index_path;
 use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.

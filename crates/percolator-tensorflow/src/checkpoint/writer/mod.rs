@@ -24,8 +24,6 @@ use percolator_leveldb::table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 
 use self::data_file::DataFile;
-use self::data_file::data_path;
-pub(super) use self::data_file::index_path;
 pub use self::error::WriteError;
 use self::error::quoted;
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
@@ -37,12 +35,11 @@ pub use self::stream::{data_file_bytes, write_data_file};
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
 use crate::checkpoint::slices::{Extent, name_of_key};
+use crate::paths::{SHARDS_MAX, data_path, index_path};
 use crate::proto::{BundleEntryProto, BundleHeaderProto, VersionDef};
 use crate::tensor::elements;
 use crate::{DataType, Elements, Tensor, TensorError};
 
-/// A data file's number has five digits.
-const SHARDS_MAX: usize = 99_999;
 /// The version that TensorFlow's own writer states.
 const VERSION: i32 = 1;
 /// What is wrong with a second tensor of one name.
