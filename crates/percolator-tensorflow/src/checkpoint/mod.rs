@@ -31,6 +31,7 @@ pub use self::error::CheckpointError;
 pub use self::index::{Place, Slice, TensorInfo};
 pub use self::load::Verification;
 pub use self::manager::{CheckpointManager, ManagerOptions, ManagerRules, NotRemoved, Saved};
+pub(crate) use self::objects::escape;
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};

@@ -377,7 +377,7 @@ fn named<'a, T>(items: &'a [T], part: &str, name: impl Fn(&T) -> &str) -> Option
 }
 
 /// Returns a name as it is in keys.
-fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     name.replace('.', "..").replace('/', ".S")
 }
 

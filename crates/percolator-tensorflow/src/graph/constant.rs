@@ -194,6 +194,7 @@ impl<'a> Constant<'a> {
     /// So many bytes of the list that this type is stored in, whose last element is repeated.
     fn listed(&self, data_type: DataType, size: usize, bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(bytes_max);
+        // No element has less than a byte.
         self.put_elements(data_type, bytes_max, &mut bytes);
         bytes.truncate(bytes_max);
         // A list that is cut inside its only element has no element, which is zero.
@@ -206,19 +207,17 @@ impl<'a> Constant<'a> {
     /// Writes the elements of the list that this type is stored in, but not many more than needed.
     #[expect(clippy::cast_possible_truncation, reason = "TensorFlow's readers cut off what is too large")]
     #[expect(clippy::cast_sign_loss, reason = "the bits are those of the unsigned type")]
-    fn put_elements(&self, data_type: DataType, bytes_max: usize, out: &mut Vec<u8>) {
+    fn put_elements(&self, data_type: DataType, most: usize, out: &mut Vec<u8>) {
         use DataType as T;
         fn put<T: Copy, const N: usize>(
             list: &[T],
-            bytes_max: usize,
+            most: usize,
             out: &mut Vec<u8>,
             bytes: impl Fn(T) -> [u8; N],
         ) {
-            list.iter().take(bytes_max).for_each(|value| out.extend_from_slice(&bytes(*value)));
+            list.iter().take(most).for_each(|value| out.extend_from_slice(&bytes(*value)));
         }
         let proto = self.proto;
-        // No element has less than a byte.
-        let most = bytes_max;
         match data_type {
             T::Float16 | T::Bfloat16 => put(&proto.half_val, most, out, |bits| (bits as u16).to_le_bytes()),
             T::Float32 => put(&proto.float_val, most, out, f32::to_le_bytes),

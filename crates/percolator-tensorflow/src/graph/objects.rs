@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use super::error::GraphError;
+use crate::checkpoint::escape;
 use crate::proto::trackable_object_graph::trackable_object::SlotVariableReference as SlotVariable;
 use crate::proto::{self, saved_object};
 
@@ -36,8 +37,8 @@ impl<'a> SavedObject<'a> {
     }
 
     /// Returns what it is; `None` if the model does not say. An asset has its number among the graph's
-    /// [assets](super::MetaGraph::assets), and a function of Python the names of the graph's functions that it
-    /// became.
+    /// [assets](super::MetaGraph::assets), and a function of Python the names of the graph's functions that
+    /// it became.
     #[must_use]
     pub fn kind(&self) -> Option<&'a saved_object::Kind> {
         self.proto.kind.as_ref()
@@ -178,7 +179,7 @@ impl<'a> ObjectTree<'a> {
         // What an optimizer keeps beside a variable is named by both.
         let (optimizer, slot) = self.slots.get(&number)?;
         let variable = self.key(index(slot.original_variable_node_id))?;
-        let (optimizer, name) = (self.key(*optimizer)?, escaped(&slot.slot_name));
+        let (optimizer, name) = (self.key(*optimizer)?, escape(&slot.slot_name));
         Some(format!("{variable}.OPTIMIZER_SLOT/{optimizer}{name}/{VALUE}"))
     }
 
@@ -196,11 +197,6 @@ impl<'a> ObjectTree<'a> {
 
     /// The path of an object as checkpoints write it, with `/` after each name.
     fn key(&self, number: usize) -> Option<String> {
-        Some(self.path(number)?.into_iter().map(|name| escaped(name) + "/").collect())
+        Some(self.path(number)?.into_iter().map(|name| escape(name) + "/").collect())
     }
-}
-
-/// A name as checkpoints write it in a path.
-fn escaped(name: &str) -> String {
-    name.replace('.', "..").replace('/', ".S")
 }
