@@ -258,8 +258,7 @@ fn repeat_last(bytes: &mut Vec<u8>, size: usize, bytes_max: usize) {
 
 /// Reads the first strings of those that TensorFlow packs into bytes: all lengths, then all strings.
 fn packed_strings(content: &[u8], count: usize, wanted: usize) -> Result<Vec<&[u8]>, ConstantError> {
-    let damaged =
-        |fault: String| ConstantError::NoValue(format!("the value's strings are damaged: {fault}"));
+    let damaged = |fault: String| ConstantError::NoValue(format!("the value's strings are damaged: {fault}"));
     // A length has a byte at least, which bounds the work, and what is allocated.
     if count > content.len() {
         return Err(damaged(format!("{} bytes cannot hold {count} lengths", content.len())));
