@@ -145,7 +145,7 @@ fn read_graph(graph: &MetaGraph) {
         assert!(asset.path().is_err(), "no asset is there");
     }
     if let Ok(Some(objects)) = graph.objects() {
-        objects.objects().for_each(|object| drop((object.kind().name(), objects.path(object.number()))));
+        objects.objects().for_each(|object| drop((object.kind(), objects.path(object.number()))));
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub(crate) use percolator_files::input_file::open as open_regular;
+pub(crate) use percolator_files::whole_file::folder_of;
 
 /// Returns a path with a text appended to it. Unlike `set_extension`, it replaces nothing.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -12,9 +13,17 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     whole.into()
 }
 
-/// Returns the folder that a path is in. The parent of a bare name is the empty path, which cannot be opened.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// The most data files that a checkpoint has: their numbers have five digits.
+pub(crate) const SHARDS_MAX: usize = 99_999;
+
+/// Returns the path of one of a checkpoint's data files.
+pub(crate) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
+    with_suffix(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
+}
+
+/// Returns the path of a checkpoint's index.
+pub(crate) fn index_path(prefix: &Path) -> PathBuf {
+    with_suffix(prefix, ".index")
 }
 
 #[cfg(test)]
@@ -26,6 +35,6 @@ mod tests {
         for (path, folder) in [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("a/", "."), ("", ".")] {
             assert_eq!(folder_of(Path::new(path)), Path::new(folder), "{path}");
         }
-        assert_eq!(with_suffix(Path::new("a/b.c"), ".index"), Path::new("a/b.c.index"));
+        assert_eq!(index_path(Path::new("a/b.c")), Path::new("a/b.c.index"));
     }
 }

@@ -249,16 +249,11 @@ impl<'a> Tensor<'a> {
     ///
     /// [`TensorError::Type`] if its elements are no strings; [`TensorError::Text`] if one is not UTF-8.
     pub fn texts(&self) -> Result<Vec<&str>, TensorError> {
-        let Elements::Strings(strings) = &self.elements else { return Err(self.no_strings()) };
-        if self.data_type != DataType::String {
-            return Err(self.no_strings());
-        }
+        let (Elements::Strings(strings), DataType::String) = (&self.elements, self.data_type) else {
+            return Err(TensorError::Type { found: self.data_type, wanted: DataType::String.name() });
+        };
         let strings = strings.iter().enumerate();
         strings.map(|(number, one)| str::from_utf8(one).map_err(|_| TensorError::Text { number })).collect()
-    }
-
-    fn no_strings(&self) -> TensorError {
-        TensorError::Type { found: self.data_type, wanted: DataType::String.name() }
     }
 
     /// Returns the same tensor, with elements of its own.
@@ -274,6 +269,9 @@ impl<'a> Tensor<'a> {
         Tensor { data_type, shape, elements }
     }
 }
+
+/// The most axes of a tensor, which is TensorFlow's own limit.
+pub(crate) const AXES_MAX: usize = 254;
 
 /// Returns the number of elements of a shape, or `None` if it is no number. An extent of 0 makes it 0,
 /// whatever the others are.

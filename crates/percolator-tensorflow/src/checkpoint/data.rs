@@ -22,7 +22,7 @@ use percolator_files::{Access, Reading};
 use super::error::CheckpointError;
 use super::index::Place;
 use super::zeroed::zeroed;
-use crate::paths::{open_regular, with_suffix};
+use crate::paths::{data_path, open_regular};
 
 /// The data files, each opened when it is first used.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl DataFiles {
     }
 
     pub(super) fn path(&self, shard: u32) -> PathBuf {
-        with_suffix(&self.prefix, &format!(".data-{shard:05}-of-{:05}", self.shards))
+        data_path(&self.prefix, shard as usize, self.shards as usize)
     }
 
     /// Returns a data file, and the range of a place in it, which it has. `tensor` is for messages.

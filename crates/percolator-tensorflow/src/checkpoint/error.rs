@@ -33,24 +33,6 @@ pub enum CheckpointError {
         /// What to do.
         remedy: String,
     },
-    /// The checkpoint is of the format before TensorFlow 1.0, a single file without an index.
-    #[error(
-        "{}: this is a checkpoint of TensorFlow's first format (V1), which has no index; restore it in \
-         TensorFlow and save it with tf.compat.v1.train.Saver(write_version=SaverDef.V2)",
-        shown::path(file)
-    )]
-    V1 {
-        /// The file.
-        file: PathBuf,
-    },
-    /// Something else is in the place of the index, and it is known what.
-    #[error("{}: not a checkpoint's index: it is {thing}", shown::path(index))]
-    Instead {
-        /// The index.
-        index: PathBuf,
-        /// What is there, and what to do about it.
-        thing: String,
-    },
     /// The index is no sorted table, or is damaged.
     #[error("{}: {error}; copy the checkpoint again from where it came", shown::path(index))]
     Table {
@@ -59,26 +41,13 @@ pub enum CheckpointError {
         /// What is wrong with the table.
         error: TableError,
     },
-    /// The index is a table, but not that of a checkpoint.
+    /// What is there is not the index of a checkpoint that can be read: it is something else, of another
+    /// version or format, or has no graph of objects, or a malformed one.
     #[error("{}: {message}", shown::path(index))]
-    Header {
-        /// The index.
+    Index {
+        /// The index, or the file in its place.
         index: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
-    /// The checkpoint may not be read by a reader of this version of the format.
-    #[error(
-        "{}: its writer's version of the format is {producer}, and {message}; save it with another version \
-         of TensorFlow",
-        shown::path(index)
-    )]
-    Version {
-        /// The index.
-        index: PathBuf,
-        /// The version of the format that its writer had.
-        producer: i32,
-        /// What it asks of readers.
+        /// What is wrong, and what to do.
         message: String,
     },
     /// An entry of the index contradicts itself, another entry, or the format.
@@ -198,14 +167,6 @@ pub enum CheckpointError {
         /// What is wrong.
         message: String,
     },
-    /// The checkpoint has no graph of objects, or a malformed one.
-    #[error("{}: {message}", shown::path(index))]
-    Objects {
-        /// The index.
-        index: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
 }
 
 impl CheckpointError {
@@ -216,15 +177,7 @@ impl CheckpointError {
 
 /// Displays a name, in quotes, without control characters, and no longer than is useful.
 pub(crate) fn quoted(name: &str) -> String {
-    /// The most characters shown.
-    const CHARACTERS_MAX: usize = 200;
-    match name.char_indices().nth(CHARACTERS_MAX) {
-        None => format!("{name:?}"),
-        Some((end, _)) => {
-            let front = name.get(..end).unwrap_or_default();
-            format!("{front:?}... (of {} bytes)", name.len())
-        }
-    }
+    format!("{:?}", shown::front(name))
 }
 
 fn near_names(near: &[String]) -> String {

@@ -2,15 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use percolator_files::shown;
+use percolator_files::{input_file, shown};
 
 use super::error::CheckpointError;
-use crate::paths::{folder_of, open_regular, with_suffix};
+use crate::paths::{folder_of, index_path, open_regular};
 
 const INDEX: &str = ".index";
 
@@ -21,29 +21,24 @@ pub(super) fn paths(given: &Path) -> (PathBuf, PathBuf) {
         Some(prefix) if !prefix.is_empty() && !prefix.ends_with(b"/") => {
             (PathBuf::from(OsStr::from_bytes(prefix)), given.to_owned())
         }
-        _ => (given.to_owned(), with_suffix(given, INDEX)),
+        _ => (given.to_owned(), index_path(given)),
     }
 }
 
 /// Reads the index whole.
 pub(super) fn read_index(prefix: &Path, index: &Path) -> Result<Vec<u8>, CheckpointError> {
-    let read = || {
-        let (file, bytes) = open_regular(index)?;
-        let mut found = Vec::new();
-        let room = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        found.try_reserve_exact(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        file.take(bytes).read_to_end(&mut found)?;
-        Ok(found)
-    };
-    read().map_err(|error: io::Error| match error.kind() {
+    input_file::read(index, u64::MAX).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => why_missing(prefix, index),
         _ => CheckpointError::io(index, "read the index", &error),
     })
 }
 
 fn why_missing(prefix: &Path, index: &Path) -> CheckpointError {
-    if let Some(file) = first_format(prefix) {
-        return CheckpointError::V1 { file };
+    if let Some(index) = first_format(prefix) {
+        let message = "this is a checkpoint of TensorFlow's first format (V1), which has no index; restore \
+                       it in TensorFlow and save it with \
+                       tf.compat.v1.train.Saver(write_version=SaverDef.V2)";
+        return CheckpointError::Index { index, message: message.to_owned() };
     }
     CheckpointError::Missing { index: index.to_owned(), remedy: remedy(prefix) }
 }

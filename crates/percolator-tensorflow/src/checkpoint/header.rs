@@ -7,7 +7,7 @@ use std::path::Path;
 use prost::Message as _;
 
 use super::error::CheckpointError;
-use crate::proto::BundleHeaderProto;
+use crate::proto::{BundleHeaderProto, VersionDef};
 
 /// The version of the format that this reader is for.
 const VERSION: i32 = 1;
@@ -24,30 +24,26 @@ pub(super) struct Header {
 impl Header {
     /// Reads the header of the index at this path, which is for messages.
     pub(super) fn read(path: &Path, value: &[u8]) -> Result<Self, CheckpointError> {
-        let index = || path.to_owned();
-        let malformed = |message: String| CheckpointError::Header { index: index(), message };
+        let refused = |message: String| CheckpointError::Index { index: path.to_owned(), message };
         let header = BundleHeaderProto::decode(value)
-            .map_err(|error| malformed(format!("its header is malformed: {error}")))?;
-        let version = header.version.unwrap_or_default();
-        let producer = version.producer;
-        let refused = |message| Err(CheckpointError::Version { index: index(), producer, message });
-        if version.min_consumer > VERSION {
-            let least = version.min_consumer;
-            return refused(format!("it asks for a reader of version {least}: this one is of {VERSION}"));
-        }
-        if version.bad_consumers.contains(&VERSION) {
-            return refused(format!("it excludes readers of version {VERSION}, which this is"));
+            .map_err(|error| refused(format!("its header is malformed: {error}")))?;
+        let VersionDef { producer, min_consumer, bad_consumers } = header.version.unwrap_or_default();
+        if min_consumer > VERSION || bad_consumers.contains(&VERSION) {
+            return Err(refused(format!(
+                "its writer's version of the format is {producer}: it is for readers of version \
+                 {min_consumer} and later that it does not exclude, and this one, of version {VERSION}, may \
+                 not read it; save it with another version of TensorFlow"
+            )));
         }
         let shards = u32::try_from(header.num_shards).map_err(|_| {
-            malformed(format!("its header states {} data files: that is no number", header.num_shards))
+            refused(format!("its header states {} data files: that is no number", header.num_shards))
         })?;
         let is_big_endian = match header.endianness {
             0 => false,
             1 => true,
             found => {
-                let message =
-                    format!("its header states the byte order {found}: 0 (little) and 1 (big) are known");
-                return Err(malformed(message));
+                let known = "0 (little) and 1 (big) are known";
+                return Err(refused(format!("its header states the byte order {found}: {known}")));
             }
         };
         Ok(Header { shards, is_big_endian, producer })
@@ -58,7 +54,6 @@ impl Header {
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::proto::VersionDef;
 
     #[test]
     fn a_header_that_may_not_be_read_says_why() {
@@ -70,8 +65,8 @@ mod tests {
         assert_eq!(header(2, 0, 0, vec![]), Ok(Header { shards: 2, is_big_endian: false, producer: 1 }));
         assert!(header(2, 1, 1, vec![0, 2]).unwrap().is_big_endian);
         let message = |found: Result<Header, CheckpointError>| found.unwrap_err().to_string();
-        assert!(message(header(2, 0, 2, vec![])).contains("asks for a reader of version 2"));
-        assert!(message(header(2, 0, 0, vec![3, 1])).contains("readers of version 1"));
+        assert!(message(header(2, 0, 2, vec![])).contains("is for readers of version 2 and later"));
+        assert!(message(header(2, 0, 0, vec![3, 1])).contains("this one, of version 1, may not"));
         assert!(message(header(-1, 0, 0, vec![])).contains("-1 data files"));
         assert!(message(header(1, 2, 0, vec![])).contains("the byte order 2"));
         assert!(message(read(&[8])).contains("malformed"));

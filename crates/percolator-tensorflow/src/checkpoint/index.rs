@@ -29,10 +29,8 @@ use super::strings::CHECKSUM_BYTES;
 use crate::DataType;
 use crate::proto::tensor_shape_proto::Dim;
 use crate::proto::{BundleEntryProto, TensorShapeProto, TensorSliceProto, tensor_slice_proto};
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 
-/// The most axes that TensorFlow's tensors have.
-pub(super) const AXES_MAX: usize = 254;
 /// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
 /// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
 /// after sixteen entries, so its own take 16 times as many at most; other writers may repeat it more seldom.
@@ -228,7 +226,7 @@ pub(super) fn read_header<'i>(
     cursor.open(bytes, Verify::AtOnce).map_err(table)?;
     if !cursor.advance().map_err(table)? || !cursor.key().is_empty() {
         let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
-        return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
+        return Err(CheckpointError::Index { index: path.to_owned(), message: message.to_owned() });
     }
     Ok((Header::read(path, cursor.value_bytes())?, cursor))
 }

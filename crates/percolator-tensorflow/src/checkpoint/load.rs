@@ -196,12 +196,11 @@ impl Checkpoint {
         watch: impl Fn(u64) -> Result<(), E> + Sync,
     ) -> Result<Verification, E> {
         let mut found = Verification { tensors: self.len(), ..Verification::default() };
-        let numbers: Vec<_> = (0..self.len()).collect();
         if let Err(error) = self.check_all_sharing() {
             found.faults.push(error);
             return Ok(found);
         }
-        let works: Vec<_> = numbers.into_iter().flat_map(|number| self.sums(number)).collect();
+        let works: Vec<_> = (0..self.len()).flat_map(|number| self.sums(number)).collect();
         let stopped: Mutex<Option<E>> = Mutex::new(None);
         let lock = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let done = parallel::map("checkpoint", threads, works, |work| {

@@ -31,6 +31,7 @@ pub use self::error::CheckpointError;
 pub use self::index::{Place, Slice, TensorInfo};
 pub use self::load::Verification;
 pub use self::manager::{CheckpointManager, ManagerOptions, ManagerRules, NotRemoved, Saved};
+pub(crate) use self::objects::escape;
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 pub use self::slices::Extent;
 pub use self::state::{StateError, StateFile, all_checkpoints, latest_checkpoint};
@@ -103,7 +104,8 @@ impl Checkpoint {
         let index =
             read.map_err(|error| match what::instead_of(&[Kind::Model, Kind::Damaged], &index_path) {
                 Some(thing) => {
-                    CheckpointError::Instead { index: index_path.clone(), thing: thing.to_string() }
+                    let message = format!("not a checkpoint's index: it is {thing}");
+                    CheckpointError::Index { index: index_path.clone(), message }
                 }
                 None => error,
             })?;
@@ -116,7 +118,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`CheckpointError::Header`] if it has another number of data files.
+    /// As [`open`](Self::open), and [`CheckpointError::Index`] if it has another number of data files.
     pub fn from_memory(
         name: impl AsRef<Path>,
         index: &[u8],
@@ -127,7 +129,7 @@ impl Checkpoint {
         let (stated, found) = (index.header.shards, data.len());
         if usize::try_from(stated) != Ok(found) {
             let message = format!("it states {stated} data files, and there are {found}");
-            return Err(CheckpointError::Header { index: index_path, message });
+            return Err(CheckpointError::Index { index: index_path, message });
         }
         Ok(Self::of(prefix.clone(), index_path, index, DataFiles::in_memory(&prefix, data)))
     }
@@ -211,11 +213,12 @@ impl Checkpoint {
     }
 
     fn number(&self, name: &str) -> Result<usize, CheckpointError> {
-        self.index.find(name).ok_or_else(|| CheckpointError::Unknown {
-            index: self.index_path.clone(),
-            tensor: name.to_owned(),
-            near: near::near(name, self.tensors().map(|tensor| tensor.name)),
-        })
+        self.index.find(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> CheckpointError {
+        let near = near::near(name, self.tensors().map(|tensor| tensor.name));
+        CheckpointError::Unknown { index: self.index_path.clone(), tensor: name.to_owned(), near }
     }
 
     /// Returns a tensor. Its bytes are lent from the mapped data file. They are copied if the file is not

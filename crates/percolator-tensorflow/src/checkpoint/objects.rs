@@ -95,7 +95,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Objects`] if the checkpoint was not made of objects, or its graph is malformed;
+    /// [`CheckpointError::Index`] if the checkpoint was not made of objects, or its graph is malformed;
     /// [`CheckpointError`] as from [`tensor`](Self::tensor).
     pub fn objects(&self) -> Result<&ObjectGraph, CheckpointError> {
         match self.objects.get() {
@@ -106,22 +106,25 @@ impl Checkpoint {
     }
 
     fn read_objects(&self) -> Result<ObjectGraph, CheckpointError> {
-        let error = |message: String| CheckpointError::Objects { index: self.index_path.clone(), message };
         if !self.contains(GRAPH) {
-            return Err(error(format!(
+            return Err(self.objects_error(format!(
                 "it was not made of objects (tf.train.Checkpoint): there is no tensor {GRAPH}"
             )));
         }
         let graph = self.tensor(GRAPH)?;
-        let Some(graph) = only_string(&graph) else {
-            return Err(error(format!(
-                "the tensor {GRAPH} is {} of shape {:?}, and a graph of objects is one \
-                string",
+        let Some(bytes) = only_string(&graph) else {
+            return Err(self.objects_error(format!(
+                "the tensor {GRAPH} is {} of shape {:?}, and a graph of objects is one string",
                 graph.data_type(),
                 graph.shape()
             )));
         };
-        ObjectGraph::read(graph).map_err(|message| error(format!("its graph of objects: {message}")))
+        ObjectGraph::read(bytes)
+            .map_err(|message| self.objects_error(format!("its graph of objects: {message}")))
+    }
+
+    fn objects_error(&self, message: String) -> CheckpointError {
+        CheckpointError::Index { index: self.index_path.clone(), message }
     }
 
     /// Returns the name of the tensor that a text means: the name of a tensor itself, or the path of an
@@ -129,21 +132,16 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Unknown`] if there is neither; [`CheckpointError::Objects`] if the object has no
+    /// [`CheckpointError::Unknown`] if there is neither; [`CheckpointError::Index`] if the object has no
     /// tensor, or several.
     pub fn key(&self, name_or_path: &str) -> Result<&str, CheckpointError> {
         if self.contains(name_or_path) || !self.contains(GRAPH) {
             return self.info(name_or_path).map(|tensor| tensor.name);
         }
-        let objects = self.objects()?;
-        let key = objects.key_of(name_or_path).map_err(|error| match error {
-            PathError::Unknown { .. } => match self.info(name_or_path) {
-                Err(error) => error,
-                Ok(_) => {
-                    CheckpointError::Objects { index: self.index_path.clone(), message: error.to_string() }
-                }
-            },
-            other => CheckpointError::Objects { index: self.index_path.clone(), message: other.to_string() },
+        let key = self.objects()?.key_of(name_or_path).map_err(|error| match error {
+            // No tensor has this name, which was looked for first: the error has names that are like it.
+            PathError::Unknown { .. } => self.unknown(name_or_path),
+            PathError::Tensors { .. } => self.objects_error(error.to_string()),
         })?;
         self.info(key).map(|tensor| tensor.name)
     }
@@ -151,11 +149,8 @@ impl Checkpoint {
 
 fn only_string<'t>(tensor: &'t Tensor<'_>) -> Option<&'t [u8]> {
     match tensor.elements() {
-        Elements::Strings(strings) => match &strings[..] {
-            [only] => Some(only),
-            _ => None,
-        },
-        Elements::Bytes(_) => None,
+        Elements::Strings(strings) if strings.len() == 1 => strings.first().map(|only| &**only),
+        _ => None,
     }
 }
 
@@ -382,7 +377,7 @@ fn named<'a, T>(items: &'a [T], part: &str, name: impl Fn(&T) -> &str) -> Option
 }
 
 /// Returns a name as it is in keys.
-fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     name.replace('.', "..").replace('/', ".S")
 }
 

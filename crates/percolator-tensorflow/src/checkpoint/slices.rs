@@ -6,12 +6,10 @@ use std::ops::{Range, RangeFull};
 
 use super::ordered_code::{read_number, read_signed, read_string, write_number, write_signed, write_string};
 use crate::proto::tensor_slice_proto::{self, extent::HasLengthHack};
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 
 /// How the length of an extent is stored that takes the whole axis.
 const WHOLE_AXIS: i64 = -1;
-/// The most axes that a slice has.
-const AXES_MAX: u64 = 254;
 
 /// What a slice has of one axis of the whole tensor.
 ///
@@ -85,7 +83,7 @@ pub(super) fn name_of_key(mut key: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let name = read_string(&mut key)?;
-    let axes = read_number(&mut key).filter(|&axes| (1..=AXES_MAX).contains(&axes))?;
+    let axes = read_number(&mut key).filter(|&axes| (1..=AXES_MAX as u64).contains(&axes))?;
     for _ in 0..axes {
         read_signed(&mut key)?;
         read_signed(&mut key)?;

@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::{ConvertError, ModelTensor};
 use crate::checkpoint::PREVIOUS;
-use crate::paths::{folder_of, with_suffix};
+use crate::paths::{SHARDS_MAX, data_path, folder_of, index_path};
 use crate::{Checkpoint, SavedModel};
-
-/// The most data files that a checkpoint has: their numbers have five digits.
-const SHARDS_MAX: usize = 99_999;
 
 /// Returns what a checkpoint's tensors are, in the order of their bytes.
 pub(super) fn tensors(checkpoint: &Checkpoint) -> Vec<ModelTensor> {
@@ -33,7 +30,7 @@ pub(super) fn tensors(checkpoint: &Checkpoint) -> Vec<ModelTensor> {
 /// their files has variables.
 pub(super) fn has_variables(folder: &Path, prefix: &Path) -> Result<bool, ConvertError> {
     // As TensorFlow's loader, which restores none if there is no folder with an index.
-    if with_suffix(prefix, ".index").exists() || prefix.parent().is_some_and(has_entries) {
+    if index_path(prefix).exists() || prefix.parent().is_some_and(has_entries) {
         return Ok(true);
     }
     let model = SavedModel::open(folder)?;
@@ -56,7 +53,7 @@ fn has_entries(folder: &Path) -> bool {
 /// Returns the files of a checkpoint that are there.
 pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
     let data = checkpoint.used_shards().into_iter().map(|shard| checkpoint.shard_path(shard));
-    data.chain([with_suffix(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
+    data.chain([index_path(checkpoint.prefix())]).filter(|path| path.exists()).collect()
 }
 
 /// Returns whether a checkpoint that is written with this prefix, in so many data files, would replace or
@@ -73,12 +70,10 @@ pub(super) fn replaces(prefix: &Path, shards: usize, files: &[PathBuf]) -> Resul
     let files: HashSet<PathBuf> = files.iter().map(|file| canonical(file)).collect::<Result<_, _>>()?;
     // The writer refuses more data files.
     let shards = shards.min(SHARDS_MAX);
-    let data = (0..shards).map(|shard| format!(".data-{shard:05}-of-{shards:05}"));
-    for ending in data.chain([".index".to_owned()]) {
+    let data = (0..shards).map(|shard| data_path(prefix, shard, shards));
+    for path in data.chain([index_path(prefix)]) {
         // What is not there is none of the files, which are.
-        if let Ok(place) = with_suffix(prefix, &ending).canonicalize()
-            && files.contains(&place)
-        {
+        if path.canonicalize().is_ok_and(|place| files.contains(&place)) {
             return Ok(true);
         }
     }

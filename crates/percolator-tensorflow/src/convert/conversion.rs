@@ -181,11 +181,12 @@ impl<'m> Conversion<'m> {
         match (self.format, self.tensors.len()) {
             (Format::Safetensors, _) => self.layout().map(drop),
             (Format::Npy, 1) => Ok(()),
-            (Format::Npy, found) => Err(ConvertError::NotOne {
+            (Format::Npy, found) => Err(ConvertError::NoTarget {
                 path: self.target.clone(),
-                format: Format::Npy,
-                found,
-                remedy: "a rule that drops the others, or write .npz or a folder",
+                fault: format!(
+                    ".npy holds one tensor, and there are {found}: give a rule that drops the others, or \
+                     write .npz or a folder"
+                ),
             }),
             _ => Ok(()),
         }

@@ -86,28 +86,10 @@ pub enum ConvertError {
         /// What to do.
         remedy: String,
     },
-    /// Two tensors would have one name.
-    #[error("the tensors {first:?} and {second:?} would both be named {name:?}: {remedy}")]
-    Collision {
-        /// The one, or the path of its file.
-        first: String,
-        /// The other, or the path of its file.
-        second: String,
-        /// The name.
-        name: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// A rule is not one, or cannot be applied.
-    #[error("the rule {rule:?}: {found}; {allowed}")]
-    Rule {
-        /// The rule.
-        rule: String,
-        /// What is wrong.
-        found: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
+    /// Two tensors would have one name, or a rule for names is not one, or cannot be applied: what was found,
+    /// and what to do.
+    #[error("{0}")]
+    Names(String),
     /// A conversion would write over what it reads.
     #[error("{}: it would be written over while it is read: give another path", shown::path(path))]
     SamePlace {
@@ -135,27 +117,14 @@ pub enum ConvertError {
         /// Where the conversion works.
         path: PathBuf,
     },
-    /// No folder can be made at a path.
-    #[error("{}: no folder can be made here: {found}; {remedy}", shown::path(path))]
-    NoFolder {
+    /// What is to be written cannot be at a path: no folder can be made there, or a file there would hold a
+    /// single tensor, and there are none or several.
+    #[error("{}: {fault}", shown::path(path))]
+    NoTarget {
         /// The path.
         path: PathBuf,
-        /// What is there.
-        found: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// A format holds a single tensor, and there are none or several.
-    #[error("{}: {format} holds one tensor, and there are {found}: give {remedy}", shown::path(path))]
-    NotOne {
-        /// The file that is to be written.
-        path: PathBuf,
-        /// The format.
-        format: Format,
-        /// How many tensors there are.
-        found: usize,
-        /// What to do.
-        remedy: &'static str,
+        /// What is wrong, and what to do.
+        fault: String,
     },
     /// Elements do not fit the type and shape beside them.
     #[error("{}: tensor {tensor:?}", shown::path(path))]
@@ -169,31 +138,19 @@ pub enum ConvertError {
     },
     /// A checkpoint cannot be read.
     #[error(transparent)]
-    Checkpoint(Box<CheckpointError>),
+    Checkpoint(#[from] CheckpointError),
     /// The file `checkpoint` of a folder cannot be read.
     #[error(transparent)]
-    State(Box<StateError>),
+    State(#[from] StateError),
     /// The graph of a SavedModel, whose variables are looked for, cannot be read.
     #[error(transparent)]
     Graph(Box<GraphError>),
     /// A checkpoint cannot be written.
     #[error(transparent)]
-    Write(Box<WriteError>),
+    Write(WriteError),
     /// [`Progress::stop`](percolator_files::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,
-}
-
-impl From<CheckpointError> for ConvertError {
-    fn from(error: CheckpointError) -> Self {
-        ConvertError::Checkpoint(Box::new(error))
-    }
-}
-
-impl From<StateError> for ConvertError {
-    fn from(error: StateError) -> Self {
-        ConvertError::State(Box::new(error))
-    }
 }
 
 impl From<GraphError> for ConvertError {
@@ -206,7 +163,7 @@ impl From<WriteError> for ConvertError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Exists { prefix } => ConvertError::Exists { path: prefix },
-            error => ConvertError::Write(Box::new(error)),
+            error => ConvertError::Write(error),
         }
     }
 }

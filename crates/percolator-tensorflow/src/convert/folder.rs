@@ -66,11 +66,12 @@ impl NpyFolder {
                 path: file.clone(),
                 found: "the path is not UTF-8, and tensors' names are".to_owned(),
             })?;
-            let text = |path: &Path| path.to_string_lossy().into_owned();
             if let Some(other) = named.get(&name) {
-                let (first, second) = (text(other), text(&file));
-                let remedy = "rename one of the files";
-                return Err(ConvertError::Collision { first, second, name, remedy });
+                let (first, second) = (other.to_string_lossy(), file.to_string_lossy());
+                return Err(ConvertError::Names(format!(
+                    "the tensors {first:?} and {second:?} would both be named {name:?}: rename one of the \
+                     files"
+                )));
             }
             named.insert(name, file);
         }

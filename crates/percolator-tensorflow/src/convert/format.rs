@@ -12,7 +12,7 @@ use percolator_files::what::{self, Thing};
 
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};
-use crate::paths::{folder_of, with_suffix};
+use crate::paths::{folder_of, index_path};
 use crate::{DataType, latest_checkpoint};
 
 /// A format of tensors in files.
@@ -154,14 +154,12 @@ pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
         return in_folder(path);
     }
     // A prefix may also be the name of some file.
-    if with_suffix(path, ".index").is_file() {
+    if index_path(path).is_file() {
         return Ok(Found::checkpoint(path));
     }
     let is_there = fs::metadata(path);
-    if let Some(prefix) = [".index", ".meta"].iter().find_map(|ending| without_ending(path, ending)) {
-        return Ok(Found::checkpoint(prefix));
-    }
-    if let Some(prefix) = of_data_file(path) {
+    let prefix = [".index", ".meta"].iter().find_map(|ending| without_ending(path, ending));
+    if let Some(prefix) = prefix.or_else(|| of_data_file(path)) {
         return Ok(Found::checkpoint(prefix));
     }
     let folder = folder_of(path);
@@ -223,19 +221,16 @@ fn of_data_file(path: &Path) -> Option<PathBuf> {
 fn sniff(path: &Path) -> Result<Found, ConvertError> {
     let no_format =
         |found: &str| Err(ConvertError::NoFormat { path: path.to_owned(), found: found.to_owned() });
-    match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            if let Some(thing) = Thing::at(path) {
-                return no_format(&format!("it is {thing}"));
-            }
-            return no_format("there is no such file, and no checkpoint of this prefix");
-        }
-        found => found.map_err(ConvertError::read(path))?,
-    };
     let thing = Thing::at(path);
     if let Some(thing) = thing.as_ref().filter(|thing| thing.kind() != what::Kind::Model) {
         return no_format(&format!("it is {thing}"));
     }
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return no_format("there is no such file, and no checkpoint of this prefix");
+        }
+        found => found.map_err(ConvertError::read(path))?,
+    };
     let file = InputFile::open(path)?;
     let mut front = [0; 9];
     let read = file.read_some(&mut front, 0).map_err(ConvertError::read(path))?;

@@ -17,21 +17,24 @@ use crate::paths::folder_of;
 
 /// Checks that a folder can be made at a path: nothing is there, or an empty folder.
 pub(super) fn check(target: &Path) -> Result<(), ConvertError> {
-    let refused =
-        |found: String, remedy| Err(ConvertError::NoFolder { path: target.to_owned(), found, remedy });
+    let refused = |found: String| {
+        let fault = format!("no folder can be made here: {found}");
+        Err(ConvertError::NoTarget { path: target.to_owned(), fault })
+    };
     match fs::read_dir(target) {
         Ok(_) => check_empty(target),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(ConvertError::write(target)(error)),
         Err(_) => match link_to_nowhere(target) {
             Some((link, place)) => {
                 let link = if link == target.components().as_path() { "it".to_owned() } else { shown(link) };
-                refused(
-                    format!("{link} is a link to {}, which is not there", shown(&place)),
-                    "make that folder first, or give another path",
-                )
+                refused(format!(
+                    "{link} is a link to {}, which is not there; make that folder first, or give another \
+                     path",
+                    shown(&place)
+                ))
             }
             None if target.file_name().is_none() => {
-                refused("it ends in no name, and is not there".to_owned(), "give the path of a folder")
+                refused("it ends in no name, and is not there; give the path of a folder".to_owned())
             }
             None => Ok(()),
         },

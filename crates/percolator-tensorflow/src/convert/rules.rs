@@ -1,6 +1,7 @@
 //! What tensors are named in another file.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use regex_lite::Regex;
 
@@ -32,7 +33,7 @@ impl NameRules {
     ///
     /// # Errors
     ///
-    /// [`ConvertError::Rule`] if it is no regular expression.
+    /// [`ConvertError::Names`] if it is no regular expression.
     pub fn drop(mut self, regex: &str) -> Result<Self, ConvertError> {
         self.drops.push(compiled(regex)?);
         Ok(self)
@@ -43,7 +44,7 @@ impl NameRules {
     ///
     /// # Errors
     ///
-    /// [`ConvertError::Rule`] if it is no such rule.
+    /// [`ConvertError::Names`] if it is no such rule.
     pub fn rename(mut self, rule: &str) -> Result<Self, ConvertError> {
         let (regex, to) = rule
             .split_once('=')
@@ -83,8 +84,8 @@ impl NameRules {
                 return Err(wrong(regex.as_str(), found, "drop it, or name it"));
             }
             if let Some(other) = taken.insert(to.clone(), name) {
-                let (first, second) = (other.to_owned(), name.to_owned());
-                return Err(ConvertError::Collision { first, second, name: to, remedy: "change the rules" });
+                let both = format!("the tensors {other:?} and {name:?} would both be named {to:?}");
+                return Err(ConvertError::Names(format!("{both}: change the rules")));
             }
             renamed.push(Some(to));
         }
@@ -106,14 +107,13 @@ impl NameRules {
     }
 }
 
-fn wrong(rule: &str, found: impl Into<String>, allowed: &'static str) -> ConvertError {
-    ConvertError::Rule { rule: rule.to_owned(), found: found.into(), allowed }
+fn wrong(rule: &str, found: impl fmt::Display, allowed: &str) -> ConvertError {
+    ConvertError::Names(format!("the rule {rule:?}: {found}; {allowed}"))
 }
 
 fn compiled(regex: &str) -> Result<Regex, ConvertError> {
-    Regex::new(regex).map_err(|error| {
-        wrong(regex, error.to_string(), "see https://docs.rs/regex-lite for what is allowed")
-    })
+    Regex::new(regex)
+        .map_err(|error| wrong(regex, error, "see https://docs.rs/regex-lite for what is allowed"))
 }
 
 /// Returns a group that a replacement names and the expression does not have. Such a group would be empty

@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 
 use super::file::{InputFile, Part};
 use super::{ConvertError, Format, ModelTensor};
+use crate::tensor::AXES_MAX;
 use crate::{DataType, Tensor};
 
 /// The bytes of the header's length.
@@ -143,9 +144,6 @@ impl SafetensorsFile {
         })
     }
 }
-
-/// The most axes that TensorFlow's tensors have.
-const AXES_MAX: usize = 254;
 
 /// Returns the tensor that an entry is.
 fn info(part: Part<'_>, name: &str, entry: &Entry) -> Result<ModelTensor, ConvertError> {

@@ -298,13 +298,12 @@ fn given<'a>(name: &'a str, field: &Field, rows: u64) -> Given<'a> {
         std::iter::once(Some(rows)).chain(own).collect::<Vec<_>>()
     };
     let (mut dtype, mut layout) = (field.dtype(), field.layout());
-    let (extents, ragged_max) = match field.kind() {
+    let (mut extents, ragged_max) = match field.kind() {
         FieldKind::Padded { max, .. } => (records(&[max]), None),
         FieldKind::Ragged { max } => (vec![None], Some(max)),
         FieldKind::Fixed(extents) => (records(&extents), None),
         _ => (vec![None], None),
     };
-    let mut extents = extents;
     if let Some(made) = field.made_on_device() {
         (dtype, layout) = (made.dtype, Some(made.layout));
         let image = made.image;

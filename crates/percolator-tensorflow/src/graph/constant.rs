@@ -4,9 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::shape::RANK_MAX;
 use crate::proto::TensorProto;
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 use crate::{DataType, Tensor, TensorError};
 
 /// The most bytes of a constant's value, unless a caller [allows more](Constant::value_within): 1 GiB. It
@@ -28,30 +27,10 @@ pub struct Constant<'a> {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstantError {
-    /// The node is not a constant.
-    #[error("a node of operation {op:?} has no value in the graph")]
-    NoValue {
-        /// Its operation.
-        op: String,
-    },
-    /// The type is not one of TensorFlow's.
-    #[error("the value is of type number {found}, which TensorFlow 2.21 does not have")]
-    Type {
-        /// The number of the type.
-        found: i32,
-    },
-    /// The type has no values outside a running program.
-    #[error("the value is of type {found}: such values mean something to the program that has them only")]
-    Handle {
-        /// The type.
-        found: DataType,
-    },
-    /// The shape is not that of a value.
-    #[error("the value has {found}, but a value has up to {RANK_MAX} axes, and extents of 0 or more")]
-    Shape {
-        /// What the shape has.
-        found: String,
-    },
+    /// What is stored is no value: the node is not a constant, the type is not one of TensorFlow's or has no
+    /// values outside a running program, the shape is not that of a value, or strings are damaged.
+    #[error("{0}")]
+    NoValue(String),
     /// The elements are more than any memory can hold, or more bytes than the caller allows.
     #[error("the value of type {data_type} and shape {shape:?} has {found} bytes: {allowed} are allowed")]
     TooLarge {
@@ -64,19 +43,15 @@ pub enum ConstantError {
         /// The most bytes allowed.
         allowed: usize,
     },
-    /// The stored bytes are not those of type and shape.
-    #[error("the value's strings are damaged: {fault}")]
-    Strings {
-        /// What is wrong.
-        fault: String,
-    },
     /// The elements are not as many as the shape says.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
 impl<'a> Constant<'a> {
-    pub(super) fn new(proto: &'a TensorProto) -> Self {
+    /// Returns the tensor that a message stores.
+    #[must_use]
+    pub fn new(proto: &'a TensorProto) -> Self {
         Constant { proto }
     }
 
@@ -90,20 +65,20 @@ impl<'a> Constant<'a> {
     ///
     /// # Errors
     ///
-    /// [`ConstantError::Shape`] if they are not those of a value.
+    /// [`ConstantError::NoValue`] if they are not those of a value.
     pub fn shape(&self) -> Result<Vec<usize>, ConstantError> {
+        let refused = |found: &str| {
+            let allowed = format!("a value has up to {AXES_MAX} axes, and extents of 0 or more");
+            ConstantError::NoValue(format!("the value has {found}, but {allowed}"))
+        };
         let Some(shape) = &self.proto.tensor_shape else { return Ok(Vec::new()) };
         if shape.unknown_rank {
-            return Err(ConstantError::Shape { found: "an unknown rank".to_owned() });
+            return Err(refused("an unknown rank"));
         }
-        if shape.dim.len() > RANK_MAX {
-            let found = format!("{} axes", shape.dim.len());
-            return Err(ConstantError::Shape { found });
+        if shape.dim.len() > AXES_MAX {
+            return Err(refused(&format!("{} axes", shape.dim.len())));
         }
-        let extent = |size: i64| {
-            let found = || ConstantError::Shape { found: format!("the extent {size}") };
-            usize::try_from(size).map_err(|_| found())
-        };
+        let extent = |size: i64| usize::try_from(size).map_err(|_| refused(&format!("the extent {size}")));
         shape.dim.iter().map(|dim| extent(dim.size)).collect()
     }
 
@@ -138,15 +113,20 @@ impl<'a> Constant<'a> {
 
     /// Reads the value; its first elements as a tensor of one axis, if `most` is given.
     fn read(&self, most: Option<usize>, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
-        let found = self.proto.dtype;
-        let data_type = self.data_type().ok_or(ConstantError::Type { found })?;
+        let no_value = |fault: &str| ConstantError::NoValue(format!("the value is of type {fault}"));
+        let data_type = self.data_type().ok_or_else(|| {
+            no_value(&format!("number {}, which TensorFlow 2.21 does not have", self.proto.dtype))
+        })?;
         let whole = self.shape()?;
         let is_string = data_type == DataType::String;
         let size = match data_type.size() {
             Some(size) => size,
             // A string takes this much memory, however short it is. The bytes themselves are lent.
             None if is_string => size_of::<Cow<'_, [u8]>>(),
-            None => return Err(ConstantError::Handle { found: data_type }),
+            None => {
+                let why = "such values mean something to the program that has them only";
+                return Err(no_value(&format!("{data_type}: {why}")));
+            }
         };
         let content = &*self.proto.tensor_content;
         let is_lent = !content.is_empty() && !is_string;
@@ -214,6 +194,7 @@ impl<'a> Constant<'a> {
     /// So many bytes of the list that this type is stored in, whose last element is repeated.
     fn listed(&self, data_type: DataType, size: usize, bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(bytes_max);
+        // No element has less than a byte.
         self.put_elements(data_type, bytes_max, &mut bytes);
         bytes.truncate(bytes_max);
         // A list that is cut inside its only element has no element, which is zero.
@@ -226,19 +207,17 @@ impl<'a> Constant<'a> {
     /// Writes the elements of the list that this type is stored in, but not many more than needed.
     #[expect(clippy::cast_possible_truncation, reason = "TensorFlow's readers cut off what is too large")]
     #[expect(clippy::cast_sign_loss, reason = "the bits are those of the unsigned type")]
-    fn put_elements(&self, data_type: DataType, bytes_max: usize, out: &mut Vec<u8>) {
+    fn put_elements(&self, data_type: DataType, most: usize, out: &mut Vec<u8>) {
         use DataType as T;
         fn put<T: Copy, const N: usize>(
             list: &[T],
-            bytes_max: usize,
+            most: usize,
             out: &mut Vec<u8>,
             bytes: impl Fn(T) -> [u8; N],
         ) {
-            list.iter().take(bytes_max).for_each(|value| out.extend_from_slice(&bytes(*value)));
+            list.iter().take(most).for_each(|value| out.extend_from_slice(&bytes(*value)));
         }
         let proto = self.proto;
-        // No element has less than a byte.
-        let most = bytes_max;
         match data_type {
             T::Float16 | T::Bfloat16 => put(&proto.half_val, most, out, |bits| (bits as u16).to_le_bytes()),
             T::Float32 => put(&proto.float_val, most, out, f32::to_le_bytes),
@@ -279,7 +258,7 @@ fn repeat_last(bytes: &mut Vec<u8>, size: usize, bytes_max: usize) {
 
 /// Reads the first strings of those that TensorFlow packs into bytes: all lengths, then all strings.
 fn packed_strings(content: &[u8], count: usize, wanted: usize) -> Result<Vec<&[u8]>, ConstantError> {
-    let damaged = |fault: String| ConstantError::Strings { fault };
+    let damaged = |fault: String| ConstantError::NoValue(format!("the value's strings are damaged: {fault}"));
     // A length has a byte at least, which bounds the work, and what is allocated.
     if count > content.len() {
         return Err(damaged(format!("{} bytes cannot hold {count} lengths", content.len())));

@@ -11,7 +11,7 @@ use super::constant::ConstantError;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
-    /// A file cannot be read.
+    /// A file cannot be read, or is larger than a message can be.
     #[error("{}: cannot be read", shown::path(.path))]
     Io {
         /// The file.
@@ -20,41 +20,13 @@ pub enum GraphError {
         #[source]
         error: io::Error,
     },
-    /// The folder has no model.
-    #[error(
-        "{}: neither saved_model.pb nor saved_model.pbtxt is there: give the folder of a SavedModel",
-        shown::path(.folder)
-    )]
-    NoSavedModel {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The model is stored in chunks.
-    #[error(
-        "{}: models stored in chunks are not supported, and TensorFlow would read this one and not a \
-         saved_model.pb beside it: save the model without tf.saved_model.SaveOptions(\
-         experimental_image_format=True)",
-        shown::path(.path)
-    )]
-    Chunked {
-        /// The file with the first chunk's list.
+    /// No model that can be read is there: none at all, one in chunks, an empty file, or another message.
+    #[error("{}: {fault}", shown::path(.path))]
+    NoModel {
+        /// The file or folder.
         path: PathBuf,
-    },
-    /// The file is larger than a message can be.
-    #[error("{}: {found} bytes, where protobuf allows {allowed} in a message", shown::path(.path))]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The most that a message may have.
-        allowed: u64,
-    },
-    /// The file has no bytes.
-    #[error("{}: the file is empty: it was cut, or never written", shown::path(.path))]
-    Empty {
-        /// The file.
-        path: PathBuf,
+        /// What is there, and what to do.
+        fault: String,
     },
     /// Bytes are not the message that should be there.
     #[error("{}: not a {message}, or damaged: {fault}", shown::path(.path))]
@@ -79,18 +51,6 @@ pub enum GraphError {
         column: usize,
         /// What is wrong.
         fault: String,
-    },
-    /// The file holds another message than the caller takes it for.
-    #[error("{}: holds a {found}, not a {wanted}: {remedy}", shown::path(.path))]
-    OtherMessage {
-        /// The file.
-        path: PathBuf,
-        /// What it holds.
-        found: &'static str,
-        /// What should be there.
-        wanted: &'static str,
-        /// What to do.
-        remedy: &'static str,
     },
     /// No meta graph has exactly these tags.
     #[error(
@@ -188,8 +148,8 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    pub(super) fn io(path: &Path, error: io::Error) -> Self {
-        GraphError::Io { path: path.to_owned(), error }
+    pub(super) fn no_model(path: &Path, fault: &str) -> Self {
+        GraphError::NoModel { path: path.to_owned(), fault: fault.to_owned() }
     }
 
     pub(super) fn damaged(path: &Path, fault: String) -> Self {

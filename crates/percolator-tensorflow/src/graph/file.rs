@@ -1,6 +1,5 @@
 //! Files with one message, in protobuf's binary form or in text.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use percolator_files::input_file;
@@ -23,19 +22,11 @@ pub(super) struct Read<M> {
 
 /// The bytes of a file. They are no more than a message can have.
 pub(super) fn read(path: &Path) -> Result<Bytes, GraphError> {
-    let io = |error| GraphError::io(path, error);
-    let (file, length) = input_file::open(path).map_err(io)?;
-    let room = usize::try_from(length.min(MESSAGE_BYTES_MAX)).unwrap_or(usize::MAX);
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(room).map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
-    file.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > MESSAGE_BYTES_MAX {
-        let (path, allowed) = (path.to_owned(), MESSAGE_BYTES_MAX);
-        return Err(GraphError::TooLarge { path, found: length, allowed });
-    }
+    let bytes = input_file::read(path, MESSAGE_BYTES_MAX)
+        .map_err(|error| GraphError::Io { path: path.to_owned(), error })?;
     // A single line break would be an empty text; it is the rest of a truncated file.
     if bytes.trim_ascii().is_empty() {
-        return Err(GraphError::Empty { path: path.to_owned() });
+        return Err(GraphError::no_model(path, "the file is empty: it was cut, or never written"));
     }
     Ok(bytes.into())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prost::bytes::Bytes;
 
 use super::asset::{self, Asset};
-use super::constant::Constant;
+use super::constant::{Constant, ConstantError};
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::library::GraphFunction;
@@ -81,7 +81,11 @@ impl MetaGraph {
             "node" | "library" | "versions" | "version" | "debug_info" => {
                 Ok(Self::alone(path, file::parse(path, "GraphDef", text)?))
             }
-            "saved_model_schema_version" | "meta_graphs" => Err(is_saved_model(path)),
+            "saved_model_schema_version" | "meta_graphs" => {
+                let fault = "holds a SavedModel, not a MetaGraphDef or GraphDef: open its folder as a \
+                             SavedModel";
+                Err(GraphError::no_model(path, fault))
+            }
             _ => Ok(Self::whole(path, None, file::parse(path, "MetaGraphDef", text)?)),
         }
     }
@@ -320,14 +324,17 @@ impl MetaGraph {
                 input_of: None,
             });
         };
-        let error = |error| {
+        let value = match node.attr("value") {
+            Some(Attr::Tensor(constant)) => constant.value(),
+            _ => {
+                let fault = format!("a node of operation {:?} has no value in the graph", node.op());
+                Err(ConstantError::NoValue(fault))
+            }
+        };
+        value.map_err(|error| {
             let (path, node) = (self.path.clone(), name.to_owned());
             GraphError::Constant { path, node, error }
-        };
-        match node.attr("value") {
-            Some(Attr::Tensor(constant)) => constant.value().map_err(error),
-            _ => Err(error(super::constant::ConstantError::NoValue { op: node.op().to_owned() })),
-        }
+        })
     }
 
     /// Returns its variables: those of the graph in the order of the file, then those that only its
@@ -367,15 +374,6 @@ impl MetaGraph {
     /// The folder of the model that it is part of.
     pub(super) fn model(&self) -> Option<&Path> {
         self.model.as_deref()
-    }
-}
-
-fn is_saved_model(path: &Path) -> GraphError {
-    GraphError::OtherMessage {
-        path: path.to_owned(),
-        found: "SavedModel",
-        wanted: "MetaGraphDef or GraphDef",
-        remedy: "open its folder as a SavedModel",
     }
 }
 

@@ -90,18 +90,14 @@ impl MetaGraph {
         outputs: &[impl AsRef<str>],
         given: &[impl AsRef<str>],
     ) -> Result<Vec<Node<'_>>, GraphError> {
-        let mut fed = HashSet::new();
-        for name in given {
-            let input = Input::parse(name.as_ref());
-            fed.insert((self.number_of(input, None)?, output_of(input)));
-        }
+        let place = |name: &str| {
+            let input = Input::parse(name);
+            Ok::<_, GraphError>((self.number_of(input, None)?, output_of(input)))
+        };
+        let fed: HashSet<_> = given.iter().map(|name| place(name.as_ref())).collect::<Result<_, _>>()?;
+        let mut next: Vec<_> = outputs.iter().map(|name| place(name.as_ref())).collect::<Result<_, _>>()?;
         let count = self.node_protos().len();
         let (mut is_needed, mut is_walked) = (vec![false; count], vec![false; count]);
-        let mut next = Vec::new();
-        for name in outputs {
-            let input = Input::parse(name.as_ref());
-            next.push((self.number_of(input, None)?, output_of(input)));
-        }
         while let Some((number, output)) = next.pop() {
             is_needed[number] = true;
             let is_fed = output.is_some() && fed.contains(&(number, output));

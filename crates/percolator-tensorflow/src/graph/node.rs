@@ -61,8 +61,8 @@ impl<'a> Node<'a> {
         let mut names = Vec::new();
         for (_, attr) in self.attrs() {
             match attr {
-                Attr::Function(function) => names.push(function.name()),
-                Attr::List(list) => names.extend(list.functions().map(|function| function.name())),
+                Attr::Function(function) => names.push(&*function.name),
+                Attr::List(list) => names.extend(list.func.iter().map(|function| &*function.name)),
                 _ => {}
             }
         }
@@ -161,16 +161,18 @@ pub enum Attr<'a> {
     Shape(&'a proto::TensorShapeProto),
     /// A tensor.
     Tensor(Constant<'a>),
-    /// A list of any of the others.
-    List(AttrList<'a>),
-    /// A function with attributes of its own.
-    Function(Function<'a>),
+    /// A list of any of the others. All its elements are of one kind; an empty one may be of any.
+    List(&'a proto::attr_value::ListValue),
+    /// A function of the graph's library, by its name, and the attributes that it is called with.
+    Function(&'a proto::NameAttrList),
     /// A name that stands for an attribute of the function that the node is part of.
     Placeholder(&'a str),
 }
 
 impl<'a> Attr<'a> {
-    fn of(value: &'a proto::AttrValue) -> Option<Self> {
+    /// Reads the value of an attribute, if it is set.
+    #[must_use]
+    pub fn of(value: &'a proto::AttrValue) -> Option<Self> {
         use proto::attr_value::Value as V;
         Some(match value.value.as_ref()? {
             V::S(bytes) => Attr::String(bytes),
@@ -180,8 +182,8 @@ impl<'a> Attr<'a> {
             V::Type(number) => Attr::Type(*number),
             V::Shape(shape) => Attr::Shape(shape),
             V::Tensor(tensor) => Attr::Tensor(Constant::new(tensor)),
-            V::List(list) => Attr::List(AttrList { proto: list }),
-            V::Func(function) => Attr::Function(Function { proto: function }),
+            V::List(list) => Attr::List(list),
+            V::Func(function) => Attr::Function(function),
             V::Placeholder(name) => Attr::Placeholder(name),
         })
     }
@@ -211,77 +213,5 @@ impl<'a> Attr<'a> {
             Attr::Shape(shape) => Shape::of(shape).ok(),
             _ => None,
         }
-    }
-}
-
-/// A list in an attribute. All its elements are of one kind; an empty one may be of any.
-#[derive(Clone, Copy, Debug)]
-pub struct AttrList<'a> {
-    proto: &'a proto::attr_value::ListValue,
-}
-
-impl<'a> AttrList<'a> {
-    /// Returns its strings.
-    pub fn strings(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        self.proto.s.iter().map(|bytes| &**bytes)
-    }
-
-    /// Returns its integers.
-    #[must_use]
-    pub fn ints(&self) -> &'a [i64] {
-        &self.proto.i
-    }
-
-    /// Returns its floating-point numbers.
-    #[must_use]
-    pub fn floats(&self) -> &'a [f32] {
-        &self.proto.f
-    }
-
-    /// Returns its truth values.
-    #[must_use]
-    pub fn bools(&self) -> &'a [bool] {
-        &self.proto.b
-    }
-
-    /// Returns its types, by their numbers in TensorFlow's messages.
-    #[must_use]
-    pub fn types(&self) -> &'a [i32] {
-        &self.proto.r#type
-    }
-
-    /// Returns its shapes.
-    #[must_use]
-    pub fn shapes(&self) -> &'a [proto::TensorShapeProto] {
-        &self.proto.shape
-    }
-
-    /// Returns its tensors.
-    pub fn tensors(&self) -> impl ExactSizeIterator<Item = Constant<'a>> + use<'a> {
-        self.proto.tensor.iter().map(Constant::new)
-    }
-
-    /// Returns its functions.
-    pub fn functions(&self) -> impl ExactSizeIterator<Item = Function<'a>> + use<'a> {
-        self.proto.func.iter().map(|proto| Function { proto })
-    }
-}
-
-/// A function that an attribute names.
-#[derive(Clone, Copy, Debug)]
-pub struct Function<'a> {
-    proto: &'a proto::NameAttrList,
-}
-
-impl<'a> Function<'a> {
-    /// Returns its name in the graph's library.
-    #[must_use]
-    pub fn name(&self) -> &'a str {
-        &self.proto.name
-    }
-
-    /// Returns the attributes that it is called with, in the order of their names.
-    pub fn attrs(&self) -> impl Iterator<Item = (&'a str, Attr<'a>)> + use<'a> {
-        self.proto.attr.iter().filter_map(|(name, value)| Some((&**name, Attr::of(value)?)))
     }
 }

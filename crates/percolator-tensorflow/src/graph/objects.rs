@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use super::error::GraphError;
+use crate::checkpoint::escape;
 use crate::proto::trackable_object_graph::trackable_object::SlotVariableReference as SlotVariable;
 use crate::proto::{self, saved_object};
 
@@ -28,48 +29,6 @@ pub struct SavedObject<'a> {
     proto: &'a proto::SavedObject,
 }
 
-/// What an object is.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug)]
-pub enum ObjectKind<'a> {
-    /// An object of a class, by its identifier: `_generic_user_object`, `trackable_list_wrapper`.
-    User(&'a str),
-    /// A file of the folder `assets`, by its number among the graph's [assets](super::MetaGraph::assets).
-    Asset(i32),
-    /// A function of Python, with the names of the graph's functions that it became.
-    Function(&'a [String]),
-    /// A variable.
-    Variable(&'a proto::SavedVariable),
-    /// One function of the graph.
-    ConcreteFunction(&'a str),
-    /// A constant, by the name of its node.
-    Constant(&'a str),
-    /// A resource, a table for one, by its device.
-    Resource(&'a str),
-    /// A tensor that a function has captured.
-    Captured(&'a str),
-    /// The model does not say.
-    Unknown,
-}
-
-impl ObjectKind<'_> {
-    /// Returns what it is, in a word or two.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            ObjectKind::User(_) => "object",
-            ObjectKind::Asset(_) => "asset",
-            ObjectKind::Function(_) => "function",
-            ObjectKind::Variable(_) => "variable",
-            ObjectKind::ConcreteFunction(_) => "concrete function",
-            ObjectKind::Constant(_) => "constant",
-            ObjectKind::Resource(_) => "resource",
-            ObjectKind::Captured(_) => "captured tensor",
-            ObjectKind::Unknown => "unknown",
-        }
-    }
-}
-
 impl<'a> SavedObject<'a> {
     /// Returns its number among the model's objects.
     #[must_use]
@@ -77,23 +36,12 @@ impl<'a> SavedObject<'a> {
         self.number
     }
 
-    /// Returns what it is.
+    /// Returns what it is; `None` if the model does not say. An asset has its number among the graph's
+    /// [assets](super::MetaGraph::assets), and a function of Python the names of the graph's functions that
+    /// it became.
     #[must_use]
-    pub fn kind(&self) -> ObjectKind<'a> {
-        use saved_object::Kind as K;
-        match &self.proto.kind {
-            Some(K::UserObject(user)) => ObjectKind::User(&user.identifier),
-            Some(K::Asset(asset)) => ObjectKind::Asset(asset.asset_file_def_index),
-            Some(K::Function(function)) => ObjectKind::Function(&function.concrete_functions),
-            Some(K::Variable(variable)) => ObjectKind::Variable(variable),
-            Some(K::BareConcreteFunction(function)) => {
-                ObjectKind::ConcreteFunction(&function.concrete_function_name)
-            }
-            Some(K::Constant(constant)) => ObjectKind::Constant(&constant.operation),
-            Some(K::Resource(resource)) => ObjectKind::Resource(&resource.device),
-            Some(K::CapturedTensor(captured)) => ObjectKind::Captured(&captured.name),
-            None => ObjectKind::Unknown,
-        }
+    pub fn kind(&self) -> Option<&'a saved_object::Kind> {
+        self.proto.kind.as_ref()
     }
 
     /// Returns the name that the program registered its class under; empty if under none.
@@ -231,7 +179,7 @@ impl<'a> ObjectTree<'a> {
         // What an optimizer keeps beside a variable is named by both.
         let (optimizer, slot) = self.slots.get(&number)?;
         let variable = self.key(index(slot.original_variable_node_id))?;
-        let (optimizer, name) = (self.key(*optimizer)?, escaped(&slot.slot_name));
+        let (optimizer, name) = (self.key(*optimizer)?, escape(&slot.slot_name));
         Some(format!("{variable}.OPTIMIZER_SLOT/{optimizer}{name}/{VALUE}"))
     }
 
@@ -249,11 +197,6 @@ impl<'a> ObjectTree<'a> {
 
     /// The path of an object as checkpoints write it, with `/` after each name.
     fn key(&self, number: usize) -> Option<String> {
-        Some(self.path(number)?.into_iter().map(|name| escaped(name) + "/").collect())
+        Some(self.path(number)?.into_iter().map(|name| escape(name) + "/").collect())
     }
-}
-
-/// A name as checkpoints write it in a path.
-fn escaped(name: &str) -> String {
-    name.replace('.', "..").replace('/', ".S")
 }

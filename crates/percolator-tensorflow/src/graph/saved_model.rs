@@ -8,6 +8,7 @@ use prost::bytes::Bytes;
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
+use crate::paths::folder_of;
 use crate::proto;
 
 /// The meta graphs of a model as bytes, which are parts of the model's.
@@ -52,23 +53,26 @@ impl SavedModel {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, GraphError> {
         let given = folder.as_ref();
         if given.is_file() {
-            let folder = match given.parent() {
-                Some(folder) if !folder.as_os_str().is_empty() => folder,
-                _ => Path::new("."),
-            };
             let is_text = given.extension().is_some_and(|extension| extension == "pbtxt");
-            return Self::read(folder, given.to_owned(), is_text);
+            return Self::read(folder_of(given), given.to_owned(), is_text);
         }
         let [chunked, binary, text] =
             ["saved_model.cpb", "saved_model.pb", "saved_model.pbtxt"].map(|name| given.join(name));
         // In TensorFlow's order.
         if chunked.exists() {
-            return Err(GraphError::Chunked { path: chunked });
+            let fault = "models stored in chunks are not supported, and TensorFlow would read this one and \
+                         not a saved_model.pb beside it: save the model without \
+                         tf.saved_model.SaveOptions(experimental_image_format=True)";
+            return Err(GraphError::no_model(&chunked, fault));
         }
         match (binary.exists(), text.exists()) {
             (true, _) => Self::read(given, binary, false),
             (false, true) => Self::read(given, text, true),
-            (false, false) => Err(GraphError::NoSavedModel { folder: given.to_owned() }),
+            (false, false) => {
+                let fault = "neither saved_model.pb nor saved_model.pbtxt is there: give the folder of a \
+                             SavedModel";
+                Err(GraphError::no_model(given, fault))
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::proto;
+use crate::tensor::AXES_MAX;
 
 /// The shape of a tensor, as far as a graph says it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -14,17 +15,14 @@ pub enum Shape {
     Known(Vec<Option<u64>>),
 }
 
-/// The most axes of a tensor, which is TensorFlow's own limit.
-pub(super) const RANK_MAX: usize = 254;
-
 impl Shape {
     /// Reads a shape, or says what is wrong with it.
     pub(super) fn of(proto: &proto::TensorShapeProto) -> Result<Self, String> {
         if proto.unknown_rank {
             return Ok(Shape::Unknown);
         }
-        if proto.dim.len() > RANK_MAX {
-            return Err(format!("has {} axes, where {RANK_MAX} are allowed", proto.dim.len()));
+        if proto.dim.len() > AXES_MAX {
+            return Err(format!("has {} axes, where {AXES_MAX} are allowed", proto.dim.len()));
         }
         let extent = |dim: &proto::tensor_shape_proto::Dim| match (dim.size, u64::try_from(dim.size)) {
             (-1, _) => Ok(None),

@@ -7,10 +7,10 @@ use prost::Message as _;
 use super::error::GraphError;
 use super::meta_graph::MetaGraph;
 use super::node::{Attr, Input, Node};
-use super::objects::{ObjectKind, ObjectTree};
+use super::objects::ObjectTree;
 use super::shape::Shape;
 use crate::DataType;
-use crate::proto::{SavedVariable, VariableDef, collection_def};
+use crate::proto::{SavedVariable, VariableDef, collection_def, saved_object};
 
 /// A variable of a graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,8 +211,8 @@ fn path(objects: &ObjectTree<'_>, object: usize) -> Option<Vec<String>> {
 /// The objects that are variables, with their numbers.
 fn variable_objects<'a>(objects: &ObjectTree<'a>) -> impl Iterator<Item = (usize, &'a SavedVariable)> {
     let all = (0..objects.len()).filter_map(|number| objects.get(number));
-    all.filter_map(|object| match object.kind() {
-        ObjectKind::Variable(proto) => Some((object.number(), proto)),
+    all.filter_map(|object| match object.kind()? {
+        saved_object::Kind::Variable(proto) => Some((object.number(), proto)),
         _ => None,
     })
 }

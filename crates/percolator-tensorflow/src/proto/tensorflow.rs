@@ -120,8 +120,6 @@ pub mod trackable_object_graph {
         >,
         #[prost(message, optional, tag = "4")]
         pub registered_saver: ::core::option::Option<super::RegisteredSaver>,
-        #[prost(message, optional, tag = "5")]
-        pub has_checkpoint_values: ::core::option::Option<bool>,
     }
     /// Nested message and enum types in `TrackableObject`.
     pub mod trackable_object {
@@ -156,8 +154,6 @@ pub mod trackable_object_graph {
 pub struct RegisteredSaver {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub object_name: ::prost::alloc::string::String,
 }
 /// The file `saved_model.pb`, or in text `saved_model.pbtxt`.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -193,27 +189,14 @@ pub struct MetaGraphDef {
 }
 /// Nested message and enum types in `MetaGraphDef`.
 pub mod meta_graph_def {
-    #[derive(Clone, PartialEq, ::prost::Message)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct MetaInfoDef {
-        #[prost(string, tag = "1")]
-        pub meta_graph_version: ::prost::alloc::string::String,
-        #[prost(message, optional, tag = "2")]
-        pub stripped_op_list: ::core::option::Option<super::OpList>,
-        #[prost(message, optional, tag = "3")]
-        pub any_info: ::core::option::Option<::prost_types::Any>,
         #[prost(string, repeated, tag = "4")]
         pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
         #[prost(string, tag = "5")]
         pub tensorflow_version: ::prost::alloc::string::String,
         #[prost(string, tag = "6")]
         pub tensorflow_git_version: ::prost::alloc::string::String,
-        #[prost(bool, tag = "7")]
-        pub stripped_default_attrs: bool,
-        #[prost(btree_map = "string, string", tag = "8")]
-        pub function_aliases: ::prost::alloc::collections::BTreeMap<
-            ::prost::alloc::string::String,
-            ::prost::alloc::string::String,
-        >,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -222,8 +205,6 @@ pub struct GraphDef {
     pub node: ::prost::alloc::vec::Vec<NodeDef>,
     #[prost(message, optional, tag = "4")]
     pub versions: ::core::option::Option<VersionDef>,
-    #[prost(int32, tag = "3")]
-    pub version: i32,
     #[prost(message, optional, tag = "2")]
     pub library: ::core::option::Option<FunctionDefLibrary>,
 }
@@ -302,8 +283,6 @@ pub struct TensorProto {
     pub dtype: i32,
     #[prost(message, optional, tag = "2")]
     pub tensor_shape: ::core::option::Option<TensorShapeProto>,
-    #[prost(int32, tag = "3")]
-    pub version_number: i32,
     #[prost(bytes = "vec", tag = "4")]
     pub tensor_content: ::prost::alloc::vec::Vec<u8>,
     #[prost(int32, repeated, tag = "13")]
@@ -351,22 +330,10 @@ pub struct FunctionDefLibrary {
 pub struct FunctionDef {
     #[prost(message, optional, tag = "1")]
     pub signature: ::core::option::Option<OpDef>,
-    #[prost(btree_map = "string, message", tag = "5")]
-    pub attr: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        AttrValue,
-    >,
-    #[prost(btree_map = "uint32, uint32", tag = "8")]
-    pub resource_arg_unique_id: ::prost::alloc::collections::BTreeMap<u32, u32>,
     #[prost(message, repeated, tag = "3")]
     pub node_def: ::prost::alloc::vec::Vec<NodeDef>,
     #[prost(btree_map = "string, string", tag = "4")]
     pub ret: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    #[prost(btree_map = "string, string", tag = "6")]
-    pub control_ret: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
@@ -380,22 +347,6 @@ pub struct OpDef {
     pub input_arg: ::prost::alloc::vec::Vec<op_def::ArgDef>,
     #[prost(message, repeated, tag = "3")]
     pub output_arg: ::prost::alloc::vec::Vec<op_def::ArgDef>,
-    #[prost(string, repeated, tag = "20")]
-    pub control_output: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(string, tag = "5")]
-    pub summary: ::prost::alloc::string::String,
-    #[prost(string, tag = "6")]
-    pub description: ::prost::alloc::string::String,
-    #[prost(bool, tag = "18")]
-    pub is_commutative: bool,
-    #[prost(bool, tag = "16")]
-    pub is_aggregate: bool,
-    #[prost(bool, tag = "17")]
-    pub is_stateful: bool,
-    #[prost(bool, tag = "19")]
-    pub allows_uninitialized_input: bool,
-    #[prost(bool, tag = "21")]
-    pub is_distributed_communication: bool,
 }
 /// Nested message and enum types in `OpDef`.
 pub mod op_def {
@@ -403,22 +354,12 @@ pub mod op_def {
     pub struct ArgDef {
         #[prost(string, tag = "1")]
         pub name: ::prost::alloc::string::String,
-        #[prost(string, tag = "2")]
-        pub description: ::prost::alloc::string::String,
         #[prost(int32, tag = "3")]
         pub r#type: i32,
-        #[prost(string, tag = "4")]
-        pub type_attr: ::prost::alloc::string::String,
-        #[prost(string, tag = "5")]
-        pub number_attr: ::prost::alloc::string::String,
-        #[prost(string, tag = "6")]
-        pub type_list_attr: ::prost::alloc::string::String,
-        #[prost(bool, tag = "16")]
-        pub is_ref: bool,
     }
 }
 /// The names of the nodes that save and restore.
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SaverDef {
     #[prost(string, tag = "1")]
     pub filename_tensor_name: ::prost::alloc::string::String,
@@ -426,14 +367,6 @@ pub struct SaverDef {
     pub save_tensor_name: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub restore_op_name: ::prost::alloc::string::String,
-    #[prost(int32, tag = "4")]
-    pub max_to_keep: i32,
-    #[prost(bool, tag = "5")]
-    pub sharded: bool,
-    #[prost(float, tag = "6")]
-    pub keep_checkpoint_every_n_hours: f32,
-    #[prost(int32, tag = "7")]
-    pub version: i32,
 }
 /// A file of the folder `assets`, and the tensor that is given its path.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -486,8 +419,6 @@ pub struct TypeSpecProto {
     pub type_spec_class: i32,
     #[prost(string, tag = "3")]
     pub type_spec_class_name: ::prost::alloc::string::String,
-    #[prost(int32, tag = "4")]
-    pub num_flat_components: i32,
 }
 /// The objects of a TF 2 SavedModel. The first node is the model.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -501,20 +432,12 @@ pub struct SavedObject {
     pub children: ::prost::alloc::vec::Vec<
         trackable_object_graph::trackable_object::ObjectReference,
     >,
-    #[prost(message, repeated, tag = "15")]
-    pub dependencies: ::prost::alloc::vec::Vec<
-        trackable_object_graph::trackable_object::ObjectReference,
-    >,
     #[prost(message, repeated, tag = "3")]
     pub slot_variables: ::prost::alloc::vec::Vec<
         trackable_object_graph::trackable_object::SlotVariableReference,
     >,
     #[prost(string, tag = "13")]
     pub registered_name: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "14")]
-    pub serialized_user_proto: ::core::option::Option<::prost_types::Any>,
-    #[prost(string, tag = "16")]
-    pub registered_saver: ::prost::alloc::string::String,
     #[prost(oneof = "saved_object::Kind", tags = "4, 5, 6, 7, 8, 9, 10, 12")]
     pub kind: ::core::option::Option<saved_object::Kind>,
 }
@@ -544,10 +467,6 @@ pub mod saved_object {
 pub struct SavedUserObject {
     #[prost(string, tag = "1")]
     pub identifier: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub version: ::core::option::Option<VersionDef>,
-    #[prost(string, tag = "3")]
-    pub metadata: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SavedAsset {
@@ -567,27 +486,13 @@ pub struct SavedVariable {
     pub shape: ::core::option::Option<TensorShapeProto>,
     #[prost(bool, tag = "3")]
     pub trainable: bool,
-    #[prost(int32, tag = "4")]
-    pub synchronization: i32,
-    #[prost(int32, tag = "5")]
-    pub aggregation: i32,
     #[prost(string, tag = "6")]
     pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "7")]
-    pub device: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "8")]
-    pub experimental_distributed_variable_components: ::prost::alloc::vec::Vec<
-        SavedVariable,
-    >,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SavedBareConcreteFunction {
     #[prost(string, tag = "1")]
     pub concrete_function_name: ::prost::alloc::string::String,
-    #[prost(string, repeated, tag = "2")]
-    pub argument_keywords: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(int64, tag = "3")]
-    pub allowed_positional_arguments: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SavedConstant {
@@ -603,13 +508,6 @@ pub struct SavedResource {
 pub struct CapturedTensor {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub concrete_function: ::prost::alloc::string::String,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct OpList {
-    #[prost(message, repeated, tag = "1")]
-    pub op: ::prost::alloc::vec::Vec<OpDef>,
 }
 /// A collection of a graph, `variables` for one; entries may be serialized messages.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -702,22 +600,10 @@ pub struct FingerprintDef {
 pub struct VariableDef {
     #[prost(string, tag = "1")]
     pub variable_name: ::prost::alloc::string::String,
-    #[prost(string, tag = "6")]
-    pub initial_value_name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub initializer_name: ::prost::alloc::string::String,
-    #[prost(string, tag = "3")]
-    pub snapshot_name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
     pub save_slice_info_def: ::core::option::Option<SaveSliceInfoDef>,
-    #[prost(bool, tag = "5")]
-    pub is_resource: bool,
     #[prost(bool, tag = "7")]
     pub trainable: bool,
-    #[prost(int32, tag = "8")]
-    pub synchronization: i32,
-    #[prost(int32, tag = "9")]
-    pub aggregation: i32,
 }
 /// Which slice of a partitioned variable a variable is.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

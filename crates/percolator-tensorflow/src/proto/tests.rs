@@ -21,7 +21,7 @@ const HEAD: &str = "\
 ";
 
 /// The messages that nothing in Rust reads. Fields of these types are not generated either.
-const NOT_READ: [&str; 22] = [
+const NOT_READ: [&str; 23] = [
     "BoundedTensorSpecProto",
     "DictValue",
     "FullTypeDef",
@@ -35,6 +35,7 @@ const NOT_READ: [&str; 22] = [
     "NoneValue",
     "OpDef.AttrDef",
     "OpDeprecation",
+    "OpList",
     "PairValue",
     "RegisteredGradient",
     "ResourceHandleProto",
@@ -46,20 +47,75 @@ const NOT_READ: [&str; 22] = [
     "VariantTensorDataProto",
 ];
 
+/// The other fields that nothing in Rust reads, by their messages.
+const FIELDS_NOT_READ: [(&str, &[&str]); 16] = [
+    ("CapturedTensor", &["concrete_function"]),
+    ("FunctionDef", &["attr", "resource_arg_unique_id", "control_ret"]),
+    ("GraphDef", &["version"]),
+    (
+        "MetaGraphDef.MetaInfoDef",
+        &["meta_graph_version", "any_info", "stripped_default_attrs", "function_aliases"],
+    ),
+    (
+        "OpDef",
+        &[
+            "control_output",
+            "summary",
+            "description",
+            "is_commutative",
+            "is_aggregate",
+            "is_stateful",
+            "allows_uninitialized_input",
+            "is_distributed_communication",
+        ],
+    ),
+    ("OpDef.ArgDef", &["description", "type_attr", "number_attr", "type_list_attr", "is_ref"]),
+    ("RegisteredSaver", &["object_name"]),
+    ("SavedBareConcreteFunction", &["argument_keywords", "allowed_positional_arguments"]),
+    ("SavedObject", &["dependencies", "serialized_user_proto", "registered_saver"]),
+    ("SavedUserObject", &["version", "metadata"]),
+    (
+        "SavedVariable",
+        &["synchronization", "aggregation", "device", "experimental_distributed_variable_components"],
+    ),
+    ("SaverDef", &["max_to_keep", "sharded", "keep_checkpoint_every_n_hours", "version"]),
+    ("TensorProto", &["version_number"]),
+    ("TrackableObjectGraph.TrackableObject", &["has_checkpoint_values"]),
+    ("TypeSpecProto", &["num_flat_components"]),
+    (
+        "VariableDef",
+        &[
+            "initial_value_name",
+            "initializer_name",
+            "snapshot_name",
+            "is_resource",
+            "synchronization",
+            "aggregation",
+        ],
+    ),
+];
+
 /// Whether a type is one of these, or lies in one.
 fn is_not_read(type_name: &str) -> bool {
     let rest = |name: &&str| type_name.strip_prefix(".tensorflow.")?.strip_prefix(*name);
     NOT_READ.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The names of messages, and of those that lie in them.
+/// Whether a field of the message of this name is one that is read, if its type is.
+fn is_field_read(message: &str, field: &str) -> bool {
+    let is_its = |name: &str| message.strip_prefix(".tensorflow.") == Some(name);
+    !FIELDS_NOT_READ.iter().any(|(name, fields)| is_its(name) && fields.contains(&field))
+}
+
+/// The names of messages, of their fields, and of the messages that lie in them.
 fn names(scope: &str, messages: &[DescriptorProto]) -> Vec<String> {
-    let with_nested = |message: &DescriptorProto| {
+    let with_parts = |message: &DescriptorProto| {
         let name = format!("{scope}.{}", message.name());
+        let fields = message.field.iter().map(|field| format!("{name}.{}", field.name())).collect();
         let nested = names(&name, &message.nested_type);
-        [vec![name], nested].concat()
+        [vec![name], fields, nested].concat()
     };
-    messages.iter().flat_map(with_nested).collect()
+    messages.iter().flat_map(with_parts).collect()
 }
 
 /// Leaves out of messages what nothing reads, and makes numbers of enums.
@@ -78,7 +134,8 @@ fn cut(scope: &str, messages: &mut Vec<DescriptorProto>) {
             }
             let name = field.type_name();
             let is_own = name.starts_with(&format!("{path}."));
-            !is_not_read(name) && (!is_own || kept.iter().any(|kept| kept == name))
+            let is_type_kept = !is_own || kept.iter().any(|kept| kept == name);
+            !is_not_read(name) && is_type_kept && is_field_read(&path, field.name())
         });
     }
     messages.retain(|message| {
@@ -175,7 +232,11 @@ fn what_is_not_read_is_in_the_schema() {
     let descriptors = protox::compile(["tensorflow.proto"], [folder]).expect("the schema is valid");
     let files = descriptors.file.iter().filter(|file| file.package() == "tensorflow");
     let found: Vec<_> = files.flat_map(|file| names(".tensorflow", &file.message_type)).collect();
-    for name in NOT_READ {
+    let of_message = |(message, fields): &(&str, &[&str])| {
+        fields.iter().map(|field| format!("{message}.{field}")).collect::<Vec<_>>()
+    };
+    let fields = FIELDS_NOT_READ.iter().flat_map(of_message);
+    for name in NOT_READ.map(str::to_owned).into_iter().chain(fields) {
         assert!(found.contains(&format!(".tensorflow.{name}")), "the schema has no {name}");
     }
 }

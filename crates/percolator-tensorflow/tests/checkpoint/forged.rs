@@ -522,10 +522,12 @@ fn odd_names_and_empty_tensors_are_tensors() {
 fn what_a_header_forbids_is_not_read() {
     let mut bundle = Bundle::new();
     bundle.header.version.as_mut().unwrap().min_consumer = 2;
-    assert!(matches!(refused(&bundle), CheckpointError::Version { producer: 1, .. }));
+    let message = refused(&bundle).to_string();
+    assert!(message.contains("format is 1: it is for readers of version 2 and later"), "{message}");
     bundle.header.version.as_mut().unwrap().min_consumer = 0;
     bundle.header.version.as_mut().unwrap().bad_consumers = vec![1];
-    assert!(matches!(refused(&bundle), CheckpointError::Version { .. }));
+    let message = refused(&bundle).to_string();
+    assert!(message.contains("this one, of version 1, may not read it"), "{message}");
     bundle.header.version = None;
     assert!(open(&bundle).1.is_empty(), "a checkpoint of before versions");
     let folder = tempfile::tempdir().unwrap();

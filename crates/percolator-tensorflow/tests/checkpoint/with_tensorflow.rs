@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use percolator_files::Access;
-use percolator_tensorflow::{Checkpoint, CheckpointError, Elements};
+use percolator_tensorflow::{Checkpoint, Elements};
 use serde_json::Value;
 
 use crate::golden::{data, digest};
@@ -77,7 +77,7 @@ fn what_tensorflow_wrote_before_is_read() {
     let name = b"tensorflow::TensorList";
     assert!(variants.iter().all(|variant| variant.windows(name.len()).any(|part| part == name)));
     let error = Checkpoint::open(data("more/first/model.ckpt")).unwrap_err();
-    assert!(matches!(error, CheckpointError::V1 { .. }), "{error}");
+    assert!(error.to_string().contains("first format (V1)"), "{error}");
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn what_tensorflow_writes_now_is_read() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     check_folder(folder.path());
     let error = Checkpoint::open(folder.path().join("first/model.ckpt")).unwrap_err();
-    assert!(matches!(error, CheckpointError::V1 { .. }), "{error}");
+    assert!(error.to_string().contains("first format (V1)"), "{error}");
 }

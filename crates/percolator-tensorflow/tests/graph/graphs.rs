@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use percolator_tensorflow::graph::{GraphFault, Input, Node, ObjectKind, VariableKind};
+use percolator_tensorflow::graph::{GraphFault, Input, Node, VariableKind};
+use percolator_tensorflow::proto::saved_object::Kind;
 use percolator_tensorflow::{GraphError, MetaGraph, SavedModel};
 use tempfile::TempDir;
 
@@ -154,10 +155,9 @@ fn the_module_has_objects_variables_an_asset_and_functions() {
     assert!(model.fingerprint().unwrap().unwrap().saved_model_checksum != 0);
     let graph = model.meta_graph(&["serve"]).unwrap();
     let objects = graph.objects().unwrap().unwrap();
-    assert!(
-        matches!(objects.find(&["layers", "0"]).unwrap().kind(), ObjectKind::Variable(b) if b.name == "b")
-    );
-    assert!(matches!(objects.find(&["vocab"]).unwrap().kind(), ObjectKind::Asset(0)));
+    let kind = |path: &[&str]| objects.find(path).unwrap().kind().unwrap();
+    assert!(matches!(kind(&["layers", "0"]), Kind::Variable(b) if b.name == "b"));
+    assert!(matches!(kind(&["vocab"]), Kind::Asset(asset) if asset.asset_file_def_index == 0));
     assert_eq!(objects.path(7).unwrap(), ["layers", "0"]);
     let variables = graph.variables().unwrap();
     let key = |name: &str| variables.iter().find(|one| one.name == name).unwrap().checkpoint_key.clone();

@@ -70,7 +70,7 @@ fn read_all(graph: &MetaGraph, with_text: bool) {
         let _ = asset.path();
     }
     if let Ok(Some(objects)) = graph.objects() {
-        objects.objects().for_each(|object| drop((object.kind().name(), objects.path(object.number()))));
+        objects.objects().for_each(|object| drop((object.kind(), objects.path(object.number()))));
     }
     if with_text {
         let _ = (graph.to_text(), graph.to_dot());

@@ -95,7 +95,7 @@ impl SentencePiece {
         let ids = model.ids()?;
         let byte_ids = model.byte_ids(&ids)?;
         let user_defined = model.of_kind(Kind::UserDefined);
-        let normalizer = Normalizer::new(&model.normalizer, DoubleArray::new(user_defined))?;
+        let normalizer = Normalizer::new(&model.table, model.rules, DoubleArray::new(user_defined))?;
         let cut = match model.algorithm {
             Algorithm::Unigram => Cut::Unigram(Viterbi::new(&model)),
             Algorithm::Bpe => Cut::Bpe(Bpe::new(&model)),

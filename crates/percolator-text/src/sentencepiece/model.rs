@@ -66,11 +66,9 @@ pub(super) struct Piece {
     pub(super) kind: Kind,
 }
 
-/// How text is normalised.
-#[derive(Debug)]
+/// How text is normalised, beside the table of replacements.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The table of replacements; empty if there is none.
-    pub(super) table: Vec<u8>,
     pub(super) adds_dummy_prefix: bool,
     pub(super) removes_extra_space: bool,
     pub(super) escapes_space: bool,
@@ -91,7 +89,9 @@ pub(super) struct Model {
     pub(super) algorithm: Algorithm,
     pub(super) pieces: Vec<Piece>,
     pub(super) unknown: u32,
-    pub(super) normalizer: Rules,
+    /// The table of replacements; empty if there is none.
+    pub(super) table: Vec<u8>,
+    pub(super) rules: Rules,
     falls_back_to_bytes: bool,
 }
 
@@ -141,7 +141,7 @@ fn damaged<T>(message: String) -> Result<T, ModelError> {
 pub(super) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
     let proto = ModelProto::decode(bytes).map_err(|error| ModelError::Damaged(error.to_string()))?;
     let trainer = proto.trainer.unwrap_or_default();
-    let rules = proto.normalizer.unwrap_or_default();
+    let normalizer = proto.normalizer.unwrap_or_default();
     if proto.pieces.is_empty() {
         return damaged("it has no pieces".to_owned());
     }
@@ -162,20 +162,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
     let [unknown] = unknown[..] else {
         return damaged(format!("it has {} pieces for unknown text, and one is needed", unknown.len()));
     };
-    let normalizer = Rules {
-        adds_dummy_prefix: rules.add_dummy_prefix(),
-        removes_extra_space: rules.remove_extra_whitespaces(),
-        escapes_space: rules.escape_whitespaces(),
+    let rules = Rules {
+        adds_dummy_prefix: normalizer.add_dummy_prefix(),
+        removes_extra_space: normalizer.remove_extra_whitespaces(),
+        escapes_space: normalizer.escape_whitespaces(),
         space_is_suffix: trainer.treat_whitespace_as_suffix(),
-        table: rules.precompiled_charsmap.unwrap_or_default(),
     };
-    Ok(Model {
-        algorithm,
-        pieces,
-        unknown,
-        normalizer,
-        falls_back_to_bytes: trainer.byte_fallback.unwrap_or(false),
-    })
+    let table = normalizer.precompiled_charsmap.unwrap_or_default();
+    let falls_back_to_bytes = trainer.byte_fallback();
+    Ok(Model { algorithm, pieces, unknown, table, rules, falls_back_to_bytes })
 }
 
 fn read(id: u32, proto: PieceProto) -> Result<Piece, ModelError> {

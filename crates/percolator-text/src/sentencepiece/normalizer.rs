@@ -28,15 +28,13 @@ pub(super) struct Normalizer {
     /// ASCII characters that stay as they are when another ASCII character follows, whatever it is. Looked up
     /// first, because most text consists of them.
     is_plain: [bool; 128],
-    adds_dummy_prefix: bool,
-    removes_extra_space: bool,
-    escapes_space: bool,
-    space_is_suffix: bool,
+    rules: Rules,
 }
 
 impl Normalizer {
-    pub(super) fn new(rules: &Rules, user_defined: DoubleArray) -> Result<Self, ModelError> {
-        let (units, replacements) = match &rules.table[..] {
+    /// `table` is the model's table of replacements; empty if there is none.
+    pub(super) fn new(table: &[u8], rules: Rules, user_defined: DoubleArray) -> Result<Self, ModelError> {
+        let (units, replacements) = match table {
             [] => (Vec::new(), Vec::new()),
             [a, b, c, d, rest @ ..] => {
                 let bytes = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
@@ -55,28 +53,20 @@ impl Normalizer {
                 return Err(ModelError::Damaged(format!("its table of replacements has {bytes} bytes")));
             }
         };
-        let mut normalizer = Normalizer {
-            units,
-            replacements,
-            user_defined,
-            is_plain: [false; 128],
-            adds_dummy_prefix: rules.adds_dummy_prefix,
-            removes_extra_space: rules.removes_extra_space,
-            escapes_space: rules.escapes_space,
-            space_is_suffix: rules.space_is_suffix,
-        };
+        let mut normalizer = Normalizer { units, replacements, user_defined, is_plain: [false; 128], rules };
         normalizer.is_plain = std::array::from_fn(|code| normalizer.stays_plain(code));
         Ok(normalizer)
     }
 
     /// Normalises UTF-8 text into `normalized`, whose content is replaced.
     pub(super) fn normalize(&self, text: &[u8], normalized: &mut Vec<u8>) -> Result<(), TooLong> {
+        let Rules { adds_dummy_prefix, removes_extra_space, escapes_space, space_is_suffix } = self.rules;
         normalized.clear();
         // Places in a text have 32 bits, and a blank that is written takes up to three bytes.
         let allowed = text.len().saturating_mul(GROWTH_MAX).saturating_add(GROWTH_MORE);
         let allowed = allowed.min(u32::MAX as usize / 4);
         let mut rest = text;
-        if self.removes_extra_space {
+        if removes_extra_space {
             while let (b" ", used) = self.first(rest) {
                 rest = &rest[used..];
             }
@@ -84,11 +74,11 @@ impl Normalizer {
         if rest.is_empty() {
             return Ok(());
         }
-        let space = if self.escapes_space { SPACE } else { b" " };
-        if self.adds_dummy_prefix && !self.space_is_suffix {
+        let space = if escapes_space { SPACE } else { b" " };
+        if adds_dummy_prefix && !space_is_suffix {
             normalized.extend_from_slice(space);
         }
-        let mut was_space = self.removes_extra_space;
+        let mut was_space = removes_extra_space;
         while !rest.is_empty() {
             let (mut piece, used) = self.first(rest);
             if was_space {
@@ -105,16 +95,16 @@ impl Normalizer {
                 }
             }
             if let Some(last) = piece.last() {
-                was_space = self.removes_extra_space && *last == b' ';
+                was_space = removes_extra_space && *last == b' ';
             }
             rest = &rest[used..];
         }
-        if self.removes_extra_space {
+        if removes_extra_space {
             while normalized.ends_with(space) {
                 normalized.truncate(normalized.len() - space.len());
             }
         }
-        if self.adds_dummy_prefix && self.space_is_suffix {
+        if adds_dummy_prefix && space_is_suffix {
             normalized.extend_from_slice(space);
         }
         Ok(())

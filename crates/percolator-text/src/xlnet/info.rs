@@ -90,23 +90,14 @@ pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
 
 /// A JSON string, in ASCII alone.
 fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for unit in text.encode_utf16() {
-        match unit {
-            0x22 => quoted.push_str("\\\""),
-            0x5c => quoted.push_str("\\\\"),
-            0x0a => quoted.push_str("\\n"),
-            0x0d => quoted.push_str("\\r"),
-            0x09 => quoted.push_str("\\t"),
-            0x08 => quoted.push_str("\\b"),
-            0x0c => quoted.push_str("\\f"),
-            0x20..=0x7e => quoted.extend(char::from_u32(u32::from(unit))),
-            other => {
-                let _ = write!(quoted, "\\u{other:04x}");
-            }
+    let mut quoted = String::new();
+    for unit in serde_json::Value::from(text).to_string().encode_utf16() {
+        match u8::try_from(unit) {
+            Ok(plain @ b' '..=b'~') => quoted.push(char::from(plain)),
+            // What JSON would leave as it is: Python writes the numbers of its halves.
+            _ => _ = write!(quoted, "\\u{unit:04x}"),
         }
     }
-    quoted.push('"');
     quoted
 }
 

@@ -45,7 +45,7 @@ impl<'v> Masks<'v> {
             let length = (random.choice_by(&self.lengths) + 1).min(goal_or_all - masked);
             let context = length * self.alpha / self.beta;
             let before = random.below(context);
-            let starts = (at + before..tokens.len()).find(|at| self.is_start(tokens[*at]));
+            let starts = (at + before..tokens.len()).find(|at| self.vocabulary.is_start(tokens[*at]));
             let Some((begin, end)) = starts.and_then(|begin| Some((begin, self.end(tokens, begin, length)?)))
             else {
                 break;
@@ -64,16 +64,12 @@ impl<'v> Masks<'v> {
         }
     }
 
-    fn is_start(&self, token: u32) -> bool {
-        self.vocabulary.is_start(token)
-    }
-
     /// The end of the n-gram that starts at `begin`. `None` if it is not before the last token.
     fn end(&self, tokens: &[u32], begin: usize, length: usize) -> Option<usize> {
         if !self.mends_quirks {
             return Some(begin + length).filter(|end| *end < tokens.len());
         }
-        let mut words = (begin + 1..tokens.len()).filter(|at| self.is_start(tokens[*at]));
+        let mut words = (begin + 1..tokens.len()).filter(|at| self.vocabulary.is_start(tokens[*at]));
         words.nth(length - 1)
     }
 }

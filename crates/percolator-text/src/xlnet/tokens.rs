@@ -317,10 +317,7 @@ impl Cutter<'_> {
     }
 
     fn not_utf8(&self, place: &Place<'_>, line: &[u8]) -> PrepareError {
-        let valid = match std::str::from_utf8(line) {
-            Ok(_) => 0,
-            Err(error) => error.valid_up_to(),
-        };
+        let valid = std::str::from_utf8(line).map_or_else(|error| error.valid_up_to(), |_| 0);
         let (path, offset) = (self.path(place), place.block.offset + (place.offset + valid) as u64);
         let found = line.get(valid).copied().unwrap_or_default();
         PrepareError::Refused(format!(

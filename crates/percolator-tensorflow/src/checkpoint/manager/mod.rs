@@ -12,8 +12,8 @@ use self::listed::Listed;
 pub use self::options::{ManagerOptions, ManagerRules};
 pub use self::saved::{NotRemoved, Saved};
 use super::state::{StateError, StateFile};
-use super::writer::{CheckpointWriter, index_path, new_prefix, previous_prefix, remove, remove_unfinished};
-use crate::paths::{folder_of, with_suffix};
+use super::writer::{CheckpointWriter, new_prefix, previous_prefix, remove, remove_unfinished};
+use crate::paths::{folder_of, index_path, with_suffix};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -126,7 +126,8 @@ impl CheckpointManager {
     }
 
     fn resume_saver(&mut self, listed: Option<Listed>, now: f64) {
-        self.preserved = now + self.options.hours().map_or(f64::INFINITY, |hours| hours * SECONDS_PER_HOUR);
+        let hours = self.options.keep_every_hours.unwrap_or(f64::INFINITY);
+        self.preserved = now + hours * SECONDS_PER_HOUR;
         let Some(listed) = listed else { return };
         self.latest = Some(listed.latest);
         if self.options.limit().is_none() {
@@ -236,7 +237,7 @@ impl CheckpointManager {
             |previous| manager.borrow_mut().list_previous(&prefix, previous),
             || manager.borrow_mut().list_new(&prefix, seconds(now)),
         )?;
-        let mut saved = Saved::new(prefix);
+        let mut saved = Saved { prefix, removed: Vec::new(), not_removed: Vec::new(), outdated_list: None };
         saved.outdated_list = self.sweep(&mut saved).err();
         saved.warn();
         Ok(saved)
@@ -321,7 +322,7 @@ impl CheckpointManager {
         let newer = self.kept.split_off(surplus);
         for oldest in std::mem::take(&mut self.kept) {
             let is_due = |hours: f64| oldest.written - hours * SECONDS_PER_HOUR >= self.preserved;
-            if self.options.hours().is_some_and(is_due) {
+            if self.options.keep_every_hours.is_some_and(is_due) {
                 self.preserved = oldest.written;
             } else if !self.remove_old(&oldest.prefix, saved) {
                 self.kept.push(oldest);
@@ -345,7 +346,7 @@ impl CheckpointManager {
             return;
         }
         let oldest = self.kept.remove(0);
-        if let Some(hours) = self.options.hours().filter(|_| oldest.written > self.preserved) {
+        if let Some(hours) = self.options.keep_every_hours.filter(|_| oldest.written > self.preserved) {
             self.preserved += hours * SECONDS_PER_HOUR;
         } else if !self.remove_old(&oldest.prefix, saved) {
             self.unremoved.push(oldest.prefix);

@@ -69,15 +69,10 @@ impl ManagerOptions {
     pub(super) fn check(&self) -> Result<(), StateError> {
         let refused = |option, found: String, allowed| Err(StateError::Option { option, found, allowed });
         let is_name = |name: &str| Path::new(name).file_name().is_some_and(|only| only == name);
-        if !is_name(&self.name) {
-            return refused("name", format!("{:?}", self.name), "give a file's name, without `/`");
-        }
-        if !is_name(&self.state_name) {
-            return refused(
-                "state_name",
-                format!("{:?}", self.state_name),
-                "give a file's name, without `/`",
-            );
+        for (option, name) in [("name", &self.name), ("state_name", &self.state_name)] {
+            if !is_name(name) {
+                return refused(option, format!("{name:?}"), "give a file's name, without `/`");
+            }
         }
         match self.keep_every_hours {
             Some(hours) if !(hours > 0.0 && hours.is_finite()) => {
@@ -85,10 +80,6 @@ impl ManagerOptions {
             }
             _ => Ok(()),
         }
-    }
-
-    pub(super) fn hours(&self) -> Option<f64> {
-        self.keep_every_hours
     }
 
     /// How many stay, or `None` for all.

@@ -34,10 +34,6 @@ pub struct NotRemoved {
 }
 
 impl Saved {
-    pub(super) fn new(prefix: PathBuf) -> Self {
-        Saved { prefix, removed: Vec::new(), not_removed: Vec::new(), outdated_list: None }
-    }
-
     pub(super) fn warn(&self) {
         for NotRemoved { prefix, error } in &self.not_removed {
             let (prefix, error) = (shown::path(prefix), shown::with_sources(error));

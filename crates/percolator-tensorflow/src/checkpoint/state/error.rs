@@ -21,19 +21,6 @@ pub enum StateError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file is longer than any that names checkpoints.
-    #[error(
-        "{}: not a list of checkpoints: it has {found} bytes, and {allowed} are allowed",
-        shown::path(path)
-    )]
-    Length {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The most that are allowed.
-        allowed: u64,
-    },
     /// The file is not the text of a `CheckpointState`.
     #[error(
         "{}, line {line}: {message}; mend the line, or remove the file and name a checkpoint by its prefix",

@@ -3,14 +3,14 @@
 mod error;
 mod text;
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use percolator_files::whole_file;
+use percolator_files::{input_file, whole_file};
 
 pub use self::error::StateError;
-use super::writer::{index_path, new_prefix, previous_prefix};
-use crate::paths::open_regular;
+use super::writer::{new_prefix, previous_prefix};
+use crate::paths::index_path;
 use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.
@@ -102,21 +102,10 @@ impl StateFile {
     }
 
     fn text(&self) -> Result<Option<String>, StateError> {
-        let io = |action| StateError::io(&self.path, action);
-        let (file, bytes) = match open_regular(&self.path) {
+        let text = match input_file::read(&self.path, BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(io("open the file"))?,
+            read => read.map_err(StateError::io(&self.path, "read the file"))?,
         };
-        let too_long = |found| StateError::Length { path: self.path.clone(), found, allowed: BYTES_MAX };
-        if bytes > BYTES_MAX {
-            return Err(too_long(bytes));
-        }
-        let mut text = Vec::new();
-        file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(io("read the file"))?;
-        // It has grown.
-        if text.len() as u64 > BYTES_MAX {
-            return Err(too_long(text.len() as u64));
-        }
         let text = String::from_utf8(text).map_err(|error| {
             let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();

@@ -1,12 +1,10 @@
 //! A data file that is being written: the bytes of tensors, one after the other.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use percolator_files::checksum::Crc32c;
 use percolator_files::whole_file::{Existing, WholeFile};
-
-use crate::paths::with_suffix;
 
 /// Bytes that are gathered before the system is asked to write them.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -82,14 +80,4 @@ impl Sink for DataFile {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
-}
-
-/// The path of a checkpoint's data file.
-pub(in crate::checkpoint) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
-    with_suffix(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
-}
-
-/// The path of a checkpoint's index.
-pub(in crate::checkpoint) fn index_path(prefix: &Path) -> PathBuf {
-    with_suffix(prefix, ".index")
 }

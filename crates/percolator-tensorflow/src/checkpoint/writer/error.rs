@@ -10,25 +10,13 @@ use percolator_leveldb::table::BuildError;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The prefix cannot be one of a checkpoint.
-    #[error("{} cannot be the prefix of a checkpoint: {message}", shown::path(prefix))]
-    Prefix {
+    /// No checkpoint can have this prefix, or this many data files, or it has no such one.
+    #[error("checkpoint {}: {message}", shown::path(prefix))]
+    Refused {
         /// The prefix.
         prefix: PathBuf,
         /// What is wrong, and what to do.
-        message: &'static str,
-    },
-    /// A checkpoint cannot have this many data files, or has no such one.
-    #[error("checkpoint {}: {found} is no number of {what}: {allowed}", shown::path(prefix))]
-    Shards {
-        /// The prefix.
-        prefix: PathBuf,
-        /// What is counted.
-        what: &'static str,
-        /// The number found.
-        found: usize,
-        /// What is allowed.
-        allowed: String,
+        message: String,
     },
     /// There are files of a checkpoint with this prefix, which are to stay.
     #[error(
@@ -49,25 +37,7 @@ pub enum WriteError {
         /// The system's error.
         source: io::Error,
     },
-    /// The name cannot be one of a tensor.
-    #[error("checkpoint {}: no tensor can have the name {name}: {message}", shown::path(prefix))]
-    Name {
-        /// The prefix.
-        prefix: PathBuf,
-        /// The name, quoted.
-        name: String,
-        /// Why not, and what to do.
-        message: &'static str,
-    },
-    /// The name is taken.
-    #[error("checkpoint {}: {name} is there already: give each tensor its own name", shown::path(prefix))]
-    Duplicate {
-        /// The prefix.
-        prefix: PathBuf,
-        /// The tensor's name, quoted; of a slice with its region.
-        name: String,
-    },
-    /// A checkpoint cannot hold the tensor's type, shape or elements.
+    /// A checkpoint cannot hold the tensor's name, type, shape or elements, or has such a tensor already.
     #[error("checkpoint {}, tensor {name}: {reason}", shown::path(prefix))]
     Tensor {
         /// The prefix.
@@ -104,18 +74,17 @@ impl WriteError {
         let path = path.to_owned();
         move |source| WriteError::Io { path, action, source }
     }
+
+    pub(super) fn refused(prefix: &Path, message: impl Into<String>) -> Self {
+        WriteError::Refused { prefix: prefix.to_owned(), message: message.into() }
+    }
+
+    pub(super) fn tensor(prefix: &Path, name: &[u8], reason: impl Into<String>) -> Self {
+        WriteError::Tensor { prefix: prefix.to_owned(), name: quoted(name), reason: reason.into() }
+    }
 }
 
 /// A tensor's name for a message, quoted.
 pub(super) fn quoted(name: &[u8]) -> String {
-    const NAME_MAX: usize = 200;
-
-    match std::str::from_utf8(name) {
-        Ok(text) if text.chars().count() <= NAME_MAX => format!("{text:?}"),
-        _ => {
-            let front = name.get(..NAME_MAX).unwrap_or(name);
-            let more = if front.len() < name.len() { "..." } else { "" };
-            format!("\"{}\"{more}", front.escape_ascii())
-        }
-    }
+    str::from_utf8(name).map_or_else(|_| shown::quoted(name).to_string(), crate::checkpoint::error::quoted)
 }

@@ -24,8 +24,6 @@ use percolator_leveldb::table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 
 use self::data_file::DataFile;
-use self::data_file::data_path;
-pub(super) use self::data_file::index_path;
 pub use self::error::WriteError;
 use self::error::quoted;
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
@@ -37,14 +35,15 @@ pub use self::stream::{data_file_bytes, write_data_file};
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
 use crate::checkpoint::slices::{Extent, name_of_key};
+use crate::paths::{SHARDS_MAX, data_path, index_path};
 use crate::proto::{BundleEntryProto, BundleHeaderProto, VersionDef};
 use crate::tensor::elements;
 use crate::{DataType, Elements, Tensor, TensorError};
 
-/// A data file's number has five digits.
-const SHARDS_MAX: usize = 99_999;
 /// The version that TensorFlow's own writer states.
 const VERSION: i32 = 1;
+/// What is wrong with a second tensor of one name.
+const TAKEN: &str = "it is there already: give each tensor its own name";
 
 /// Writes a checkpoint: an index and one data file, or several.
 ///
@@ -110,7 +109,7 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if no file can be written there; [`WriteError::Prefix`] for a prefix that has no name,
+    /// [`WriteError`] if no file can be written there; [`WriteError::Refused`] for a prefix that has no name,
     /// or whose name ends in `.index` or `.percolator-previous`.
     pub fn create(prefix: impl AsRef<Path>) -> Result<Self, WriteError> {
         Self::create_sharded(prefix, 1)
@@ -122,7 +121,7 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), and [`WriteError::Shards`] for none or more than 99,999.
+    /// As [`create`](Self::create), and [`WriteError::Refused`] for none or more than 99,999.
     pub fn create_sharded(prefix: impl AsRef<Path>, shards: usize) -> Result<Self, WriteError> {
         let prefix = prefix.as_ref().to_owned();
         Self::check(&prefix, shards, Existing::Replace)?;
@@ -151,9 +150,8 @@ impl CheckpointWriter {
     pub(crate) fn check(prefix: &Path, shards: usize, existing: Existing) -> Result<(), WriteError> {
         check_prefix(prefix)?;
         if !(1..=SHARDS_MAX).contains(&shards) {
-            let allowed = format!("1 to {SHARDS_MAX} are allowed");
-            let prefix = prefix.to_owned();
-            return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
+            let message = format!("{shards} is no number of data files: 1 to {SHARDS_MAX} are allowed");
+            return Err(WriteError::refused(prefix, message));
         }
         check_free(prefix, existing)
     }
@@ -162,12 +160,12 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Shards`] if there is no such one.
+    /// [`WriteError::Refused`] if there is no such one.
     pub fn set_shard(&mut self, shard: usize) -> Result<(), WriteError> {
         if shard >= self.files.len() {
-            let prefix = self.prefix.clone();
-            let allowed = format!("there are {}, counted from 0", self.files.len());
-            return Err(WriteError::Shards { prefix, what: "a data file", found: shard, allowed });
+            let files = self.files.len();
+            let message = format!("{shard} is no number of a data file: there are {files}, counted from 0");
+            return Err(WriteError::refused(&self.prefix, message));
         }
         self.shard = shard;
         Ok(())
@@ -291,7 +289,7 @@ impl CheckpointWriter {
         let text = self.check_name(name)?;
         let bytes = check_tensor(data_type, shape).map_err(|reason| self.refused(text, reason))?;
         if self.entries.contains_key(name) || self.sliced.contains_key(text) {
-            return Err(self.duplicate(quoted(name)));
+            return Err(self.refused(text, TAKEN));
         }
         let (name, shape) = (text.to_owned(), shape.to_vec());
         Ok(Planned { name, data_type, shape, bytes, slice: None })
@@ -311,13 +309,13 @@ impl CheckpointWriter {
             return self.plan(name, data_type, shape);
         };
         if self.entries.contains_key(name) {
-            return Err(self.duplicate(quoted(name)));
+            return Err(self.refused(text, TAKEN));
         }
         if let Some(sliced) = self.sliced.get(text) {
             sliced.check(data_type, shape, &region).map_err(refused)?;
         }
         if self.entries.contains_key(&region.key(text)) {
-            return Err(self.duplicate(format!("{} in the region {}", quoted(name), region.spelled())));
+            return Err(self.refused(text, format!("its region {} is there already", region.spelled())));
         }
         let slice_shape = region.shape();
         let bytes = check_tensor(data_type, &slice_shape).map_err(refused)?;
@@ -329,7 +327,7 @@ impl CheckpointWriter {
     fn check_name<'n>(&self, name: &'n [u8]) -> Result<&'n str, WriteError> {
         match &self.failed {
             Some(failed) => Err(self.unfinished(failed)),
-            None => check_name(&self.prefix, name),
+            None => check_name(name).map_err(|reason| WriteError::tensor(&self.prefix, name, reason)),
         }
     }
 
@@ -451,19 +449,14 @@ impl CheckpointWriter {
         synced.map_err(|source| WriteError::Index { path, source })
     }
 
-    fn refused(&self, name: &str, reason: String) -> WriteError {
-        let (prefix, name) = (self.prefix.clone(), quoted(name.as_bytes()));
-        WriteError::Tensor { prefix, name, reason }
+    fn refused(&self, name: &str, reason: impl Into<String>) -> WriteError {
+        WriteError::tensor(&self.prefix, name.as_bytes(), reason)
     }
 
     /// The error for a tensor whose elements are not written this way.
     fn other_way(&self, planned: &Planned, way: &str) -> WriteError {
         let found = planned.data_type;
         self.refused(&planned.name, format!("its elements are of type {found}: write it with {way}"))
-    }
-
-    fn duplicate(&self, name: String) -> WriteError {
-        WriteError::Duplicate { prefix: self.prefix.clone(), name }
     }
 
     fn unfinished(&self, name: &str) -> WriteError {
@@ -477,17 +470,14 @@ fn header(shards: i32) -> BundleHeaderProto {
     BundleHeaderProto { num_shards: shards, version: Some(version), ..Default::default() }
 }
 
-/// Returns a name as text, if a tensor can have it.
-fn check_name<'n>(prefix: &Path, name: &'n [u8]) -> Result<&'n str, WriteError> {
-    let refused = |message| Err(WriteError::Name { prefix: prefix.to_owned(), name: quoted(name), message });
+/// Returns a name as text, or why no tensor can have it.
+fn check_name(name: &[u8]) -> Result<&str, &'static str> {
     if name.is_empty() {
-        return refused("the empty key is the index's header: give another name");
+        return Err("the empty key is the index's header: give another name");
     }
     if name_of_key(name).is_some() {
-        return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
+        return Err("such names are the keys of slices: add the slice to its tensor with add_slice");
     }
-    let Ok(text) = std::str::from_utf8(name) else {
-        return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
-    };
-    Ok(text)
+    str::from_utf8(name)
+        .map_err(|_| "it is not UTF-8, and TensorFlow's Python reads no other: give another name")
 }

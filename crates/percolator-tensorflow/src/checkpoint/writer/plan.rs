@@ -2,11 +2,8 @@
 
 use super::slices::Region;
 use crate::proto::{BundleEntryProto, TensorShapeProto, tensor_shape_proto::Dim};
-use crate::tensor::elements;
+use crate::tensor::{AXES_MAX, elements};
 use crate::{DataType, TensorError};
-
-/// TensorFlow reads shapes of no more extents.
-const RANK_MAX: usize = 254;
 
 /// A tensor in slices.
 #[derive(Debug)]
@@ -81,9 +78,9 @@ pub(super) fn check_tensor(data_type: DataType, shape: &[usize]) -> Result<usize
     if data_type == DataType::Resource {
         return Err(format!("its elements are of type {data_type}, which no checkpoint can hold"));
     }
-    if shape.len() > RANK_MAX {
+    if shape.len() > AXES_MAX {
         let found = shape.len();
-        return Err(format!("its shape has {found} extents: TensorFlow allows {RANK_MAX}"));
+        return Err(format!("its shape has {found} extents: TensorFlow allows {AXES_MAX}"));
     }
     if let Some(&found) = shape.iter().find(|&&extent| i64::try_from(extent).is_err()) {
         let most = i64::MAX;

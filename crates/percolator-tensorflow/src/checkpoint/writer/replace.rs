@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use percolator_files::folder_turn::FolderTurn;
 use percolator_files::whole_file::{self, Existing, WholeFile};
 
-use super::data_file::{DataFile, index_path};
+use super::data_file::DataFile;
 use super::error::WriteError;
 use crate::checkpoint::find::read_index;
 use crate::checkpoint::index::read_header;
-use crate::paths::{folder_of, with_suffix};
+use crate::paths::{folder_of, index_path, with_suffix};
 
 /// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
 pub(crate) const PREVIOUS: &str = ".percolator-previous";
@@ -174,13 +174,12 @@ fn check_name(prefix: &Path) -> Result<(), WriteError> {
     if ends_in_name(prefix) {
         return Ok(());
     }
-    let message = "it has no name after the last `/`: add one, such as `model`";
-    Err(WriteError::Prefix { prefix: prefix.to_owned(), message })
+    Err(WriteError::refused(prefix, "it has no name after the last `/`: add one, such as `model`"))
 }
 
 /// Checks that a caller's checkpoint can have this prefix.
 pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
-    let refused = |message| Err(WriteError::Prefix { prefix: prefix.to_owned(), message });
+    let refused = |message: &str| Err(WriteError::refused(prefix, message));
     check_name(prefix)?;
     let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
     if name.ends_with(PREVIOUS.as_bytes()) {
@@ -303,7 +302,7 @@ fn sync_folder(prefix: &Path) {
 mod tests {
     use super::*;
     use crate::CheckpointWriter;
-    use crate::checkpoint::writer::data_file::data_path;
+    use crate::paths::data_path;
 
     #[test]
     fn what_comes_between_the_check_and_the_names_stays() {

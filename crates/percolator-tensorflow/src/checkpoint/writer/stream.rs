@@ -12,7 +12,7 @@ use prost::Message as _;
 use super::data_file::Sink;
 use super::plan::{check_tensor, entry_of, signed};
 use super::strings::{put_strings, put_variants};
-use super::{WriteError, check_name, error::quoted, header};
+use super::{TAKEN, WriteError, check_name, header};
 use crate::proto::BundleEntryProto;
 use crate::{DataType, Elements, Tensor};
 
@@ -41,25 +41,22 @@ pub fn write_data_file<'t, 'e: 't>(
     to: &mut dyn Write,
     tensors: impl IntoIterator<Item = (&'t str, &'t Tensor<'e>)>,
 ) -> io::Result<Vec<u8>> {
-    let refused = |error: WriteError| io::Error::new(io::ErrorKind::InvalidInput, error);
-    let prefix = Path::new("model");
+    let refused = |name: &str, reason: &str| {
+        let error = WriteError::tensor(Path::new("model"), name.as_bytes(), reason);
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    };
     let mut to = Streamed { to, bytes: 0 };
     let mut entries: BTreeMap<&str, BundleEntryProto> = BTreeMap::new();
     for (name, tensor) in tensors {
-        check_name(prefix, name.as_bytes()).map_err(refused)?;
-        let of_tensor = |reason: String| {
-            let (prefix, name) = (prefix.to_owned(), quoted(name.as_bytes()));
-            WriteError::Tensor { prefix, name, reason }
-        };
-        check_tensor(tensor.data_type(), tensor.shape()).map_err(of_tensor).map_err(refused)?;
+        check_name(name.as_bytes()).map_err(|reason| refused(name, reason))?;
+        check_tensor(tensor.data_type(), tensor.shape()).map_err(|reason| refused(name, &reason))?;
         let offset = to.bytes;
         let mut entry = entry_of(tensor.data_type(), tensor.shape());
         entry.offset = signed(offset);
         entry.crc32c = put(&mut to, tensor)?;
         entry.size = signed(to.bytes - offset);
         if entries.insert(name, entry).is_some() {
-            let (prefix, name) = (prefix.to_owned(), quoted(name.as_bytes()));
-            return Err(refused(WriteError::Duplicate { prefix, name }));
+            return Err(refused(name, TAKEN));
         }
     }
     let mut builder = TableBuilder::new(Vec::new(), TableOptions::default());
@@ -146,7 +143,8 @@ mod tests {
     #[test]
     fn names_that_no_tensor_can_have_are_refused() {
         let one = Tensor::new(DataType::Int8, [], vec![1]).unwrap();
-        for (names, due) in [(&["a", "a"][..], "\"a\" is there already"), (&[""], "no tensor can have")] {
+        let cases = [(&["a", "a"][..], "\"a\": it is there already"), (&[""], "\"\": the empty key")];
+        for (names, due) in cases {
             let all = names.iter().map(|&name| (name, &one));
             let error = write_data_file(&mut Vec::new(), all).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -9,7 +9,7 @@
 mod header;
 mod stored;
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 
 pub use self::header::npy_header;
 pub(super) use self::header::{Header, PREFIX_BYTES, length};
@@ -244,20 +244,11 @@ impl<'a> Written<'a> {
             Elements::Bytes(bytes) => out.write_all(bytes),
             Elements::Strings(strings) => strings.iter().try_for_each(|string| {
                 out.write_all(string)?;
-                zeros(out, self.width.saturating_sub(string.len()))
+                let missing = self.width.saturating_sub(string.len()) as u64;
+                io::copy(&mut io::repeat(0).take(missing), out).map(drop)
             }),
         }
     }
-}
-
-fn zeros(out: &mut impl Write, mut count: usize) -> io::Result<()> {
-    const ZEROS: [u8; 256] = [0; 256];
-    while count > 0 {
-        let some = ZEROS.get(..count).unwrap_or(&ZEROS);
-        out.write_all(some)?;
-        count = count.saturating_sub(some.len());
-    }
-    Ok(())
 }
 
 /// Whether NumPy's files hold elements of this type.

@@ -15,6 +15,7 @@
 
 use std::sync::LazyLock;
 
+use percolator_files::shown;
 use regex_lite::Regex;
 
 use super::super::file::Part;
@@ -105,7 +106,7 @@ impl Stored {
         let text = unquoted('\'').or(unquoted('"'));
         let stored = text.map_or_else(|| of_fields(descr), of_text);
         let remedy = || remedy(text.unwrap_or_default());
-        stored.ok_or_else(|| part.foreign(format!("of NumPy's type {}", shown(descr)), remedy()))
+        stored.ok_or_else(|| part.foreign(format!("of NumPy's type {}", shown::line(descr)), remedy()))
     }
 }
 
@@ -147,13 +148,6 @@ fn of_fields(descr: &str) -> Option<Stored> {
     let (own, is_named) = self::letter(data_type)?;
     let fits = is_named && (letter == own || letter == 'V') && bytes == size(data_type);
     fits.then_some(Stored::Numbers { data_type, is_big_endian })
-}
-
-/// The front of a type, which may have many fields.
-fn shown(descr: &str) -> String {
-    let front: String = descr.chars().take(100).collect();
-    let more = if front.len() < descr.len() { "..." } else { "" };
-    format!("{}{more}", front.escape_debug())
 }
 
 fn remedy(text: &str) -> &'static str {
