@@ -9,7 +9,7 @@ use percolator::feed::SourceSpec;
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, NetState};
 use percolator::source::Access;
-use percolator::{ColorMode, Feed, Net, Phase, Transform};
+use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform};
 use percolator_data::{ChannelOrder, Content};
 use percolator_files::shown;
 
@@ -119,6 +119,14 @@ macro_rules! choices {
 }
 
 pub(crate) use choices;
+
+/// A builder with an option, if it was given.
+pub(super) fn with<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match value {
+        Some(value) => set(builder, value),
+        None => builder,
+    }
+}
 
 choices! {
     #[derive(Default)]
@@ -252,10 +260,7 @@ impl SourceArgs {
             described.feed =
                 described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
         }
-        if let Some(root) = &state.root {
-            described.feed = described.feed.root(root);
-        }
-        described.feed = described.feed.access(state.access());
+        described.feed = with(described.feed, state.root.as_ref(), FeedBuilder::root).access(state.access());
         if state.allow_log_gaps {
             described.feed = described.feed.log_gaps(LogGaps::Allow);
         }
@@ -361,20 +366,12 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 impl TransformArgs {
     /// The configured transform. Options that are not set stay as in `transform`.
-    pub(super) fn or(&self, mut transform: Transform) -> Transform {
-        if let Some([height, width]) = self.resize {
-            transform = transform.resize(height, width);
-        }
-        if let Some(crop) = self.crop {
-            transform = transform.crop(crop);
-        }
-        if let Some(mirror) = self.mirror {
-            transform = transform.mirror(mirror);
-        }
-        if let Some(scale) = self.scale {
-            transform = transform.scale(scale);
-        }
-        transform.color(self.color())
+    pub(super) fn or(&self, transform: Transform) -> Transform {
+        let resized = |transform: Transform, [height, width]: [u32; 2]| transform.resize(height, width);
+        let transform = with(transform, self.resize, resized);
+        let transform = with(transform, self.crop, Transform::crop);
+        let transform = with(transform, self.mirror, Transform::mirror);
+        with(transform, self.scale, Transform::scale).color(self.color.into())
     }
 
     /// Whether a mean to subtract is set.
@@ -388,10 +385,6 @@ impl TransformArgs {
             Some(path) => transform.mean_file(path),
             None => transform.mean_values(&*self.mean_value),
         }
-    }
-
-    pub(super) fn color(&self) -> ColorMode {
-        self.color.into()
     }
 }
 

@@ -23,7 +23,7 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
-use crate::args::choices;
+use crate::args::{choices, with};
 use crate::data_set::OpenArgs;
 use crate::exit;
 use crate::out::stdout;
@@ -347,17 +347,14 @@ impl OutputArgs {
         images: ImageOptions,
         records: RecordOptions,
     ) -> anyhow::Result<ExitCode> {
-        let mut convert = conversion::Convert::new(input, &self.output, self.backend.into())
+        let convert = conversion::Convert::new(input, &self.output, self.backend.into())
             .images(images)
             .records(records)
             .force(self.force)
             .resume(self.resume);
-        if let Some(shards) = self.shards {
-            convert = convert.shards(shards);
-        }
-        if let Some(threads) = self.threads {
-            convert = convert.threads(threads.get().into());
-        }
+        let convert = with(convert, self.shards, conversion::Convert::shards);
+        let threads = self.threads.map(|threads| threads.get().into());
+        let convert = with(convert, threads, conversion::Convert::threads);
         let (progress, start) = (Progress::new(), Instant::now());
         let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?;
         let print = if self.json { print_json } else { print };

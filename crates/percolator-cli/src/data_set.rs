@@ -12,7 +12,7 @@ use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 use percolator_files::shown;
 
-use crate::args::AccessArg;
+use crate::args::{AccessArg, with};
 use crate::output::{FileKind, Output};
 use crate::watch::{self, Lines};
 
@@ -66,10 +66,7 @@ impl OpenArgs {
     pub(super) fn options(&self) -> OpenOptions {
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
         let options = OpenOptions::default().access(self.access.into()).log_gaps(gaps);
-        match &self.database {
-            Some(name) => options.database(name),
-            None => options,
-        }
+        with(options, self.database.as_ref(), OpenOptions::database)
     }
 }
 
@@ -79,14 +76,8 @@ impl DataArgs {
     }
 
     pub(super) fn options(&self) -> OpenOptions {
-        let options = match &self.root {
-            Some(root) => self.open.options().root_folder(root),
-            None => self.open.options(),
-        };
-        match &self.image {
-            Some(feature) => options.image_feature(feature),
-            None => options,
-        }
+        let options = with(self.open.options(), self.root.as_ref(), OpenOptions::root_folder);
+        with(options, self.image.as_ref(), OpenOptions::image_feature)
     }
 
     /// Does work beside a progress bar; on SIGINT or SIGTERM, it is told to stop.

@@ -16,7 +16,7 @@ use percolator_files::shown;
 use percolator_files::whole_file::{self, Existing};
 use serde_json::{Value, json};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs};
+use super::args::{SourceArgs, StateArgs, TransformArgs, with};
 use super::arrays::{self, Arrays, Written};
 use super::data_set::stdout;
 use super::fields::ExampleArgs;
@@ -242,13 +242,9 @@ impl Dump {
         whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
     }
 
-    fn with_options(&self, mut feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
-        if let Some(records) = self.batch_size {
-            feed = feed.batch_size(records);
-        }
-        if let Some(threads) = self.threads {
-            feed = feed.threads(threads);
-        }
+    fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
+        let feed = with(feed, self.batch_size, FeedBuilder::batch_size);
+        let mut feed = with(feed, self.threads, FeedBuilder::threads);
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
             ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
             // In TEST, Caffe gives every record to one solver. A net's layer may have its own phase, and its

@@ -10,11 +10,11 @@ use percolator::Snapshot;
 use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World};
 use percolator::record::StepId;
-use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, Source, TfRecord};
+use percolator::source::{Access, IndexPlace, LevelDb, Lmdb, LmdbOptions, Source, TfRecord};
 use percolator_files::shown;
 use serde_json::json;
 
-use super::args::AccessArg;
+use super::args::{AccessArg, with};
 use super::job::JobArgs;
 
 /// The number of steps printed by default.
@@ -137,11 +137,7 @@ impl Plan {
             return Ok(self.files.clone());
         }
         let access: Access = self.access.into();
-        let lmdb = Lmdb::options().access(access);
-        let lmdb = match &self.database {
-            Some(name) => lmdb.name(name),
-            None => lmdb,
-        };
+        let lmdb = with(Lmdb::options().access(access), self.database.as_ref(), LmdbOptions::name);
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
         let leveldb = LevelDb::options().access(access).log_gaps(gaps);
         let lmdbs = self.lmdb.iter().map(|path| count(&lmdb.open(path)?));

@@ -11,6 +11,7 @@ use percolator_measure::Job;
 use super::Bench;
 use super::data::{Data, default_cache};
 use super::synthetic::Kind;
+use crate::args::with;
 use crate::convert::BackendArg;
 use crate::described::Described;
 use crate::input::InputArgs;
@@ -70,9 +71,7 @@ impl Bench {
         };
         let transform = set.or(kind.transform(transform, is_float));
         described.feed = described.feed.phase(state.phase()).access(state.access()).transform(transform);
-        if let Some(fields) = kind.fields() {
-            described.feed = described.feed.example(fields);
-        }
+        described.feed = with(described.feed, kind.fields(), FeedBuilder::example);
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());
         let feed = pipeline.with_options(described.feed, dtype)?.batch_size(batch_size);
         self.job(self.job_name(kind), feed, dtype)

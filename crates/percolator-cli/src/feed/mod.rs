@@ -21,7 +21,7 @@ use percolator_distribute::Process;
 use percolator_files::{shown, whole_file};
 use percolator_observe::metrics::Endpoint;
 
-use crate::args::{millis, seconds};
+use crate::args::{millis, seconds, with};
 use crate::consumer::Consumer;
 use crate::data_set::stdout;
 use crate::input::InputArgs;
@@ -298,10 +298,7 @@ impl Feed {
             Some(records) => feed.global_batch_size(records),
             None => self.input.with_batch_size(feed),
         };
-        let mut feed = self.job.of_feed(feed);
-        if let Some(epochs) = self.epochs {
-            feed = feed.epochs(epochs);
-        }
+        let mut feed = with(self.job.of_feed(feed), self.epochs, FeedBuilder::epochs);
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
             // Saturating: no machine feeds that many.
             let replicas = workers.saturating_mul(self.input.pipeline.devices.len());
@@ -314,9 +311,7 @@ impl Feed {
             let (world, worker) = process.worker(self.input.pipeline.devices.len())?;
             feed = feed.worker(world, worker);
         }
-        if let Some(place) = &self.index {
-            feed = feed.index(place.clone());
-        }
+        feed = with(feed, self.index.clone(), FeedBuilder::index);
         if let Some(path) = &self.resume {
             feed = feed.resume(&Snapshot::recover(path)?);
         }
