@@ -355,8 +355,8 @@ impl OutputArgs {
         let convert = with(convert, self.shards, conversion::Convert::shards);
         let threads = self.threads.map(|threads| threads.get().into());
         let convert = with(convert, threads, conversion::Convert::threads);
-        let (progress, start) = (Progress::new(), Instant::now());
-        let summary = watched(self.quiet, &progress, rate, || Ok(convert.run(&progress)?))?;
+        let start = Instant::now();
+        let summary = watched(self.quiet, rate, |progress, _| Ok(convert.run(progress)?))?;
         let print = if self.json { print_json } else { print };
         print(&summary, start.elapsed())?;
         Ok(exit::found(summary.skipped == 0 || self.keep_going))

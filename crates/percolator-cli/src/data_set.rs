@@ -80,21 +80,12 @@ impl DataArgs {
         with(options, self.image.as_ref(), OpenOptions::image_feature)
     }
 
-    /// Does work beside a progress bar; on SIGINT or SIGTERM, it is told to stop.
+    /// Does work, which may print lines, beside a progress bar; on SIGINT or SIGTERM, it is told to stop.
     pub(super) fn watched<T: Send>(
-        &self,
-        work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<T> {
-        self.watched_and_said(|progress, _| work(progress))
-    }
-
-    /// Does the same for work that prints lines meanwhile.
-    pub(super) fn watched_and_said<T: Send>(
         &self,
         work: impl FnOnce(&Progress, &Lines) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        let progress = Progress::new();
-        watch::watched_and_said(self.quiet, &progress, watch::rate, |lines| work(&progress, lines))
+        watch::watched(self.quiet, watch::rate, work)
     }
 
     /// Checks that an output file can be written, before there is anything to write.

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
-use percolator::Progress;
 use percolator::receipt::{DataDigest, DigestDetail};
 use percolator_files::shown;
 use percolator_proof::digest_watched;
@@ -65,12 +64,10 @@ impl Digest {
         }
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
-        let progress = Progress::new();
-        let hash = || {
-            let digest = digest_watched(&described.feed, detail, &progress)?;
+        let digest = watched(self.quiet, rate, |progress, _| {
+            let digest = digest_watched(&described.feed, detail, progress)?;
             digest.context("stopped before the end, so there is no digest")
-        };
-        let digest = watched(self.quiet, &progress, rate, hash)?;
+        })?;
         let path = shown::path(&described.origin);
         ensure!(digest.contents().records() > 0, "{path}: there is no record, so there is no digest");
         if let Some(out) = out {

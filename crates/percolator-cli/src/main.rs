@@ -24,7 +24,6 @@ mod leases;
 mod log;
 mod man;
 mod mean;
-mod measured;
 mod metadata;
 mod model;
 mod npy;

@@ -52,7 +52,7 @@ impl Mean {
             only_channels: self.out.is_none(),
             threads: self.data.threads,
         };
-        let mean = self.data.watched(|progress| Ok(mean::mean(&data, &options, progress)?))?;
+        let mean = self.data.watched(|progress, _| Ok(mean::mean(&data, &options, progress)?))?;
         // The file is there before anything is printed, so a closed output does not lose it. If it cannot be
         // written, what was computed is printed even so.
         let written = match out {

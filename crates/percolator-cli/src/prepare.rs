@@ -210,12 +210,10 @@ impl Xlnet {
 
     fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.options();
-        let progress = Progress::new();
         let start = Instant::now();
         let mut first_record = None;
         let message = |progress: &Progress, took| rate(progress, took, &mut first_record);
-        let prepare = || Ok(xlnet::prepare(&options, &progress)?);
-        let summary = watched(self.quiet, &progress, message, prepare)?;
+        let summary = watched(self.quiet, message, |progress, _| Ok(xlnet::prepare(&options, progress)?))?;
         let mut out = stdout();
         match self.json {
             true => writeln!(out, "{}", facts(&summary))?,

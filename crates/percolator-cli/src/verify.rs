@@ -43,7 +43,7 @@ impl Verify {
         let named = self.quarantine.as_ref().map(Quarantined::read).transpose()?.unwrap_or_default();
         let data = self.data.options().open(&self.data.path)?;
         let mut looked = None;
-        let since = self.data.watched_and_said(|progress, lines| {
+        let since = self.data.watched(|progress, lines| {
             looked = Some(self.look(&data, progress, lines)?);
             let since = verify::quarantined(&data, named, progress);
             since.context("stopped before all records of the quarantine file were looked for")

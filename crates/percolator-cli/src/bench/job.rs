@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use percolator::feed::SourceSpec;
-use percolator::{Dtype, FeedBuilder, Progress, Transform};
+use percolator::{Dtype, FeedBuilder, Transform};
 use percolator_data::store::Backend;
 use percolator_files::shown;
 use percolator_measure::Job;
@@ -16,7 +16,7 @@ use crate::convert::BackendArg;
 use crate::described::Described;
 use crate::input::InputArgs;
 use crate::pipeline::DtypeArg;
-use crate::watch::watched;
+use crate::watch::{counted, watched};
 
 /// A feed to measure, by its name.
 #[derive(Debug)]
@@ -45,11 +45,8 @@ impl Bench {
         let records = self.records.map_or(kind.records(), |records| records as usize);
         let data = Data { kind, backend: self.backend(), records };
         let cache = self.cache.clone().unwrap_or_else(default_cache);
-        let message = |progress: &Progress, _| {
-            format!("making {}: record {} of {}", self.job_name(kind), progress.done(), progress.total())
-        };
-        let progress = Progress::new();
-        watched(self.quiet, &progress, message, || data.prepare(&cache, &progress))
+        let message = counted(format!("making {}: record", self.job_name(kind)));
+        watched(self.quiet, message, |progress, _| data.prepare(&cache, progress))
     }
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {

@@ -90,7 +90,7 @@ impl Inspect {
             content: self.content.map(Into::into),
             threads: self.data.threads,
         };
-        let (report, pictures) = self.data.watched(|progress| {
+        let (report, pictures) = self.data.watched(|progress, _| {
             let report = inspect::inspect(data, &options, progress)?;
             Ok((report, self.pictures(data, progress)?))
         })?;

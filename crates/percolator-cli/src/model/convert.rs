@@ -13,7 +13,6 @@ use percolator_tensorflow::convert::{
 };
 use serde_json::json;
 
-use super::work::watched;
 use super::{How, check_prefix, printable, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -93,7 +92,7 @@ impl Convert {
         if self.dry_run {
             return self.report_plan(&conversion, how);
         }
-        let summary = watched(how.quiet, |progress| conversion.run(progress).map_err(with_force))?;
+        let summary = how.watched(|progress| conversion.run(progress).map_err(with_force))?;
         let (tensors, bytes) = (summary.tensors, summary.bytes);
         let left_out = conversion.left_out();
         if how.json {

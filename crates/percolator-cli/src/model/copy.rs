@@ -15,7 +15,6 @@ use percolator_tensorflow::checkpoint::StateFile;
 use percolator_tensorflow::convert::{CopyOptions, Existing, Format, Model, copy_checkpoint};
 use serde_json::json;
 
-use super::work::watched;
 use super::{How, check_prefix, stdout, with_force};
 
 #[derive(Debug, Args)]
@@ -70,7 +69,7 @@ impl Copy {
         }
         let existing = Existing::replaced_if(self.force);
         let options = CopyOptions { shards: self.shards.map(NonZeroUsize::get), existing };
-        let summary = watched(how.quiet, |progress| {
+        let summary = how.watched(|progress| {
             copy_checkpoint(checkpoint, &prefix, &options, progress).map_err(with_force)
         })?;
         if is_folder {

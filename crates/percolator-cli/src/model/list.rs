@@ -11,7 +11,6 @@ use percolator_tensorflow::{DataType, Elements, Tensor};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::work::watched;
 use super::{How, printable, shape, stdout};
 
 #[derive(Debug, Args)]
@@ -46,7 +45,7 @@ impl List {
             out.finish()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let listed = watched(how.quiet, |progress| listed(&model, &order, progress))?;
+        let listed = how.watched(|progress| listed(&model, &order, progress))?;
         stdout().json(&listed).map(|()| ExitCode::SUCCESS)
     }
 }

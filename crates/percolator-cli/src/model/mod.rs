@@ -8,7 +8,6 @@ mod list;
 mod show;
 mod values;
 mod verify;
-mod work;
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +15,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use percolator::Progress;
 use percolator_files::shown;
 use percolator_tensorflow::convert::ConvertError;
 
 use crate::out::stdout;
 use crate::output;
+use crate::watch::{megabytes_per_second, watched};
 
 #[derive(Debug, Args)]
 pub(super) struct Model {
@@ -39,6 +40,15 @@ struct How {
     /// Print no progress.
     #[arg(long, global = true)]
     quiet: bool,
+}
+
+impl How {
+    /// Does work on tensors beside a progress bar. On SIGINT or SIGTERM, its progress is told to stop.
+    fn watched<T: Send>(self, work: impl FnOnce(&Progress) -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+        let message =
+            |progress: &Progress, took| format!("{:.1} MB/s", megabytes_per_second(progress.done(), took));
+        watched(self.quiet, message, |progress, _| work(progress))
+    }
 }
 
 #[derive(Debug, Subcommand)]
