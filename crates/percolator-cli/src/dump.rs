@@ -1,6 +1,6 @@
 //! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ use super::args::{SourceArgs, StateArgs, TransformArgs, with};
 use super::arrays::{self, Arrays, Written};
 use super::data_set::stdout;
 use super::fields::ExampleArgs;
+use super::out::tell;
 use super::stop::Signals;
 
 #[derive(Debug, Args)]
@@ -124,8 +125,7 @@ impl Dump {
             }
         }
         if let Some((signal, code)) = signals.caught() {
-            // Nobody may read it.
-            let _ = writeln!(io::stderr(), "percolator: {signal}: stopped: no array was written");
+            tell(&format!("{signal}: stopped: no array was written"));
             return Ok(ExitCode::from(code));
         }
         // All files are complete before anything is printed, so a closed output does not lose them. The

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
+use percolator_files::shown;
 use serde::Serialize;
 
 /// A writer whose failures stop the output and nothing else. A closed pipe is not an error; a full disk is an
@@ -16,6 +17,13 @@ pub(super) struct Out<W> {
 /// The standard output, buffered.
 pub(super) fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
     Out::new(BufWriter::new(io::stdout().lock()))
+}
+
+/// Says something on the standard error, even if nobody reads it.
+pub(super) fn tell(said: &str) {
+    let line = format!("percolator: {}\n", shown::message(said));
+    // At once: other processes may write to the same place.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 impl<W: Write> Out<W> {

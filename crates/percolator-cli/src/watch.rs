@@ -1,6 +1,6 @@
 //! Work beside a progress bar, ended by a signal.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use percolator::Progress;
-use percolator_files::shown;
 
+use crate::out::tell;
 use crate::stop::Signals;
 
 /// How often the progress is shown and signals are checked.
@@ -81,7 +81,7 @@ pub(super) fn watched<T: Send>(
                 bar.tick();
             }
             if let Some(due) = next_line.filter(|due| took >= *due) {
-                let _ = writeln!(std::io::stderr(), "percolator: {}", line(done, total, &said()));
+                tell(&line(done, total, &said()));
                 next_line = Some(due + LINE);
             }
             // It does not synchronise: the work is joined below.
@@ -92,11 +92,7 @@ pub(super) fn watched<T: Send>(
     })?;
     match (done, signals.caught()) {
         (Err(error), Some((signal, code))) if progress.is_stopped() => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "percolator: {signal}: {}",
-                shown::message(&format!("{error:#}"))
-            );
+            tell(&format!("{signal}: {error:#}"));
             Err(Stopped(ExitCode::from(code)).into())
         }
         (done, _) => done,

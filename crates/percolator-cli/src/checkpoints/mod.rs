@@ -5,7 +5,7 @@ mod list;
 mod restore;
 mod verify;
 
-use std::io::{self, Write, stderr};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::exit;
 use crate::metadata::MetadataArgs;
-use crate::out::stdout;
+use crate::out::{stdout, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoints {
@@ -101,8 +101,10 @@ impl Ids {
                         false => say(&mut out, &found).and_then(|()| out.flush())?,
                     }
                 }
+                // The others go on.
                 Err(error) => {
-                    complain(id, &error.into());
+                    let error: anyhow::Error = error.into();
+                    tell(&format!("the id {}: {error:#}", id.as_str()));
                     could_look = false;
                 }
             }
@@ -139,16 +141,9 @@ fn id(text: &str) -> Result<Id, String> {
 fn all_ids(archive: &Archive) -> anyhow::Result<Vec<Id>> {
     let found = archive.ids()?;
     for key in found.other_keys {
-        let key = printable(&key);
-        let _ = writeln!(stderr(), "percolator: the record {key} is not that of an id, and is left alone");
+        tell(&format!("the record {key} is not that of an id, and is left alone"));
     }
     Ok(found.ids.into_iter().collect())
-}
-
-/// Says what is wrong with an id; the others go on.
-fn complain(id: &Id, error: &anyhow::Error) {
-    let error = format!("{error:#}");
-    let _ = writeln!(stderr(), "percolator: the id {}: {}", printable(id.as_str()), printable(&error));
 }
 
 /// An id or a key, for a terminal.

@@ -27,6 +27,7 @@ use crate::data_set::stdout;
 use crate::input::InputArgs;
 use crate::job::JobArgs;
 use crate::observe::{ObserveArgs, Observers};
+use crate::out::tell;
 use crate::output::{self, FileKind, Output};
 use crate::stop::{Enough, Signals};
 
@@ -198,8 +199,7 @@ impl Feed {
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
             Some((name, code)) => {
-                // Even if nobody reads this.
-                let _ = writeln!(std::io::stderr(), "percolator: stopped by {name}");
+                tell(&format!("stopped by {name}"));
                 ExitCode::from(code)
             }
         })
@@ -210,11 +210,10 @@ impl Feed {
         let endpoint = self.observe.publish(feed)?;
         if let Some(endpoint) = &endpoint {
             let said = format!("metrics: http://{}/metrics", endpoint.address());
-            // A run does not end because nobody reads this.
-            let _ = match self.json {
-                true => writeln!(std::io::stderr(), "percolator: {said}"),
-                false => writeln!(out, "{said}"),
-            };
+            match self.json {
+                true => tell(&said),
+                false => writeln!(out, "{said}")?,
+            }
         }
         Ok(endpoint)
     }
