@@ -23,8 +23,7 @@ use percolator_files::shown;
 use percolator_files::shown::count;
 use serde_json::json;
 
-use crate::args::{choices, with};
-use crate::data_set::OpenArgs;
+use crate::args::{OpenArgs, choices, with};
 use crate::exit;
 use crate::out::stdout;
 use crate::watch::{megabytes_per_second, watched};

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use clap::Args;
 use percolator::Progress;
-use percolator::leveldb::LogGaps;
 use percolator_data::OpenOptions;
 use percolator_data::store::Existing;
 use percolator_files::shown;
 
-use crate::args::{AccessArg, with};
+use crate::args::{OpenArgs, with};
 use crate::output::{FileKind, Output};
 use crate::watch::{self, Lines};
 
@@ -48,24 +47,9 @@ pub(super) struct DataArgs {
     pub(super) force: bool,
 }
 
-/// How a database is opened.
-#[derive(Debug, Args)]
-pub(super) struct OpenArgs {
-    /// Read the database of this name in an LMDB.
-    #[arg(long, value_name = "NAME")]
-    database: Option<String>,
-    /// How files are read.
-    #[arg(long, value_enum, default_value_t)]
-    access: AccessArg,
-    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
-    #[arg(long)]
-    allow_log_gaps: bool,
-}
-
 impl OpenArgs {
     pub(super) fn options(&self) -> OpenOptions {
-        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        let options = OpenOptions::default().access(self.access.into()).log_gaps(gaps);
+        let options = OpenOptions::default().access(self.access()).log_gaps(self.log_gaps());
         with(options, self.database.as_ref(), OpenOptions::database)
     }
 }

@@ -11,7 +11,7 @@ use percolator_files::shown;
 use percolator_proof::digest_watched;
 use serde_json::{Value, json};
 
-use crate::args::{SourceArgs, StateArgs, TransformArgs};
+use crate::args::{DatabaseArgs, SourceArgs, StateArgs, TransformArgs};
 use crate::data_set::stdout;
 use crate::output::{self, FileKind, Output};
 use crate::watch::{rate, watched};
@@ -24,15 +24,8 @@ pub(crate) struct Digest {
     /// read in this order: LMDBs, LevelDBs, TFRecords.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// An LMDB of the data set.
-    #[arg(long, value_name = "PATH")]
-    lmdb: Vec<PathBuf>,
-    /// A LevelDB of the data set.
-    #[arg(long, value_name = "PATH")]
-    leveldb: Vec<PathBuf>,
-    /// TFRecord files of the data set: a file, a folder, or a quoted pattern.
-    #[arg(long, value_name = "PATH")]
-    tfrecord: Vec<PathBuf>,
+    #[command(flatten)]
+    databases: DatabaseArgs,
     #[command(flatten)]
     state: StateArgs,
     /// Also write 64 bits of each record's hash (16 bytes of text per record). The digest then also proves
@@ -54,11 +47,7 @@ impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         let out = self.out.as_deref().map(|path| Output::of_run(path, FileKind::Digest)).transpose()?;
-        let mut source = SourceArgs::found(&self.paths, self.state.root())?;
-        source.lmdb.extend_from_slice(&self.lmdb);
-        source.leveldb.extend_from_slice(&self.leveldb);
-        source.tfrecord.extend_from_slice(&self.tfrecord);
-        source.check_alone()?;
+        let source = SourceArgs::found(&self.paths, &self.databases, self.state.root())?;
         if let Some(out) = &self.out {
             source.check_output(out, self.state.root())?;
         }

@@ -35,7 +35,7 @@ impl Bench {
             let feed = self.input.with_batch_size(described.feed);
             return Ok(vec![self.job(name, feed, DtypeArg::F32)?]);
         }
-        self.input.state.check_database(false)?;
+        self.input.state.open.check_use(false, false)?;
         let job = |&kind| self.synthetic_job(kind, self.prepare(kind)?);
         self.synthetic.iter().map(job).collect()
     }
@@ -51,7 +51,7 @@ impl Bench {
 
     fn synthetic_job(&self, kind: Kind, path: PathBuf) -> anyhow::Result<NamedJob> {
         let InputArgs { state, transform: set, pipeline, .. } = &self.input;
-        let mut described = Described::of_sources([match self.format.unwrap_or_default() {
+        let described = Described::of_sources([match self.format.unwrap_or_default() {
             BackendArg::Lmdb => SourceSpec::lmdb(path),
             BackendArg::LevelDb => SourceSpec::leveldb(path),
             BackendArg::TfRecord => SourceSpec::tfrecord(path),
@@ -67,10 +67,10 @@ impl Bench {
             Transform::new()
         };
         let transform = set.or(kind.transform(transform, is_float));
-        described.feed = described.feed.phase(state.phase()).access(state.access()).transform(transform);
-        described.feed = with(described.feed, kind.fields(), FeedBuilder::example);
+        let feed = described.feed.phase(state.phase()).access(state.open.access()).transform(transform);
+        let feed = with(feed, kind.fields(), FeedBuilder::example);
         let batch_size = pipeline.batch_size.unwrap_or(kind.batch_size());
-        let feed = pipeline.with_options(described.feed, dtype)?.batch_size(batch_size);
+        let feed = pipeline.with_options(feed, dtype)?.batch_size(batch_size);
         self.job(self.job_name(kind), feed, dtype)
     }
 
