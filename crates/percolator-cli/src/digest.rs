@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
@@ -44,7 +43,7 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Fails now, rather than after an hour of reading, if the file cannot be written.
         let out = self.out.as_deref().map(|path| Output::of_run(path, FileKind::Digest)).transpose()?;
         let source = SourceArgs::found(&self.paths, &self.databases, self.state.root())?;
@@ -69,8 +68,7 @@ impl Digest {
             None => write!(out, "{digest}"),
             Some(_) => writeln!(out, "{path}: {}", digest.contents()),
         }?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 
     /// The sum and the number of records, for programs.

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use percolator_data::mean::{self, MeanOptions, Sums};
@@ -41,7 +40,7 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let out = self.out.as_ref().map(|out| self.data.output(out, FileKind::Mean)).transpose()?;
         let data = self.data.options().open(&self.data.path)?;
         let options = MeanOptions {
@@ -60,7 +59,7 @@ impl Mean {
             None => Ok(()),
         };
         self.print(&mean, self.out.as_deref().filter(|_| written.is_ok()))?;
-        written.map(|()| ExitCode::SUCCESS)
+        written
     }
 
     /// Prints the mean, and the file that has it.

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
@@ -33,7 +32,7 @@ enum What {
 }
 
 impl Prepare {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         match self.what {
             What::Xlnet(xlnet) => xlnet.run(),
         }
@@ -208,7 +207,7 @@ impl Xlnet {
         }
     }
 
-    fn run(self) -> anyhow::Result<ExitCode> {
+    fn run(self) -> anyhow::Result<()> {
         let options = self.options();
         let start = Instant::now();
         let mut first_record = None;
@@ -219,8 +218,7 @@ impl Xlnet {
             true => writeln!(out, "{}", facts(&summary))?,
             false => report(&summary, start.elapsed(), &mut out)?,
         }
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 }
 

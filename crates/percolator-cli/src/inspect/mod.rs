@@ -5,7 +5,6 @@ mod one;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -57,7 +56,7 @@ pub(crate) struct Inspect {
 const PICTURE_SIDE: usize = 112;
 
 impl Inspect {
-    pub(crate) fn run<'a>(&'a self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run<'a>(&'a self) -> anyhow::Result<()> {
         let output = |path: &'a Option<PathBuf>, kind| {
             path.as_ref().map(|path| self.data.output(path, kind)).transpose()
         };
@@ -73,7 +72,7 @@ impl Inspect {
         }
     }
 
-    fn list_model(&self, path: &Path) -> anyhow::Result<ExitCode> {
+    fn list_model(&self, path: &Path) -> anyhow::Result<()> {
         if self.record.is_some() || self.html.is_some() {
             bail!(
                 "{}: a model's files, which have no records; `percolator model show` shows one tensor",
@@ -83,7 +82,7 @@ impl Inspect {
         model::list(path, self.data.json, self.data.quiet)
     }
 
-    fn report(&self, data: &DataSet, html: Option<Output<'_>>) -> anyhow::Result<ExitCode> {
+    fn report(&self, data: &DataSet, html: Option<Output<'_>>) -> anyhow::Result<()> {
         let options = InspectOptions {
             all: self.all,
             sample: self.sample,
@@ -106,7 +105,7 @@ impl Inspect {
             }
             out.finish()?;
         }
-        html.unwrap_or(Ok(())).map(|()| ExitCode::SUCCESS)
+        html.unwrap_or(Ok(()))
     }
 
     /// The pictures that are shown.

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -79,7 +78,7 @@ impl Convert {
         })
     }
 
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.from)?;
         let format = self.target_format()?;
         let conversion = Conversion::plan(&model, &self.to, format, &self.options()?);
@@ -99,23 +98,22 @@ impl Convert {
             let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
             let path = self.to.to_string_lossy();
             let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
-            return stdout().json(&done).map(|()| ExitCode::SUCCESS);
+            return stdout().json(&done);
         }
         let mut out = stdout();
         writeln!(out, "{}: {}, {bytes} bytes", shown::path(&self.to), count(tensors, "tensor"))?;
         write_left_out(&conversion, &mut out)?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 
-    fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<ExitCode> {
+    fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<()> {
         if how.json {
             let tensors =
                 conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
             let left_out: Vec<_> =
                 conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
             let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
-            return stdout().json(&plan).map(|()| ExitCode::SUCCESS);
+            return stdout().json(&plan);
         }
         let mut out = stdout();
         for tensor in conversion.tensors() {
@@ -127,8 +125,7 @@ impl Convert {
         write_left_out(conversion, &mut out)?;
         let tensors = count(conversion.tensors().len(), "tensor");
         writeln!(out, "{}: {tensors} would be written", shown::path(&self.to))?;
-        out.finish()?;
-        Ok(ExitCode::SUCCESS)
+        out.finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! `percolator model list`: the tensors of a model, as a table or with their digests.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use percolator_files::parallel::map;
@@ -36,17 +35,16 @@ impl List {
         List { path: path.to_owned() }
     }
 
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.path)?;
         let order = by_name(&model);
         if !how.json {
             let mut out = stdout();
             write_table(&model, &order, &mut out)?;
-            out.finish()?;
-            return Ok(ExitCode::SUCCESS);
+            return out.finish();
         }
         let listed = how.watched(|progress| listed(&model, &order, progress))?;
-        stdout().json(&listed).map(|()| ExitCode::SUCCESS)
+        stdout().json(&listed)
     }
 }
 

@@ -94,19 +94,20 @@ impl Model {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let how = self.how;
         match self.what {
+            What::Verify(verify) => return verify.run(how),
+            What::Diff(diff) => return diff.run(how),
+            What::Latest(latest) => return latest.run(how),
             What::List(list) => list.run(how),
             What::Show(show) => show.run(how),
-            What::Verify(verify) => verify.run(how),
             What::Copy(copy) => copy.run(how),
             What::Convert(convert) => convert.run(how),
-            What::Diff(diff) => diff.run(how),
-            What::Latest(latest) => latest.run(how),
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Lists the tensors of a model, as `model list` does.
-pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<()> {
     list::List::of(path).run(How { json, quiet })
 }
 

@@ -5,7 +5,6 @@ mod objects;
 mod tensor;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -81,20 +80,19 @@ impl Graphs {
 }
 
 impl Show {
-    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let graphs = Graphs::open(&self.path)?;
         match (&graphs, &self.name) {
-            (Some(graphs), Some(name)) => self.tensor_of_graph(graphs, name, how)?,
-            (Some(graphs), None) if self.dot => self.dot(graphs)?,
-            (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how)?,
+            (Some(graphs), Some(name)) => self.tensor_of_graph(graphs, name, how),
+            (Some(graphs), None) if self.dot => self.dot(graphs),
+            (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how),
             (None, _) if self.dot => bail!(
                 "{}: --dot draws the graph of a SavedModel or of a .meta, .pb or .pbtxt file: this is none",
                 percolator_files::shown::path(&self.path)
             ),
-            (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how)?,
-            (None, None) => self.model(how)?,
+            (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how),
+            (None, None) => self.model(how),
         }
-        Ok(ExitCode::SUCCESS)
     }
 
     /// The objects of a checkpoint, or else the tensors.
