@@ -204,18 +204,14 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Record { number, key, cause } => write!(f, "record {number}, key {key}: {cause}"),
-            Fault::Unreadable(Unreadable { first, records, after, before, error, are_given_up }) => {
+            Fault::Unreadable(unreadable) => {
+                let Unreadable { first, records, error, are_given_up, .. } = unreadable;
                 match records {
                     Some(1) => write!(f, "record {first} cannot be read")?,
                     Some(records) => write!(f, "records {first} to {} cannot be read", first + records - 1)?,
                     None => write!(f, "records from number {first} on cannot be read")?,
                 }
-                match (after, before) {
-                    (Some(after), Some(before)) => write!(f, ", between the keys {after} and {before}")?,
-                    (Some(after), None) => write!(f, ", behind the key {after}")?,
-                    (None, Some(before)) => write!(f, ", before the key {before}")?,
-                    (None, None) => {}
-                }
+                f.write_str(&unreadable.place())?;
                 if *are_given_up {
                     write!(f, ", given up after {FAULTS_IN_A_ROW_MAX} in a row that cannot be read")?;
                 }
