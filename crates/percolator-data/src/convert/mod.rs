@@ -36,7 +36,6 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use crate::input::Input;
-use crate::scan::ThreadsError;
 use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
 use crate::workers::Workers;
 
@@ -146,7 +145,8 @@ impl Convert {
     /// converted, or the progress was told to stop. Output that is written by then is kept, and the error
     /// says where.
     pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
-        let workers = self.workers()?;
+        // Each has a job in its hands, one that waits for it, and one that is done.
+        let workers = Workers::new("convert", self.threads, 3)?;
         let items = match self.shards {
             Some(_) => Some(self.input.count(&|| progress.is_stopped())?),
             None => self.input.items(),
@@ -214,10 +214,5 @@ impl Convert {
         let has_labels = self.input.classes().is_some() || self.is_forced;
         let labels = has_labels.then(|| with_ending(name, ".labels.txt"));
         Paths { stores, labels, skipped: with_ending(name, ".skipped.txt") }
-    }
-
-    /// Each has a job in its hands, one that waits for it, and one that is done.
-    fn workers(&self) -> Result<Workers, ThreadsError> {
-        Workers::new("convert", self.threads, 3)
     }
 }

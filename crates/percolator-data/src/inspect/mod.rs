@@ -31,7 +31,7 @@ use self::features::FeatureTally;
 use self::tally::{Facts, Tally, WhatToHash};
 use crate::content::{Content, Values};
 use crate::open::DataSet;
-use crate::scan::{self, Event, Progress, Scan, ScanError, Selection};
+use crate::scan::{self, Progress, Scan, ScanError, Selection};
 
 pub use self::duplicates::{DuplicateGroup, Duplicates};
 pub use self::features::FeatureReport;
@@ -105,11 +105,8 @@ pub fn inspect(data: &DataSet, options: &InspectOptions, progress: &Progress) ->
         start,
         |State { decoder, features }, seen| Facts::of(seen, &values, what, decoder, features),
         |event| {
-            match event {
-                Event::Done(facts) => tally.add(facts.or_end_scan(data.path())?),
-                Event::Unreadable(unreadable) => return Err(ScanError::Source(unreadable.error)),
-            }
-            Ok(())
+            tally.add(event.done()?.or_end_scan(data.path())?);
+            Ok::<_, ScanError>(())
         },
     )?;
     let features = states.into_iter().map(|state| state.features);

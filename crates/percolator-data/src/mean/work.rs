@@ -10,7 +10,7 @@ use super::sums::{Decoded, EXACT_MAX, Exact, Running};
 use super::{ChannelMean, Mean, MeanError, MeanOptions};
 use crate::content::{Picture, Values};
 use crate::open::DataSet;
-use crate::scan::{Event, Progress, Scan, ScanError, Seen};
+use crate::scan::{Progress, Scan, ScanError, Seen};
 
 pub(super) struct Work<'a> {
     pub(super) data: &'a DataSet,
@@ -45,13 +45,10 @@ impl Work<'_> {
                 Pixels::F32(_) => Added::Floats,
             })
         };
-        let (mut records, mut has_floats) = (0, false);
+        let mut records = 0;
         let scanned = self.scan().run(self.data, progress, start, add, |event| {
-            match done(event)? {
-                Added::Floats => {
-                    has_floats = true;
-                    return Err(Ended::Floats);
-                }
+            match event.done()?.map_err(Ended::Failed)? {
+                Added::Floats => return Err(Ended::Floats),
                 _ => records += 1,
             }
             Ok(())
@@ -77,18 +74,14 @@ impl Work<'_> {
         };
         let (mut records, mut are_bytes, mut sums) = (0u64, true, Running::default());
         let at_once = if with_elements { decoded_at_once(self.first) } else { None };
-        let scanned = Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
-            if let Added::Image(image) = done(event)? {
+        Scan { at_once, ..self.scan() }.run(self.data, progress, start, add, |event| {
+            if let Added::Image(image) = event.done()?? {
                 sums.add(&image);
                 are_bytes &= image.are_bytes;
                 records += 1;
             }
-            Ok(())
-        });
-        match scanned {
-            Err(Ended::Failed(error)) => return Err(error),
-            Err(Ended::Floats) | Ok(_) => {}
-        }
+            Ok::<_, MeanError>(())
+        })?;
         // As in Caffe: the count, an int, becomes a float.
         #[expect(clippy::cast_precision_loss, reason = "Caffe loses it, too")]
         let count = records as f32;
@@ -153,13 +146,6 @@ enum Ended {
 impl From<ScanError> for Ended {
     fn from(error: ScanError) -> Self {
         Ended::Failed(error.into())
-    }
-}
-
-fn done(event: Event<Result<Added, MeanError>>) -> Result<Added, Ended> {
-    match event {
-        Event::Done(added) => added.map_err(Ended::Failed),
-        Event::Unreadable(unreadable) => Err(ScanError::Source(unreadable.error).into()),
     }
 }
 

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use self::error::{cannot, unknown};
 use self::what::{What, what_file, what_folder};
+use crate::store::with_ending;
 
 pub use self::error::OpenError;
 
@@ -130,14 +131,13 @@ impl OpenOptions {
         let path = path.as_ref();
         let is_model = || Ok(Found::Model(path.to_owned()));
         let kind = match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => match what_folder(path)? {
-                What::Model => return is_model(),
-                What::Records(kind) => kind,
-            },
-            Ok(metadata) if metadata.is_file() => match what_file(path, metadata.len())? {
-                What::Model => return is_model(),
-                What::Records(kind) => kind,
-            },
+            Ok(found) if found.is_dir() || found.is_file() => {
+                let what = if found.is_dir() { what_folder(path)? } else { what_file(path, found.len())? };
+                match what {
+                    What::Model => return is_model(),
+                    What::Records(kind) => kind,
+                }
+            }
             Ok(_) => return Err(unknown(path, "something other than a file or a folder")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if with_ending(path, ".index").is_file() {
@@ -318,12 +318,6 @@ impl DataSet {
         };
         self.sources.iter().map(|source| of_path(source.path())).sum()
     }
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

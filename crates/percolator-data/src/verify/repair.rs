@@ -128,10 +128,7 @@ impl Copy {
             Kind::LevelDb => Backend::LevelDb,
             Kind::TfRecord => Backend::TfRecord,
             Kind::ImageList => {
-                existing.check(out).map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => StoreError::Exists { path: out.to_owned() }.into(),
-                    _ => unwritten(out, error),
-                })?;
+                existing.check(out).map_err(|error| unwritten(out, error))?;
                 // One of the images, perhaps.
                 if out.is_file() && !is_list(out).map_err(|error| unwritten(out, error))? {
                     return Err(refused(
@@ -168,11 +165,7 @@ impl Copy {
             Copy::Store(store) => store.finish().map_err(removed),
             Copy::List { path, text, existing } => {
                 let written = whole_file::write_over(&path, &[&text], existing);
-                let failed = |error: io::Error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => StoreError::Exists { path },
-                    _ => StoreError::io(&path, "write the list")(error),
-                };
-                written.map_err(|error| removed(failed(error)))
+                written.map_err(|error| removed(unwritten(&path, error)))
             }
         }
     }
@@ -182,8 +175,11 @@ fn removed(cause: StoreError) -> RepairError {
     RepairError::Removed { cause }
 }
 
-fn unwritten(path: &Path, error: io::Error) -> RepairError {
-    StoreError::Io { path: path.to_owned(), action: "write the list", error }.into()
+fn unwritten(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
+        _ => StoreError::io(path, "write the list")(error),
+    }
 }
 
 /// The place that a path leads to, even if nothing is there yet.
