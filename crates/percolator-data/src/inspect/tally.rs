@@ -22,9 +22,10 @@ const SHAPES_MAX: usize = 1000;
 const LABELS_MAX: usize = 1 << 20;
 
 /// What is hashed of each record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WhatToHash {
     /// Only some records are read, and most of their duplicates are not.
+    #[default]
     Nothing,
     Values,
     /// Each image is decoded.
@@ -123,7 +124,7 @@ fn pixel_hash(image: &Image<'_>) -> Hash {
 }
 
 /// What all records say together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     what: WhatToHash,
     records: u64,
@@ -144,23 +145,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(what: WhatToHash) -> Self {
-        Tally {
-            what,
-            records: 0,
-            keys: KeyTally::default(),
-            sizes: Sizes::default(),
-            shapes: BTreeMap::new(),
-            other_shapes: 0,
-            encodings: BTreeMap::new(),
-            without_image: 0,
-            damaged: 0,
-            first_damaged: None,
-            labels: BTreeMap::new(),
-            other_labels: 0,
-            without_label: 0,
-            values: DuplicateTally::default(),
-            pixels: DuplicateTally::default(),
-        }
+        Tally { what, ..Tally::default() }
     }
 
     pub(super) fn add(&mut self, facts: Facts) {
