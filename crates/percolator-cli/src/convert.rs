@@ -50,7 +50,7 @@ enum Origin {
     Idx(IdxFiles),
     /// Convert CIFAR-10's binary files, as Caffe's convert_cifar_data does: planes in the order red, green,
     /// blue.
-    Cifar10(Cifar10),
+    Cifar10(CifarFiles),
     /// Convert CIFAR-100's binary files.
     Cifar100(Cifar100),
     /// Convert the records of an LMDB, a LevelDB or TFRecord files.
@@ -172,8 +172,9 @@ struct IdxFiles {
 }
 
 #[derive(Debug, Args)]
-struct Cifar10 {
-    /// The folder with data_batch_1.bin and so on, or one of these files.
+struct CifarFiles {
+    /// The folder with the files (of CIFAR-10, data_batch_1.bin and so on; of CIFAR-100, train.bin and
+    /// test.bin), or one of them.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     #[command(flatten)]
@@ -185,14 +186,8 @@ struct Cifar10 {
 
 #[derive(Debug, Args)]
 struct Cifar100 {
-    /// The folder with train.bin and test.bin, or one of these files.
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
     #[command(flatten)]
-    output: OutputArgs,
-    /// Which of a folder's files [default: train].
-    #[arg(long, value_enum)]
-    split: Option<SplitArg>,
+    files: CifarFiles,
     /// Which of an image's two labels.
     #[arg(long, value_enum, default_value_t)]
     label: LabelArg,
@@ -272,14 +267,8 @@ impl Convert {
             Origin::Idx(IdxFiles { images, labels, output }) => {
                 output.run_plain(Idx::open(&images, &labels)?)
             }
-            Origin::Cifar10(Cifar10 { path, output, split }) => {
-                let split = split_of(&path, split)?;
-                output.run_plain(Cifar::open(&path, CifarKind::Ten, split)?)
-            }
-            Origin::Cifar100(Cifar100 { path, output, split, label }) => {
-                let split = split_of(&path, split)?;
-                output.run_plain(Cifar::open(&path, CifarKind::Hundred(label.into()), split)?)
-            }
+            Origin::Cifar10(files) => files.run(CifarKind::Ten),
+            Origin::Cifar100(Cifar100 { files, label }) => files.run(CifarKind::Hundred(label.into())),
             Origin::Records(RecordsOf { source, open, output, strip, example }) => {
                 let options = RecordOptions { strip, example };
                 let data = open.options().open(&source)?;
@@ -292,14 +281,16 @@ impl Convert {
     }
 }
 
-/// Which of a folder's files; a single file is all there is to choose from.
-fn split_of(path: &Path, split: Option<SplitArg>) -> anyhow::Result<CifarSplit> {
-    ensure!(
-        split.is_none() || !path.is_file(),
-        "{}: --split chooses among the files of a folder, and this is one file: leave it out",
-        shown::path(path)
-    );
-    Ok(split.unwrap_or_default().into())
+impl CifarFiles {
+    fn run(self, kind: CifarKind) -> anyhow::Result<ExitCode> {
+        let CifarFiles { path, output, split } = self;
+        ensure!(
+            split.is_none() || !path.is_file(),
+            "{}: --split chooses among the files of a folder, and this is one file: leave it out",
+            shown::path(&path)
+        );
+        output.run_plain(Cifar::open(&path, kind, split.unwrap_or_default().into())?)
+    }
 }
 
 impl ImageArgs {

@@ -29,12 +29,12 @@ pub(crate) struct Checkpoints {
 #[derive(Debug, Subcommand)]
 enum What {
     /// List each id with its checkpoints, and the files that no record names.
-    List(list::List),
+    List(Ids),
     /// Read every checkpoint, and compare its length, MD5 and SHA-256 with its record.
     ///
     /// The exit code is 1 if one is not what was written, or an ID that is given has no record; each is
     /// named, with the reason.
-    Verify(verify::Verify),
+    Verify(Ids),
     /// Write the newest checkpoint that is whole, or one part of it, to a file.
     ///
     /// It is found as a process finds it that begins: the newest first, then the older ones that are kept.
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// The ids that are looked at, and how that is reported.
+// The ids that are looked at, and how that is reported. (The subcommands have the help texts.)
 #[derive(Debug, Args)]
 struct Ids {
     #[command(flatten)]
@@ -124,8 +124,8 @@ impl Ids {
 impl Checkpoints {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.what {
-            What::List(list) => list.run(),
-            What::Verify(verify) => verify.run(),
+            What::List(ids) => list::run(ids),
+            What::Verify(ids) => verify::run(ids),
             What::Restore(restore) => restore.run(),
             What::Gc(gc) => gc.run(),
         }

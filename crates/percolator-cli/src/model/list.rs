@@ -1,6 +1,6 @@
 //! `percolator model list`: the tensors of a model, as a table or with their digests.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use percolator_files::parallel::map;
@@ -17,7 +17,7 @@ pub(super) struct List {
     /// A checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a SavedModel, a
     /// .safetensors, .npz or .npy file, or a folder of .npy files.
     #[arg(value_name = "PATH")]
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// A tensor, as `--json` prints it.
@@ -31,10 +31,6 @@ struct Listed {
 }
 
 impl List {
-    pub(super) fn of(path: &Path) -> Self {
-        List { path: path.to_owned() }
-    }
-
     pub(super) fn run(&self, how: How) -> anyhow::Result<()> {
         let model = Model::open(&self.path)?;
         let order = by_name(&model);

@@ -108,7 +108,7 @@ impl Model {
 
 /// Lists the tensors of a model, as `model list` does.
 pub(super) fn list(path: &Path, json: bool, quiet: bool) -> anyhow::Result<()> {
-    list::List::of(path).run(How { json, quiet })
+    list::List { path: path.to_owned() }.run(How { json, quiet })
 }
 
 /// Adds to an error how a file that is there is replaced.
