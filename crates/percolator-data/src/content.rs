@@ -506,16 +506,17 @@ pub(crate) const LABELS: [&str; 2] = ["image/class/label", "label"];
 
 /// A feature's bytes, if it has one string.
 pub(crate) fn only_bytes(feature: Feature<'_>) -> Option<&[u8]> {
-    let mut strings = feature.bytes()?.iter();
-    let first = strings.next()?;
-    strings.next().is_none().then_some(first)
+    only(feature.bytes()?.iter())
 }
 
 /// A feature's number, if it has one integer.
 pub(crate) fn only_int(feature: Feature<'_>) -> Option<i64> {
-    let mut numbers = feature.ints()?.iter();
-    let first = numbers.next()?;
-    numbers.next().is_none().then_some(first)
+    only(feature.ints()?.iter())
+}
+
+fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
 }
 
 fn encoding_of(file: &[u8]) -> PictureEncoding {

@@ -89,7 +89,7 @@ impl Limits {
 
 /// The rate at which the job's threads read its files.
 fn read(job: &Job, time: Duration) -> Result<Option<f64>, MeasureError> {
-    let cache = PageCache::open(job.files()).map_err(MeasureError::Map)?;
+    let cache = PageCache::open(&job.files).map_err(MeasureError::Map)?;
     let rate = if job.is_cold() {
         cache.bytes_per_second_once(job.threads(), time)
     } else {

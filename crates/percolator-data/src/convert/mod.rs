@@ -35,7 +35,9 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use crate::input::Input;
+use percolator_files::shown::count;
+
+use crate::input::{Input, InputError};
 use crate::store::{Backend, Earlier, Existing, Place, StoreError, followed, with_ending};
 use crate::workers::Workers;
 
@@ -154,8 +156,8 @@ impl Convert {
         if let (Some(shards), Some(items)) = (self.shards, items)
             && u64::from(shards.get()) > items
         {
-            let (shards, path) = (shards.get(), self.input.path().to_owned());
-            return Err(ConvertError::TooManyShards { path, items, shards });
+            let found = format!("{shards} shards cannot be made of {}", count(items, "item"));
+            return Err(InputError::format(self.input.path(), found).into());
         }
         progress.begin(items.unwrap_or(0));
         let name = followed(&self.output);

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use percolator::batch::ImageShape;
 use percolator::decoder::{DecodeFailure, ImageFileDecoder, RecordCause};
-use percolator::record::{Key, Pixels};
+use percolator::record::Pixels;
 
 use super::sums::{Decoded, EXACT_MAX, Exact, Running};
 use super::{ChannelMean, Mean, MeanError, MeanOptions};
@@ -114,16 +114,24 @@ impl Work<'_> {
         seen: Seen<'_>,
         use_it: impl FnOnce(percolator::record::Image<'_>) -> Added,
     ) -> Result<Added, MeanError> {
-        let failed = |cause| MeanError::record(self.data.path(), seen.number, seen.key, cause);
+        let failed = |cause: RecordCause| self.wrong(seen, cause);
         let picture = picture_of(&self.values, seen.value).map_err(failed)?;
         let image = picture.decode(decoder).map_err(failed)?;
         let (found, first) = (image.shape, self.first);
         let fits = if self.options.only_channels { found.channels == first.channels } else { found == first };
         if !fits {
-            let (path, key) = (self.data.path().to_owned(), Key(seen.key.to_owned()));
-            return Err(MeanError::Shape { path, number: seen.number, key, found, first });
+            let need = if found.channels == first.channels {
+                "a mean image needs one size: resize them, or compute the channels' values only"
+            } else {
+                "all images must have as many channels: decode them to color, or to gray"
+            };
+            return Err(self.wrong(seen, format!("the image is {found}, and the first is {first}; {need}")));
         }
         Ok(use_it(image))
+    }
+
+    fn wrong(&self, seen: Seen<'_>, message: impl ToString) -> MeanError {
+        MeanError::record(self.data.path(), seen.number, seen.key, message)
     }
 }
 
@@ -166,7 +174,7 @@ pub(super) fn first_image(
     for source in data.sources() {
         let mut cursor = source.cursor().map_err(ScanError::from)?;
         let Some(entry) = cursor.advance().map_err(ScanError::from)? else { continue };
-        let failed = |cause| MeanError::record(data.path(), 0, entry.key(), cause);
+        let failed = |cause: RecordCause| MeanError::record(data.path(), 0, entry.key(), cause);
         let picture = picture_of(values, entry.value()).map_err(failed)?;
         return Ok(picture.decode(&mut decoder(options)).map_err(failed)?.shape);
     }

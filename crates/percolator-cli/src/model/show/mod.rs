@@ -44,26 +44,21 @@ enum Graphs {
 impl Graphs {
     /// Opens what a path leads to, if it is a SavedModel or a graph.
     fn open(path: &Path) -> Result<Option<Self>, GraphError> {
-        if path.is_dir() {
-            let is_model = ["saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"]
+        let [name, ending] = [path.file_name(), path.extension()].map(|part| part?.to_str());
+        let is_model = match name {
+            _ if path.is_dir() => ["saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"]
                 .iter()
-                .any(|name| path.join(name).is_file());
-            return if is_model {
-                SavedModel::open(path).map(|model| Some(Graphs::Saved(model)))
-            } else {
-                Ok(None)
-            };
+                .any(|name| path.join(name).is_file()),
+            Some("saved_model.pb" | "saved_model.pbtxt") => path.is_file(),
+            _ => false,
+        };
+        if is_model {
+            return Ok(Some(Graphs::Saved(SavedModel::open(path)?)));
         }
-        let ending = path.extension().and_then(|ending| ending.to_str());
         if !path.is_file() || !matches!(ending, Some("pb" | "pbtxt" | "meta")) {
             return Ok(None);
         }
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some("saved_model.pb" | "saved_model.pbtxt") => {
-                SavedModel::open(path).map(|model| Some(Graphs::Saved(model)))
-            }
-            _ => MetaGraph::open(path).map(|graph| Some(Graphs::Alone(Box::new(graph)))),
-        }
+        Ok(Some(Graphs::Alone(Box::new(MetaGraph::open(path)?))))
     }
 
     /// The graphs that are asked for.
