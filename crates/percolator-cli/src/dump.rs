@@ -103,7 +103,7 @@ impl Dump {
         let shape = first.shape();
         let signals = Signals::catch()?;
         let mut columns = self.columns(&first, has_labels)?;
-        names.extend(columns.iter().map(|column| column.name().to_owned()));
+        names.extend(columns.iter().map(|column| column.name.clone()));
         let mut statistics = self.example.has_images().then(|| Statistics::new(shape));
         let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());
         for (number, batch) in batches.enumerate() {
@@ -177,7 +177,7 @@ impl Dump {
     /// The names of the arrays, as far as they are known before the data are read.
     fn names(&self) -> Vec<String> {
         let images = if self.example.has_images() { &["data", "label"][..] } else { &[] };
-        let fields = self.example.fields().into_iter().flat_map(ExampleFields::fields);
+        let fields = self.example.fields.iter().flat_map(ExampleFields::fields);
         let fields = fields.map(|field| field.field().name().to_owned());
         images.iter().map(|&name| name.to_owned()).chain(fields).collect()
     }
@@ -196,8 +196,8 @@ impl Dump {
         let records = first.shape().records.saturating_mul(self.batches.get());
         let strings: Vec<&str> = self
             .example
-            .fields()
-            .into_iter()
+            .fields
+            .iter()
             .flat_map(ExampleFields::fields)
             .filter(|field| field.is_string())
             .map(|field| field.field().name())

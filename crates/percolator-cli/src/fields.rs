@@ -28,7 +28,7 @@ pub(super) struct ExampleArgs {
     /// field another name. Quote a feature's name that has characters other than letters, digits, _, - and /:
     /// "a.b" as ab:i64.
     #[arg(long, verbatim_doc_comment, value_name = "FIELDS")]
-    fields: Option<ExampleFields>,
+    pub(super) fields: Option<ExampleFields>,
     /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
     /// --image-shape. It is transformed as Caffe's images are.
     #[arg(long, value_name = "FEATURE")]
@@ -75,11 +75,6 @@ impl ExampleArgs {
             feed = feed.example_image(with(image, self.label.as_ref(), ExampleImage::label));
         }
         feed
-    }
-
-    /// The fields of features, beside the image's.
-    pub(super) fn fields(&self) -> Option<&ExampleFields> {
-        self.fields.as_ref()
     }
 }
 

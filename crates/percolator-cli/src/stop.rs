@@ -151,7 +151,8 @@ impl<'a> Enough<'a> {
         self.is_called_off.load(Ordering::Relaxed)
             || self.signals.caught().is_some()
             || self.until.is_some_and(|until| {
-                until.checked_add(self.postponed()).is_some_and(|until| Instant::now() >= until)
+                let postponed = Duration::from_nanos(self.postponed.load(Ordering::Relaxed));
+                until.checked_add(postponed).is_some_and(|until| Instant::now() >= until)
             })
     }
 
@@ -201,10 +202,6 @@ impl<'a> Enough<'a> {
     /// Allows for time in which the run was paused.
     pub(super) fn postpone(&self, by: Duration) {
         self.postponed.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn postponed(&self) -> Duration {
-        Duration::from_nanos(self.postponed.load(Ordering::Relaxed))
     }
 
     /// Stops all consumers.

@@ -191,7 +191,7 @@ impl Parts<'_> {
 pub(crate) struct Values {
     pub(crate) content: Content,
     /// The features of Examples and SequenceExamples whose strings are image files.
-    images: Vec<String>,
+    pub(crate) images: Vec<String>,
     /// Whether the feature was stated, so that every record must have it.
     is_stated: bool,
     /// What most values are if they are bytes, as far as that is known.
@@ -272,11 +272,6 @@ impl Values {
         let images = stated.map_or_else(|| votes.winners(), |feature| vec![feature.to_owned()]);
         let other = Value::of(value).filter(|_| content == Content::Bytes);
         Values { images, is_stated: stated.is_some(), other, ..Values::of(content) }
-    }
-
-    /// The features that are images.
-    pub(crate) fn images(&self) -> &[String] {
-        &self.images
     }
 
     /// The feature that is the image, if it is known which: by convention, or because there is no other.

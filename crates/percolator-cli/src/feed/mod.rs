@@ -147,8 +147,7 @@ impl Feed {
         let (earlier, _held) = self.earlier_receipt(&feed)?.unzip();
         let outputs = outputs.map_or_else(|| self.outputs(), Ok)?;
         // Until here nothing would be saved, so a signal ends the process at once.
-        let signals =
-            if self.observe.is_watched() { Signals::catch_beside_view() } else { Signals::catch() }?;
+        let signals = if self.observe.watch { Signals::catch_beside_view() } else { Signals::catch() }?;
         let mut out = report::text(self.json);
         write!(out, "{}: ", shown::path(&described.origin))?;
         report::say_what_runs(&feed, self.input.example.is_given(), &mut out)?;
@@ -225,7 +224,7 @@ impl Feed {
             (self.snapshot.as_deref(), "--snapshot"),
             (self.receipt.as_deref(), "--receipt"),
             (self.quarantine.as_deref(), "--quarantine"),
-            (self.observe.trace(), "--trace"),
+            (self.observe.trace.as_deref(), "--trace"),
         ];
         for (path, option) in places {
             if let Some(path) = path {
@@ -349,7 +348,7 @@ impl Feed {
 
     fn until(&self, start: Instant) -> Option<Instant> {
         match self.seconds {
-            None if self.observe.is_watched() => None,
+            None if self.observe.watch => None,
             None if self.once || self.batches.is_some() || self.epochs.is_some_and(|epochs| epochs > 0) => {
                 None
             }

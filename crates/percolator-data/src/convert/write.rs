@@ -166,7 +166,7 @@ impl<'a> Writing<'a> {
         }
         if let Some(shards) = &mut self.shards {
             self.state.mark = Some(shards.writer().commit()?);
-            self.state.shard = shards.shard();
+            self.state.shard = shards.shard;
         }
         self.state.save(self.place.folder())
     }

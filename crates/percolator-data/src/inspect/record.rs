@@ -145,7 +145,7 @@ fn at(data: &DataSet, number: u64) -> Result<Result<Record, u64>, SourceError> {
 }
 
 fn with_key(data: &DataSet, key: &[u8]) -> Result<Option<Record>, SourceError> {
-    if let Some(leveldb) = data.leveldb() {
+    if let Some(leveldb) = &data.leveldb {
         let mut cursor = leveldb.range(Some(key), None)?;
         let found = cursor.advance()?.filter(|entry| entry.key() == key);
         return Ok(found.map(|entry| Record::new(data, None, &entry, leveldb)));

@@ -219,7 +219,7 @@ impl Tally {
             damaged: self.damaged,
             first_damaged: self.first_damaged,
             labels: has_labels.then_some(labels),
-            image_features: values.images().to_vec(),
+            image_features: values.images.clone(),
             features,
             other_features,
             same_values: (self.what != WhatToHash::Nothing).then(|| self.values.finish()),
